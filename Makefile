@@ -1,0 +1,117 @@
+# Two commands do everything on a fresh machine with Python and make: `make demo` and `make test`.
+# The environment is .venv, brought up to date only when requirements/dev.txt or pyproject.toml change.
+
+PYTHON ?= python3
+BIN    := .venv/bin
+PY     := $(BIN)/python
+DEV    := .venv/.dev
+
+# The layers that everything later stands on, and the part of them that tests must reach.
+CORE_LAYERS   := src/abreast/core/*,src/abreast/limits/*,src/abreast/store/*,src/abreast/run/*
+CORE_COVERAGE := 97
+ALL_COVERAGE  := 90
+
+# Tests may read the time, which the rest may not, but they never sleep.
+NO_SLEEP := 'lint.flake8-tidy-imports.banned-api."time.sleep".msg = "a test never sleeps: hold an item with Gate, move time with ManualClock"'
+
+TESTED := $(shell find src tests examples -type f -not -name '*.pyc' 2>/dev/null)
+
+# Another environment that happens to be active is not ours.
+unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test check lint types contract coverage requirements format docs bench bench-peers soak lock clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- the environment
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit("abreast needs Python 3.11 or later: make PYTHON=/path/to/python3" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/.tools: requirements/dev.txt .venv/.made
+	@echo "Installing the tools of development into .venv (once)"
+	@$(PY) -m pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(DEV): pyproject.toml .venv/.tools
+	@$(PY) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# --- the two commands
+
+# The package stands on the standard library alone, so the demo installs nothing.
+demo: .venv/.made ## a map whose outcomes you can watch
+	@PYTHONPATH=src $(PY) examples/quickstart.py
+
+# .coverage exists only if the whole suite passed: `check` trusts it for as long as it is newer than what was tested.
+define run_suite
+	@rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest -n 2
+	@$(BIN)/coverage combine --quiet
+endef
+
+test: $(DEV) ## the whole default suite, measured
+	$(run_suite)
+
+.coverage: $(DEV) $(TESTED)
+	$(run_suite)
+
+# --- what must hold
+
+check: lint types contract coverage docs requirements ## lint, types, import contract, docstrings, coverage, docs, requirements
+
+lint: $(DEV) ## ruff: rules, docstrings, format
+	$(BIN)/ruff check .
+	$(BIN)/ruff check --quiet --isolated --select TID251 --config $(NO_SLEEP) tests
+	$(BIN)/ruff format --check .
+
+types: $(DEV) ## mypy, strict
+	$(BIN)/mypy
+
+contract: $(DEV) ## the arrow of imports
+	$(BIN)/lint-imports --no-cache --no-logo
+
+coverage: .coverage ## the two thresholds; runs the suite if anything changed since
+	$(BIN)/coverage report --include='$(CORE_LAYERS)' --fail-under=$(CORE_COVERAGE)
+	$(BIN)/coverage report --fail-under=$(ALL_COVERAGE)
+
+requirements: $(DEV) ## every test that docs/requirements.md names exists
+	$(PY) scripts/check_requirements.py
+
+# --- the rest
+
+format: $(DEV) ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+docs: $(DEV) ## the documentation, into build/docs, warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/docs
+
+bench: $(DEV) ## measure, side by side with the peers that are installed
+	$(PY) -m benchmarks
+
+bench-peers: $(DEV) ## install the peers, each in an environment of its own
+	$(PY) -m benchmarks.peers
+
+soak: $(DEV) ## the tests that take minutes
+	$(BIN)/pytest -m soak --hypothesis-profile=soak
+
+lock: build/uv/bin/uv ## make requirements/dev.txt again (LOCK_FLAGS=--upgrade for newer versions)
+	build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_FLAGS) \
+	  --output-file requirements/dev.txt requirements/dev.in
+
+build/uv/bin/uv:
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/pip install --quiet uv
+
+clean: ## remove what was built and measured; .venv stays
+	rm -rf build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples scripts docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

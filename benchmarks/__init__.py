@@ -1,0 +1,1 @@
+"""Measure abreast beside its peers, in one run, interleaved."""

@@ -1,0 +1,1 @@
+"""One small program per contender, each measured in a fresh process."""

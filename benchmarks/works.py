@@ -1,0 +1,151 @@
+"""The works, and who plays each: how many items, how wide, how often."""
+
+from dataclasses import dataclass, replace
+
+OURS = "abreast"
+WINDOW = "TaskGroup window"
+SEMAPHORE = "TaskGroup+Semaphore"
+THREADS = "ThreadPool"
+AIOMETER = "aiometer"
+ANYIO = "anyio limiter"
+GROUP_COMMIT = "sqlite3 group commit"
+IMPORT_OURS = "import abreast"
+IMPORT_FLOOR = "import asyncio, sqlite3"
+LANGGRAPH_SAVERS = ("LangGraph AsyncSqliteSaver", "LangGraph SqliteSaver")
+DBOS_FORMS = ("DBOS steps", "DBOS queue")
+B_NAP = 0.050
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One contender in one work: a module of `contenders` with its arguments, or an import statement to time."""
+
+    label: str
+    module: str = ""
+    play: str = ""
+    n: int = 1
+    width: int = 1
+    # Maps per process: short works are repeated, as 30 ms are too few to time.
+    repeat: int = 1
+    # At most this many rounds: for contenders so slow that more would only cost time.
+    rounds: int | None = None
+    # The environment under .peers; none: the interpreter that runs the harness.
+    peer: str | None = None
+    statement: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A work: its entries, and the label of the one that all others are divided by."""
+
+    name: str
+    title: str
+    reference: str
+    entries: tuple[Entry, ...]
+
+
+def works(*, quick: bool = False) -> dict[str, Work]:
+    """Return all works by name; `quick` ones are smaller, for trying the harness out."""
+    makers = (_work_a, _work_a0, _work_b, _work_c, _work_h, _growth)
+    return {work.name: work for work in (make(quick=quick) for make in makers)}
+
+
+def ideal_of_b(entry: Entry) -> float:
+    """Return the seconds B would take if nothing but the naps took time."""
+    return entry.n / entry.width * B_NAP
+
+
+def _work_a(*, quick: bool) -> Work:
+    n, width, repeat = (2_000 if quick else 10_000), 100, 3
+    entries = (
+        Entry(OURS, "abreast_map", "A", n, width, repeat),
+        Entry(WINDOW, "taskgroup_window", "A", n, width, repeat),
+        Entry("raw worker pool", "workers", "A", n, width, repeat),
+        Entry(SEMAPHORE, "taskgroup_semaphore", "A", n, width, repeat),
+        Entry(THREADS, "threads", "A", n, width, repeat),
+        Entry(AIOMETER, "aiometer_run_all", "A", n, width, repeat, peer="aiometer"),
+        Entry(ANYIO, "anyio_limiter", "A", n, width, repeat, peer="anyio"),
+        # Its cost per item grows with n (see growth): a tenth of the items flatters it.
+        Entry("LangGraph Send", "langgraph_send", "A", n // 10, width, peer="langgraph"),
+    )
+    return Work("A", f"map of {n:,} no-op async items that each yield once, width {width}, ordered", WINDOW, entries)
+
+
+def _work_a0(*, quick: bool) -> Work:
+    # Not a target, and shown because a semaphore nobody waits for is nearly free: A's items wait once.
+    entries = tuple(replace(entry, play="A0") for entry in _work_a(quick=quick).entries if entry.peer != "langgraph")
+    return Work("A0", "as A, with items that never wait", WINDOW, entries)
+
+
+def _work_b(*, quick: bool) -> Work:
+    n, width = (400 if quick else 2_000), 200
+    entries = (
+        Entry(OURS, "abreast_map", "B", n, width),
+        Entry(WINDOW, "taskgroup_window", "B", n, width),
+        Entry("raw worker pool", "workers", "B", n, width),
+        Entry(SEMAPHORE, "taskgroup_semaphore", "B", n, width),
+        Entry(THREADS, "threads", "B", n, width),
+        Entry(AIOMETER, "aiometer_run_all", "B", n, width, peer="aiometer"),
+        Entry(ANYIO, "anyio_limiter", "B", n, width, peer="anyio"),
+        Entry("LangGraph Send", "langgraph_send", "B", n, width, peer="langgraph"),
+    )
+    return Work("B", f"{n:,} items of 50 ms, width {width}; ideal {n / width * B_NAP:.2f} s", WINDOW, entries)
+
+
+def _work_c(*, quick: bool) -> Work:
+    n, width, repeat = (200 if quick else 1_000), 50, 3
+    async_saver, thread_saver = LANGGRAPH_SAVERS
+    steps, queue = DBOS_FORMS
+    entries = (
+        Entry(OURS, "abreast_map", "C", n, width, repeat),
+        Entry(GROUP_COMMIT, "sqlite_group_commit", "C", n, width, repeat),
+        Entry(async_saver, "langgraph_send", "C", n, width, peer="langgraph"),
+        Entry(thread_saver, "langgraph_send", "C-threads", n, width, peer="langgraph"),
+        Entry(steps, "dbos_sqlite", "C", n, width, peer="dbos"),
+        Entry(queue, "dbos_sqlite", "C-queue", n, width, rounds=2, peer="dbos"),
+        Entry("whole-state JSON", "json_rewrite", "C", n, width),
+    )
+    return Work("C", f"durable map of {n:,} items, on disk before reported, width {width}", GROUP_COMMIT, entries)
+
+
+def _work_h(*, quick: bool) -> Work:
+    many, in_flight = (100_000, 2_000) if quick else (1_000_000, 10_000)
+    entries = (
+        Entry(IMPORT_OURS, statement="import abreast"),
+        # Says what the names cost that are fetched only when they are asked for.
+        Entry("from abreast import open_run", statement="from abreast import open_run"),
+        Entry(IMPORT_FLOOR, statement="import asyncio, sqlite3"),
+        Entry("import anyio", statement="import anyio", peer="anyio"),
+        Entry("import aiometer", statement="import aiometer", peer="aiometer"),
+        Entry("import langgraph.graph", statement="import langgraph.graph", peer="langgraph"),
+        Entry("import dbos", statement="import dbos", peer="dbos"),
+        Entry(f"abreast, memory growth over {many:,} items", "abreast_map", "memory", many, 100, rounds=1),
+        Entry("abreast, an item in flight", "abreast_map", "flight", in_flight, in_flight),
+        Entry("TaskGroup window, an item in flight", "taskgroup_window", "flight", in_flight, in_flight),
+    )
+    return Work("H", "import time and memory", IMPORT_FLOOR, entries)
+
+
+def _growth(*, quick: bool) -> Work:
+    # n = 1 is the fixed cost of a map, which is subtracted: what is left is the cost of one item more.
+    ladder = (1, 100, 1_000, 10_000) if quick else (1, 100, 1_000, 10_000, 100_000)
+    entries: list[Entry] = []
+    for n in ladder:
+        repeat, durable_repeat = _repeats(n, 20_000), _repeats(n, 3_000)
+        entries += [
+            Entry(OURS, "abreast_map", "A", n, 100, repeat),
+            Entry(WINDOW, "taskgroup_window", "A", n, 100, repeat),
+            Entry(f"{OURS}, durable", "abreast_map", "C", n, 50, durable_repeat),
+            Entry(GROUP_COMMIT, "sqlite_group_commit", "C", n, 50, durable_repeat),
+        ]
+    sends = (1, 100, 1_000) if quick else (1, 100, 1_000, 10_000)
+    entries += [
+        Entry("LangGraph Send", "langgraph_send", "A", n, 100, _repeats(n, 1_000), rounds=1, peer="langgraph")
+        for n in sends
+    ]
+    return Work("growth", f"cost per item from 100 to {ladder[-1]:,} items", WINDOW, tuple(entries))
+
+
+def _repeats(n: int, items: int) -> int:
+    """Return how many maps of `n` make about `items`, within what a process can do in a second."""
+    return max(1, min(items // n, 200))

@@ -1,0 +1,146 @@
+"""Every error abreast raises by itself, each named for a situation.
+
+    AbreastError
+    |-- KeyReused        two items of a map, or two maps of a scope, go by one name
+    |-- ItemChanged      on resume, items differ from those recorded under their keys
+    |-- TimedOut         an attempt took longer than its timeout            (also a TimeoutError)
+    |-- CannotStore      a value can't be written to the store              (also a TypeError)
+    |-- RecordedError    a failure as it was read back from the store
+    |-- ItemsFailed      several items failed at once; the first is its cause
+    |-- OutcomeUnknown   a `once` step was in flight when its driver died: done or not, nobody knows
+    |-- WouldBlock       a blocking door was used where it would stop the loop
+    |-- WorkerDied       a worker process ended in the middle of an item
+    |-- Stopped          a run or map ended before its items did
+    |   |-- Halted           by `run.halt`, with the reason given
+    |   |-- CancelRequested  by a request from another process
+    |   `-- BudgetSpent      nothing in flight could still make room under the cap
+    `-- StoreError       the store can't do what is asked of it
+        |-- RunBusy          another driver is on this run
+        |-- DriverReplaced   another driver took this run over; nothing more is written
+        |-- NoSuchRun        no run of that name or id
+        |-- StoreNewer       written by a later version of abreast
+        |-- StoreCorrupt     not a store, or a damaged one
+        |-- StoreReadOnly    the file or its directory can't be written
+        |-- StoreFull        no room left on the disk
+        `-- StoreLocked      another process kept the file locked for too long
+"""
+
+from __future__ import annotations
+
+
+class AbreastError(Exception):
+    """The root of all errors that abreast raises by itself."""
+
+
+class KeyReused(AbreastError):
+    """Two items of one map, or two maps of one scope, go by the same name."""
+
+
+class ItemChanged(AbreastError):
+    """On resume, the named items differ from those recorded under the same keys."""
+
+
+class TimedOut(AbreastError, TimeoutError):
+    """An attempt took longer than its timeout."""
+
+
+class CannotStore(AbreastError, TypeError):
+    """A value has no form that can be written to the store; the message names the item."""
+
+
+class RecordedError(AbreastError):
+    """A failure as it was read back: the type's name, the message and the traceback's text."""
+
+    def __init__(self, kind: str, message: str, trace: str = "") -> None:
+        """Keep the three texts; `str()` gives `kind: message`."""
+        super().__init__(kind, message, trace)
+        self.kind = kind
+        self.message = message
+        self.trace = trace
+
+    def __str__(self) -> str:
+        """The line a traceback would end with."""
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when type, message and traceback are."""
+        return isinstance(other, RecordedError) and self.args == other.args
+
+    def __hash__(self) -> int:
+        """Agrees with equality."""
+        return hash(self.args)
+
+
+class ItemsFailed(AbreastError):
+    """Several items failed at once; the first in item order is the cause, all are in `errors`."""
+
+    def __init__(self, message: str, errors: tuple[BaseException, ...]) -> None:
+        """Keep every error beside the message."""
+        super().__init__(message)
+        self.errors = errors
+
+
+class OutcomeUnknown(AbreastError):
+    """A `once` step was in flight when its driver died; it is not repeated unless asked."""
+
+
+class WouldBlock(AbreastError):
+    """A blocking door was used inside the loop that it would wait for."""
+
+
+class WorkerDied(AbreastError):
+    """A worker process ended in the middle of an item; the item may be tried again."""
+
+    retryable = True
+
+
+class Stopped(AbreastError):
+    """A run or map ended before its items did; what is recorded stays, and the run can be resumed."""
+
+
+class Halted(Stopped):
+    """`run.halt` was called; the message is its reason."""
+
+
+class CancelRequested(Stopped):
+    """Another process asked for the run to be cancelled."""
+
+
+class BudgetSpent(Stopped):
+    """The next piece of work doesn't fit under the cap, and nothing in flight could still make room."""
+
+
+class StoreError(AbreastError):
+    """The store can't do what is asked of it."""
+
+
+class RunBusy(StoreError):
+    """Another driver is on this run; the message names it."""
+
+
+class DriverReplaced(StoreError):
+    """Another driver has taken this run over, so this one may write nothing more."""
+
+
+class NoSuchRun(StoreError):
+    """The store holds no run of that name or id."""
+
+
+class StoreNewer(StoreError):
+    """The store was written by a later version of abreast."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a store, or is damaged."""
+
+
+class StoreReadOnly(StoreError):
+    """The file or its directory can't be written."""
+
+
+class StoreFull(StoreError):
+    """There is no room left on the disk."""
+
+
+class StoreLocked(StoreError):
+    """Another process kept the store's file locked for too long."""

@@ -1,0 +1,47 @@
+"""The journal's records: one frozen event for everything that happens in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+RUN_STARTED: Final = "run-started"
+RUN_RESUMED: Final = "run-resumed"
+RUN_HALTED: Final = "run-halted"
+RUN_ENDED: Final = "run-ended"
+MAP_STARTED: Final = "map-started"
+MAP_STOPPED: Final = "map-stopped"
+MAP_ENDED: Final = "map-ended"
+ITEM_READ: Final = "item-read"
+ITEMS_COMPLETE: Final = "items-complete"
+ITEM_QUEUED: Final = "item-queued"
+ITEM_STARTED: Final = "item-started"
+ATTEMPT_FAILED: Final = "attempt-failed"
+ITEM_SETTLED: Final = "item-settled"
+LIMIT_WAITED: Final = "limit-waited"
+LIMIT_CHANGED: Final = "limit-changed"
+BATCH_COMMITTED: Final = "batch-committed"
+
+Plain: TypeAlias = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in a run.
+
+    `seq` counts without gaps within the run. `mono` is a clock that never goes back, `wall` the time of day.
+    `data` holds a few plain facts; `body` is the encoded value (or error) of an item, where there is one.
+    """
+
+    seq: int
+    kind: str
+    path: str
+    mono: float
+    wall: float
+    lane: str | None = None
+    data: Mapping[str, Plain | list[float]] = field(default_factory=dict)
+    body: str | None = None
+
+
+Observer: TypeAlias = Callable[[Event], object]

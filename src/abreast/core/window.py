@@ -1,0 +1,152 @@
+"""The window: which items may start, and which outcomes may leave. A pure state machine."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Order: TypeAlias = Literal["item", "completion"]
+
+
+def whole(name: str, value: object, least: int = 1) -> int:
+    """`value` if it is a whole number of at least `least`; a ValueError naming it otherwise (also for bool and float)."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        shown = "NaN" if isinstance(value, float) and math.isnan(value) else repr(value)
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {shown}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+    return value
+
+
+class Window(Generic[T]):
+    """Bounds one map: at most `width` items executing, at most `span` read and not yet released.
+
+    An item is admitted (gets its index), starts, perhaps pauses and starts again, finishes, and its outcome settles.
+    Settled outcomes ripen in item order (or as they come), and leave when the caller takes them. Ripe and taken are
+    apart because the halting rule is judged when an outcome ripens, while `span` is freed only when it is taken: a
+    slow caller holds the window back, never the judgement.
+    """
+
+    __slots__ = ("_arrived", "admitted", "executing", "order", "peak", "ripened", "settled", "span", "taken", "width")
+
+    def __init__(self, width: int, span: int, order: Order = "item") -> None:
+        """Refuse numbers that make no window."""
+        self.width = whole("width", width)
+        self.span = whole("span", span)
+        if span < width:
+            raise ValueError(f"span must be at least the width ({width}), not {span}")
+        if order not in ("item", "completion"):
+            raise ValueError(f"order must be 'item' or 'completion', not {order!r}")
+        self.order: Order = order
+        self.executing = 0
+        self.peak = 0
+        self.admitted = 0
+        self.ripened = 0
+        self.taken = 0
+        self.settled: dict[int, T] = {}  # item order: by index, until it is their turn
+        self._arrived: deque[T] = deque()  # completion order: as they came
+
+    def __repr__(self) -> str:
+        """Where it stands, for debugging."""
+        return (
+            f"<Window {self.executing}/{self.width} executing, {self.held}/{self.span} held, "
+            f"{self.taken} taken, {self.order} order>"
+        )
+
+    @property
+    def held(self) -> int:
+        """Items read and not yet taken by the caller."""
+        return self.admitted - self.taken
+
+    @property
+    def may_admit(self) -> bool:
+        """Whether another item may be read."""
+        return self.admitted - self.taken < self.span
+
+    @property
+    def may_start(self) -> bool:
+        """Whether another item may execute."""
+        return self.executing < self.width
+
+    @property
+    def unripe(self) -> int:
+        """Items admitted whose outcome is still to ripen."""
+        return self.admitted - self.ripened
+
+    def admit(self) -> int:
+        """Let one more item in; its index."""
+        if self.admitted - self.taken >= self.span:
+            raise RuntimeError(f"admitted past the span: {self!r}")
+        index = self.admitted
+        self.admitted = index + 1
+        return index
+
+    def start(self) -> None:
+        """Count one more item as executing."""
+        executing = self.executing + 1
+        if executing > self.width:
+            raise RuntimeError(f"started past the width: {self!r}")
+        self.executing = executing
+        if executing > self.peak:
+            self.peak = executing
+
+    def finish(self) -> None:
+        """Count one item fewer as executing: it ended, or pauses for a limit or a backoff."""
+        if self.executing <= 0:
+            raise RuntimeError(f"finished more than was started: {self!r}")
+        self.executing -= 1
+
+    def settle(self, index: int, outcome: T) -> None:
+        """Hold the outcome of item `index` until its turn."""
+        if self.order == "item":
+            self.settled[index] = outcome
+        else:
+            self._arrived.append(outcome)
+
+    def ripen(self) -> T | None:
+        """Take out the outcome whose turn it is; None while it is still to come."""
+        if self.order == "item":
+            outcome = self.settled.pop(self.ripened, None)
+            if outcome is None:
+                return None
+        elif self._arrived:
+            outcome = self._arrived.popleft()
+        else:
+            return None
+        self.ripened += 1
+        return outcome
+
+    def drain(self, into: deque[T]) -> None:
+        """Ripen all whose turn it is, at once (item order only)."""
+        settled, index = self.settled, self.ripened
+        while index in settled:
+            into.append(settled.pop(index))
+            index += 1
+        self.ripened = index
+
+    def unripen(self, index: int, outcome: T) -> None:
+        """Put back the outcome that `ripen` just gave: its turn has come, but it isn't ready (item order only)."""
+        self.ripened = index
+        self.settled[index] = outcome
+
+    def replace(self, index: int, outcome: T) -> None:
+        """Put another form of a held outcome in its place (item order only)."""
+        if index in self.settled:
+            self.settled[index] = outcome
+
+    def upcoming(self, most: int) -> list[T]:
+        """The outcomes held for the next turns without a gap, at most `most` of them (item order only)."""
+        found: list[T] = []
+        for index in range(self.ripened, self.ripened + most):
+            outcome = self.settled.get(index)
+            if outcome is None:
+                break
+            found.append(outcome)
+        return found
+
+    def take(self) -> None:
+        """Count one ripe outcome as handed to the caller, which makes room under the span."""
+        self.taken += 1

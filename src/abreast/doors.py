@@ -1,0 +1,168 @@
+"""The door for code that isn't async: `abreast.map`, an iterator as the built-in one is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from abreast.core.errors import WouldBlock
+from abreast.core.outcome import Outcome
+from abreast.run.current import current_item
+from abreast.run.map import Map
+from abreast.run.options import check_options
+from abreast.run.scope import Run
+from abreast.wiring import open_run
+
+T = TypeVar("T")
+
+_INTERRUPTED = 2.0  # seconds that cancelled work has to end after an interrupt, before it is left to itself
+_BATCH = 256  # outcomes carried from the loop's thread to the caller's at once
+
+
+def map(fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: Any) -> Iterator[Outcome[Any]]:  # noqa: A001
+    """Call `fn` with each item, at most `width` at once; an iterator of outcomes in item order.
+
+        [outcome.value for outcome in abreast.map(lambda x: x * x, range(5), width=3)]      # [0, 1, 4, 9, 16]
+
+    `fn` may be a plain function (it runs in threads) or `async def`. All options of `run.map` are taken, and `store=`,
+    `lanes=`, `budget=`, `seed=`, `resume=` of `open_run`; the run is named after the map. Inside an item (a plain
+    function's) it becomes a map beneath that item. Items are read in a thread of abreast's own. Leaving the loop early
+    stops what is still going on.
+
+    Raises ValueError or TypeError at once for options that make no sense; `WouldBlock` inside an `async def` item,
+    where it would stop the loop that it waits for: use `async for ... in abreast.current().run.map(...)` there.
+    """  # fmt: skip
+    opening = {name: options.pop(name) for name in _OPENING if name in options}
+    checked = check_options(fn, stored=opening.get("store") is not None, width=width, **options)
+    item = current_item()
+    if item is not None:
+        return _beneath(item.run, fn, items, opening, {"width": width, **options})
+    run = open_run(opening.pop("name", checked.name), **opening)
+    return _Outcomes(_background.loop(), run, lambda opened: opened.map(fn, items, width=width, **options))
+
+
+_OPENING = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact")
+
+
+def _beneath(run: Run, fn: Callable[..., Any], items: Iterable[Any], opening: dict[str, Any],
+             options: dict[str, Any]) -> Iterator[Outcome[Any]]:
+    if opening.keys() - {"lanes", "budget"}:
+        raise TypeError(f"inside an item, {', '.join(sorted(opening))} are the run's own and can't be given again")
+    loop = run.setting.loop
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is loop:
+        raise WouldBlock("abreast.map waits, which would stop the loop it runs on; inside an async item use "
+                         "`async for outcome in abreast.current().run.map(...)`")  # fmt: skip
+    return _Outcomes(loop, None, lambda _: run.map(fn, items, **options))
+
+
+class _Outcomes:
+    """An iterator over outcomes that come from an event loop in another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: Run | None, start: Callable[[Any], Map[Any, Any]]) -> None:
+        self._loop = loop
+        self._context = contextvars.copy_context()
+        self._source = _batches(run, start)
+        self._ready: deque[Outcome[Any]] = deque()
+        self._over = False
+
+    def __iter__(self) -> Iterator[Outcome[Any]]:
+        return self
+
+    def __next__(self) -> Outcome[Any]:
+        while not self._ready:
+            if self._over:
+                raise StopIteration
+            try:
+                self._ready.extend(self._call(anext(self._source)))
+            except StopAsyncIteration:
+                self._over = True
+            except BaseException:
+                self._over = True
+                raise
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """Stop what is still going on and wait for it."""
+        if not self._over:
+            self._over = True
+            self._call(self._source.aclose())
+
+    def __del__(self) -> None:
+        if not self._over and not self._loop.is_closed():
+            self._over = True
+            _Call(self._loop, self._source.aclose(), self._context)
+
+    def _call(self, work: Awaitable[Any]) -> Any:
+        return _Call(self._loop, work, self._context).wait()
+
+
+class _Call:
+    """Something awaited on a loop in another thread, while this thread waits and can still be interrupted."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Awaitable[Any], context: contextvars.Context) -> None:
+        self._loop = loop
+        self._done = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._task: asyncio.Task[None] | None = None
+        loop.call_soon_threadsafe(self._start, work, context.copy())
+
+    def _start(self, work: Awaitable[Any], context: contextvars.Context) -> None:
+        self._task = self._loop.create_task(self._run(work), context=context)
+
+    async def _run(self, work: Awaitable[Any]) -> None:
+        try:
+            self._value = await work
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread, where it belongs
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self) -> Any:
+        """The value, or its error raised. An interrupt cancels the work, waits a moment for it to end, and goes on up."""
+        try:
+            self._done.wait()
+        except BaseException:
+            self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+            self._done.wait(_INTERRUPTED)
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+async def _batches(run: Run | None, start: Callable[[Any], Map[Any, Any]]) -> AsyncGenerator[list[Outcome[Any]], None]:
+    """Outcomes as lists: whatever is ready goes over together."""
+    async with contextlib.nullcontext() if run is None else run as opened, start(opened) as outcomes:
+        async for batch in outcomes.batches(_BATCH):
+            yield batch
+
+
+class _Background:
+    """One event loop in a daemon thread, for all maps of code that isn't async: so they can share limits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, started when first wanted, and anew in a forked child."""
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
+                threading.Thread(target=self._loop.run_forever, name="abreast-loop", daemon=True).start()
+            return self._loop
+
+
+_background = _Background()

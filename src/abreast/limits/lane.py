@@ -1,0 +1,75 @@
+"""Lanes: names for sets of limits, the parent's and one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from abreast.core.window import whole
+from abreast.limits.budget import Budget
+from abreast.limits.limit import Limit, Need, Weight
+
+LaneLimits: TypeAlias = "Limit | Sequence[Limit]"
+Holding: TypeAlias = "str | Sequence[str] | Mapping[str, Weight] | None"
+
+Needs: TypeAlias = tuple[tuple[str, Limit, Need], ...]
+
+
+class Lanes:
+    """The lanes of one scope. A child's lane holds its parent's limits and its own."""
+
+    __slots__ = ("_budgets", "_lanes")
+
+    def __init__(self, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | None = None,
+                 parent: Lanes | None = None) -> None:
+        """`lanes` maps a name to a limit or several; `budget` holds for everything beneath."""
+        self._lanes: dict[str, tuple[Limit, ...]] = dict(parent._lanes) if parent else {}
+        for name, limits in (lanes or {}).items():
+            own = tuple(limits) if isinstance(limits, Sequence) else (limits,)
+            for limit in own:
+                if not hasattr(limit, "refusal"):
+                    raise TypeError(f"lane {name!r} needs limits such as Slots(8) or Rate(600), not {limit!r}")
+            self._lanes[name] = self._lanes.get(name, ()) + own
+        inherited = parent._budgets if parent else ()
+        self._budgets: tuple[Budget, ...] = (*inherited, budget) if budget else inherited
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets that hold here, the outermost first."""
+        return self._budgets
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The lanes that exist here."""
+        return tuple(self._lanes)
+
+    def limits(self, name: str) -> tuple[Limit, ...]:
+        """The limits of a lane; a ValueError listing the lanes there are."""
+        found = self._lanes.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._lanes)) or "none are declared"
+            raise ValueError(f"there is no lane {name!r}; lanes here: {known}")
+        return found
+
+    def needs(self, weights: Iterable[tuple[str, Weight]]) -> Needs:
+        """What an item asks for that holds these lanes with these weights: each limit once, budgets too."""
+        asked: dict[Limit, tuple[str, Limit, Need]] = {}
+        for name, weight in weights:
+            need = Need(weight=weight)
+            for limit in self.limits(name):
+                asked.setdefault(limit, (name, limit, need))
+        for budget in self._budgets:
+            asked.setdefault(budget, ("budget", budget, Need()))
+        return tuple(asked.values())
+
+
+def weights_of(hold: Holding) -> tuple[tuple[str, Weight], ...]:
+    """`hold=` in its one form: names with weights. A weight is a whole number of at least 1, or 'all'."""
+    if hold is None:
+        return ()
+    if isinstance(hold, str):
+        return ((hold, 1),)
+    if isinstance(hold, Mapping):
+        return tuple((name, "all" if weight == "all" else whole(f"the weight of {name!r}", weight))
+                     for name, weight in hold.items())  # fmt: skip
+    return tuple((name, 1) for name in hold)

@@ -1,0 +1,55 @@
+"""What a limit is: a pure decision of (state, now), taken before work and given back after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+
+from abreast.core.outcome import NO_USAGE, Usage
+
+if TYPE_CHECKING:
+    from abreast.limits.line import Line
+
+Weight: TypeAlias = "int | Literal['all']"
+
+WHENEVER: Final = float("inf")
+"""A refusal that ends when something is given back, not at a known time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one piece of work asks of a limit; each limit reads the part that concerns it."""
+
+    weight: Weight = 1
+    requests: int = 1
+    tokens: int = 0
+    usd: float = 0.0
+
+
+ONE: Final = Need()
+
+
+class Limit(Protocol):
+    """Something held while working. Decisions are synchronous and never wait; `abreast.limits.gate` does the waiting.
+
+    `line` is where those stand who wait for it. `lent` says that it is given back while its holder only waits for work
+    beneath it, `charged` that it is used up by every call rather than held by the item.
+    """
+
+    line: Line
+    lent: bool
+    charged: bool
+
+    def refusal(self, need: Need, now: float) -> float | None:
+        """None if it fits now; else the earliest time it might, or `WHENEVER`. May raise `BudgetSpent`."""
+
+    def take(self, need: Need, now: float) -> object:
+        """Take it (after a `refusal` of None); what is handed over, if anything."""
+
+    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:
+        """Give it back; `used` is what the work really used, None where nobody knows."""
+
+
+def requests_used(used: Usage | None, need: Need) -> int:
+    """How many requests a piece of work came to: what it says it used, else what it asked for."""
+    return need.requests if used is None or used is NO_USAGE else used.requests

@@ -1,0 +1,1 @@
+"""The durable scope and its one scheduler loop."""

@@ -1,0 +1,202 @@
+"""One map's side of the journal: what it writes there, and what it finds recorded when a run goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import CodeType
+from typing import Any
+
+from abreast.core.errors import CannotStore, ItemChanged, OutcomeUnknown
+from abreast.core.events import (
+    ATTEMPT_FAILED,
+    ITEM_QUEUED,
+    ITEM_SETTLED,
+    ITEM_STARTED,
+    LIMIT_WAITED,
+    MAP_ENDED,
+    MAP_STARTED,
+    MAP_STOPPED,
+)
+from abreast.core.outcome import Done, Failed, Outcome
+from abreast.run.current import Current
+from abreast.run.journal import Facts, Journal
+from abreast.run.options import MapOptions
+from abreast.run.record import facts_of, is_final, restore
+from abreast.run.setting import Setting
+from abreast.store import codec
+
+_NAMED = 10  # items named in a message before it says "and N more"
+
+
+class FunctionChanged(UserWarning):
+    """The function of a resumed map is not the one whose outcomes are recorded."""
+
+
+class Book:
+    """Writes a map's events; with a store, keeps values in the form they will have when read back."""
+
+    def __init__(self, setting: Setting, journal: Journal, path: str) -> None:
+        """For the map at `path`."""
+        self._setting = setting
+        self._journal = journal
+        self._path = path
+        self._scribe = setting.scribe
+        self._in_doubt: frozenset[str] = frozenset()
+
+    @property
+    def stored(self) -> bool:
+        """Whether there is a store behind the journal."""
+        return self._scribe is not None
+
+    async def open(self, fn: Callable[..., object], options: MapOptions) -> None:
+        """Note the start; on resume, see what was in flight and whether the function is still the same."""
+        fingerprint = _fingerprint(fn)
+        if self._setting.resumed:
+            await self._look_back(fingerprint, options)
+        self._journal.emit(MAP_STARTED, self._path, data={
+            "width": options.width, "span": options.span, "order": options.order, "effect": options.effect,
+            "function": fingerprint,
+        })  # fmt: skip
+
+    def queued(self, work: Current) -> None:
+        """The item was read and has to wait."""
+        self._journal.emit(ITEM_QUEUED, work.path, lane=work.lane, data={"index": work.index})
+
+    def waited(self, work: Current, limit: str, seconds: float) -> None:
+        """The item has what it waited for."""
+        self._journal.emit(LIMIT_WAITED, work.path, lane=work.lane, data={"limit": limit, "seconds": seconds})
+
+    def started(self, work: Current, durable: Callable[[], None] | None = None) -> None:
+        """An attempt begins."""
+        self._journal.emit(
+            ITEM_STARTED, work.path, lane=work.lane, durable=durable, data={"index": work.index, "attempt": work.attempt}
+        )
+
+    def attempt_failed(self, work: Current, error: BaseException, backoff: float) -> None:
+        """An attempt failed and there will be another."""
+        facts: Facts = {"index": work.index, "attempt": work.attempt, "backoff": backoff}
+        self._journal.emit(ATTEMPT_FAILED, work.path, lane=work.lane, data=facts, body=codec.encode_error(error))
+
+    def settle(self, work: Current, outcome: Outcome[Any], landed: Callable[[Current, Outcome[Any]], None],
+               *, speculative: bool) -> None:
+        """Record an outcome; `landed` gets it, as a resumed run would, once it is on disk."""
+        body: str | None = None
+        if isinstance(outcome, Done):
+            outcome, body = self._storable(work, outcome)
+        elif isinstance(outcome, Failed):
+            body = codec.encode_error(outcome.error)
+        facts = facts_of(outcome, work.attempt, work.digest)
+        if speculative:
+            facts["speculative"] = True
+        final = outcome
+        self._journal.emit(
+            ITEM_SETTLED, work.path, lane=work.lane, data=facts, body=body, durable=lambda: landed(work, final)
+        )
+
+    def halted(self, at: int, reason: str) -> None:
+        """The map ends with item `at`; what ran past it is in no result."""
+        self._journal.emit(MAP_STOPPED, self._path, data={"at": at, "reason": reason})
+
+    def ended(self, peak: int, released: int) -> None:
+        """The map is over."""
+        self._journal.emit(MAP_ENDED, self._path, data={"peak": peak, "released": released})
+
+    def digest(self, work: Current) -> None:
+        """Note what the item's value is, so that a resumed run can tell whether it is still the same."""
+        if self.stored:
+            work.digest = codec.digest(work.value)
+
+    async def lookup(self, works: Sequence[Current]) -> dict[int, Outcome[Any]]:
+        """What is recorded of these items and still stands, by index. `ItemChanged` names those that differ."""
+        if not self._setting.resumed or not works:
+            return {}
+        paths = {work.path: work for work in works}
+        found = await self._read(lambda store, run: store.recorded(run, list(paths)))
+        changed: list[str] = []
+        known: dict[int, Outcome[Any]] = {}
+        for path, recorded in found.items():
+            work = paths[path]
+            then = recorded.data.get("digest")
+            if then is not None and work.digest is not None and then != work.digest:
+                changed.append(work.key)
+            elif is_final(recorded, retry_failed=self._setting.retry_failed):
+                known[work.index] = replace(restore(recorded), index=work.index, key=work.key)
+        if changed:
+            raise ItemChanged(f"{self._path}: {_listed(changed)} changed since the run recorded them; "
+                              "start a new run, or give the items keys that name their content")  # fmt: skip
+        if not self._setting.retry_failed:
+            for path, work in paths.items():
+                if path in self._in_doubt and path not in found:
+                    known[work.index] = self._unknown(work)
+        return known
+
+    async def fetch(self, works: Sequence[Current]) -> dict[int, Outcome[Any]]:
+        """Outcomes that were recorded a while ago and are wanted again."""
+        paths = {work.path: work for work in works}
+        found = await self._read(lambda store, run: store.recorded(run, list(paths)))
+        return {paths[path].index: replace(restore(recorded), key=paths[path].key) for path, recorded in found.items()}
+
+    async def _read(self, look: Callable[[Any, str], Any]) -> Any:
+        setting = self._setting
+        if self._scribe is None or setting.row is None:
+            return {}
+        run_id = setting.row.id
+        return await self._scribe.read(lambda: look(setting.store, run_id))
+
+    def _storable(self, work: Current, outcome: Done[Any]) -> tuple[Outcome[Any], str | None]:
+        """The outcome as it will be read back, and its text; a failure naming the item where there is no text."""
+        if not self.stored:
+            return outcome, None
+        value = outcome.value
+        if self._setting.redact is not None:
+            value = self._setting.redact(work.path, value)
+        try:
+            body = codec.encode(value, work.path)
+        except CannotStore as error:
+            failed = Failed(outcome.index, outcome.key, error, outcome.lane, outcome.usage, outcome.times)
+            return failed, codec.encode_error(error)
+        if value is not outcome.value or not codec.is_scalar(value):
+            outcome = replace(outcome, value=codec.decode(body))
+        return outcome, body
+
+    async def _look_back(self, fingerprint: str, options: MapOptions) -> None:
+        started = await self._read(lambda store, run: store.events(run, kinds={MAP_STARTED}, prefix=self._path))
+        before = next((event.data.get("function") for event in started if event.path == self._path), fingerprint)
+        if before != fingerprint and str(before).partition(":")[0] == fingerprint.partition(":")[0]:
+            warnings.warn(f"{self._path}: the function changed since outcomes were recorded; they are kept as they are",
+                          FunctionChanged, stacklevel=2)  # fmt: skip
+        if options.effect == "once":
+            events = await self._read(lambda store, run: store.events(run, kinds={ITEM_STARTED}, prefix=self._path,
+                                                                      limit=1_000_000))  # fmt: skip
+            self._in_doubt = frozenset(event.path for event in events)
+
+    def _unknown(self, work: Current) -> Outcome[Any]:
+        error = OutcomeUnknown(f"{work.path} was in flight when its driver died, and may run only once: "
+                               "see whether it took effect; to run it again, resume with retry")  # fmt: skip
+        return Failed(work.index, work.key, error, work.lane)
+
+
+def _listed(keys: Sequence[str]) -> str:
+    shown = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
+    return f"item {shown}" if len(keys) == 1 else f"items {shown}"
+
+
+def _fingerprint(fn: Any) -> str:
+    """A digest of a function's code, prefixed with the interpreter that compiled it: others can't be compared."""
+    version = f"{sys.implementation.cache_tag}"
+    while hasattr(fn, "func"):
+        fn = fn.func
+    code = getattr(fn, "__code__", None) or getattr(getattr(type(fn), "__call__", None), "__code__", None)
+    if code is None:
+        return f"{version}:{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+    return f"{version}:{hashlib.blake2b(_code_bytes(code), digest_size=8).hexdigest()}"
+
+
+def _code_bytes(code: CodeType) -> bytes:
+    """What a function does, without where it stands: its code and constants, those of inner functions too."""
+    consts = b"".join(_code_bytes(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts[0:])
+    return code.co_code + consts + repr(code.co_names).encode()

@@ -1,0 +1,125 @@
+"""Where the running code is: the item it works for, its path, its seed and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from abreast.core.events import Plain
+from abreast.core.seeds import derive_seed
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from abreast.core.clock import Timer
+    from abreast.core.outcome import Usage
+    from abreast.limits.limit import Limit
+    from abreast.limits.line import Hold, Ticket
+    from abreast.run.drive import Drive
+    from abreast.run.scope import Run
+
+CURRENT: ContextVar[Current | Place | None] = ContextVar("abreast_current", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What of `current()` can travel to another process: plain facts, no scope."""
+
+    path: str
+    key: str
+    attempt: int
+    seed: int
+    lane: str | None
+    held: Mapping[str, object]
+
+    @property
+    def run(self) -> Run:
+        """There is no run here: the driver is in another process."""
+        raise RuntimeError("this item works in another process than its run; open maps in the driver, or use the local executor")
+
+
+class Current:
+    """The item that the running code works for; what `abreast.current()` gives."""
+
+    # Defaults of the class rather than fields set one by one: most items never change them, and a map makes millions.
+    attempt = 1
+    started = 0.0
+    backoff = 0.0
+    service: tuple[float, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    ticket: Ticket | None = None
+    task: asyncio.Task[None] | None = None
+    timer: Timer | None = None
+    stop_reason: str | None = None
+    usage: Usage | None = None
+    digest: str | None = None
+    credits: set[Limit] | None = None
+    lenders = 0
+    starting = False  # its start is on the way to the disk
+    settling = False  # its outcome is
+    scope: Run | None = None
+
+    def __init__(self, drive: Drive, index: int, key: str, value: Any, lane: str | None, admitted: float) -> None:
+        """An item just read; nothing of it has happened."""
+        self.drive = drive
+        self.index = index
+        self.key = key
+        self.value = value
+        self.lane = lane
+        self.admitted = admitted
+
+    def __repr__(self) -> str:
+        """Its path and attempt."""
+        return f"<item {self.path}, attempt {self.attempt}>"
+
+    @property
+    def path(self) -> str:
+        """The item's full path, such as `summaries/summarise/0007`."""
+        return self.drive.path_of(self.key)
+
+    @property
+    def seed(self) -> int:
+        """The item's own seed: the same in every run with the run's seed, at any width."""
+        return derive_seed(self.drive.run.seed, self.path)
+
+    @property
+    def held(self) -> Mapping[str, object]:
+        """What the pools handed over, by lane name."""
+        return {hold.lane: hold.limit.thing(hold.handed) for hold in self.holds if hasattr(hold.limit, "thing")}
+
+    @property
+    def run(self) -> Run:
+        """The item as a scope of its own: maps and steps opened here have paths beneath the item's."""
+        if self.scope is None:
+            self.scope = self.drive.run.scope_of(self)
+        return self.scope
+
+    def note(self, kind: str, **facts: Plain) -> None:
+        """Add an event of your own to the run's journal, under the item's path; it rides along in the next commit."""
+        journal = self.drive.setting.journal
+        if journal is not None:
+            journal.emit(kind, self.path, lane=self.lane, data=facts)
+
+    def place(self) -> Place:
+        """What of this can travel to another process."""
+        return Place(self.path, self.key, self.attempt, self.seed, self.lane, dict(self.held))
+
+
+def current() -> Current | Place:
+    """The item that the running code works for: `.run .path .key .attempt .held .seed`.
+
+    Raises RuntimeError outside of any item. Inside, `current().run` opens maps and steps beneath the item.
+    """
+    found = CURRENT.get()
+    if found is None:
+        raise RuntimeError("abreast.current() is only there inside an item of a map")
+    return found
+
+
+def current_item() -> Current | None:
+    """The item that the running code works for, when it works in the run's own process."""
+    found = CURRENT.get()
+    return found if isinstance(found, Current) else None
+

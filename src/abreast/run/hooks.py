@@ -1,0 +1,94 @@
+"""Deciders: asked before a map or step starts, and allowed to change its numbers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from abreast.core.events import Observer
+from abreast.core.window import whole
+from abreast.run.options import MapOptions, check_timeout
+from abreast.run.retry import Retry
+
+_DECIDERS = ("before_map", "before_step")
+
+
+@dataclass(frozen=True, slots=True)
+class MapPlan:
+    """What is about to start; a decider answers with the numbers it wants changed, such as `{"width": 2}`."""
+
+    path: str
+    width: int
+    span: int
+    retries: int
+    timeout: float | None
+
+
+def observers_of(hooks: Sequence[object]) -> list[Observer]:
+    """The hooks that only watch: callables without a decider's methods."""
+    watching: list[Observer] = []
+    for hook in hooks:
+        decides = any(hasattr(hook, name) for name in _DECIDERS)
+        if callable(hook):
+            watching.append(hook)
+        elif not decides:
+            raise TypeError(f"a hook is a function of one event, or has before_map or before_step; {hook!r} is neither")
+    return watching
+
+
+async def ask_deciders(hooks: Sequence[object], path: str, options: MapOptions) -> MapOptions:
+    """The options as the deciders want them; a ValueError names the hook that answered nonsense."""
+    method = "before_step" if options.single else "before_map"
+    for hook in hooks:
+        decide = getattr(hook, method, None)
+        if decide is None:
+            continue
+        retries = options.retry.retries if options.retry else 0
+        plan = MapPlan(path, options.width, options.span, retries, options.timeout)
+        answer = decide(plan)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer is not None:
+            options = _changed(options, answer, f"{method} of {_name(hook)}")
+    return options
+
+
+def _changed(options: MapOptions, answer: object, hook: str) -> MapOptions:
+    if not isinstance(answer, Mapping):
+        raise ValueError(f"{hook} must answer None or a mapping of numbers, not {answer!r}")
+    try:
+        for name, value in answer.items():
+            options = _CHANGES[name](options, value)
+    except KeyError as error:
+        raise ValueError(f"{hook} may change {', '.join(_CHANGES)}, not {error.args[0]!r}") from None
+    except ValueError as error:
+        raise ValueError(f"{hook} answered with a number that can't be: {error}") from None
+    return options
+
+
+def _change_width(options: MapOptions, width: Any) -> MapOptions:
+    return replace(options, width=whole("width", width), span=max(options.span, width))
+
+
+def _change_span(options: MapOptions, span: Any) -> MapOptions:
+    if whole("span", span) < options.width:
+        raise ValueError(f"span must be at least the width ({options.width}), not {span}")
+    return replace(options, span=span)
+
+
+def _change_retries(options: MapOptions, retries: Any) -> MapOptions:
+    number = whole("retries", retries, least=0)
+    return replace(options, retry=replace(options.retry or Retry(), retries=number))
+
+
+def _change_timeout(options: MapOptions, timeout: Any) -> MapOptions:
+    return replace(options, timeout=check_timeout(timeout))
+
+
+_CHANGES = {"width": _change_width, "span": _change_span, "retries": _change_retries, "timeout": _change_timeout}
+
+
+def _name(hook: object) -> str:
+    return getattr(hook, "__qualname__", type(hook).__qualname__)

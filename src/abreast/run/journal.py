@@ -1,0 +1,98 @@
+"""Events on their way out: numbered without gaps, to the store's scribe and to whoever observes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from abreast.core.clock import Clock
+from abreast.core.events import Event, Observer, Plain
+from abreast.store.scribe import Scribe
+
+_log = logging.getLogger("abreast")
+
+Facts: TypeAlias = Mapping[str, Plain | list[float]]
+
+_BACKLOG = 65_536  # events kept for a slow observer; past it new ones are dropped and counted
+
+
+class Journal:
+    """Numbers each event and sends it on. There is none where neither a store nor an observer wants events."""
+
+    __slots__ = ("_clock", "_seq", "observers", "scribe")
+
+    def __init__(self, clock: Clock, scribe: Scribe | None, observers: Sequence[Observer], seq: int = 0) -> None:
+        """Go on from event number `seq`."""
+        self._clock = clock
+        self._seq = seq
+        self.scribe = scribe
+        self.observers = tuple(Watching(observer) for observer in observers)
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest event."""
+        return self._seq
+
+    def emit(self, kind: str, path: str, *, lane: str | None = None, data: Facts | None = None, body: str | None = None,
+             durable: Callable[[], None] | None = None) -> None:
+        """Record that something happened; `durable` is called once it is on disk (at once without a store)."""
+        self._seq += 1
+        clock = self._clock
+        event = Event(self._seq, kind, path, clock.now(), clock.wall(), lane, data or {}, body)
+        for watching in self.observers:
+            watching.tell(event)
+        if self.scribe is not None:
+            self.scribe.write(event, durable)
+        elif durable is not None:
+            durable()
+
+    def close(self, grace: float) -> None:
+        """Let observers see the last events, for `grace` seconds at most each."""
+        for watching in self.observers:
+            watching.close(grace)
+
+
+class Watching:
+    """Calls one observer from a thread of its own, in order: it can be slow or raise, the run goes on."""
+
+    def __init__(self, observer: Observer) -> None:
+        """Start the thread."""
+        self._observer = observer
+        self._events: deque[Event | None] = deque()
+        self._ready = threading.Semaphore(0)
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._work, name="abreast-observer", daemon=True)
+        self._thread.start()
+
+    def tell(self, event: Event) -> None:
+        """Queue the event; never waits."""
+        if len(self._events) >= _BACKLOG:
+            self.dropped += 1
+            return
+        self._events.append(event)
+        self._ready.release()
+
+    def close(self, grace: float) -> None:
+        """Wait for the observer to catch up, `grace` seconds at most."""
+        self._events.append(None)
+        self._ready.release()
+        self._thread.join(grace)
+        if self.dropped:
+            _log.warning("an observer was too slow: %d events were not shown to %r", self.dropped, self._observer)
+
+    def _work(self) -> None:
+        complained = False
+        while True:
+            self._ready.acquire()
+            event = self._events.popleft()
+            if event is None:
+                return
+            try:
+                self._observer(event)
+            except Exception:
+                if not complained:
+                    _log.exception("an observer raised; the run goes on, and further errors of it are not shown")
+                complained = True

@@ -1,0 +1,79 @@
+"""Limits that an item shares with what runs beneath it: slots are lent, a first request is not charged twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from abreast.limits.limit import Limit, Need
+from abreast.limits.line import Ticket
+from abreast.run.current import Current
+
+if TYPE_CHECKING:
+    from abreast.limits.lane import Needs
+    from abreast.run.setting import Setting
+
+
+def needs_beneath(item: Current, needs: Needs) -> Needs:
+    """What work beneath `item` still has to ask for.
+
+    An item is charged one request on its lane when it starts; the first call beneath it *is* that request. A thing from
+    a pool can't be taken a second time beneath the item that holds it: that could wait for itself for ever.
+    """
+    left: list[tuple[str, Limit, Need]] = []
+    for lane, limit, need in needs:
+        if limit.charged:
+            if _spend_credit(item, limit):
+                continue
+        elif not limit.lent and _holds(item, limit):
+            raise ValueError(f"{item.path} holds a thing of {lane!r} already; what runs beneath it can't hold another")
+        left.append((lane, limit, need))
+    return tuple(left)
+
+
+def _spend_credit(item: Current | None, limit: Limit) -> bool:
+    while item is not None:
+        if item.credits and limit in item.credits:
+            item.credits.discard(limit)
+            return True
+        item = item.drive.parent
+    return False
+
+
+def _holds(item: Current | None, limit: Limit) -> bool:
+    while item is not None:
+        if any(hold.limit is limit for hold in item.holds):
+            return True
+        item = item.drive.parent
+    return False
+
+
+def lend(item: Current, setting: Setting) -> bool:
+    """Give back the item's slots while it only waits for work beneath it; True if there was something to lend."""
+    lent = [hold for hold in item.holds if hold.limit.lent]
+    if not lent and not item.lenders:
+        return False
+    item.lenders += 1
+    item.holds = tuple(hold for hold in item.holds if not hold.limit.lent)
+    setting.gate.give(lent)
+    return True
+
+
+async def reclaim(item: Current, setting: Setting) -> None:
+    """Take back what was lent, in the item's old place in line, once nothing beneath it is waited for."""
+    item.lenders -= 1
+    if item.lenders or item.ticket is None or item.task is None:
+        return
+    granted: asyncio.Future[None] = setting.loop.create_future()
+    needs = [(lane, limit, need) for lane, limit, need in item.ticket.needs if limit.lent]
+    again = Ticket(needs, lambda: granted.done() or granted.set_result(None), granted.set_exception)
+    again.order = item.ticket.order
+    if not setting.gate.ask(again):
+        try:
+            await granted
+        except BaseException:
+            if granted.done() and not granted.cancelled():
+                setting.gate.give(again.holds)
+            setting.gate.withdraw(again)
+            raise
+    item.holds = (*item.holds, *again.holds)

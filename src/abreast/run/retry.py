@@ -1,0 +1,62 @@
+"""When a failed attempt is tried again, and after how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from abreast.core.seeds import derive_fraction
+from abreast.core.window import whole
+
+Kind: TypeAlias = Literal["retryable", "fatal", "unknown"]
+
+_BUGS = (TypeError, AttributeError, NameError, SyntaxError, AssertionError, NotImplementedError, ImportError, KeyError,
+         IndexError, ZeroDivisionError, RecursionError, SystemExit)  # fmt: skip
+_PASSING = (TimeoutError, ConnectionError, InterruptedError, BlockingIOError, BrokenPipeError)
+
+
+def classify(error: BaseException) -> Kind:
+    """Whether trying again can help: an error may say so itself (`retryable`), timeouts and connections may, bugs can't."""
+    said = getattr(error, "retryable", None)
+    if said is not None:
+        return "retryable" if said else "fatal"
+    if isinstance(error, _PASSING):
+        return "retryable"
+    return "fatal" if isinstance(error, _BUGS) else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Up to `retries` further attempts (attempts = 1 + retries), each after a backoff with full jitter.
+
+    `retryable` and unknown errors are tried again, fatal ones never; an error that carries `retry_after` seconds is
+    waited for at least that long. The jitter comes from the run's seed, so a repeated run waits alike.
+    """
+
+    retries: int = 3
+    base: float = 0.5
+    cap: float = 60.0
+    classify: Callable[[BaseException], Kind] = classify
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense."""
+        whole("retries", self.retries, least=0)
+        if not 0 <= self.base <= self.cap:
+            raise ValueError(f"a backoff needs 0 <= base <= cap, not base={self.base!r}, cap={self.cap!r}")
+
+    @classmethod
+    def of(cls, given: int | Retry | None) -> Retry | None:
+        """`retry=` in its one form: None, a number of retries, or a Retry."""
+        if given is None or isinstance(given, Retry):
+            return given
+        return cls(whole("retry", given, least=0)) if given != 0 or isinstance(given, bool) else None
+
+    def delay(self, error: BaseException, attempt: int, seed: int, path: str) -> float | None:
+        """Seconds until the next attempt after number `attempt` (from 1) failed; None for no further one."""
+        if attempt > self.retries or self.classify(error) == "fatal":
+            return None
+        ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 63))
+        backoff = ceiling * derive_fraction(seed, f"{path}#{attempt}")
+        after = getattr(error, "retry_after", None)
+        return max(backoff, float(after)) if isinstance(after, (int, float)) and after == after else backoff  # noqa: PLR0124

@@ -1,0 +1,58 @@
+"""What stands in a window besides outcomes, and the window's width as a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abreast.core.outcome import Usage
+from abreast.core.window import Window
+from abreast.limits.limit import WHENEVER, Need
+from abreast.limits.line import Line
+from abreast.run.current import Current
+
+
+class Room:
+    """The window's width as a limit, so that items wait for it in the same line as for their lanes."""
+
+    lent = False
+    charged = False
+
+    __slots__ = ("line", "window")
+
+    def __init__(self, window: Window[Any]) -> None:
+        """The room of this window."""
+        self.window = window
+        self.line = Line()
+
+    def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port's shape
+        """None if another item may execute."""
+        return None if self.window.may_start else WHENEVER
+
+    def take(self, need: Need, now: float) -> object:  # noqa: ARG002
+        """Count one more as executing."""
+        self.window.start()
+        return None
+
+    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002
+        """Count one fewer."""
+        self.window.finish()
+
+
+class Stub:
+    """An outcome that is on disk and waits for its turn there."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Current) -> None:
+        """Of this item."""
+        self.work = work
+
+
+class Barrier:
+    """The place of an item that could not start: the map ends here, with this error."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        """With this error."""
+        self.error = error

@@ -1,0 +1,268 @@
+"""The durable nursery: a scope with a path, a seed, lanes and a store, which nothing it started outlives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+
+from abreast.core.clock import SYSTEM_CLOCK, Clock
+from abreast.core.errors import BudgetSpent, Halted, KeyReused, Stopped
+from abreast.core.halting import OnError, Until
+from abreast.core.item import escape
+from abreast.core.outcome import Failed, Outcome
+from abreast.core.window import Order
+from abreast.executors.local import is_async
+from abreast.executors.port import Executor
+from abreast.limits.budget import Budget
+from abreast.limits.lane import Holding, LaneLimits, Lanes
+from abreast.run.current import Current
+from abreast.run.drive import Drive
+from abreast.run.intake import intake
+from abreast.run.lifetime import Opening, close_run, open_setting
+from abreast.run.map import Map
+from abreast.run.options import Effect, check_name, check_options
+from abreast.run.retry import Retry
+from abreast.run.setting import GRACE, GRACE_ON_INTERRUPT, Setting
+
+if TYPE_CHECKING:
+    from abreast.core.clock import Timer
+    from abreast.store.port import Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Resume: TypeAlias = Literal["auto", "never", "must", "retry"]
+
+
+class Run:
+    """A scope in which work runs side by side. Made by `abreast.open_run` and `run.child`; use it with `async with`.
+
+    `map` runs a function over items, `step` runs one, `child` narrows the scope, `halt` stops it. When the block ends,
+    in whatever way, nothing that it started is left: no task, no thread that can be stopped, no process.
+    """
+
+    def __init__(self, name: str, *, lanes: Lanes, budget: Budget | None = None, parent: Run | None = None,
+                 opening: Opening | None = None) -> None:
+        """For `open_run` and `child`, which check what is handed in."""
+        self.name = check_name(name)
+        self.path = f"{parent.path}/{escape(name)}" if parent else escape(name)
+        self.lanes = lanes
+        self.budget = budget
+        self._parent = parent
+        self._opening = opening
+        self._setting: Setting | None = parent._setting if parent else None
+        self._names: set[str] = set()
+        self._drives: set[Drive] = set()
+        self._scopes: set[Run] = set()
+        self._stopped: Stopped | BaseException | None = None
+        self._deadline: Timer | None = None
+
+    def __repr__(self) -> str:
+        """Its path and what goes on in it."""
+        return f"<Run {self.path}, {len(self._drives)} maps open>"
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def setting(self) -> Setting:
+        """What its scopes share; RuntimeError outside of the `async with`."""
+        if self._setting is None:
+            raise RuntimeError(f"{self.path} is not open: use it as `async with ... as run:`")
+        return self._setting
+
+    @property
+    def seed(self) -> int:
+        """The run's seed, drawn and recorded if none was given."""
+        return self.setting.seed
+
+    @property
+    def id(self) -> str | None:
+        """The run's id in its store, such as `summaries-3`; None for a run in memory."""
+        row = self.setting.row
+        return row.id if row else None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether it goes on with a run that an earlier driver began."""
+        return self.setting.resumed
+
+    @property
+    def stopped(self) -> BaseException | None:
+        """Why it was stopped, if it was."""
+        return self._stopped
+
+    @property
+    def store(self) -> Store | None:
+        """Its store, if it has one."""
+        return self.setting.store
+
+    # --- the verb -------------------------------------------------------------------------------------------------
+
+    def map(self, fn: Callable[[T], Any], items: Iterable[T] | AsyncIterable[T], *, width: int, name: str | None = None,
+            span: int | None = None, order: Order = "item", until: Until[Any] = None, on_error: OnError = "collect",
+            lane: str | Callable[[T], str] | None = None, key: Callable[[T], str] | None = None,
+            retry: int | Retry | None = None, timeout: float | None = None, effect: Effect = "pure",
+            hold: Holding = None, executor: str | Executor | None = None) -> Map[T, Any]:
+        """Call `fn` with each item, at most `width` at once; outcomes leave in item order, as soon as they can.
+
+        Given the same replies it returns what a plain `for` loop would, at any width and timing.
+
+            async for outcome in run.map(summarise, documents, width=16, lane="openai"):
+                print(outcome.key, outcome.value if outcome.ok else outcome.error)
+
+        Args:
+            fn: `async def`, or a plain function, which then runs in a thread of its own.
+            items: anything iterable, also asynchronously, also endless; it is read lazily.
+            width: how many items execute at once.
+            name: the map's part of the path; by default the function's name. Once per scope.
+            span: how far to run ahead of the oldest outcome not yet taken; at least `width`.
+            order: `"item"`, or `"completion"` for outcomes as they come (which lets timing decide).
+            until: stop after that many successes, or at the first outcome for which this function is true.
+            on_error: `"collect"` failures and go on; `"halt"` after the first one in item order; or `"raise"` it there.
+            lane: the lane whose limits an item holds while it executes: a name, or a function of the item.
+            key: a function of the item that gives its stable name; by default its position.
+            retry: how many further attempts a failing item gets, or a `Retry`.
+            timeout: seconds an attempt may take.
+            effect: `"once"` for work that must not be repeated after a crash, not even if nobody knows it was done.
+            hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
+            executor: where to work: `"local"`, `"process"`, or an Executor; by default the run's.
+
+        Raises:
+            ValueError, TypeError: an option makes no sense; nothing has started.
+            KeyReused: the scope has a map or step of that name.
+        """  # fmt: skip
+        options = check_options(
+            fn, stored=self.setting.stored, width=width, name=name, span=span, order=order, until=until,
+            on_error=on_error, lane=lane, key=key, retry=retry, timeout=timeout, effect=effect, hold=hold,
+            executor=executor,
+        )  # fmt: skip
+        for lane_name, _ in (*options.hold, *(((lane, 1),) if isinstance(lane, str) else ())):
+            self.lanes.limits(lane_name)
+        self._claim(options.name)
+        return Map(Drive(self, self.setting, fn, items, options))
+
+    async def step(self, name: str, fn: Callable[..., Any], *args: Any, lane: str | None = None,
+                   retry: int | Retry | None = None, timeout: float | None = None, effect: Effect = "pure",
+                   hold: Holding = None, executor: str | Executor | None = None) -> Any:
+        """Call `fn(*args)` once, as a map of one: its value, or its error raised. A recorded step is not run again.
+
+            total = await run.step("total", add, 1, 2)
+        """  # fmt: skip
+        call = fn if len(args) == 1 else _SpreadAsync(fn) if is_async(fn) else _Spread(fn)
+        options = check_options(
+            fn, stored=self.setting.stored, width=1, name=name, lane=lane, retry=retry, timeout=timeout, effect=effect,
+            hold=hold, executor=executor, single=True,
+        )  # fmt: skip
+        self._claim(name)
+        drive = Drive(self, self.setting, call, [args[0] if len(args) == 1 else args], options)
+        return (await Map[Any, Any](drive).values())[0]
+
+    def child(self, name: str, *, lanes: Mapping[str, LaneLimits] | None = None,
+              budget: Budget | str | None = None) -> Run:
+        """A scope within this one: its path is longer, its limits are these and its own. Use it with `async with`."""
+        self._claim(name)
+        own = Budget.parse(budget) if isinstance(budget, str) else budget
+        return Run(name, lanes=Lanes(lanes, own, self.lanes), budget=own, parent=self)
+
+    def halt(self, reason: str) -> None:
+        """Stop this scope and all beneath it: maps end with `Halted(reason)`; what is recorded stays."""
+        self.stop(Halted(reason))
+
+    def intake(self, name: str, items: Iterable[Any]) -> AsyncIterable[Any]:
+        """Items that can be read only once (a pipe), journaled as they are read, so that a resume needs them no more."""
+        self._claim(name)
+        return intake(self.setting, f"{self.path}/{escape(name)}", items)
+
+    # --- for the parts of a run -----------------------------------------------------------------------------------
+
+    def stop(self, error: BaseException, *, lost: bool = False) -> None:
+        """End all maps of this scope with `error`, and all that are opened later."""
+        if self._stopped is None:
+            self._stopped = error
+        for scope in list(self._scopes):
+            scope.stop(error, lost=lost)
+        for drive in list(self._drives):
+            drive.fail(error, lost=lost)
+
+    def adopt(self, opened: Drive) -> None:
+        """Take responsibility for a map that begins."""
+        if self._stopped is not None:
+            raise self._stopped
+        self._drives.add(opened)
+
+    def release(self, ended: Drive) -> None:
+        """The map has ended by itself."""
+        self._drives.discard(ended)
+
+    def scope_of(self, item: Current) -> Run:
+        """The scope beneath an item."""
+        scope = Run(item.key, lanes=self.lanes, parent=self)
+        scope.path = item.path
+        self._scopes.add(scope)
+        scope._stopped = self._stopped  # noqa: SLF001 - its own kind
+        return scope
+
+    async def settle_maps(self, grace: float) -> None:
+        """End the maps left open in this scope and beneath it."""
+        for scope in list(self._scopes):
+            await scope.settle_maps(grace)
+        for drive in list(self._drives):
+            await drive.close("left", grace)
+        if self._parent is not None:
+            self._parent._scopes.discard(self)  # noqa: SLF001
+
+    def _claim(self, name: str) -> None:
+        if name in self._names:
+            raise KeyReused(f"{self.path} has a {name!r} already; give this one a name of its own (name=...)")
+        self._names.add(name)
+
+    # --- as a scope -----------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Run:
+        """Open it: find or make the run in its store, and become its driver."""
+        if self._opening is not None:
+            self._setting = await open_setting(self, self._opening)
+        elif self._parent is not None:
+            self._parent._scopes.add(self)
+            self._stopped = self._parent._stopped
+        if self.budget is not None:
+            self.budget.begin(self.setting.clock.now())
+            self._watch_deadline(self.budget)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        """End what is still going on, write what is left, and say how it ended."""
+        interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+        try:
+            await self.settle_maps(GRACE_ON_INTERRUPT if interrupted else GRACE)
+        finally:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            if self._opening is not None:
+                await close_run(self.setting, error)
+
+    def _watch_deadline(self, budget: Budget) -> None:
+        deadline = budget.deadline()
+        if deadline is not None:
+            spent = BudgetSpent(f"the budget of {budget.seconds:g} seconds is spent")
+            self._deadline = self.setting.clock.call_at(deadline, lambda: self.stop(spent))
+
+
+class _Spread:
+    """Calls a function with the parts of a tuple; a class and not a closure, so that it can travel to a process."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.func = fn
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        return self.func(*args)
+
+
+class _SpreadAsync(_Spread):
+    """The same for an `async def`."""
+
+    async def __call__(self, args: tuple[Any, ...]) -> Any:
+        return await self.func(*args)

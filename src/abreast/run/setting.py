@@ -1,0 +1,54 @@
+"""What all scopes of one run share: the clock, the gate, the journal, the executors, the hooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from abreast.core.clock import Clock
+from abreast.executors.port import Executor
+from abreast.limits.gate import Gate
+from abreast.run.journal import Journal
+from abreast.store.port import RunRow, Store
+from abreast.store.scribe import Scribe
+
+if TYPE_CHECKING:
+    from abreast.run.scope import Run
+
+GRACE = 5.0
+"""Seconds that cancelled work has to clean up after itself."""
+GRACE_ON_INTERRUPT = 0.5
+"""The same, when a person or the system wants us to stop now."""
+
+
+@dataclass(slots=True)
+class Setting:
+    """Made when a run is entered; read by its scopes and maps."""
+
+    clock: Clock
+    gate: Gate
+    loop: asyncio.AbstractEventLoop
+    seed: int
+    hooks: Sequence[object]
+    executor: Callable[[str | Executor | None], Executor]
+    root: Run
+    journal: Journal | None = None
+    scribe: Scribe | None = None
+    store: Store | None = None
+    row: RunRow | None = None
+    resumed: bool = False
+    retry_failed: bool = False
+    own_store: bool = True
+    redact: Callable[[str, object], object] | None = None
+
+    @property
+    def stored(self) -> bool:
+        """Whether outcomes go to a store."""
+        return self.store is not None
+
+    def spent(self) -> Mapping[str, float]:
+        """What the root's own budget has used up, as the store keeps it."""
+        budget = self.root.budget
+        return budget.snapshot(self.clock.now()) if budget is not None else {}

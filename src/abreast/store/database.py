@@ -1,0 +1,162 @@
+"""One SQLite file: its connections, its transactions and its schema."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from abreast.core.clock import pause
+from abreast.core.errors import StoreCorrupt, StoreError, StoreNewer
+from abreast.store.faults import one_sentence
+from abreast.store.sql import migrations
+
+APPLICATION_ID: Final = 0x61627265  # "abre", so that `file` and we can tell a store from another database
+_IDLE: Final = 4  # read connections kept open between uses
+_RETRY: Final = 0.01  # seconds between two tries at the one statement SQLite's own busy handler doesn't cover
+
+
+class Database:
+    """One write connection behind a lock, and as many read connections as there are readers at a time."""
+
+    def __init__(self, path: str, busy_timeout: float) -> None:
+        """Open the file, or make it (mode 0600, parents too), and bring its schema up to date."""
+        self.path = path
+        self._busy_timeout = busy_timeout
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+        with one_sentence(path):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._writer = self._connect()
+            try:
+                self._prepare(self._writer)
+            except BaseException:
+                self._writer.close()
+                raise
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One durable transaction, taken for writing at once so that it never has to be upgraded."""
+        with self._lock, one_sentence(self.path):
+            self._check_open()
+            db = self._writer
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # SQLite may have rolled back by itself; the first error is to be told
+                    db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One consistent look, which neither waits for the writer nor holds it up."""
+        with one_sentence(self.path):
+            self._check_open()
+            try:
+                db = self._idle.pop()
+            except IndexError:
+                db = self._connect(query_only=True)
+            try:
+                db.execute("BEGIN")
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                db.close()
+                raise
+            if self._closed or len(self._idle) >= _IDLE:
+                db.close()
+            else:
+                self._idle.append(db)
+
+    @contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """The write connection outside a transaction, for VACUUM and the like."""
+        with self._lock, one_sentence(self.path):
+            self._check_open()
+            yield self._writer
+
+    def close(self) -> None:
+        """Close every connection that isn't in use; the others are closed after their use."""
+        with self._lock, one_sentence(self.path):
+            self._closed = True
+            while self._idle:
+                self._idle.pop().close()
+            self._writer.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.path} was closed")
+
+    def _connect(self, *, query_only: bool = False) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        db.execute(f"PRAGMA busy_timeout = {round(self._busy_timeout * 1000)}")
+        db.execute("PRAGMA synchronous = FULL")
+        if query_only:
+            db.execute("PRAGMA query_only = ON")
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        scripts = migrations()
+        version = self._version(db, newest=len(scripts))
+        self._use_wal(db)
+        while version < len(scripts):
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                version = self._version(db, newest=len(scripts))  # another process may have been faster
+                if version < len(scripts):
+                    _run_script(db, scripts[version])
+                    version += 1
+                    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    db.execute(f"PRAGMA user_version = {version}")
+                db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+                raise
+
+    def _version(self, db: sqlite3.Connection, newest: int) -> int:
+        application, version, tables = db.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+            " FROM pragma_application_id, pragma_user_version"
+        ).fetchone()
+        if application != APPLICATION_ID and (application or version or tables):
+            raise StoreCorrupt(f"{self.path} is a database of another program, not an abreast store")
+        if version > newest:
+            raise StoreNewer(
+                f"{self.path} has schema version {version}, made by a later abreast; this one knows up to {newest}"
+            )
+        return int(version)
+
+    def _use_wal(self, db: sqlite3.Connection) -> None:
+        """Turn on the write-ahead log; while another process does the same, SQLite refuses without waiting."""
+        tries = round(self._busy_timeout / _RETRY)
+        while True:
+            try:
+                (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or tries <= 0:
+                    raise
+                tries -= 1
+                pause(_RETRY)
+                continue
+            if mode != "wal":
+                raise StoreError(f"{self.path} is on a file system that SQLite can't keep a write-ahead log on")
+            return
+
+
+def _run_script(db: sqlite3.Connection, script: str) -> None:
+    """Run a script inside the open transaction; `executescript` would commit it first."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""

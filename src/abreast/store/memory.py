@@ -1,0 +1,248 @@
+"""The store in this process's memory: the same contract as on disk, for tests and for runs that needn't outlive it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from abreast.core.errors import StoreError
+from abreast.core.events import Event
+from abreast.store.faults import one_sentence
+from abreast.store.files import appearing
+from abreast.store.kept import Kept, check_text, columns_of, outcome_of, row_of
+from abreast.store.port import Driver, JsonValue, Recorded, Request, RunRow, RunState
+from abreast.store.rows import (
+    PRUNED,
+    busy,
+    driver_text,
+    event_row,
+    facts_of,
+    facts_text,
+    is_beneath,
+    no_such_run,
+    replaced,
+)
+
+
+class MemoryStore:
+    """Runs in memory, lost with the object. Any thread may use it; `close` only lets go of what is driven.
+
+    Everything is kept as text and frozen rows, so nothing that a caller changes afterwards reaches the store.
+    """
+
+    def __init__(self) -> None:
+        """Start with no runs."""
+        self.url = "memory:"
+        self._lock = threading.RLock()
+        self._names: dict[str, int] = {}
+        self._runs: dict[str, Kept] = {}
+        self._driven: set[str] = set()
+        self._requests: dict[int, tuple[str, str, str, float]] = {}
+        self._asked = 0
+
+    def __repr__(self) -> str:
+        """What it holds."""
+        return f"<MemoryStore of {len(self._runs)} runs, driving {len(self._driven)}>"
+
+    def begin(
+        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str], driver: Driver
+    ) -> RunRow:
+        """Make a new run (its id is `name-N`), driven by `driver`."""
+        check_text(name, kind)
+        with self._lock:
+            count = self._names.get(name, 0) + 1
+            run_id = f"{name}-{count}"
+            columns = {
+                "id": run_id,
+                "name": name,
+                "kind": kind,
+                "state": "running",
+                "seed": seed,
+                "epoch": 1,
+                "created": driver.since,
+                "ended": None,
+                "last_seq": 0,
+                "driver": driver_text(driver),
+                "reason": "",
+                "tags": facts_text(list(tags)),
+                "spent": "{}",
+                "manifest": facts_text(manifest),
+            }
+            self._names[name] = count
+            self._runs[run_id] = Kept(columns, driver.since)
+            self._driven.add(run_id)
+            return self.get(run_id)
+
+    def take_over(self, run_id: str, driver: Driver) -> RunRow:
+        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it."""
+        with self._lock:
+            columns = self._free(run_id).columns
+            columns["epoch"] += 1
+            columns |= {"driver": driver_text(driver), "state": "running", "reason": "", "ended": None}
+            self._driven.add(run_id)
+            return self.get(run_id)
+
+    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+        """Write events, all or none. `DriverReplaced` if the epoch is no longer the run's."""
+        rows = [columns_of(event) for event in events]
+        text = facts_text(spent)
+        with self._lock:
+            kept = self._mine(run_id, epoch)
+            seqs = {row[0] for row in rows}
+            if len(seqs) < len(rows) or not seqs.isdisjoint(kept.events):
+                raise StoreError("memory: has an event of that number already: what is recorded is never written over")
+            kept.add(rows)
+            kept.columns["spent"] = text
+            if events:
+                kept.columns["last_seq"] = max(kept.columns["last_seq"], events[-1].seq)
+                kept.beat = max(kept.beat, events[-1].wall)
+
+    def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
+        """Say how the driving ended, and let go of the run."""
+        with self._lock:
+            self._mine(run_id, epoch).columns |= {"state": state, "reason": reason, "ended": at, "driver": None}
+            self._driven.discard(run_id)
+
+    def let_go(self, run_id: str) -> None:
+        """Drop the hold on the run without a word (as a crash would)."""
+        with self._lock:
+            self._driven.discard(run_id)
+
+    def newest(self, name: str) -> RunRow | None:
+        """The newest run of that name."""
+        return next(iter(self.runs(name=name, limit=1)), None)
+
+    def get(self, run_id: str) -> RunRow:
+        """The run of that id; `NoSuchRun` names some that exist."""
+        with self._lock:
+            return row_of(self._kept(run_id))
+
+    def runs(
+        self, *, name: str | None = None, state: str | None = None, tag: str | None = None, limit: int = 100
+    ) -> list[RunRow]:
+        """Runs, newest first."""
+        with self._lock:
+            rows = [row_of(kept) for kept in reversed(self._runs.values())]
+        return [
+            row
+            for row in rows
+            if name in (None, row.name) and state in (None, row.state) and (tag is None or tag in row.tags)
+        ][:limit]
+
+    def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
+        """What is recorded under just these paths."""
+        with self._lock:
+            kept = self._kept(run_id)
+            return {path: outcome_of(kept.events[kept.settled[path]]) for path in paths if path in kept.settled}
+
+    def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
+        with self._lock:
+            settled = self._kept(run_id).settled
+            newest = [row for row in self._kept(run_id).after(after) if settled.get(row[2]) == row[0]]
+        return [outcome_of(row) for row in newest if is_beneath(row[2], prefix)][:limit]
+
+    def events(
+        self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
+    ) -> list[Event]:
+        """Events in order of `seq`, from after that one."""
+        with self._lock:
+            rows = list(self._kept(run_id).after(after))
+        wanted = [row for row in rows if (not kinds or row[1] in kinds) and is_beneath(row[2], prefix)]
+        return [event_row(row) for row in wanted[:limit]]
+
+    def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
+        """Leave a request for the run's driver; its id."""
+        with self._lock:
+            self._kept(run_id)
+            self._asked += 1
+            self._requests[self._asked] = (run_id, kind, facts_text(data), at)
+            return self._asked
+
+    def asked(self, run_id: str) -> list[Request]:
+        """Requests not yet carried out, oldest first."""
+        with self._lock:
+            self._kept(run_id)
+            mine = [(number, request) for number, request in self._requests.items() if request[0] == run_id]
+        return [Request(number, run_id, kind, facts_of(data), at) for number, (_, kind, data, at) in mine]
+
+    def answer(self, request_id: int, at: float) -> None:  # noqa: ARG002 - kept on disk only
+        """Mark a request as carried out."""
+        with self._lock:
+            self._requests.pop(request_id, None)
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""
+        with self._lock:
+            self._free(run_id)
+            del self._runs[run_id]
+            self._requests = {number: request for number, request in self._requests.items() if request[0] != run_id}
+
+    def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
+        """Remove the runs in these states that ended before that time, and aren't driven; their ids, oldest first."""
+        with self._lock:
+            old = [
+                run_id
+                for run_id, kept in self._runs.items()
+                if kept.columns["state"] in states
+                and run_id not in self._driven
+                and (kept.beat if kept.columns["ended"] is None else kept.columns["ended"]) < before
+            ]
+            for run_id in old:
+                self.remove(run_id)
+        return old
+
+    def backup(self, path: str) -> None:
+        """Write a copy of it all to `path`, as JSON, which `MemoryStore.load` reads."""
+        with self._lock:
+            whole = json.dumps(
+                {
+                    "names": self._names,
+                    "asked": self._asked,
+                    "requests": list(self._requests.items()),
+                    "runs": [(kept.columns, kept.beat, list(kept.after(0))) for kept in self._runs.values()],
+                }
+            )
+        with appearing(Path(path)) as part:
+            part.write_text(whole, "utf-8")
+
+    @classmethod
+    def load(cls, path: str) -> MemoryStore:
+        """A store with all that was in the one whose `backup` this is; nobody drives its runs."""
+        with one_sentence(path):
+            whole = json.loads(Path(path).read_text("utf-8"))
+        store = cls()
+        store._names, store._asked = whole["names"], whole["asked"]
+        store._requests = {number: tuple(request) for number, request in whole["requests"]}
+        for columns, beat, rows in whole["runs"]:
+            kept = store._runs[columns["id"]] = Kept(columns, beat)
+            kept.add([tuple(row) for row in rows])
+        return store
+
+    def vacuum(self) -> None:
+        """Nothing: memory is given back as runs are removed."""
+
+    def close(self) -> None:
+        """Let go of the runs that are driven; harmless the second time."""
+        with self._lock:
+            self._driven.clear()
+
+    def _kept(self, run_id: str) -> Kept:
+        kept = self._runs.get(run_id)
+        if kept is None:
+            raise no_such_run(run_id, reversed(self._runs))
+        return kept
+
+    def _free(self, run_id: str) -> Kept:
+        kept = self._kept(run_id)
+        if run_id in self._driven:
+            raise busy(row_of(kept))
+        return kept
+
+    def _mine(self, run_id: str, epoch: int) -> Kept:
+        kept = self._kept(run_id)
+        if kept.columns["epoch"] != epoch:
+            raise replaced(row_of(kept), epoch)
+        return kept

@@ -1,0 +1,155 @@
+"""The Store port: an append-only journal of events, whose outcomes are an index by (run, path).
+
+Stores are plain and synchronous: every method blocks until it is done, may be called from any thread, and raises a
+`StoreError` in one clear sentence. Who waits, in which thread, and how commits are grouped is decided once, by
+`abreast.store.scribe`, for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol, TypeAlias
+
+from abreast.core.events import Event
+
+JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
+
+RunState: TypeAlias = Literal["running", "done", "failed", "halted", "spent", "cancelled", "interrupted", "paused"]
+
+ENDED: Final[frozenset[RunState]] = frozenset({"done"})
+"""States of a run that `resume="auto"` does not go on with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Who drives a run: enough to name it to a person, and to see whether it is still alive."""
+
+    pid: int
+    host: str
+    since: float
+    command: str = ""
+
+    def __str__(self) -> str:
+        """As it is named in `RunBusy`."""
+        return f"process {self.pid} on {self.host}" + (f" ({self.command})" if self.command else "")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run, as the store knows it. `epoch` counts its drivers: each commit proves that it is the newest one's."""
+
+    id: str
+    name: str
+    kind: str
+    state: RunState
+    seed: int
+    epoch: int
+    created: float
+    ended: float | None = None
+    last_seq: int = 0
+    driver: Driver | None = None
+    reason: str = ""
+    tags: tuple[str, ...] = ()
+    spent: Mapping[str, float] = field(default_factory=dict)
+    manifest: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is recorded of one item: the newest `item-settled` event of its path."""
+
+    path: str
+    seq: int
+    lane: str | None
+    data: Mapping[str, JsonValue]
+    body: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A wish of another process (`cancel`, `approve`, `retune`), which only the driver carries out."""
+
+    id: int
+    run_id: str
+    kind: str
+    data: Mapping[str, JsonValue]
+    created: float
+
+
+class Store(Protocol):
+    """Where runs are kept. One contract, held by one test suite over every adapter."""
+
+    url: str
+
+    def begin(self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
+              driver: Driver) -> RunRow:
+        """Make a new run (its id is `name-N`), driven by `driver`; it is on disk when this returns."""
+
+    def take_over(self, run_id: str, driver: Driver) -> RunRow:
+        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it."""
+
+    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+        """Write events in one durable transaction. `DriverReplaced` if the epoch is no longer the run's."""
+
+    def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
+        """Say how the driving ended, and let go of the run."""
+
+    def let_go(self, run_id: str) -> None:
+        """Drop this process's hold on the run without a word (as a crash would)."""
+
+    def newest(self, name: str) -> RunRow | None:
+        """The newest run of that name."""
+
+    def get(self, run_id: str) -> RunRow:
+        """The run of that id; `NoSuchRun` names some that exist."""
+
+    def runs(self, *, name: str | None = None, state: str | None = None, tag: str | None = None,
+             limit: int = 100) -> list[RunRow]:
+        """Runs, newest first."""
+
+    def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
+        """What is recorded under just these paths."""
+
+    def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
+
+    def events(self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (),
+               prefix: str = "") -> list[Event]:
+        """Events in order of `seq`, from after that one."""
+
+    def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
+        """Leave a request for the run's driver; its id."""
+
+    def asked(self, run_id: str) -> list[Request]:
+        """Requests not yet carried out, oldest first."""
+
+    def answer(self, request_id: int, at: float) -> None:
+        """Mark a request as carried out."""
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""
+
+    def backup(self, path: str) -> None:
+        """Write a consistent copy of the whole store to `path`."""
+
+    def vacuum(self) -> None:
+        """Give the room of removed runs back to the disk."""
+
+    def close(self) -> None:
+        """Close it; harmless the second time."""
+
+
+def each_event(store: Store, run_id: str, *, after: int = 0, page: int = 1000) -> Iterator[Event]:
+    """All events of a run, a page at a time."""
+    while batch := store.events(run_id, after=after, limit=page):
+        yield from batch
+        after = batch[-1].seq
+
+
+def each_outcome(store: Store, run_id: str, *, prefix: str = "", page: int = 1000) -> Iterator[Recorded]:
+    """All recorded outcomes beneath `prefix`, a page at a time."""
+    after = 0
+    while batch := store.outcomes(run_id, prefix=prefix, after=after, limit=page):
+        yield from batch
+        after = batch[-1].seq

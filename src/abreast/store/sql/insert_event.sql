@@ -1,0 +1,2 @@
+-- Append an event.
+INSERT INTO events (id, run, kind, path, lane, mono, wall, data, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,278 @@
+"""The store in one SQLite file: WAL, every commit on disk before it returns, one driver per run."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from abreast.core.errors import NoSuchRun, RunBusy, StoreError
+from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
+from abreast.store.database import Database
+from abreast.store.faults import one_sentence
+from abreast.store.files import appearing
+from abreast.store.locks import DriverLocks
+from abreast.store.port import Driver, JsonValue, Recorded, Request, RunRow, RunState
+from abreast.store.rows import (
+    PRUNED,
+    SEQ_BITS,
+    Row,
+    beneath,
+    busy,
+    driver_text,
+    event_columns,
+    event_row,
+    facts_of,
+    facts_text,
+    no_such_run,
+    recorded_row,
+    replaced,
+    run_row,
+)
+from abreast.store.sql import sql
+
+_FEW_PAGES: Final = 20  # outcomes beneath a prefix are looked up by index up to this many pages of them
+
+_LISTS: Final = {  # kinds that have an index of their own
+    frozenset({ITEM_READ}): "list_inputs",
+    frozenset({ITEM_READ, ITEMS_COMPLETE}): "list_inputs",
+    frozenset({ITEMS_COMPLETE}): "list_inputs",
+    frozenset({MAP_STARTED}): "list_maps",
+}
+
+
+class SqliteStore:
+    """Runs in the SQLite file at `path`, which is made if need be (mode 0600). Any thread may use it.
+
+    Other processes may have the same file open, each driving runs of its own; a writer that can't get its turn within
+    `busy_timeout` seconds raises `StoreLocked`.
+
+        with closing(SqliteStore("runs.db")) as store:
+            print([row.id for row in store.runs()])
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0) -> None:
+        """Open it; a clear `StoreError` if it is newer, damaged, read-only or on a full disk."""
+        where = os.path.realpath(path)  # one name for one file, or two drivers would each hold a lock of their own
+        self.path = where
+        self.url = f"sqlite:///{where}"
+        self._db = Database(where, busy_timeout)
+        self._locks = DriverLocks(f"{where}-locks")
+        self._driving: dict[str, int] = {}  # numbers of the runs this store holds; a number is never used again
+
+    def __repr__(self) -> str:
+        """Where it is and what it drives."""
+        return f"<SqliteStore {self.path} driving {len(self._driving)}>"
+
+    def begin(
+        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str], driver: Driver
+    ) -> RunRow:
+        """Make a new run (its id is `name-N`), driven by `driver`; it is on disk when this returns."""
+        columns = {
+            "name": name,
+            "kind": kind,
+            "seed": str(seed),
+            "at": driver.since,
+            "driver": driver_text(driver),
+            "tags": facts_text(list(tags)),
+            "manifest": facts_text(manifest),
+        }
+        number = 0
+        try:
+            with self._db.writing() as db:
+                [(count,)] = db.execute(sql("next_name"), columns).fetchall()
+                run_id = f"{name}-{count}"
+                [(number,)] = db.execute(sql("insert_run"), {**columns, "id": run_id}).fetchall()
+                self._take(number, run_id)
+        except BaseException:
+            self._locks.free(number)
+            raise
+        self._driving[run_id] = number
+        return self.get(run_id)
+
+    def take_over(self, run_id: str, driver: Driver) -> RunRow:
+        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it."""
+        number = self._hold(run_id)
+        try:
+            with self._db.writing() as db:
+                db.execute(sql("take_run"), {"number": number, "driver": driver_text(driver)})
+            row = self.get(run_id)  # unless it was removed just before our lock
+        except BaseException:
+            self._locks.free(number)
+            raise
+        self._driving[run_id] = number
+        return row
+
+    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+        """Write events in one durable transaction. `DriverReplaced` if the epoch is no longer the run's."""
+        number = self._driving.get(run_id) or self._number(run_id)
+        rows, blobs = event_columns(number, events)
+        last, beat = (events[-1].seq, events[-1].wall) if events else (0, 0.0)
+        columns = (last, facts_text(spent), beat, run_id, epoch)
+        with self._db.writing() as db:
+            if db.execute(sql("advance_run"), columns).rowcount:
+                db.executemany(sql("insert_event"), rows)
+                if blobs:
+                    db.executemany(sql("insert_blob"), blobs)
+                return
+        raise replaced(self.get(run_id), epoch)
+
+    def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
+        """Say how the driving ended, and let go of the run."""
+        columns = {"id": run_id, "epoch": epoch, "state": state, "reason": reason, "at": at}
+        with self._db.writing() as db:
+            ended = db.execute(sql("end_run"), columns).rowcount
+        if not ended:
+            raise replaced(self.get(run_id), epoch)
+        self._let_go(run_id, for_good=True)
+
+    def let_go(self, run_id: str) -> None:
+        """Drop this process's hold on the run without a word (as a crash would)."""
+        self._let_go(run_id)
+
+    def newest(self, name: str) -> RunRow | None:
+        """The newest run of that name."""
+        with self._db.reading() as db:
+            row = db.execute(sql("newest_run"), (name,)).fetchone()
+        return run_row(row) if row else None
+
+    def get(self, run_id: str) -> RunRow:
+        """The run of that id; `NoSuchRun` names some that exist."""
+        with self._db.reading() as db:
+            return run_row(_one(db, "find_run", run_id))
+
+    def runs(
+        self, *, name: str | None = None, state: str | None = None, tag: str | None = None, limit: int = 100
+    ) -> list[RunRow]:
+        """Runs, newest first."""
+        with self._db.reading() as db:
+            rows = db.execute(sql("list_runs"), {"name": name, "state": state, "tag": tag, "limit": limit}).fetchall()
+        return [run_row(row) for row in rows]
+
+    def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
+        """What is recorded under just these paths."""
+        look = sql("find_outcome")
+        with self._db.reading() as db:
+            (number,) = _one(db, "find_number", run_id)
+            rows = [row for path in paths for row in db.execute(look, (number, path))]
+        return {row[0]: recorded_row(row) for row in rows}
+
+    def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
+        most = _FEW_PAGES * limit
+        with self._db.reading() as db:
+            bounds = {**_bounds(db, run_id, after), **beneath(prefix), "limit": limit, "most": most}
+            few = prefix and db.execute(sql("count_settled"), bounds).fetchone()[0] < most
+            rows = db.execute(sql("list_outcomes_beneath" if few else "list_outcomes"), bounds).fetchall()
+        return [recorded_row(row) for row in rows]
+
+    def events(
+        self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
+    ) -> list[Event]:
+        """Events in order of `seq`, from after that one."""
+        statement = sql(_LISTS.get(frozenset(kinds), "list_events"))
+        wanted = {"kinds": facts_text(list(kinds)) if kinds else None, "limit": limit}
+        with self._db.reading() as db:
+            bounds = {**_bounds(db, run_id, after), **beneath(prefix), **wanted}
+            rows = db.execute(statement, bounds).fetchall()
+        return [event_row(row) for row in rows]
+
+    def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
+        """Leave a request for the run's driver; its id."""
+        with self._db.writing() as db:
+            (number,) = _one(db, "find_number", run_id)
+            [(request,)] = db.execute(sql("insert_request"), (number, kind, facts_text(data), at)).fetchall()
+        return int(request)
+
+    def asked(self, run_id: str) -> list[Request]:
+        """Requests not yet carried out, oldest first."""
+        with self._db.reading() as db:
+            rows = db.execute(sql("list_requests"), _one(db, "find_number", run_id)).fetchall()
+        return [Request(number, run_id, kind, facts_of(data), at) for number, kind, data, at in rows]
+
+    def answer(self, request_id: int, at: float) -> None:
+        """Mark a request as carried out."""
+        with self._db.writing() as db:
+            db.execute(sql("answer_request"), (at, request_id))
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""
+        number = self._hold(run_id)
+        try:
+            with self._db.writing() as db:
+                bounds = {"run": number, "start": number << SEQ_BITS, "end": (number + 1) << SEQ_BITS}
+                for what in ("events", "blobs", "requests", "run"):
+                    db.execute(sql(f"remove_{what}"), bounds)
+        finally:
+            self._locks.free(number, for_good=True)
+
+    def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
+        """Remove the runs in these states that ended before that time, and aren't driven; their ids, oldest first."""
+        with self._db.reading() as db:
+            rows = db.execute(sql("list_old"), {"before": before, "states": facts_text(list(states))}).fetchall()
+        return [run_id for (run_id,) in rows if self._removed(run_id)]
+
+    def backup(self, path: str) -> None:
+        """Write a consistent copy of the whole store to `path`, which appears there all at once."""
+        target = Path(path).resolve()
+        if Path(f"{target}-wal").exists():
+            raise StoreError(f"{target} is a store in use: a copy over it would damage it")
+        with self._db.reading() as db, appearing(target) as part, closing(sqlite3.connect(part)) as copy:
+            db.backup(copy)
+
+    def vacuum(self) -> None:
+        """Give the room of removed runs back to the disk."""
+        with self._db.alone() as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close it and let go of its runs; harmless the second time."""
+        self._db.close()
+        self._locks.close()
+        self._driving.clear()
+
+    def _number(self, run_id: str) -> int:
+        with self._db.reading() as db:
+            return int(_one(db, "find_number", run_id)[0])
+
+    def _hold(self, run_id: str) -> int:
+        """Take the lock of a run; its number."""
+        number = self._number(run_id)
+        with one_sentence(self.path):
+            free = self._locks.take(number)
+        if not free:
+            raise busy(self.get(run_id))
+        return number
+
+    def _take(self, number: int, run_id: str) -> None:
+        if not self._locks.take(number):  # a stranger's lock: the file was put back from an older copy
+            raise RunBusy(f"the lock of the new run {run_id} is held by another process")
+
+    def _let_go(self, run_id: str, *, for_good: bool = False) -> None:
+        number = self._driving.pop(run_id, None)
+        if number is not None:
+            self._locks.free(number, for_good=for_good)
+
+    def _removed(self, run_id: str) -> bool:
+        try:
+            self.remove(run_id)
+        except (RunBusy, NoSuchRun):  # it is driven again, or another process has pruned it
+            return False
+        return True
+
+
+def _one(db: sqlite3.Connection, statement: str, run_id: str) -> Row:
+    row: Row | None = db.execute(sql(statement), (run_id,)).fetchone()
+    if row is None:
+        raise no_such_run(run_id, (known for (known,) in db.execute(sql("list_ids"))))
+    return row
+
+
+def _bounds(db: sqlite3.Connection, run_id: str, after: int) -> dict[str, int]:
+    (number,) = _one(db, "find_number", run_id)
+    start = number << SEQ_BITS
+    return {"run": number, "after": start + after, "end": start + (1 << SEQ_BITS)}

@@ -1,0 +1,69 @@
+"""A gate that holds items where you want them, so that a test can force any order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+
+
+class Gate:
+    """Items `pass_` it one by one as you open it for them; `arrived` lists who has come, in order.
+
+        gate = Gate()
+
+        async def work(x):
+            await gate.pass_(x)
+            return x
+
+        await gate.wait_for(0, 1, 2)     # all three are inside
+        gate.open(2)                     # the last one may go first
+    """
+
+    def __init__(self) -> None:
+        """Closed for everyone."""
+        self.arrived: list[Hashable] = []
+        self._open: set[Hashable] = set()
+        self._all = False
+        self._waiting: dict[Hashable, asyncio.Future[None]] = {}
+        self._watchers: list[tuple[set[Hashable], asyncio.Future[None]]] = []
+
+    @property
+    def held(self) -> frozenset[Hashable]:
+        """Who is inside and waiting."""
+        return frozenset(self._waiting)
+
+    async def pass_(self, who: Hashable) -> None:
+        """Come to the gate and wait until it is opened for `who`."""
+        self.arrived.append(who)
+        for wanted, watcher in self._watchers:
+            if wanted <= set(self.arrived) and not watcher.done():
+                watcher.set_result(None)
+        if self._all or who in self._open:
+            return
+        self._waiting[who] = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiting[who]
+        finally:
+            del self._waiting[who]
+
+    def open(self, *who: Hashable) -> None:
+        """Let these pass, now or when they come."""
+        self._open.update(who)
+        for one in who:
+            waiter = self._waiting.get(one)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+    def open_all(self) -> None:
+        """Let everyone pass from now on."""
+        self._all = True
+        self.open(*list(self._waiting))
+
+    async def wait_for(self, *who: Hashable, timeout: float = 10.0) -> None:
+        """Wait until all of these have arrived; TimeoutError if they don't (`timeout` is real time: a safety net)."""
+        if set(who) <= set(self.arrived):
+            return
+        watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.append((set(who), watcher))
+        async with asyncio.timeout(timeout):
+            await watcher

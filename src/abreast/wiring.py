@@ -1,0 +1,88 @@
+"""Names to things: the one place that knows which store, executor or model a name stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
+
+from abreast.core.clock import SYSTEM_CLOCK, Clock
+from abreast.executors.local import LocalExecutor
+from abreast.executors.port import Executor
+from abreast.limits.budget import Budget
+from abreast.limits.lane import LaneLimits, Lanes
+from abreast.run.lifetime import RESUME, Opening
+from abreast.run.scope import Resume, Run
+from abreast.store.port import JsonValue, Store
+
+EXECUTORS = ("local", "process")
+
+
+def open_run(name: str, *, store: str | PathLike[str] | Store | None = None, lanes: Mapping[str, LaneLimits] | None = None,
+             budget: Budget | str | None = None, seed: int | None = None, executor: str | Executor = "local",
+             resume: Resume = "auto", hooks: Sequence[object] = (), tags: Sequence[str] = (), kind: str = "script",
+             run_id: str | None = None, manifest: Mapping[str, JsonValue] | None = None,
+             redact: Callable[[str, object], object] | None = None, clock: Clock = SYSTEM_CLOCK) -> Run:
+    """A run, to be used as `async with abreast.open_run("summaries", store="runs.db") as run:`.
+
+    Args:
+        name: what the run is called; the first part of every path in it.
+        store: a path, a URL or a Store; None for a run that lives in memory.
+        lanes: names for limits: `{"openai": Slots(8), "slow": [Slots(1), Rate(30)]}`.
+        budget: a cap for everything in it: `Budget(requests=500)` or `"500req,20usd,10min"`.
+        seed: makes its seeds repeatable; drawn and recorded if None.
+        executor: where items work unless a map says otherwise: `"local"` (tasks and threads) or `"process"`.
+        resume: `"auto"` goes on with the newest run of that name in the store if it has not ended, else starts a new
+            one; `"never"` starts a new one; `"must"` goes on or raises `NoSuchRun`; `"retry"` goes on, also with one
+            that has ended, and runs failed items again.
+        hooks: functions that get every event, and objects with `before_map` or `before_step` that may change numbers.
+        tags: words to find it by.
+        kind: which job it is; `"script"` for your own.
+        run_id: go on with just this run.
+        manifest: facts to record about it, beside the script, arguments, directory, versions and git commit.
+        redact: called with (path, value) before a value is written; what it returns is written, and handed out.
+        clock: for tests in virtual time.
+
+    Raises (when the block is entered):
+        RunBusy: another driver is on the run.  StoreError: the store can't be used.  NoSuchRun: nothing to go on with.
+    """  # fmt: skip
+    if resume not in RESUME:
+        raise ValueError(f"resume must be one of {', '.join(RESUME)}, not {resume!r}")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise TypeError(f"seed must be a whole number, not {seed!r}")
+    default = find_executor(executor)
+    own = Budget.parse(budget) if isinstance(budget, str) else budget
+    opening = Opening(
+        clock=clock, executor=lambda given: default if given is None else find_executor(given),
+        store=None if store is None else lambda: find_store(store), own_store=isinstance(store, (str, PathLike)),
+        seed=seed, resume=resume, run_id=run_id, kind=kind, tags=tuple(tags), hooks=tuple(hooks),
+        manifest=dict(manifest or {}), redact=redact,
+    )  # fmt: skip
+    return Run(name, lanes=Lanes(lanes, own), budget=own, opening=opening)
+
+
+def find_store(given: str | PathLike[str] | Store) -> Store:
+    """The store that a path, a URL or a Store stands for."""
+    if not isinstance(given, (str, PathLike)):
+        return given
+    place = fspath(given)
+    scheme, mark, rest = place.partition("://")
+    if mark and scheme not in ("sqlite", "file"):
+        raise ValueError(f"there is no store for {scheme}://; a path such as runs.db is an SQLite store")
+    from abreast.store.sqlite import SqliteStore  # noqa: PLC0415 - nothing heavy before it is used
+
+    return SqliteStore(rest if mark else place)
+
+
+def find_executor(given: str | Executor) -> Executor:
+    """The executor of that name."""
+    if not isinstance(given, str):
+        return given
+    if given == "local":
+        return LocalExecutor()
+    if given == "process":
+        from abreast.executors.process import ProcessExecutor  # noqa: PLC0415
+
+        return ProcessExecutor()
+    raise ValueError(f"there is no executor {given!r}; choose one of {', '.join(EXECUTORS)}")
+
+

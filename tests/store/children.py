@@ -1,0 +1,51 @@
+"""Other processes for the store's tests: what they do is a script, what they have done comes through a pipe."""
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
+PREAMBLE = """
+import os, sys
+from abreast.core.errors import StoreError
+from abreast.store.sql import migrations
+from abreast.store.sqlite import SqliteStore
+from tests.store.contract import ANN, BOB, begin, event, settled
+
+def say(*words):
+    print(*words, flush=True)
+
+def try_it(do):
+    try:
+        say("fine", do())
+    except StoreError as error:
+        say(type(error).__name__, str(error))
+
+def step_down():
+    migrations()  # read now: the interpreter's own files may be out of reach afterwards
+    if os.geteuid() == 0:  # who may write everything, whatever its mode
+        os.setuid(65534)
+
+"""
+
+
+@contextmanager
+def child(script, *arguments):
+    """A process running `script`; it is dead when the block ends, whatever happened."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PREAMBLE + script, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said_by(script, *arguments):
+    """All the lines that a child says until it ends by itself."""
+    with child(script, *arguments) as process:
+        lines = process.communicate(timeout=100)[0].splitlines()
+    assert process.returncode == 0, lines
+    return lines
