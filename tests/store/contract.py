@@ -1,5 +1,6 @@
 """The stores under one contract: how each is opened, opened again, and opened from its backup."""
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

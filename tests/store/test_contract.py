@@ -448,3 +448,14 @@ def test_it_says_what_it_is(store):
     begin(store)
     assert "driving 1" in repr(store)
     assert ":" in store.url
+
+
+def test_a_run_is_driven_until_its_driver_lets_go(store, other):
+    row = begin(store)
+    assert store.driven(row.id)
+    assert other.driven(row.id)
+    store.let_go(row.id)
+    assert not store.driven(row.id)
+    assert not other.driven(row.id)
+    with pytest.raises(NoSuchRun):
+        store.driven("nobody-7")

@@ -12,7 +12,7 @@ Order: TypeAlias = Literal["item", "completion"]
 
 
 def whole(name: str, value: object, least: int = 1) -> int:
-    """`value` if it is a whole number of at least `least`; a ValueError naming it otherwise (also for bool and float)."""
+    """`value` if it is a whole number of at least `least`; else (for bool and float too) a ValueError naming it."""
     if isinstance(value, bool) or not isinstance(value, int):
         shown = "NaN" if isinstance(value, float) and math.isnan(value) else repr(value)
         raise ValueError(f"{name} must be a whole number of at least {least}, not {shown}")
@@ -102,8 +102,12 @@ class Window(Generic[T]):
     def settle(self, index: int, outcome: T) -> None:
         """Hold the outcome of item `index` until its turn."""
         if self.order == "item":
+            if not self.ripened <= index < self.admitted or index in self.settled:
+                raise RuntimeError(f"settled an item that isn't under way, number {index}: {self!r}")
             self.settled[index] = outcome
         else:
+            if self.ripened + len(self._arrived) >= self.admitted or index >= self.admitted:
+                raise RuntimeError(f"settled an item that isn't under way, number {index}: {self!r}")
             self._arrived.append(outcome)
 
     def ripen(self) -> T | None:
@@ -149,4 +153,6 @@ class Window(Generic[T]):
 
     def take(self) -> None:
         """Count one ripe outcome as handed to the caller, which makes room under the span."""
+        if self.taken >= self.ripened:
+            raise RuntimeError(f"took an outcome that isn't ripe: {self!r}")
         self.taken += 1

@@ -325,6 +325,8 @@ class Drive:
             unborn = getcoroutinestate(work.task.get_coro()) == CORO_CREATED
             work.task.cancel()
             if unborn:
+                self._helpers.add(work.task)
+                work.task.add_done_callback(self._helped)
                 self._attempted(work, None, asyncio.CancelledError())
 
     async def _execute(self, work: Current) -> None:

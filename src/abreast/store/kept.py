@@ -59,7 +59,7 @@ def columns_of(event: Event) -> Row:
 
 
 def check_text(*texts: str) -> None:
-    """Refuse what SQLite couldn\'t write either."""
+    """Refuse what SQLite can't write either."""
     for text in texts:
         if not is_text(text):
             raise StoreError(f"memory: can't take a name with a lone surrogate in it: {text!r}")

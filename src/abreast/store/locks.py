@@ -44,6 +44,17 @@ class DriverLocks:
                 return True
             os.close(opened)  # its last holder unlinked the file between our open and our lock: lock the one there now
 
+    def is_taken(self, number: int) -> bool:
+        """Whether anyone has the lock; looking takes it for a moment only where nobody does."""
+        if number in self._held:
+            return True
+        if not self._path(number).exists():
+            return False
+        if not self.take(number):
+            return True
+        self.free(number)
+        return False
+
     def free(self, number: int, *, for_good: bool = False) -> None:
         """Let go of a run's lock, harmless when it isn't held; `for_good` removes its file too."""
         with self._guard:

@@ -12,9 +12,8 @@ from abreast.core.events import Event
 from abreast.store.faults import one_sentence
 from abreast.store.files import appearing
 from abreast.store.kept import Kept, check_text, columns_of, outcome_of, row_of
-from abreast.store.port import Driver, JsonValue, Recorded, Request, RunRow, RunState
+from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Request, RunRow, RunState
 from abreast.store.rows import (
-    PRUNED,
     busy,
     driver_text,
     event_row,
@@ -83,6 +82,12 @@ class MemoryStore:
             columns |= {"driver": driver_text(driver), "state": "running", "reason": "", "ended": None}
             self._driven.add(run_id)
             return self.get(run_id)
+
+    def driven(self, run_id: str) -> bool:
+        """Whether somebody drives the run right now."""
+        with self._lock:
+            self.get(run_id)
+            return run_id in self._driven
 
     def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
         """Write events, all or none. `DriverReplaced` if the epoch is no longer the run's."""

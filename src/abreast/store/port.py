@@ -20,6 +20,9 @@ RunState: TypeAlias = Literal["running", "done", "failed", "halted", "spent", "c
 ENDED: Final[frozenset[RunState]] = frozenset({"done"})
 """States of a run that `resume="auto"` does not go on with."""
 
+PRUNED: Final[tuple[RunState, ...]] = ("done", "failed", "halted", "spent", "cancelled")
+"""The states that are pruned unless others are named: interrupted and paused runs wait for someone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Driver:
@@ -97,6 +100,12 @@ class Store(Protocol):
 
     def let_go(self, run_id: str) -> None:
         """Drop this process's hold on the run without a word (as a crash would)."""
+
+    def driven(self, run_id: str) -> bool:
+        """Whether somebody alive drives the run right now; a `running` run without a driver has crashed."""
+
+    def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
+        """Remove the runs in these states that ended before that time; their ids."""
 
     def newest(self, name: str) -> RunRow | None:
         """The newest run of that name."""

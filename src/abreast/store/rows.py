@@ -10,14 +10,11 @@ from typing import Any, Final
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy
 from abreast.core.events import Event
 from abreast.store.codec import decode, encode, json_writer
-from abreast.store.port import Driver, Recorded, RunRow, RunState
+from abreast.store.port import Driver, Recorded, RunRow
 
 SEQ_BITS: Final = 40
 MAX_INLINE: Final = 64 * 1024
 """A longer body goes to a table of its own, so that passes over the journal stay light."""
-
-PRUNED: Final[tuple[RunState, ...]] = ("done", "failed", "halted", "spent", "cancelled")
-"""The states that are pruned unless others are named: interrupted and paused runs wait for someone."""
 
 _SEQ: Final = (1 << SEQ_BITS) - 1
 _FAST: Final = json_writer(ascii_only=True)  # ASCII, so that a lone surrogate in a fact is no trouble

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import StoreError
+from abreast.core.errors import AbreastError, StoreError
 from abreast.core.events import Event
 from abreast.store.port import Request, RunRow, Store
 
@@ -34,7 +34,7 @@ class Listener:
     """What the scribe tells its run, always on the loop's thread."""
 
     committed: Callable[[int, float], None]
-    failed: Callable[[StoreError], None]
+    failed: Callable[[AbreastError], None]
     requested: Callable[[Sequence[Request]], None]
 
 
@@ -144,7 +144,7 @@ class Scribe:
         began = SYSTEM_CLOCK.now()
         try:
             self._store.commit(self._row.id, self._row.epoch, batch.events, self._spent())
-        except StoreError as error:
+        except AbreastError as error:
             self.broken = True
             self._tell(self._listener.failed, error)
             return

@@ -15,9 +15,8 @@ from abreast.store.database import Database
 from abreast.store.faults import one_sentence
 from abreast.store.files import appearing
 from abreast.store.locks import DriverLocks
-from abreast.store.port import Driver, JsonValue, Recorded, Request, RunRow, RunState
+from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Request, RunRow, RunState
 from abreast.store.rows import (
-    PRUNED,
     SEQ_BITS,
     Row,
     beneath,
@@ -105,6 +104,12 @@ class SqliteStore:
             raise
         self._driving[run_id] = number
         return row
+
+    def driven(self, run_id: str) -> bool:
+        """Whether somebody alive drives the run right now; a `running` run without a driver has crashed."""
+        number = self._number(run_id)
+        with one_sentence(self.path):
+            return self._locks.is_taken(number)
 
     def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
         """Write events in one durable transaction. `DriverReplaced` if the epoch is no longer the run's."""

@@ -1,0 +1,144 @@
+"""Law 5: resume after crash is identity: nothing recorded is lost or run again, at most `width` are repeated per kill."""
+
+import json
+import os
+import random
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+JOB = Path(__file__).with_name("job.py")
+WIDTH = 8
+
+
+class Job:
+    """The killed job: its store, its counters, and children that run it."""
+
+    def __init__(self, folder: Path, items: int) -> None:
+        self.store = folder / "runs.db"
+        self.counts = folder / "counts"
+        self.counts.mkdir()
+        self.items = items
+
+    def start(self, *extra: str) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, str(JOB), str(self.store), str(self.counts), str(self.items), str(WIDTH), *extra]
+        return subprocess.Popen(argv, stdout=subprocess.PIPE)
+
+    def finish(self) -> str:
+        """Run it to its end; the last line it printed."""
+        child = self.start()
+        said = child.communicate(timeout=60)[0].decode().split("\n")
+        assert child.returncode == 0
+        return said[-2]
+
+    def executed(self) -> dict[int, int]:
+        return {int(path.name): path.stat().st_size for path in self.counts.iterdir()}
+
+    def recorded(self) -> set[int]:
+        """Items whose outcome is on disk, read without our own code."""
+        with closing(sqlite3.connect(self.store)) as db:
+            rows = db.execute("SELECT data FROM events WHERE kind = 'item-settled'").fetchall()
+        facts = [json.loads(data) for (data,) in rows]
+        return {fact["index"] for fact in facts if fact["state"] != "cancelled"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What the job says when nobody kills it."""
+    return {items: Job(tmp_path_factory.mktemp(f"calm{items}"), items).finish() for items in (60, 500)}
+
+
+def check(job: Job, kills: int, undisturbed: str) -> None:
+    assert job.finish() == undisturbed
+    executed = job.executed()
+    assert sorted(executed) == list(range(job.items))
+    assert sum(executed.values()) - job.items <= kills * WIDTH
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("commit", range(1, 13))
+def test_killed_at_a_boundary_of_the_journal_and_resumed_it_returns_the_same(tmp_path, commit, when, undisturbed):
+    job = Job(tmp_path, 60)
+    child = job.start("--crash", str(commit), when)
+    child.communicate(timeout=60)
+    assert child.returncode == -signal.SIGKILL
+    recorded, executed = job.recorded(), job.executed()
+    check(job, 1, undisturbed[60])
+    again = job.executed()
+    assert all(again[item] == executed[item] for item in recorded), "a recorded item ran again"
+
+
+def kill_at_random(job: Job, rng: random.Random) -> bool:
+    """Start the job and kill it at some moment after its first outcome; False if it ended before that."""
+    child = job.start()
+    out = child.stdout
+    assert out is not None
+    with out:
+        first = out.readline()
+        if first == b"started\n":
+            select.select([out], [], [], rng.random() * 0.05)  # a moment, or its end
+        child.kill()
+        child.wait(30)
+    return child.returncode == -signal.SIGKILL
+
+
+def storm(job: Job, kills: int, seed: int) -> int:
+    rng = random.Random(seed)
+    done = 0
+    for _ in range(kills):
+        before, counts = (job.recorded(), job.executed()) if done else (set(), {})
+        done += kill_at_random(job, rng)
+        after = job.executed()
+        assert all(after[item] == counts[item] for item in before), "a recorded item ran again"
+        if job.recorded() == set(range(job.items)):
+            break
+    return done
+
+
+def test_killed_at_random_times_it_loses_nothing_and_repeats_no_recorded_item(tmp_path, undisturbed):
+    job = Job(tmp_path, 500)
+    check(job, storm(job, 6, seed=1), undisturbed[500])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_hundred_kills_lose_nothing(tmp_path_factory, undisturbed):
+    kills = round_ = 0
+    while kills < 100:
+        job = Job(tmp_path_factory.mktemp(f"round{round_}"), 500)
+        killed = storm(job, 100 - kills, seed=round_)
+        check(job, killed, undisturbed[500])
+        kills, round_ = kills + killed, round_ + 1
+    print(f"\n{kills} kills over {round_} runs of 500 items: 0 lost, 0 recorded items run again")
+
+
+def test_a_second_driver_is_refused_and_told_who_the_first_is(tmp_path):
+    held = """
+import asyncio, sys, abreast
+async def main():
+    async with abreast.open_run("held", store=sys.argv[1]) as run:
+        print("driving", flush=True)
+        sys.stdin.readline()
+asyncio.run(main())
+"""
+    store = tmp_path / "runs.db"
+    first = subprocess.Popen([sys.executable, "-c", held, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert first.stdout is not None
+    assert first.stdout.readline() == b"driving\n"
+    second = subprocess.run([sys.executable, "-c", held, str(store)], capture_output=True, text=True, timeout=30,
+                            stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    assert "RunBusy" in second.stderr
+    assert f"process {first.pid} on " in second.stderr
+    first.kill()
+    first.communicate(timeout=30)
+    third = subprocess.run([sys.executable, "-c", held, str(store)], capture_output=True, text=True, timeout=30,
+                           stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    assert third.stdout == "driving\n"
+    assert third.returncode == 0
+    assert os.listdir(f"{store}-locks") == []
