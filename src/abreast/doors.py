@@ -93,6 +93,7 @@ class _Outcomes:
 
     def close(self) -> None:
         """Stop what is still going on and wait for it."""
+        self._ready.clear()
         if not self._over:
             self._over = True
             self._call(self._source.aclose())

@@ -36,11 +36,14 @@ class Unbounded(Window[tuple[str, int]]):
 class CompletionOrdered(Window[tuple[str, int]]):
     """Releases whatever has settled, as it comes."""
 
+    def settle(self, index: int, outcome: tuple[str, int]) -> None:
+        self._arrived.append(outcome)
+
     def ripen(self) -> tuple[str, int] | None:
-        if not self.settled:
+        if not self._arrived:
             return None
         self.ripened += 1
-        return self.settled.pop(next(iter(self.settled)))
+        return self._arrived.popleft()
 
 
 class Leaking(Window[tuple[str, int]]):

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import abreast
@@ -33,8 +34,10 @@ async def main(argv: list[str]) -> None:
             raise LookupError(f"no {item}")
         return {"item": item, "seed": abreast.current().seed, "text": "x" * (item % 300)}
 
+    with closing(SqliteStore(store_path)) as looked:
+        found = looked.newest("killed")  # go on with it also if it was killed just after its end
     digest = hashlib.sha256()
-    async with abreast.open_run("killed", store=store, seed=11) as run:
+    async with abreast.open_run("killed", store=store, seed=11, run_id=found and found.id) as run:
         async for outcome in run.map(work, range(items), width=width):
             said = outcome.value if outcome.ok else str(outcome.error).rpartition(": ")[2]
             digest.update(repr((outcome.index, outcome.key, outcome.state, said)).encode())

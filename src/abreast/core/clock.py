@@ -47,7 +47,12 @@ SYSTEM_CLOCK = SystemClock()
 async def sleep_until(clock: Clock, when: float) -> None:
     """Wait on `clock` until `when`."""
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = clock.call_at(when, lambda: woken.done() or woken.set_result(None))
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = clock.call_at(when, wake)
     try:
         await woken
     finally:

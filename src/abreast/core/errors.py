@@ -23,6 +23,8 @@
         |-- StoreReadOnly    the file or its directory can't be written
         |-- StoreFull        no room left on the disk
         `-- StoreLocked      another process kept the file locked for too long
+
+Each can be pickled: it may have been raised in another process.
 """
 
 from __future__ import annotations
@@ -76,8 +78,12 @@ class ItemsFailed(AbreastError):
 
     def __init__(self, message: str, errors: tuple[BaseException, ...]) -> None:
         """Keep every error beside the message."""
-        super().__init__(message)
+        super().__init__(message, errors)  # both, or it could not be read back from a pickle
         self.errors = errors
+
+    def __str__(self) -> str:
+        """The message alone."""
+        return str(self.args[0])
 
 
 class OutcomeUnknown(AbreastError):

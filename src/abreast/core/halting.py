@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from abreast.core.outcome import Outcome
@@ -44,6 +45,14 @@ class Halting(Generic[T]):
             self._left -= 1
             if not self._left:
                 return True
-        if self._predicate is not None and self._predicate(outcome):
+        if self._predicate is not None and _answer(self._predicate(outcome)):
             return True
         return not outcome.ok and self.on_error != "collect"
+
+
+def _answer(answer: object) -> bool:
+    """Yes or no; a coroutine would always be yes."""
+    if isinstance(answer, CoroutineType):
+        answer.close()
+        raise TypeError("until must be a plain function, not an async one: each outcome is judged as it is released")
+    return bool(answer)

@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+_DIGITS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Item(Generic[T]):
@@ -25,7 +27,7 @@ class Item(Generic[T]):
 def position_key(index: int) -> str:
     """The key of an item that was given none: its position, padded so that names sort as numbers do."""
     text = str(index)
-    return text if len(text) > 3 else text.zfill(4)  # half the time of a format specification
+    return text if len(text) >= _DIGITS else text.zfill(_DIGITS)  # half the time of a format specification
 
 
 def join_path(*parts: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+from typing import ClassVar, Generic, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -129,7 +129,9 @@ class _Draft(Generic[T]):
 
     __slots__ = Done.__slots__
 
-    def __init__(self, index: int, key: str, value: T, lane: str | None, usage: Usage, times: Times) -> None:
+    def __init__(  # noqa: PLR0917 - the fields of Done, in their order
+        self, index: int, key: str, value: T, lane: str | None, usage: Usage, times: Times
+    ) -> None:
         self.index = index
         self.key = key
         self.value = value
@@ -138,8 +140,10 @@ class _Draft(Generic[T]):
         self.times = times
 
 
-def make_done(index: int, key: str, value: T, lane: str | None, usage: Usage, times: Times) -> Done[T]:
+def make_done(  # noqa: PLR0917 - the fields of Done, in their order
+    index: int, key: str, value: T, lane: str | None, usage: Usage, times: Times
+) -> Done[T]:
     """A Done, made in a third of the time (0.7 against 2.0 us): written first, frozen afterwards."""
-    draft: Any = _Draft(index, key, value, lane, usage, times)
+    draft: object = _Draft(index, key, value, lane, usage, times)
     draft.__class__ = Done
     return cast("Done[T]", draft)

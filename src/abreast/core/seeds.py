@@ -6,6 +6,7 @@ import hashlib
 import secrets
 
 _BITS = 63  # fits a signed 64-bit column and every provider's seed field
+_MANTISSA = 53  # of a float: one bit more, and the largest fraction would round up to 1
 
 
 def draw_seed() -> int:
@@ -19,10 +20,12 @@ def derive_seed(seed: int, path: str) -> int:
     >>> derive_seed(7, "run/map/0000") == derive_seed(7, "run/map/0000")
     True
     """
-    digest = hashlib.blake2b(f"{seed}\0{path}".encode(), digest_size=8).digest()
+    # A key may be a file's name, and those that are no UTF-8 come with surrogates.
+    text = f"{seed}\0{path}".encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(text, digest_size=8).digest()
     return int.from_bytes(digest, "big") >> (64 - _BITS)
 
 
 def derive_fraction(seed: int, path: str) -> float:
     """A number in [0, 1) for `path`, for jitter that repeats."""
-    return derive_seed(seed, path) / (1 << _BITS)
+    return (derive_seed(seed, path) >> (_BITS - _MANTISSA)) / (1 << _MANTISSA)

@@ -90,7 +90,7 @@ class Window(Generic[T]):
         if executing > self.width:
             raise RuntimeError(f"started past the width: {self!r}")
         self.executing = executing
-        if executing > self.peak:
+        if executing > self.peak:  # noqa: PLR1730 - max() takes six times as long, for every item
             self.peak = executing
 
     def finish(self) -> None:
@@ -103,11 +103,11 @@ class Window(Generic[T]):
         """Hold the outcome of item `index` until its turn."""
         if self.order == "item":
             if not self.ripened <= index < self.admitted or index in self.settled:
-                raise RuntimeError(f"settled an item that isn't under way, number {index}: {self!r}")
+                raise RuntimeError(f"item {index} can't settle, it isn't under way: {self!r}")
             self.settled[index] = outcome
         else:
-            if self.ripened + len(self._arrived) >= self.admitted or index >= self.admitted:
-                raise RuntimeError(f"settled an item that isn't under way, number {index}: {self!r}")
+            if index >= self.admitted or self.ripened + len(self._arrived) >= self.admitted:
+                raise RuntimeError(f"item {index} can't settle, it isn't under way: {self!r}")
             self._arrived.append(outcome)
 
     def ripen(self) -> T | None:

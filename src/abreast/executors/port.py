@@ -19,6 +19,13 @@ class Carries:
     exceptions: bool
 
 
+class Traveller(Protocol):
+    """The value of a context variable that goes along with its item to another process; all others stay behind."""
+
+    def luggage(self) -> Callable[[], object]:
+        """Something that can be pickled and that, called there in the item's context, puts the value in place."""
+
+
 class Bound(Protocol[T, R]):
     """One map's function, ready to be called."""
 

@@ -18,6 +18,8 @@ class Pool(Generic[T]):
 
         lanes={"worktree": Pool([tree_a, tree_b])}
         run.map(evaluate, candidates, width=2, hold="worktree")
+
+    Who comes when all are out waits for one.
     """
 
     lent = False  # a thing with somebody's files in it can't change hands in the middle

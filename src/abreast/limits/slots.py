@@ -13,6 +13,8 @@ class Slots:
 
         lanes={"openai": Slots(8)}
         run.map(measure, candidates, width=4, hold={"machine": "all"})     # takes every slot: runs alone
+
+    An item that only waits for work beneath it gives its slots back meanwhile.
     """
 
     lent = True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from abreast.core.events import Plain
@@ -105,6 +106,14 @@ class Current:
     def place(self) -> Place:
         """What of this can travel to another process."""
         return Place(self.path, self.key, self.attempt, self.seed, self.lane, dict(self.held))
+
+    def luggage(self) -> Callable[[], object]:
+        """The place, on its way to become `current()` in another process: see `abreast.executors.port.Traveller`."""
+        return partial(_arrive, self.place())
+
+
+def _arrive(place: Place) -> None:
+    CURRENT.set(place)
 
 
 def current() -> Current | Place:

@@ -1,0 +1,22 @@
+"""An event is a frozen fact with a name of its own."""
+
+import dataclasses
+
+import pytest
+
+from abreast.core import events
+from abreast.core.events import Event
+
+
+def test_an_event_is_frozen():
+    event = Event(1, events.RUN_STARTED, "run", 0.0, 0.0)
+    assert (event.lane, dict(event.data), event.body) == (None, {}, None)
+    for field in dataclasses.fields(event):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(event, field.name, None)
+
+
+def test_every_kind_of_event_has_a_name_of_its_own_written_as_its_constant_is():
+    kinds = {name: value for name, value in vars(events).items() if name.isupper()}
+    assert len(set(kinds.values())) == len(kinds) >= 16
+    assert all(value == name.lower().replace("_", "-") for name, value in kinds.items())

@@ -1,0 +1,136 @@
+"""Law 7: spent + reserved never passes the cap, and a run that fits when serial fits at any width."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import abreast
+from abreast.core.errors import BudgetSpent
+from abreast.testing import Gate, ManualClock, MemoryStore
+
+
+@settings(max_examples=60)
+@given(cap=st.integers(1, 12), count=st.integers(0, 12), width=st.integers(1, 8), turns=st.integers(0, 4))
+def test_exactly_the_budget_is_started_and_the_outcomes_before_it_come_out(cap, count, width, turns):
+    ran = []
+
+    async def work(item):
+        ran.append(item)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return item
+
+    async def main():
+        seen, spent = [], False
+        async with abreast.open_run("b", budget=abreast.Budget(requests=cap)) as run:
+            mapped = run.map(work, range(count), width=width)
+            try:
+                async for outcome in mapped:
+                    seen.append(outcome.value)
+            except BudgetSpent:
+                spent = True
+        return seen, spent, mapped.timing_dependent
+
+    seen, spent, why = asyncio.run(main())
+    assert sorted(ran) == seen == list(range(min(cap, count)))
+    assert spent == (count > cap)
+    assert why == ({"budget"} if spent else frozenset())
+
+
+async def test_retries_are_charged_too():
+    tried = []
+
+    async def work(item):
+        tried.append(item)
+        raise ConnectionError(item)
+
+    async with abreast.open_run("b", budget=abreast.Budget(requests=3)) as run:
+        with pytest.raises(BudgetSpent, match="3 of 3 requests used"):
+            await run.map(work, [0, 1], width=1, retry=abreast.Retry(5, base=0, cap=0)).values()
+    assert len(tried) == 3
+
+
+async def test_what_is_in_flight_when_the_budget_is_spent_is_let_finish_and_recorded():
+    gate, store = Gate(), MemoryStore()
+
+    async def work(item):
+        await gate.pass_(item)
+        return item
+
+    async def first():
+        async with abreast.open_run("b", store=store, budget=abreast.Budget(requests=2)) as run:
+            return await run.map(work, range(4), width=4).values()
+
+    waiting = asyncio.ensure_future(first())
+    await gate.wait_for(0, 1)
+    gate.open_all()
+    with pytest.raises(BudgetSpent):
+        await waiting
+    assert store.get("b-1").state == "spent"
+    assert store.get("b-1").spent["requests"] == 2
+    async with abreast.open_run("b", store=store, budget=abreast.Budget(requests=4)) as run:
+        assert run.resumed
+        assert await run.map(work, range(4), width=4).values() == [0, 1, 2, 3]
+    assert sorted(gate.arrived) == [0, 1, 2, 3]
+
+
+async def test_a_resumed_run_counts_what_was_spent_before():
+    store = MemoryStore()
+
+    async def work(item):
+        return item
+
+    for _ in range(2):
+        with pytest.raises(BudgetSpent):
+            async with abreast.open_run("b", store=store, budget="2req") as run:
+                await run.map(work, range(4), width=1).values()
+    assert store.get("b-1").spent["requests"] == 2
+
+
+async def test_the_first_call_beneath_an_item_is_the_one_it_was_charged_for():
+    async def call(item):
+        return item
+
+    async def item(number):
+        run = abreast.current().run
+        await run.step("first", call, 1)
+        return await run.step("second", call, 2)
+
+    budget = abreast.Budget(requests=4)
+    async with abreast.open_run("b", budget=budget) as run:
+        assert await run.map(item, range(2), width=1).values() == [2, 2]
+    assert budget.spent["requests"] == 4
+
+
+async def test_a_budget_of_time_stops_what_runs_and_says_so():
+    clock, gate = ManualClock(), Gate()
+
+    async def work(item):
+        await gate.pass_(item)
+
+    async def main():
+        async with abreast.open_run("b", clock=clock, budget="10min") as run:
+            await run.map(work, range(3), width=1).values()
+
+    waiting = asyncio.ensure_future(main())
+    await gate.wait_for(0)
+    await clock.advance(599)
+    assert not waiting.done()
+    await clock.advance(1)
+    with pytest.raises(BudgetSpent, match="600 seconds is spent"):
+        await waiting
+    assert gate.arrived == [0]
+
+
+async def test_a_childs_budget_holds_beside_its_parents():
+    async def work(item):
+        return item
+
+    async with abreast.open_run("b", budget="10req") as run:
+        async with run.child("small", budget="2req") as child:
+            with pytest.raises(BudgetSpent):
+                await child.map(work, range(5), width=2).values()
+        assert len(await run.map(work, range(5), width=2).values()) == 5
+        assert run.budget.spent["requests"] == 7
