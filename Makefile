@@ -35,6 +35,11 @@ help: ## print this list
 	$(PYTHON) -m venv --clear .venv
 	@touch $@
 
+# What the command line stands on, and nothing more: five small wheels.
+.venv/.run: requirements/run.txt .venv/.made
+	@$(PY) -m pip install --quiet --require-hashes --only-binary :all: -r requirements/run.txt
+	@touch $@
+
 .venv/.tools: requirements/dev.txt .venv/.made
 	@echo "Installing the tools of development into .venv (once)"
 	@$(PY) -m pip install --quiet --require-hashes -r requirements/dev.txt
@@ -46,8 +51,7 @@ $(DEV): pyproject.toml .venv/.tools
 
 # --- the two commands
 
-# The package stands on the standard library alone, so the demo installs nothing.
-demo: .venv/.made ## a map whose outcomes you can watch
+demo: .venv/.run ## a map whose outcomes you can watch
 	@PYTHONPATH=src $(PY) examples/quickstart.py
 
 # .coverage exists only if the whole suite passed: `check` trusts it for as long as it is newer than what was tested.
@@ -103,10 +107,12 @@ bench-peers: $(DEV) ## install the peers, each in an environment of its own
 soak: $(DEV) ## the tests that take minutes
 	$(BIN)/pytest -m soak --hypothesis-profile=soak
 
-lock: build/uv/bin/uv ## make requirements/dev.txt again (LOCK_FLAGS=--upgrade for newer versions)
-	build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_FLAGS) \
-	  --output-file requirements/dev.txt requirements/dev.in
+LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_FLAGS)
+
+lock: build/uv/bin/uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
+	$(LOCK) --output-file requirements/run.txt requirements/run.in
+	$(LOCK) --output-file requirements/dev.txt requirements/dev.in
 
 build/uv/bin/uv:
 	$(PYTHON) -m venv build/uv

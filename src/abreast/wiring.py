@@ -20,7 +20,7 @@ EXECUTORS = ("local", "process")
 def open_run(name: str, *, store: str | PathLike[str] | Store | None = None, lanes: Mapping[str, LaneLimits] | None = None,
              budget: Budget | str | None = None, seed: int | None = None, executor: str | Executor = "local",
              resume: Resume = "auto", hooks: Sequence[object] = (), tags: Sequence[str] = (), kind: str = "script",
-             run_id: str | None = None, manifest: Mapping[str, JsonValue] | None = None,
+             run_id: str | None = None, retry_keys: Sequence[str] = (), manifest: Mapping[str, JsonValue] | None = None,
              redact: Callable[[str, object], object] | None = None, clock: Clock = SYSTEM_CLOCK) -> Run:
     """A run, to be used as `async with abreast.open_run("summaries", store="runs.db") as run:`.
 
@@ -38,6 +38,7 @@ def open_run(name: str, *, store: str | PathLike[str] | Store | None = None, lan
         tags: words to find it by.
         kind: which job it is; `"script"` for your own.
         run_id: go on with just this run.
+        retry_keys: with `resume="retry"`, the keys of the failed items to run again; all of them if none are named.
         manifest: facts to record about it, beside the script, arguments, directory, versions and git commit.
         redact: called with (path, value) before a value is written; what it returns is written, and handed out.
         clock: for tests in virtual time.
@@ -55,13 +56,13 @@ def open_run(name: str, *, store: str | PathLike[str] | Store | None = None, lan
         clock=clock, executor=lambda given: default if given is None else find_executor(given),
         store=None if store is None else lambda: find_store(store), own_store=isinstance(store, (str, PathLike)),
         seed=seed, resume=resume, run_id=run_id, kind=kind, tags=tuple(tags), hooks=tuple(hooks),
-        manifest=dict(manifest or {}), redact=redact,
+        manifest=dict(manifest or {}), redact=redact, retry_keys=frozenset(retry_keys),
     )  # fmt: skip
     return Run(name, lanes=Lanes(lanes, own), budget=own, opening=opening)
 
 
-def find_store(given: str | PathLike[str] | Store) -> Store:
-    """The store that a path, a URL or a Store stands for."""
+def find_store(given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0) -> Store:
+    """The store that a path, a URL or a Store stands for; it waits up to `busy_timeout` seconds for a locked file."""
     if not isinstance(given, (str, PathLike)):
         return given
     place = fspath(given)
@@ -70,7 +71,7 @@ def find_store(given: str | PathLike[str] | Store) -> Store:
         raise ValueError(f"there is no store for {scheme}://; a path such as runs.db is an SQLite store")
     from abreast.store.sqlite import SqliteStore  # noqa: PLC0415 - nothing heavy before it is used
 
-    return SqliteStore(rest if mark else place)
+    return SqliteStore(rest if mark else place, busy_timeout=busy_timeout)
 
 
 def find_executor(given: str | Executor) -> Executor:

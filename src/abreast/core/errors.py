@@ -29,6 +29,8 @@ Each can be pickled: it may have been raised in another process.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class AbreastError(Exception):
     """The root of all errors that abreast raises by itself."""
@@ -51,26 +53,30 @@ class CannotStore(AbreastError, TypeError):
 
 
 class RecordedError(AbreastError):
-    """A failure as it was read back: the type's name, the message and the traceback's text."""
+    """A failure as it was read back: the type's name, the message, the traceback's text, and its `details`.
 
-    def __init__(self, kind: str, message: str, trace: str = "") -> None:
-        """Keep the three texts; `str()` gives `kind: message`."""
-        super().__init__(kind, message, trace)
+    An error that carries `details`, a dict of plain values, has them recorded beside it.
+    """
+
+    def __init__(self, kind: str, message: str, trace: str = "", details: Mapping[str, object] | None = None) -> None:
+        """Keep the texts and the details; `str()` gives `kind: message`."""
+        super().__init__(kind, message, trace, *([details] if details else []))
         self.kind = kind
         self.message = message
         self.trace = trace
+        self.details: dict[str, object] = dict(details or {})
 
     def __str__(self) -> str:
         """The line a traceback would end with."""
         return f"{self.kind}: {self.message}" if self.message else self.kind
 
     def __eq__(self, other: object) -> bool:
-        """Equal when type, message and traceback are."""
+        """Equal when type, message, traceback and details are."""
         return isinstance(other, RecordedError) and self.args == other.args
 
     def __hash__(self) -> int:
         """Agrees with equality."""
-        return hash(self.args)
+        return hash(self.args[:3])
 
 
 class ItemsFailed(AbreastError):

@@ -31,11 +31,13 @@ class Child:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, flags: Sequence[str], setup: bytes) -> None:
         """Start it. It must be started by a thread that lives as long as the driver: with that thread it would die."""
-        self.reply: asyncio.Future[bytes | None] = loop.create_future()
+        self.reply: asyncio.Future[bytearray | None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._inbox = bytearray()
         self._outbox = bytearray()
+        self._writing = False
+        self._overdue: asyncio.TimerHandle | None = None
         with contextlib.ExitStack() as undo:
             self._socket, theirs = socket.socketpair()
             undo.callback(self._socket.close)
@@ -50,7 +52,7 @@ class Child:
             undo.callback(self.kill)
             self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
             undo.pop_all()
-        self._socket.setblocking(False)
+        self._socket.setblocking(False)  # noqa: FBT003 - it has no keyword
         loop.add_reader(self._socket, self._read)
         if self._pidfd is not None:
             loop.add_reader(self._pidfd, self._end)
@@ -73,7 +75,7 @@ class Child:
         if code is None or code >= 0:
             return f"ended with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return f"was killed by {name}{', as by the system when memory runs out' if name == 'SIGKILL' else ''}"
+        return f"was killed by {name}{', perhaps because memory ran out' if name == 'SIGKILL' else ''}"
 
     def ask(self, request: bytes) -> bool:
         """Send a request; `reply` will have the answer. False if it can't be reached, and so hasn't seen any of it."""
@@ -109,13 +111,19 @@ class Child:
             pass
         except OSError:  # it closed its end: that it ended is noticed elsewhere
             self._outbox.clear()
-            self._loop.remove_writer(self._socket)
+            self._watch_for_room()
             return False
-        if self._outbox:
-            self._loop.add_writer(self._socket, self._write)
-        else:
-            self._loop.remove_writer(self._socket)
+        self._watch_for_room()
         return True
+
+    def _watch_for_room(self) -> None:
+        """Have `_write` called when the socket takes more, for as long as there is more."""
+        if self._writing != bool(self._outbox):
+            self._writing = not self._writing
+            if self._writing:
+                self._loop.add_writer(self._socket, self._write)
+            else:
+                self._loop.remove_writer(self._socket)
 
     def _read(self) -> bool:
         """Take in what has come; whether there may be more."""
@@ -133,7 +141,7 @@ class Child:
         if len(inbox) >= HEADER.size:
             size = HEADER.size + HEADER.unpack_from(inbox)[0]
             if len(inbox) >= size:
-                reply = bytes(inbox[HEADER.size : size])
+                reply = inbox[HEADER.size : size]
                 inbox.clear()  # it is asked one thing at a time
                 if not self.reply.done():
                     self.reply.set_result(reply)
@@ -144,8 +152,8 @@ class Child:
         self._loop.remove_reader(self._socket)
         if self._pidfd is None:
             self._end()
-        else:
-            self._loop.call_later(_LAST_WORDS, self.kill)
+        elif self._overdue is None:
+            self._overdue = self._loop.call_later(_LAST_WORDS, self.kill)
 
     def _end(self) -> None:
         """The process has ended, or is about to: end what it left in its group, and clear away what we have of it."""
@@ -154,6 +162,8 @@ class Child:
             os.close(self._pidfd)
             while self._read():  # it may have answered before it died
                 pass
+        if self._overdue is not None:
+            self._overdue.cancel()
         self.kill()
         self._process.wait()
         self._loop.remove_reader(self._socket)

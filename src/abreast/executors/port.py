@@ -8,6 +8,8 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+T_contra = TypeVar("T_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,12 @@ class Traveller(Protocol):
         """Something that can be pickled and that, called there in the item's context, puts the value in place."""
 
 
-class Bound(Protocol[T, R]):
+class Bound(Protocol[T_contra, R_co]):
     """One map's function, ready to be called."""
 
-    async_call: Callable[[T], Awaitable[R]]
+    @property
+    def async_call(self) -> Callable[[T_contra], Awaitable[R_co]]:
+        """Await it with an item's value, in that item's context, for what the function gives."""
 
     async def close(self, grace: float) -> list[str]:
         """End what is still working; after `grace` seconds, the names of what can't be ended."""

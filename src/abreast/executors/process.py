@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from multiprocessing import process, util
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from abreast.core.errors import WorkerDied
 from abreast.executors.children import Child
@@ -45,17 +45,7 @@ class ProcessExecutor:
                 "a worker process is importing this script, which starts workers when it is imported: "
                 'put that under `if __name__ == "__main__":`'
             )
-        try:
-            pickled = pickle.dumps(fn, pickle.HIGHEST_PROTOCOL)
-        except Exception as error:
-            named: Any = fn
-            while hasattr(named, "func"):  # a partial, or a step's
-                named = named.func
-            raise TypeError(
-                f"the process executor carries module-level functions only, no lambda or closure; {named!r} can't be "
-                f"found by its name ({error})"
-            ) from error
-        return Workers(Setup(_surroundings(), _main(), pickled))
+        return Workers[T, R](Setup(_surroundings(), _main(), _refer_to(fn)))
 
 
 class Workers(Generic[T, R]):
@@ -76,7 +66,7 @@ class Workers(Generic[T, R]):
         try:
             answer = await reply
         except BaseException as error:
-            if not reply.cancelled():  # it came just before the cancellation
+            if reply.done() and not reply.cancelled():  # it came just before the cancellation
                 self._idle.append(child)
             else:
                 child.kill()
@@ -85,9 +75,9 @@ class Workers(Generic[T, R]):
                     await asyncio.wait([child.ended], timeout=_DYING)
             raise
         if answer is None:
-            raise WorkerDied(f"item {reprlib.repr(value)}: its worker process {child.how} in the middle of it")
+            raise WorkerDied(f"item {reprlib.repr(value)}: in the middle of it its worker process {child.how}")
         self._idle.append(child)
-        return _unpack(answer, value)
+        return cast("R", _unpack(answer, value))
 
     async def close(self, grace: float) -> list[str]:
         """End the workers: those with nothing to do by themselves, within `grace` seconds; all others at once."""
@@ -121,6 +111,23 @@ class Workers(Generic[T, R]):
         return child
 
 
+def _refer_to(fn: Callable[..., object]) -> bytes:
+    """The function, as the name by which a worker can find it."""
+    named: Any = fn
+    while hasattr(named, "func"):  # a partial, or a step's
+        named = named.func
+    try:
+        pickled = pickle.dumps(fn, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise TypeError(
+            f"the process executor carries module-level functions only, no lambda or closure; {named!r} can't be found "
+            f"by its name ({error})"
+        ) from error
+    if getattr(named, "__module__", None) == "__main__" and not _main():
+        raise TypeError(f"the process executor carries functions of a module or script; {named!r} was typed in")
+    return pickled
+
+
 def _pack(value: object) -> bytes:
     """The item, and what of its context goes along."""
     context = contextvars.copy_context()
@@ -134,7 +141,7 @@ def _pack(value: object) -> bytes:
         ) from error
 
 
-def _unpack(answer: bytes, value: object) -> Any:
+def _unpack(answer: bytearray, value: object) -> object:
     """What the function returned; or raise what it raised, with the worker's traceback as a note."""
     try:
         fine, result, trace = pickle.loads(answer)  # noqa: S301 - from a process of ours
@@ -164,7 +171,7 @@ def _surroundings() -> dict[str, Any]:
 def _main() -> dict[str, str]:
     """Where the functions and classes of `__main__` can be found; empty if they were typed in."""
     main = sys.modules["__main__"]
-    name = getattr(main.__spec__, "name", None)
+    name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
         return {"init_main_from_name": name}
     path = getattr(main, "__file__", None)

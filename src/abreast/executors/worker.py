@@ -43,7 +43,7 @@ _MAIN = ("__main__", "__mp_main__")  # the second is what the first is called in
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every worker of a map is told first; `prepare` and `main` are as `multiprocessing.spawn.prepare` takes them."""
+    """What every worker of a map is told first: `prepare` and `main` are for `multiprocessing.spawn.prepare`."""
 
     prepare: dict[str, Any]
     main: dict[str, str]
@@ -54,7 +54,7 @@ def main(channel: int, lifeline: int, driver: int) -> None:
     """Work for the process `driver` until it hangs up, or is no more."""
     die_with(driver, lifeline)
     for inherited in (channel, lifeline):
-        os.set_inheritable(inherited, False)
+        os.set_inheritable(inherited, False)  # noqa: FBT003 - it has no keyword
     connection = socket.socket(fileno=channel)
     first = _receive(connection)
     if first is None:
@@ -65,17 +65,16 @@ def main(channel: int, lifeline: int, driver: int) -> None:
         # What an item printed is seen even if a later one is killed.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stdout.flush()
-        connection.sendall(HEADER.pack(len(reply)))
-        connection.sendall(reply)
+        connection.sendall(HEADER.pack(len(reply)) + reply)  # at once: two messages would wake the driver twice
 
 
-def _receive(connection: socket.socket) -> bytes | None:
+def _receive(connection: socket.socket) -> bytearray | None:
     """The next message; None when there will be none."""
     header = _receive_exactly(connection, HEADER.size)
     return None if header is None else _receive_exactly(connection, HEADER.unpack(header)[0])
 
 
-def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
+def _receive_exactly(connection: socket.socket, size: int) -> bytearray | None:
     message = bytearray(size)
     rest = memoryview(message)
     while rest:
@@ -83,7 +82,7 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
         if not count:
             return None
         rest = rest[count:]
-    return bytes(message)
+    return message
 
 
 # --- dying ------------------------------------------------------------------------------------------------------------
@@ -96,11 +95,11 @@ def die_with(driver: int, lifeline: int) -> None:
     other end only the driver has, for everything in its process group. A fork of the driver may hold the pipe open,
     which the signal doesn't mind; the signal leaves out grandchildren, which the pipe doesn't.
     """
-    if hasattr(fcntl, "F_SETSIG"):
+    try:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    else:
+    except (AttributeError, OSError):  # not Linux, or a sandbox that hasn't all of it
         threading.Thread(target=_watch, args=(lifeline,), name="abreast-lifeline", daemon=True).start()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -120,14 +119,14 @@ class Desk:
     """Turns requests into replies; whatever the function does short of ending the process becomes one."""
 
     def __init__(self, setup: Setup) -> None:
-        """Make this process look like the driver; the function is looked up with the first item, which hears of trouble."""
+        """Look like the driver; the function is looked up for the first item, which hears of trouble."""
         spawn.prepare(setup.prepare)
         self._setup = setup
         self._main_ready = False
         self._function: Callable[[Any], Any] | None = None
         self._unusable: bytes | None = None
 
-    def answer(self, request: bytes) -> bytes:
+    def answer(self, request: bytearray) -> bytes:
         """Call the function with the item in `request`, in a context that holds nothing but its luggage."""
         if self._function is None and self._unusable is None:
             try:
@@ -138,7 +137,7 @@ class Desk:
             return self._unusable or b""
         return contextvars.copy_context().run(self._work, self._function, request)
 
-    def _work(self, function: Callable[[Any], Any], request: bytes) -> bytes:
+    def _work(self, function: Callable[[Any], Any], request: bytearray) -> bytes:
         item = "an item"
         try:
             value, luggage = self._load(request)
@@ -156,14 +155,14 @@ class Desk:
             kind = _name(type(result))
             return _failure(TypeError(f"the value of {item}, a {kind}, can't leave its process: {error}"), item)
 
-    def _load(self, pickled: bytes) -> Any:
+    def _load(self, pickled: bytes | bytearray) -> Any:  # noqa: ANN401 - a pickle can be anything
         return _Loader(io.BytesIO(pickled), self._find_in_main).load()
 
-    def _find_in_main(self, name: str, find: Callable[[str, str], Any]) -> Any:
+    def _find_in_main(self, name: str, find: Callable[[str, str], object]) -> object:
         """Something of the driver's script, which is imported only now: most workers never need it."""
         if not self._main_ready:
             if not self._setup.main:
-                raise TypeError(f"{name} was defined interactively; the process executor needs it in a module or script")
+                raise TypeError(f"{name} was defined interactively; workers can find it only in a module or script")
             here = process.current_process()
             vars(here)["_inheriting"] = True  # a script that starts processes when it is imported is told so
             try:
@@ -180,16 +179,16 @@ class Desk:
 class _Loader(pickle.Unpickler):
     """An unpickler that asks for the driver's `__main__` when something is from there."""
 
-    def __init__(self, pickled: io.BytesIO, find_in_main: Callable[[str, Callable[[str, str], Any]], Any]) -> None:
+    def __init__(self, pickled: io.BytesIO, find_in_main: Callable[..., object]) -> None:
         super().__init__(pickled)
         self._find_in_main = find_in_main
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         """What `name` stands for in `module`."""
         return self._find_in_main(name, super().find_class) if module in _MAIN else super().find_class(module, name)
 
 
-async def _finish(result: Awaitable[Any]) -> Any:
+async def _finish(result: Awaitable[object]) -> object:
     return await result
 
 
@@ -228,9 +227,16 @@ def _failure(error: BaseException, item: str) -> bytes:
                 copy = pickle.loads(reply)[1]  # noqa: S301 - pickled in the line above
                 if type(copy) is type(error) and str(copy) == str(error):
                     return reply
-    told = RecordedError(_name(type(error)), str(error), trace)
+    told = RecordedError(_name(type(error)), _said(error), trace)
     told.add_note(f"{item} raised it in a worker process; the exception itself can't leave that process, its text can")
     return pickle.dumps((False, told, trace), pickle.HIGHEST_PROTOCOL)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the user's own __str__
+        return "(its message can't be had)"
 
 
 def _name(kind: type) -> str:

@@ -8,7 +8,9 @@ from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
 from abreast.limits.line import Line
 
-_DUST = 1e-9  # rounding of a refill computed from a difference of clocks
+# Seconds that are not worth a timer. Below the resolution of a clock (1e-10 s after ten days up) a timer could be due
+# again at once, for ever. What is let through early is owed by those behind, so that the error never adds up.
+_BLINK = 1e-6
 
 
 class Rate:
@@ -48,11 +50,9 @@ class Rate:
 
     def refusal(self, need: Need, now: float) -> float | None:
         """None if the bucket holds enough, else the time when it will."""
-        asked = min(self._cost(need), self.burst)
-        lacking = asked - self._filled(now)
-        if lacking <= _DUST * max(1.0, asked):
-            return None
-        return now + lacking * self.per / self.count
+        lacking = min(self._cost(need), self.burst) - self._filled(now)
+        wait = lacking * self.per / self.count
+        return None if wait <= _BLINK else now + wait
 
     def take(self, need: Need, now: float) -> object:
         """Use up the need; an oversize one leaves a debt."""
@@ -77,5 +77,5 @@ class Rate:
         return min(self.burst, self._level + max(0.0, now - self._at) * self.count / self.per)
 
 
-def _positive(number: float) -> bool:
+def _positive(number: object) -> bool:
     return not isinstance(number, bool) and isinstance(number, (int, float)) and 0 < number < float("inf")

@@ -123,16 +123,20 @@ class Book:
             then = recorded.data.get("digest")
             if then is not None and work.digest is not None and then != work.digest:
                 changed.append(work.key)
-            elif is_final(recorded, retry_failed=self._setting.retry_failed):
+            elif is_final(recorded, retry_failed=self._retries(work.key)):
                 known[work.index] = replace(restore(recorded), index=work.index, key=work.key)
         if changed:
             raise ItemChanged(f"{self._path}: {_listed(changed)} changed since the run recorded them; "
                               "start a new run, or give the items keys that name their content")  # fmt: skip
-        if not self._setting.retry_failed:
-            for path, work in paths.items():
-                if path in self._in_doubt and path not in found:
-                    known[work.index] = self._unknown(work)
+        for path, work in paths.items():
+            if path in self._in_doubt and path not in found and not self._retries(work.key):
+                known[work.index] = self._unknown(work)
         return known
+
+    def _retries(self, key: str) -> bool:
+        """Whether a failure of that item is to be tried again."""
+        keys = self._setting.retry_keys
+        return self._setting.retry_failed and (not keys or key in keys)
 
     async def fetch(self, works: Sequence[Current]) -> dict[int, Outcome[Any]]:
         """Outcomes that were recorded a while ago and are wanted again."""

@@ -5,208 +5,191 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
 
 from abreast.core.errors import AbreastError
 from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, Event
-from abreast.core.item import escape, position_key
+from abreast.core.item import position_key
 from abreast.run.setting import Setting
 from abreast.store import codec
 
-_PAGE = 500
-AHEAD_ITEMS = 100_000
-"""Items read and journaled ahead of the work; a longer input is read on as the work goes on."""
-AHEAD_CHARACTERS = 32 << 20
-"""The same, by the length of their stored form."""
-
-_Read: TypeAlias = tuple[Any, str]
+_PAGE = 500  # items read from the journal at once
+_BATCH = 100  # items handed to the loop at once, at most
 
 
 class InputIncomplete(AbreastError):
-    """The driver died before it had read all items; hand them in once more."""
+    """An earlier driver died before it had read all items; they must be handed in once more, and be the same."""
 
 
-async def intake(setting: Setting, path: str, items: Iterable[Any]) -> AsyncIterator[Any]:
-    """The items: first those journaled by an earlier driver, then (unless it had read them all) the rest of `items`.
+class Intake:
+    """Reads `items` in a thread as fast as they come, and gives them out as they are asked for.
 
-    They are read by a thread, ahead of the work. Items handed in again are matched by their place; one that differs
-    from what was journaled is an error, and nothing of what follows it is taken.
+    With a store each item is journaled as it is read, and given out from the journal: memory stays flat however far the
+    reading is ahead. A later driver gives out what is journaled; only if the reading had not come to its end does it
+    read `items` again, and each must then be what was read in its place before.
     """
-    seen = 0
-    async for event in _journaled(setting, path):
-        if event.kind == ITEMS_COMPLETE:
-            return
-        yield codec.decode(event.body or "null")
-        seen += 1
-    ahead = _Ahead(items)
-    try:
-        if seen:
-            await _match(ahead, setting, path, seen)
-        ahead.journal = _journaling(setting, path, seen)
-        async for value in ahead:
-            yield value
-    finally:
-        ahead.stop()
 
-
-async def _match(ahead: _Ahead, setting: Setting, path: str, seen: int) -> None:
-    """Read the first `seen` items again, which must be those that were journaled."""
-    place = 0
-    async for event in _journaled(setting, path):
-        again = await ahead.next_read()
-        if again is None:
-            raise InputIncomplete(f"{path}: an earlier driver died while reading its items (it had {seen}); hand them in again")
-        if again[1] != event.body:
-            raise InputIncomplete(f"{path}: item {place} is not the one that was read before; hand in the same items")
-        place += 1
-
-
-def _journaling(setting: Setting, path: str, seen: int) -> Callable[[_Read | None], None]:
-    """What notes each item that is read, and that there are no more."""
-    place = seen
-
-    def note(read: _Read | None) -> None:
-        nonlocal place
-        journal = setting.journal
-        if journal is None:
-            return
-        if read is None:
-            journal.emit(ITEMS_COMPLETE, path, data={"items": place})
-            return
-        journal.emit(ITEM_READ, f"{path}/{escape(position_key(place))}", data={"index": place}, body=read[1])
-        place += 1
-
-    return note
-
-
-async def _journaled(setting: Setting, path: str) -> AsyncIterator[Event]:
-    """What earlier drivers noted: the items, then, if they had read them all, that these are all."""
-    scribe, store, row = setting.scribe, setting.store, setting.row
-    if not setting.resumed or scribe is None or store is None or row is None:
-        return
-    kinds = {ITEM_READ, ITEMS_COMPLETE}
-    after, last = 0, row.last_seq  # what this driver notes itself comes later
-    while True:
-        since = after
-        page = await scribe.read(
-            lambda since=since: store.events(row.id, after=since, limit=_PAGE, kinds=kinds, prefix=path)
-        )
-        for event in page:
-            if event.seq > last:
-                return
-            yield event
-        if not page:
-            return
-        after = page[-1].seq
-
-
-class _Ahead:
-    """Reads items in a thread of its own. A daemon: a pipe that never says another word must not keep us from ending."""
-
-    def __init__(self, items: Iterable[Any]) -> None:
+    def __init__(self, setting: Setting, path: str, items: Iterable[Any]) -> None:
+        """Nothing is read before the first item is asked for."""
+        self._setting = setting
+        self._path = path
         self._items = items
-        self._loop = asyncio.get_running_loop()
-        self._fresh: deque[_Read] = deque()  # read by the thread, not yet seen by the loop
-        self._posted = False
-        self._held: deque[_Read] = deque()  # seen, and journaled if `journal` is set, not yet handed out
-        self._journal: Callable[[_Read | None], None] | None = None
-        self._room = threading.Condition()
-        self._ahead = self._characters = 0
-        self._over = self._stopped = False
+        self._before: list[str] = []
+        self._journaled = 0
+        self._unstored: list[Any] = []
+        self._complete = False
         self._error: BaseException | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        threading.Thread(target=self._work, name="abreast-intake", daemon=True).start()
+        self._news: asyncio.Future[None] | None = None
+        self._next_batch = threading.Semaphore(1)
+        self._closed = False
 
-    @property
-    def journal(self) -> Callable[[_Read | None], None] | None:
-        """Called on the loop with every item as it is read; setting it has those called for that are held."""
-        return self._journal
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """The items, once."""
+        try:
+            if self._setting.scribe is None:
+                self._start()
+                async for item in self._from_memory():
+                    yield item
+                return
+            if self._setting.resumed:
+                await self._look_back()
+            if not self._complete:
+                self._start()
+            async for item in self._from_journal():
+                yield item
+        finally:
+            self._closed = True
+            self._next_batch.release()
+            if hasattr(self._items, "close") and self._complete:
+                self._items.close()
 
-    @journal.setter
-    def journal(self, note: Callable[[_Read | None], None]) -> None:
-        self._journal = note
-        for read in self._held:
-            note(read)
-        if self._over and self._error is None:
-            note(None)
+    async def _from_memory(self) -> AsyncIterator[Any]:
+        while self._unstored or not self._ended():
+            if not self._unstored:
+                await self._wait()
+                continue
+            batch, self._unstored = self._unstored, []
+            for item in batch:
+                yield item
+            self._next_batch.release()
 
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self
+    async def _from_journal(self) -> AsyncIterator[Any]:
+        after = given = 0
+        while True:
+            if given == self._journaled:
+                if self._ended():
+                    return
+                await self._wait()
+                continue
+            page = await self._read(after, {ITEM_READ})
+            for event in page:
+                yield codec.decode(event.body or "null")
+            after, given = page[-1].seq, given + len(page)
 
-    async def __anext__(self) -> Any:
-        read = await self.next_read()
-        if read is None:
-            raise StopAsyncIteration
-        value, text = read
-        # As a resumed run would get it.
-        return value if codec.is_scalar(value) else codec.decode(text)
+    def _ended(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return self._complete
 
-    async def next_read(self) -> _Read | None:
-        """The next item and its stored form; None after the last, or the error of reading raised in its place."""
-        while not self._held:
-            if self._over:
-                if self._error is not None:
-                    raise self._error
-                return None
-            self._waiter = self._loop.create_future()
-            await self._waiter
-        read = self._held.popleft()
-        with self._room:
-            self._ahead -= 1
-            self._characters -= len(read[1])
-            self._room.notify()
-        return read
+    async def _wait(self) -> None:
+        self._news = self._setting.loop.create_future()
+        await self._news
 
-    def stop(self) -> None:
-        """Read nothing more."""
-        with self._room:
-            self._stopped = True
-            self._room.notify()
+    def _tell(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    # --- the reading thread, and what it hands over -----------------------------------------------------------------
+
+    def _start(self) -> None:
+        threading.Thread(target=self._work, name=f"abreast-intake-{self._path}", daemon=True).start()
 
     def _work(self) -> None:
         error: BaseException | None = None
+        place = 0
+        batch: list[Any] = []
         try:
-            for place, item in enumerate(self._items):
-                text = codec.encode(item, f"item {place}")
-                with self._room:
-                    self._ahead += 1
-                    self._characters += len(text)
-                    self._fresh.append((item, text))
-                    posted, self._posted = self._posted, True
-                    if not posted:
-                        self._tell(self._collect)
-                    while not self._stopped and (self._ahead >= AHEAD_ITEMS or self._characters >= AHEAD_CHARACTERS):
-                        self._room.wait()
-                if self._stopped:
+            for item in self._items:
+                self._check(item, place + len(batch))
+                batch.append(item)
+                # One by one from a slow pipe, in growing batches from anything that comes faster than it is taken.
+                if len(batch) >= _BATCH or self._next_batch.acquire(blocking=False):
+                    if len(batch) >= _BATCH:
+                        self._next_batch.acquire()
+                    self._call(self._take_in, batch, place)
+                    place, batch = place + len(batch), []
+                if self._closed:
                     return
-        except BaseException as raised:  # noqa: BLE001 - raised where the plain loop would raise it
+            if place + len(batch) < len(self._before):
+                error = InputIncomplete(f"{self._path}: an earlier driver died while it read its items (it had "
+                                        f"{len(self._before)}); hand them in again")  # fmt: skip
+        except Exception as raised:  # noqa: BLE001 - the items' own error, raised where they are asked for
             error = raised
-        self._tell(self._end, error)
+        if batch:
+            self._next_batch.acquire()
+            self._call(self._take_in, batch, place)
+        self._call(self._finish, error, place + len(batch))
 
-    def _tell(self, call: Callable[..., object], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone: so is everyone who waited
-            self._loop.call_soon_threadsafe(call, *args)
+    def _check(self, item: Any, place: int) -> None:
+        if place < len(self._before) and codec.encode(item, self._path) != self._before[place]:
+            raise InputIncomplete(f"{self._path}: item {place} is not the one that was read before; hand in the same items")
 
-    def _collect(self) -> None:
-        with self._room:
-            self._posted = False
-            fresh, self._fresh = self._fresh, deque()
-        if self._stopped:
+    def _call(self, what: Any, *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever wanted the items
+            self._setting.loop.call_soon_threadsafe(what, *args)
+
+    def _take_in(self, batch: Sequence[Any], place: int) -> None:
+        journal = self._setting.journal
+        if self._setting.scribe is None or journal is None:
+            self._unstored.extend(batch)
+            self._tell()
             return
-        if self._journal is not None:
-            for read in fresh:
-                self._journal(read)
-        self._held += fresh
-        self._wake()
+        new = list(enumerate(batch, place))[max(0, len(self._before) - place) :]
+        if not new:
+            self._next_batch.release()
+        for number, item in new:
+            key = position_key(number)
+            try:
+                body = codec.encode(item, f"{self._path}/{key}")
+            except AbreastError as error:
+                self._finish(error, number)
+                return
+            last = number == new[-1][0]
+            journal.emit(ITEM_READ, f"{self._path}/{key}", data={"index": number}, body=body,
+                         durable=(lambda count=number + 1: self._durable(count)) if last else None)  # fmt: skip
 
-    def _end(self, error: BaseException | None) -> None:
-        self._over, self._error = True, error
-        if self._journal is not None and error is None and not self._stopped:
-            self._journal(None)
-        self._wake()
+    def _durable(self, count: int) -> None:
+        self._journaled = count
+        self._next_batch.release()
+        self._tell()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def _finish(self, error: BaseException | None, place: int) -> None:
+        if error is not None:
+            self._error = self._error or error
+        elif not self._complete:
+            self._complete = True
+            if self._setting.journal is not None:
+                self._setting.journal.emit(ITEMS_COMPLETE, self._path, data={"items": place})
+        self._tell()
+
+    # --- what an earlier driver left --------------------------------------------------------------------------------
+
+    async def _look_back(self) -> None:
+        after = 0
+        while page := await self._read(after, {ITEM_READ, ITEMS_COMPLETE}):
+            for event in page:
+                if event.kind == ITEMS_COMPLETE:
+                    self._complete = True
+                else:
+                    self._before.append(event.body or "null")
+            after = page[-1].seq
+        self._journaled = len(self._before)
+        if self._complete:
+            self._before = []
+
+    async def _read(self, after: int, kinds: set[str]) -> list[Event]:
+        scribe, store, row = self._setting.scribe, self._setting.store, self._setting.row
+        if scribe is None or store is None or row is None:
+            return []
+        return await scribe.read(lambda: store.events(row.id, after=after, limit=_PAGE, kinds=kinds, prefix=self._path))

@@ -48,6 +48,7 @@ class Opening:
     hooks: Sequence[object] = ()
     manifest: Mapping[str, JsonValue] = field(default_factory=dict)
     redact: Callable[[str, object], object] | None = None
+    retry_keys: frozenset[str] = frozenset()
 
 
 async def open_setting(run: Run, opening: Opening) -> Setting:
@@ -68,7 +69,8 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
     setting = Setting(
         clock=clock, gate=Gate(clock), loop=asyncio.get_running_loop(), seed=seed, hooks=opening.hooks,
         executor=opening.executor, root=run, store=store, row=row, resumed=resumed,
-        retry_failed=opening.resume == "retry", redact=opening.redact, own_store=opening.own_store,
+        retry_failed=opening.resume == "retry", retry_keys=opening.retry_keys, redact=opening.redact,
+        own_store=opening.own_store,
     )  # fmt: skip
     if row is not None and run.budget is not None and resumed:
         run.budget.restore(row.spent)

@@ -107,20 +107,26 @@ def decode_plain(text: str) -> object:
 
 
 def encode_error(error: BaseException) -> str:
-    """The record of a failure: its type's name, its message and its traceback. Never raises, whatever `error` does."""
+    """The record of a failure: its type's name, message, traceback, and the `details` it carries, if it does.
+
+    Never raises, whatever `error` does.
+    """
     if type(error) is RecordedError:  # read back from a store, and failed with again: it stays what it was
         kind, message, trace = error.kind, error.message, error.trace
     else:
         kind, message, trace = type_name(type(error)), _said(str, error), _said(_format, error)
     record = {"type": kind, "message": _cut(message), "trace": _cut(trace)}
-    return json.dumps(record, separators=(",", ":"))
+    text = json.dumps(record, separators=(",", ":"))
+    details = _details(error)
+    return text if details is None else f'{text[:-1]},"details":{details}}}'
 
 
 def decode_error(text: str) -> RecordedError:
     """The failure as it was recorded; `StoreCorrupt` if this is no such record."""
     try:
         record = json.loads(text)
-        return RecordedError(record["type"], record["message"], record["trace"])
+        details = decode(text)["details"] if "details" in record else None  # type: ignore[index]
+        return RecordedError(record["type"], record["message"], record["trace"], details)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreCorrupt(f"a recorded failure is damaged: {error!r}") from error
 
@@ -197,6 +203,14 @@ def _whole_text(value: object, where: str, *, canonical: bool) -> str:
     if size > MAX_BYTES:
         raise CannotStore(f"{where} can't be stored: it is {size} bytes long, and the most is {MAX_BYTES >> 20} MiB")
     return text
+
+
+def _details(error: BaseException) -> str | None:
+    try:
+        details = getattr(error, "details", None)
+        return encode(details, "the details of an error") if type(details) is dict and details else None
+    except Exception:  # noqa: BLE001 - an error whose details can't be kept must still be recorded
+        return None
 
 
 def _format(error: BaseException) -> str:

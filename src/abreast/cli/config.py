@@ -1,0 +1,188 @@
+"""Settings: a flag over the environment over `abreast.toml` over `[tool.abreast]` over the default."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from abreast.cli import units
+from abreast.cli.errors import Sorry, one_line, system_words
+
+T = TypeVar("T")
+
+OWN_FILE: Final = "abreast.toml"
+SHARED_FILE: Final = "pyproject.toml"
+_MARKS: Final = (OWN_FILE, SHARED_FILE, ".git")  # what makes a directory a project
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """Something that can be set: its name everywhere, how it is read, and what it is when nobody sets it."""
+
+    name: str
+    read: Callable[[object], T]
+    default: T
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return f"ABREAST_{self.name.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Some settings from one place."""
+
+    source: str
+    values: Mapping[str, object]
+    folder: Path | None = None
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def place(self, name: str) -> str:
+        """Where a setting stands, such as `abreast.toml:3`."""
+        return f"{self.source}:{self.lines[name]}" if name in self.lines else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """A setting's value and where it came from."""
+
+    value: T
+    source: str
+    folder: Path | None = None
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str) or not given:
+        raise ValueError(f"must be a text, not {units.shown(given)}")
+    return given
+
+
+def _optional(read: Callable[[object], T]) -> Callable[[object], T | None]:
+    return read
+
+
+STORE: Final = Setting[str | None]("store", _text, None)
+WIDTH: Final = Setting("width", partial(units.number, least=1), 8)
+RETRIES: Final = Setting("retries", partial(units.number, least=0), 0)
+TIMEOUT: Final = Setting[float | None]("timeout", _optional(units.duration), None)
+BUDGET: Final = Setting[str | None]("budget", _optional(units.budget), None)
+SEED: Final = Setting[int | None]("seed", _optional(units.seed), None)
+KEEP: Final = Setting("keep", units.size, 8 << 20)
+PATIENCE: Final = Setting("patience", units.duration, 10.0)
+
+SETTINGS: Final[tuple[Setting[Any], ...]] = (STORE, WIDTH, RETRIES, TIMEOUT, BUDGET, SEED, KEEP, PATIENCE)
+
+
+class Config:
+    """What is set where, for one working directory."""
+
+    def __init__(self, project: Path, layers: Sequence[Layer]) -> None:
+        """`layers` in order of precedence."""
+        self.project = project
+        self.layers = tuple(layers)
+
+    @classmethod
+    def load(cls) -> Config:
+        """Look into the environment, and for the files from here upwards; `Sorry` names what is wrong in one."""
+        here = _here()
+        folders = (here, *here.parents)
+        own = next(filter(None, (_own_layer(folder) for folder in folders)), None)
+        shared = next(filter(None, (_shared_layer(folder) for folder in folders)), None)
+        marked = next((folder for folder in folders if any((folder / mark).exists() for mark in _MARKS)), here)
+        folder = own.folder if own else shared.folder if shared else marked
+        return cls(folder or here, [layer for layer in (_environment(), own, shared) if layer is not None])
+
+    def find(self, setting: Setting[T], flag: object = None) -> Found[T]:
+        """The value that counts, and its source; `flag` is what the command line says, None for nothing."""
+        if flag is not None:
+            return Found(_read(setting, flag, f"--{setting.name}"), "the command line")
+        for layer in self.layers:
+            if setting.name in layer.values:
+                value = _read(setting, layer.values[setting.name], f"{layer.place(setting.name)}: {setting.name}")
+                return Found(value, layer.place(setting.name), layer.folder)
+        return Found(setting.default, "default")
+
+    def get(self, setting: Setting[T], flag: object = None) -> T:
+        """The value that counts."""
+        return self.find(setting, flag).value
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        raise Sorry("the current directory is gone; go to one that exists") from None
+
+
+def _environment() -> Layer:
+    values = {setting.name: os.environ[setting.variable] for setting in SETTINGS if os.environ.get(setting.variable)}
+    return Layer("the environment", values)
+
+
+def _own_layer(folder: Path) -> Layer | None:
+    path = folder / OWN_FILE
+    text = _content(path)
+    return None if text is None else _layer(path, _table(path, text), text)
+
+
+def _shared_layer(folder: Path) -> Layer | None:
+    path = folder / SHARED_FILE
+    text = _content(path)
+    if text is None or "tool.abreast" not in text:
+        return None
+    values = _table(path, text).get("tool", {}).get("abreast")
+    return None if values is None else _layer(path, values, text[text.index("tool.abreast") :], text)
+
+
+def _content(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise Sorry(f"{path} can't be read ({system_words(error)}); see to its permissions") from None
+    except UnicodeDecodeError:
+        raise Sorry(f"{path} is not UTF-8; convert it") from None
+
+
+def _table(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Sorry(f"{path} is not valid TOML: {one_line(str(error))}") from None
+
+
+def _layer(path: Path, values: object, section: str, whole: str | None = None) -> Layer:
+    if not isinstance(values, dict):
+        raise Sorry(f"{path}: [tool.abreast] must be a table")
+    first = whole.index(section) if whole else 0
+    skipped = whole.count("\n", 0, first) if whole else 0
+    lines = {name: skipped + at for name in values if (at := _line(section, name))}
+    layer = Layer(str(path), values, path.parent, lines)
+    known = [setting.name for setting in SETTINGS]
+    for name in values:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+            raise Sorry(f"{layer.place(name)}: there is no setting {name!r}; {hint}")
+    return layer
+
+
+def _line(text: str, name: str) -> int | None:
+    found = re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=", text, re.MULTILINE)
+    return text.count("\n", 0, found.end()) + 1 if found else None
+
+
+def _read(setting: Setting[T], given: object, place: str) -> T:
+    try:
+        return setting.read(given)
+    except ValueError as error:
+        raise Sorry(f"{place}: {one_line(str(error))}") from None
