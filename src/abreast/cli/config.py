@@ -46,7 +46,9 @@ class Layer:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def place(self, name: str) -> str:
-        """Where a setting stands, such as `abreast.toml:3`."""
+        """Where a setting stands, such as `abreast.toml:3`, or which variable it is."""
+        if self.folder is None:
+            return f"ABREAST_{name.upper()}"
         return f"{self.source}:{self.lines[name]}" if name in self.lines else self.source
 
 
@@ -106,8 +108,9 @@ class Config:
             return Found(_read(setting, flag, f"--{setting.name}"), "the command line")
         for layer in self.layers:
             if setting.name in layer.values:
-                value = _read(setting, layer.values[setting.name], f"{layer.place(setting.name)}: {setting.name}")
-                return Found(value, layer.place(setting.name), layer.folder)
+                place = layer.place(setting.name)
+                value = _read(setting, layer.values[setting.name], f"{place}: {setting.name}" if layer.folder else place)
+                return Found(value, place, layer.folder)
         return Found(setting.default, "default")
 
     def get(self, setting: Setting[T], flag: object = None) -> T:

@@ -1,227 +1,160 @@
 """The warden: a small process that starts commands, keeps what they write, and ends them, also when the driver dies.
 
-It runs as a script without site-packages, so it imports nothing of abreast and little of the standard library: it must
-be there within milliseconds. It has one thread and a session of its own: a signal to the driver's group can't reach it,
-and nothing it has started is ever unknown to it. `abreast.executors.leash` is the driver's end of the line.
-
-Messages are tuples; they travel in lists, marshalled (both ends are the same interpreter), each list after its length:
-
-    to the warden    HELLO environment · RUN number argv stdin cwd environment keep · END number grace
-    to the driver    STARTED number pid · FINISHED number code out err out_size err_size
-                     REFUSED number stage errno reason · BROKEN reason
+It has one thread and a session of its own: a signal to the driver's group can't reach it, and nothing that it has
+started is ever unknown to it. As a child subreaper it inherits what commands leave behind, so that it knows when a group
+is gone, and no number of a group is reused before. `abreast.executors.commands` holds the driver's end of the line.
 """
 
 from __future__ import annotations
 
 import errno
-import marshal
 import os
 import select
 import signal
-import time  # noqa: TID251 - a script of its own, out of reach of abreast's clock
+import time  # noqa: TID251 - a program of its own, out of reach of abreast's clock
 from collections import deque
-from collections.abc import Callable
-from typing import Any
 
-HELLO, RUN, END, STARTED, FINISHED, REFUSED, BROKEN = range(7)
-ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command can be refused
+from abreast.executors.wards import BROKEN, END, ENTER, FIND, FINISHED, REFUSED, RUN, START, STARTED
+from abreast.executors.wards import Stream, Ward, find, pack, start, unpack
+
+TYPE_CHECKING = False  # typing's own costs 2 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from abreast.executors.wards import Message
 
 UNWATCHED = 0.005  # s; a command that ends sooner never has its pipes polled: a tenth less CPU for 2,000 `true`
-LINGER = 0.2  # s; for what a command has left in its group, or whoever still holds its pipes
-PRESS = 0.02  # s; between one SIGKILL and the next look
-PRESSES = 50  # then a command that has exited is reported whatever is left: a zombie nobody reaps, a stranger's process
+LINGER = 0.2  # s; for what a command has left in its group, and for others who hold its pipes
+PRESS = 0.02  # s; between one SIGKILL and the next
+PRESSES = 50  # then a command that has exited is reported, whatever is left: a stranger's process, a zombie of one
 DYING = 1.0  # s; the longest that the warden outlives its driver
-CHUNK = 1 << 16  # what a pipe holds
-READS = 17  # at a command's exit: all that a pipe of 1 MiB can hold; what is written later is polled for
-HEADER = 8
+READS = 17  # at a command's exit: all that a pipe of 1 MiB can hold, and its end
 
-SHORT_OF = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # which Python ignores, and a command must not
-
-Message = tuple[Any, ...]
-
-
-def pack(messages: list[Message]) -> bytes:
-    """Messages as bytes for the line."""
-    body = marshal.dumps(messages)
-    return len(body).to_bytes(HEADER, "little") + body
-
-
-def unpack(buffer: bytearray) -> list[Message]:
-    """Take the messages that have come in full out of the buffer."""
-    messages: list[Message] = []
-    while len(buffer) >= HEADER and len(buffer) >= (end := HEADER + int.from_bytes(buffer[:HEADER], "little")):
-        messages += marshal.loads(buffer[HEADER:end])  # noqa: S302 - our own process wrote it
-        del buffer[:end]
-    return messages
-
-
-class Stream:
-    """What a command writes on one pipe: the beginning is kept, all of it is counted."""
-
-    __slots__ = ("chunks", "fd", "room", "size")
-
-    def __init__(self, fd: int, keep: int) -> None:
-        """Nothing read yet."""
-        self.fd = fd
-        self.room = keep
-        self.size = 0
-        self.chunks: list[bytes] = []
-
-    def read(self, times: int) -> bool:
-        """Read at most so many chunks of what is there; whether that was the end."""
-        for _ in range(times):
-            try:
-                data = os.read(self.fd, CHUNK)
-            except BlockingIOError:
-                return False
-            if not data:
-                return True
-            self.size += len(data)
-            if self.room:
-                self.chunks.append(data[: self.room])
-                self.room -= len(self.chunks[-1])
-        return False
-
-
-class Command:
-    """One command: its leader's process is its group."""
-
-    __slots__ = ("born", "code", "due", "gone", "number", "pid", "presses", "streams")
-
-    def __init__(self, number: int, pid: int, streams: tuple[Stream, Stream]) -> None:
-        """It has just begun."""
-        self.number = number
-        self.pid = pid
-        self.streams = streams
-        self.born = time.monotonic()
-        self.code: int | None = None  # of the leader, once it is reaped
-        self.gone = False  # the whole group; its number may be a stranger's from then on
-        self.due: float | None = None  # when what is left of the group is killed
-        self.presses = 0
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the group, or find that it is gone. As a subreaper we reap all of it: no id is reused early."""
-        if not self.gone:
-            try:
-                os.killpg(self.pid, number)
-            except ProcessLookupError:
-                self.gone = True
-            except PermissionError:
-                pass
+_PR_SET_CHILD_SUBREAPER = 36
+_SHORT_OF = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Warden:
     """The commands of one driver, and the loop that watches over them."""
 
     def __init__(self, line: int, driver: int) -> None:
-        """Watch the line, the driver and the bell that rings when a child ends; start nothing yet."""
-        self.environment: dict[bytes, bytes] = {}
+        """Watch the line, the driver's life and the bell that rings when a child ends; nothing runs yet."""
         self._line = line
         self._home = os.open(".", os.O_RDONLY)
+        self._environment: dict[bytes, bytes] = {}
         self._inbox = bytearray()
         self._outbox: list[Message] = []
-        self._commands: dict[int, Command] = {}
-        self._leaders: dict[int, Command] = {}
-        self._leaving: dict[int, Command] = {}  # those with a `due`
-        self._young: deque[Command] = deque()  # not watched yet, or over before they were
+        self._wards: dict[int, Ward] = {}
+        self._leaders: dict[int, Ward] = {}
+        self._leaving: dict[int, Ward] = {}  # those with a `due`
+        self._young: deque[Ward] = deque()  # not watched yet, or over before they were
         self._waiting: deque[Message] = deque()  # for processes or files to become free
         self._poll = select.poll()
         self._hear: dict[int, Callable[[], None]] = {}
-        # The bell comes first: what has ended is reported before the next start, which takes a while.
-        self._watch(_bell(), self._reap)
-        self._watch(line, self._read_line)
-        for life in _life_of(driver):
+        self._bell = _make_bell()
+        # The bell first: what has ended is reported before more is started, which takes a while.
+        self._watch(self._bell, self._reap)
+        self._watch(line, self._read)
+        life = _life_of(driver)
+        if life is not None:
             self._watch(life, self.quit)
 
     def serve(self) -> None:
-        """Until the driver hangs up or dies."""
+        """Watch until the driver hangs up or dies."""
         while True:
             for fd, _ in self._poll.poll(self._timeout()):
                 if fd in self._hear:
                     self._hear[fd]()
-                if self._outbox:
-                    self.send(self._outbox)
-                    self._outbox = []
+                self._send()
             self._tick(time.monotonic())
+            self._send()
 
-    def send(self, messages: list[Message]) -> None:
-        """Write to the driver; waits for it, as it always reads."""
-        data = memoryview(pack(messages))
-        while data:
-            try:
-                data = data[os.write(self._line, data) :]
-            except OSError:  # it died
-                self.quit()
-
-    def quit(self) -> None:
-        """End all groups and this process; the alarm ends it if a group won't."""
+    def quit(self, *last: Message) -> None:
+        """End all groups, then this process; the alarm ends it if a group won't."""
         signal.setitimer(signal.ITIMER_REAL, DYING)
-        for command in self._commands.values():
-            command.signal(signal.SIGKILL)
-        for command in self._commands.values():
-            while not command.gone:
+        for ward in self._wards.values():
+            ward.signal(signal.SIGKILL)
+        for ward in self._wards.values():
+            while not ward.gone:
                 try:
-                    os.waitpid(-command.pid, 0)
+                    os.waitpid(-ward.pid, 0)
                 except ChildProcessError:
                     break
+        if last:
+            os.write(self._line, pack([*last]))
         os._exit(0)
+
+    def _send(self) -> None:
+        """Write to the driver what there is; waits for it, as it always reads."""
+        if self._outbox:
+            data = memoryview(pack(self._outbox))
+            self._outbox = []
+            while data:
+                try:
+                    data = data[os.write(self._line, data) :]
+                except OSError:  # it died
+                    self.quit()
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
-    def _read_line(self) -> None:
-        data = os.read(self._line, 1 << 20)
+    def _read(self) -> None:
+        try:
+            data = os.read(self._line, 1 << 20)
+        except OSError:
+            data = b""
         if not data:
             self.quit()
         self._inbox += data
         for message in unpack(self._inbox):
-            if message[0] == RUN:
-                self._run(message)
-            elif message[0] == END:
+            if message[0] == END:
                 self._end(*message[1:])
-            else:
-                self.environment = message[1]
+            elif message[0] != RUN:
+                self._environment = message[1]
+            elif self._waiting or not self._run(message):
+                self._waiting.append(message)
 
-    def _run(self, message: Message) -> None:
-        _, number, argv, stdin, cwd, environment, keep = message
+    def _run(self, message: Message) -> bool:
+        """Start a command, or say why not; False if it may start when another has ended."""
+        _, number, argv, _, cwd, environment, _ = message
+        if environment is None:
+            environment = self._environment
         stage = ENTER
         try:
             if cwd is not None:
                 os.chdir(cwd)
             stage = FIND
-            path = find(argv[0], self.environment if environment is None else environment)
+            path = find(argv[0], environment)
             stage = START
-            command = _start(number, path, argv, stdin, self.environment if environment is None else environment, keep)
-        except OSError as error:
-            if error.errno in SHORT_OF and self._commands:
-                self._waiting.append(message)
-            else:
-                self._outbox.append((REFUSED, number, stage, error.errno, os.strerror(error.errno or 0)))
-            return
-        except ValueError as error:  # a name in the environment that can't be one
-            self._outbox.append((REFUSED, number, stage, errno.EINVAL, str(error)))
-            return
+            ward = start(path, message, environment)
+        except (OSError, ValueError) as error:  # ValueError: a name in the environment that can't be one
+            code = getattr(error, "errno", None) or errno.EINVAL
+            if code in _SHORT_OF and self._wards:
+                return False
+            self._outbox.append((REFUSED, number, stage, code, getattr(error, "strerror", None) or str(error)))
+        else:
+            self._wards[number] = self._leaders[ward.pid] = ward
+            self._young.append(ward)
+            self._outbox.append((STARTED, number, ward.pid))
         finally:
             if cwd is not None:
                 os.fchdir(self._home)
-        self._commands[number] = self._leaders[command.pid] = command
-        self._young.append(command)
-        self._outbox.append((STARTED, number, command.pid))
+        return True
 
     def _end(self, number: int, grace: float) -> None:
-        """Ask a command's group to end; by force after `grace` seconds."""
-        command = self._commands.get(number)
-        if command is not None:
+        """Ask a command's group to end, and make it after `grace` seconds."""
+        ward = self._wards.get(number)
+        if ward is not None:
             if grace:
-                command.signal(signal.SIGTERM)
+                ward.signal(signal.SIGTERM)
             due = time.monotonic() + grace
-            self._leave(command, due if command.due is None else min(due, command.due))
+            self._leave(ward, due if ward.due is None else min(due, ward.due))
         elif any(message[1] == number for message in self._waiting):
             self._waiting = deque(message for message in self._waiting if message[1] != number)
             self._outbox.append((FINISHED, number, -signal.SIGTERM, b"", b"", 0, 0))
 
     def _reap(self) -> None:
-        """Collect ended children: leaders, and what our commands have left behind, which becomes ours as it is orphaned."""
+        """Collect ended children: commands, and the orphans they left, which become ours."""
+        os.read(self._bell, 4096)
         orphans = False
         while True:
             try:
@@ -230,55 +163,54 @@ class Warden:
                 break
             if not pid:
                 break
-            command = self._leaders.pop(pid, None)
-            if command is None:
+            ward = self._leaders.pop(pid, None)
+            if ward is None:
                 orphans = True
             else:
-                command.code = os.waitstatus_to_exitcode(status)
-                self._settle(command)
-        if orphans:
-            for command in list(self._leaving.values()):
-                self._settle(command)
+                ward.code = os.waitstatus_to_exitcode(status)
+                self._settle(ward)
+        for ward in list(self._leaving.values()) if orphans else ():
+            self._settle(ward)
 
-    def _listen(self, command: Command, stream: Stream) -> None:
+    def _listen(self, ward: Ward, stream: Stream) -> None:
         if stream.read(1):
             self._close(stream)
-            self._settle(command)
+            self._settle(ward)
 
-    def _settle(self, command: Command) -> None:
-        """Report a command whose leader has exited, group is empty and pipes are at their end; else give it a moment."""
-        if command.code is None:
+    def _settle(self, ward: Ward) -> None:
+        """Report a command that has exited, with its group gone and its pipes at their end; else give it a moment."""
+        if ward.code is None:
             return
-        command.signal(0)
-        for stream in command.streams:
+        ward.signal(0)
+        for stream in ward.streams:
             if stream.fd >= 0 and stream.read(READS):
                 self._close(stream)
-        if command.gone and all(stream.fd < 0 for stream in command.streams):
-            self._report(command)
-        elif command.due is None:
-            self._leave(command, time.monotonic() + LINGER)
+        if ward.gone and ward.closed:
+            self._report(ward)
+        elif ward.due is None:
+            self._leave(ward, time.monotonic() + LINGER)
 
-    def _leave(self, command: Command, due: float) -> None:
-        command.due = due
-        self._leaving[command.number] = command
-        self._watch_streams(command)
+    def _leave(self, ward: Ward, due: float) -> None:
+        ward.due = due
+        self._leaving[ward.number] = ward
+        self._watch_streams(ward)
 
-    def _report(self, command: Command) -> None:
-        for stream in command.streams:
-            self._close(stream)
-        del self._commands[command.number]
-        self._leaving.pop(command.number, None)
-        out, err = command.streams
+    def _report(self, ward: Ward) -> None:
+        out, err = ward.streams
+        self._close(out)
+        self._close(err)
+        del self._wards[ward.number]
+        self._leaving.pop(ward.number, None)
         kept = (b"".join(out.chunks), b"".join(err.chunks))
-        self._outbox.append((FINISHED, command.number, command.code, *kept, out.size, err.size))
-        if self._waiting:
-            self._run(self._waiting.popleft())
+        self._outbox.append((FINISHED, ward.number, ward.code, *kept, out.size, err.size))
+        while self._waiting and self._run(self._waiting[0]):
+            self._waiting.popleft()
 
     # --- time -----------------------------------------------------------------------------------------------------
 
     def _timeout(self) -> int | None:
         """Milliseconds until something is due."""
-        dues = [command.due for command in self._leaving.values() if command.due is not None]
+        dues = [ward.due for ward in self._leaving.values() if ward.due is not None]
         if self._young:
             dues.append(self._young[0].born + UNWATCHED)
         return max(0, int((min(dues) - time.monotonic()) * 1000) + 1) if dues else None
@@ -286,12 +218,12 @@ class Warden:
     def _tick(self, now: float) -> None:
         while self._young and (self._young[0].code is not None or self._young[0].born + UNWATCHED <= now):
             self._watch_streams(self._young.popleft())
-        for command in [command for command in self._leaving.values() if command.due is not None and command.due <= now]:
-            command.due = now + PRESS
-            command.presses += 1
-            command.signal(signal.SIGKILL)
-            if command.code is not None and (command.gone or command.presses > PRESSES):
-                self._report(command)
+        for ward in [ward for ward in self._leaving.values() if ward.due is not None and ward.due <= now]:
+            ward.due = now + PRESS
+            ward.presses += 1
+            ward.signal(signal.SIGKILL)
+            if ward.code is not None and (ward.gone or ward.presses > PRESSES):
+                self._report(ward)
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -299,10 +231,10 @@ class Warden:
         self._hear[fd] = hear
         self._poll.register(fd, select.POLLIN)
 
-    def _watch_streams(self, command: Command) -> None:
-        for stream in command.streams:
+    def _watch_streams(self, ward: Ward) -> None:
+        for stream in ward.streams:
             if stream.fd >= 0 and stream.fd not in self._hear:
-                self._watch(stream.fd, lambda stream=stream: self._listen(command, stream))
+                self._watch(stream.fd, lambda stream=stream: self._listen(ward, stream))  # type: ignore[misc]
 
     def _close(self, stream: Stream) -> None:
         if stream.fd >= 0:
@@ -310,3 +242,49 @@ class Warden:
                 self._poll.unregister(stream.fd)
             os.close(stream.fd)
             stream.fd = -1
+
+
+def _make_bell() -> int:
+    """A pipe that becomes readable with every signal."""
+    bell, hammer = os.pipe()
+    os.set_blocking(bell, False)
+    os.set_blocking(hammer, False)
+    signal.set_wakeup_fd(hammer, warn_on_full_buffer=False)
+    return bell
+
+
+def _life_of(driver: int) -> int | None:
+    """A file that becomes readable when the driver ends, though a fork of it may still hold the other end of the line."""
+    try:
+        return os.pidfd_open(driver)
+    except (AttributeError, OSError):  # an old kernel, another system; the line's end has to do
+        return None
+
+
+def _prepare() -> None:
+    """Take signals without dying or passing that on to commands; inherit orphans, where the system lets us."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN:  # nohup goes on to commands
+            signal.signal(number, lambda *_: None)
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
+    except (ImportError, OSError, AttributeError):  # then PID 1 reaps them, and we look again and again
+        pass
+
+
+def main(line: int, driver: int) -> None:
+    """Be the warden of the driver at the other end of `line`."""
+    os.set_inheritable(line, False)
+    _prepare()
+    warden = Warden(line, driver)
+    if os.getppid() != driver:  # it died before we could watch it
+        os._exit(0)
+    try:
+        warden.serve()
+    except BaseException:  # noqa: BLE001 - told to the driver
+        import traceback
+
+        warden.quit((BROKEN, traceback.format_exc()))

@@ -61,8 +61,6 @@ class Intake:
         finally:
             self._closed = True
             self._next_batch.release()
-            if hasattr(self._items, "close") and self._complete:
-                self._items.close()
 
     async def _from_memory(self) -> AsyncIterator[Any]:
         while self._unstored or not self._ended():

@@ -90,7 +90,7 @@ class Map(Generic[T, R]):
         try:
             async for outcome in self:
                 batch.append(outcome)
-                if not self._drive.ripe or len(batch) >= most:
+                if not self._drive.release.ripe or len(batch) >= most:
                     yield batch
                     batch = []
         except Exception:
@@ -101,7 +101,7 @@ class Map(Generic[T, R]):
     async def _release(self) -> AsyncIterator[Outcome[R]]:
         """Hand out what is ripe; wait for more; say how it ended."""
         drive = self._drive
-        ripe, window, raises = drive.ripe, drive.window, drive.options.on_error == "raise"
+        ripe, window, raises = drive.release.ripe, drive.window, drive.options.on_error == "raise"
         try:
             await drive.begin()
             while not drive.over:

@@ -1,4 +1,4 @@
-"""What stands in a window besides outcomes, and the window's width as a limit."""
+"""The window's width as a limit, so that items wait for it in the same line as for their lanes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from abreast.core.outcome import Usage
 from abreast.core.window import Window
 from abreast.limits.limit import WHENEVER, Need
 from abreast.limits.line import Line
-from abreast.run.current import Current
 
 
 class Room:
-    """The window's width as a limit, so that items wait for it in the same line as for their lanes."""
+    """A limit that is full when the window is."""
 
     lent = False
     charged = False
@@ -36,23 +35,3 @@ class Room:
     def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002
         """Count one fewer."""
         self.window.finish()
-
-
-class Stub:
-    """An outcome that is on disk and waits for its turn there."""
-
-    __slots__ = ("work",)
-
-    def __init__(self, work: Current) -> None:
-        """Of this item."""
-        self.work = work
-
-
-class Barrier:
-    """The place of an item that could not start: the map ends here, with this error."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        """With this error."""
-        self.error = error

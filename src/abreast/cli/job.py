@@ -1,0 +1,102 @@
+"""What `abreast map` was asked to do: plain facts that a run's manifest keeps, so that a resume needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from abreast.cli.errors import Sorry
+from abreast.cli.template import Template
+from abreast.core.item import position_key
+from abreast.store.port import JsonValue, RunRow
+
+KIND: Final = "map"
+MANIFEST: Final = "map"
+"""Where in a run's manifest its MapJob is."""
+ITEMS: Final = "items"
+"""The map's name in its run, so the item 0007 of a run named `map` is `map/items/0007`."""
+INPUT: Final = "input"
+
+
+@dataclass(frozen=True)
+class MapJob:
+    """One `abreast map`: the command or the call, how items are read, and the options of the map."""
+
+    cwd: str
+    command: tuple[str, ...] = ()
+    call: str | None = None
+    jsonl: bool = False
+    null: bool = False
+    input: str | None = None
+    key: str | None = None
+    width: int = 8
+    halt: bool = False
+    until: int | None = None
+    retries: int = 0
+    timeout: float | None = None
+    budget: str | None = None
+    executor: str = "local"
+    keep: int = 8 << 20
+
+    def __post_init__(self) -> None:
+        """Check what depends on several options at once."""
+        if bool(self.command) == bool(self.call):
+            if self.call:
+                raise Sorry("--call and a command exclude each other; leave one of them out")
+            raise Sorry("there is no command to run; write: abreast map -- COMMAND {} < items")
+        if self.command and self.executor != "local":
+            raise Sorry("--executor is for --call; a command is a process of its own anyway")
+
+    def manifest(self) -> dict[str, JsonValue]:
+        """As it is kept in the run's manifest."""
+        facts: dict[str, Any] = asdict(self)
+        return {MANIFEST: {**facts, "command": list(self.command)}}
+
+    @classmethod
+    def of_run(cls, row: RunRow) -> MapJob:
+        """The job of a recorded run; `Sorry` says what to do with a run that has none."""
+        facts = row.manifest.get(MANIFEST)
+        if row.kind != KIND or not isinstance(facts, Mapping):
+            raise Sorry(_started_by(row))
+        try:
+            known: dict[str, Any] = {**facts}
+            return cls(**{**known, "command": tuple(known["command"])})
+        except (TypeError, KeyError):
+            raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it") from None
+
+    def but(self, **changes: object) -> MapJob:
+        """The same with those changes that aren't None."""
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        return replace(self, **given)
+
+    @cached_property
+    def arguments(self) -> Template:
+        """The command, to be filled in for each item."""
+        return Template(self.command, json_items=self.jsonl, option="the command", add_item=True)
+
+    @cached_property
+    def key_of(self) -> Callable[[Any], str] | None:
+        """The function that gives an item its key; None for its position."""
+        if self.key is None:
+            return None
+        template = Template((self.key,), json_items=self.jsonl, option="--key")
+        if "{#}" in self.key or "{key}" in self.key or not template.names_item:
+            raise Sorry("--key: a key is made from the item, as in --key '{.id}' or --key '{}'; leave it out for positions")
+        return lambda value: template.fill(value, 0, "")[0]
+
+    def check_item(self, value: object, index: int) -> None:
+        """A ValueError for an item that lacks what the command or the key needs of it."""
+        key = self.key_of(value) if self.key_of is not None else position_key(index)
+        if not key:
+            raise ValueError("its key is empty")
+        if self.command:
+            self.arguments.fill(value, index, key)
+
+
+def _started_by(row: RunRow) -> str:
+    argv = row.manifest.get("argv")
+    words = " ".join(str(word) for word in argv) if isinstance(argv, list) else str(row.manifest.get("script") or "")
+    where = row.manifest.get("cwd")
+    return f"{row.id} was made by a script, which knows what to do: start it again ({words.strip()}, in {where})"

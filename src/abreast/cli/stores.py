@@ -1,0 +1,119 @@
+"""The store that a command works on, and the runs in it by the names that people use."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from abreast.cli.config import PATIENCE, STORE, Config
+from abreast.cli.errors import Sorry, system_words
+from abreast.core.errors import NoSuchRun
+from abreast.store.port import RunRow, Store
+from abreast.wiring import find_store
+
+FOLDER: Final = ".abreast"
+FILE: Final = "abreast.db"
+LAST: Final = "last"
+"""Stands for the newest run, wherever a run is named."""
+
+
+class StoreChoice:
+    """Which store it is, and whether it was chosen by hand (then commands that are printed must name it too)."""
+
+    def __init__(self, config: Config, flag: str | None) -> None:
+        """By the flag, or as it is configured."""
+        found = config.find(STORE, flag)
+        self.by_hand = flag is not None
+        self.by_default = found.value is None
+        self.patience = config.get(PATIENCE)
+        self.place = _placed(found.value, found.folder) if found.value else str(config.project / FOLDER / FILE)
+
+    @property
+    def path(self) -> Path | None:
+        """Its file; None for a store that isn't one."""
+        scheme, mark, rest = self.place.partition("://")
+        if not mark:
+            return Path(self.place)
+        return Path(rest) if scheme in ("sqlite", "file") else None
+
+    @property
+    def flag(self) -> str:
+        """What to add to a command so that it finds this store: nothing if it would anyway."""
+        return f" --store {shlex.quote(self.place)}" if self.by_hand else ""
+
+    @contextmanager
+    def open(self) -> Iterator[Store]:
+        """Open it, and make it if need be."""
+        path = self.path
+        if path is not None:
+            if self.by_default:
+                _make_folder(path.parent)
+            if path.exists() and not path.is_file() and not path.is_dir():
+                raise Sorry(f"{path} is not a file, so it can't be a store; use another with --store FILE")
+        try:
+            store = find_store(self.place, busy_timeout=self.patience)
+        except ValueError as error:
+            raise Sorry(f"--store: {error}") from None
+        try:
+            yield store
+        finally:
+            store.close()
+
+    @contextmanager
+    def look(self) -> Iterator[Store | None]:
+        """Open it to look at what is there; None, and nothing made, if it doesn't exist."""
+        if self.path is not None and not self.path.exists():
+            yield None
+        else:
+            with self.open() as store:
+                yield store
+
+    @contextmanager
+    def existing(self) -> Iterator[Store]:
+        """Open it for work on a run that must be there."""
+        with self.look() as store:
+            if store is None:
+                raise Sorry(f"there is no store at {self.place}, so no run; name the right one with --store FILE")
+            yield store
+
+
+def find_run(store: Store, wanted: str) -> RunRow:
+    """The run of that id, the newest of that name, or with `last` the newest of all; `Sorry` if there is none."""
+    if wanted == LAST:
+        newest = store.runs(limit=1)
+        if not newest:
+            raise Sorry("there is no last run: the store holds no runs yet")
+        return newest[0]
+    try:
+        return store.get(wanted)
+    except NoSuchRun:
+        named = store.newest(wanted)
+        if named is None:
+            raise
+        return named
+
+
+def state_of(store: Store, row: RunRow) -> str:
+    """The run's state for people: one that runs without a driver has crashed."""
+    return "crashed" if row.state == "running" and not store.driven(row.id) else row.state
+
+
+def _placed(place: str, folder: Path | None) -> str:
+    """A path in a configuration file counts from that file's directory."""
+    if "://" in place:
+        return place
+    return str(Path(folder or Path.cwd(), Path(place).expanduser()))
+
+
+def _make_folder(folder: Path) -> None:
+    """The project's own folder for runs, which git ignores because it says so itself."""
+    ignore = folder / ".gitignore"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError), ignore.open("x", encoding="utf-8") as file:
+            file.write("*\n")
+    except OSError as error:
+        raise Sorry(f"{folder} can't be made ({system_words(error)}); name a place for the store with --store FILE", 1) from None

@@ -1,0 +1,101 @@
+"""Placeholders: what of an item goes where in a command. Values become arguments, never shell code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from abreast.cli.errors import Sorry
+
+_MARK: Final = re.compile(r"\{(?P<name>#|key|/|//|/\.|\.|(?:\.[A-Za-z0-9_$-]+)+|)\}")
+_PATHS: Final = {
+    ".": lambda path: path.with_suffix(""),
+    "/": lambda path: PurePosixPath(path.name),
+    "//": lambda path: path.parent,
+    "/.": lambda path: PurePosixPath(path.stem),
+}
+
+
+class Template:
+    """Some texts with placeholders in them.
+
+    `{}` is the whole item, `{.field}` a field of a JSON item (`{.user.name}`, `{.tags.0}`), `{#}` the item's number
+    from 1, `{key}` its key. For lines that are paths also GNU parallel's `{.}` (without extension), `{/}` (name),
+    `{//}` (directory), `{/.}` (name without extension). Any other braces stand for themselves.
+    """
+
+    def __init__(self, texts: Sequence[str], *, json_items: bool, option: str, add_item: bool = False) -> None:
+        """Check the placeholders; with `add_item`, `{}` is added where none of them names the item."""
+        names = [match["name"] for text in texts for match in _MARK.finditer(text)]
+        for name in names:
+            if name.startswith(".") and name != "." and not json_items:
+                raise Sorry(f"{option}: {{{name}}} is a field of a JSON item; add --jsonl, or write {{}} for the whole line")
+            if name in _PATHS and json_items:
+                raise Sorry(f"{option}: {{{name}}} works on lines that are paths, not with --jsonl; write {{.field}}")
+        if add_item and not any(name not in ("#", "key") for name in names):
+            texts = (*texts, "{}")
+        self.texts = tuple(texts)
+        self._parts = tuple(_split(text) for text in self.texts)
+
+    @property
+    def names_item(self) -> bool:
+        """Whether any of it depends on the item."""
+        return any(len(parts) > 1 for parts in self._parts)
+
+    def fill(self, value: object, index: int, key: str) -> list[str]:
+        """The texts for one item; a ValueError for a field that it doesn't have, or text that no argument can hold."""
+        return [parts[0] if len(parts) == 1 else _fill(parts, value, index, key) for parts in self._parts]
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Plain text and names of placeholders in turn."""
+    parts: list[str] = []
+    end = 0
+    for match in _MARK.finditer(text):
+        parts += (text[end : match.start()], match["name"])
+        end = match.end()
+    return (*parts, text[end:])
+
+
+def _fill(parts: tuple[str, ...], value: object, index: int, key: str) -> str:
+    filled = "".join(part if at % 2 == 0 else _worth(part, value, index, key) for at, part in enumerate(parts))
+    if "\0" in filled:
+        raise ValueError("it contains a NUL character, which no argument can")
+    if not filled.isascii():
+        try:
+            os.fsencode(filled)
+        except UnicodeEncodeError:
+            raise ValueError("it contains half a surrogate pair, which is no text") from None
+    return filled
+
+
+def _worth(name: str, value: object, index: int, key: str) -> str:
+    if name == "":
+        return _text(value)
+    if name == "#":
+        return str(index + 1)
+    if name == "key":
+        return key
+    if name in _PATHS:
+        return str(_PATHS[name](PurePosixPath(_text(value)))) if _text(value) not in ("", ".", "..", "/") else _text(value)
+    return _text(_field(value, name))
+
+
+def _field(value: object, name: str) -> object:
+    for step in name[1:].split("."):
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            raise ValueError(f"it has no field {name}")
+    return value
+
+
+def _text(value: object) -> str:
+    """Text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,206 @@
+"""What the warden watches over: commands and their pipes; and the messages between it and the driver.
+
+Imported by the warden, which must start quickly, so nothing of abreast is imported here and little of anything else.
+Messages are tuples; they travel in lists, marshalled (both ends are the same interpreter), each list after its length:
+
+    to the warden    HELLO environment | RUN number argv stdin cwd environment keep | END number grace
+    to the driver    STARTED number pid | FINISHED number code out err out_size err_size
+                     REFUSED number stage errno reason | BROKEN reason
+"""
+
+from __future__ import annotations
+
+import errno
+import marshal
+import os
+import select
+import signal
+import time  # noqa: TID251 - the warden is a program of its own, out of reach of abreast's clock
+
+TYPE_CHECKING = False  # typing's own costs 2 ms
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
+
+    Message: TypeAlias = tuple[Any, ...]
+
+HELLO, RUN, END, STARTED, FINISHED, REFUSED, BROKEN = range(7)
+ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command can be refused
+
+_HEADER = 8
+_CHUNK = 1 << 16  # what a pipe holds
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them, and a command must not
+_SWEEPS = 20
+_DEATH = 1000  # ms that a killed process may take
+
+
+def pack(messages: list[Message]) -> bytes:
+    """Messages as bytes for the line."""
+    body = marshal.dumps(messages)
+    return len(body).to_bytes(_HEADER, "little") + body
+
+
+def unpack(buffer: bytearray) -> list[Message]:
+    """Take the messages that have come in full out of the buffer."""
+    messages: list[Message] = []
+    while len(buffer) >= _HEADER and len(buffer) >= (end := _HEADER + int.from_bytes(buffer[:_HEADER], "little")):
+        messages += marshal.loads(buffer[_HEADER:end])  # noqa: S302 - our own process wrote it
+        del buffer[:end]
+    return messages
+
+
+class Stream:
+    """What a command writes on one pipe: the beginning is kept, all of it is counted."""
+
+    __slots__ = ("chunks", "fd", "room", "size")
+
+    def __init__(self, fd: int, keep: int) -> None:
+        """Nothing read yet; `fd` is -1 once it is closed."""
+        self.fd = fd
+        self.room = keep
+        self.size = 0
+        self.chunks: list[bytes] = []
+
+    def read(self, times: int) -> bool:
+        """Read what is there, at most so many chunks of it; whether that was the end."""
+        for _ in range(times):
+            try:
+                data = os.read(self.fd, _CHUNK)
+            except BlockingIOError:
+                return False
+            if not data:
+                return True
+            self.size += len(data)
+            if self.room:
+                self.chunks.append(data[: self.room])
+                self.room -= len(self.chunks[-1])
+        return False
+
+
+class Ward:
+    """One command under way. Its process group has the number of its first process."""
+
+    __slots__ = ("born", "code", "due", "gone", "number", "pid", "presses", "streams")
+
+    def __init__(self, number: int, pid: int, streams: tuple[Stream, Stream]) -> None:
+        """It has just begun."""
+        self.number = number
+        self.pid = pid
+        self.streams = streams
+        self.born = time.monotonic()
+        self.code: int | None = None  # the first process's, once it is reaped
+        self.gone = False  # the whole group: its number may be a stranger's from now on
+        self.due: float | None = None  # when what is left of the group is killed
+        self.presses = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether both pipes came to their end."""
+        return self.streams[0].fd < 0 and self.streams[1].fd < 0
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the group, or find out that it is gone."""
+        if not self.gone:
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:
+                self.gone = True
+            except PermissionError:  # all that is left runs as someone else
+                pass
+
+
+def find(name: bytes, environment: Mapping[bytes, bytes]) -> bytes:
+    """The file that a command's name stands for; raises FileNotFoundError, or PermissionError for one that can't run."""
+    if b"/" in name:
+        places = [name]
+    else:
+        path = environment.get(b"PATH", os.defpath.encode())
+        places = [os.path.join(place, name) for place in path.split(b":")] if name else []
+    failure = errno.ENOENT
+    for place in places:
+        if os.access(place, os.X_OK) and not os.path.isdir(place):
+            return place
+        if os.path.exists(place):
+            failure = errno.EACCES
+    raise OSError(failure, os.strerror(failure))
+
+
+def start(path: bytes, message: Message, environment: Mapping[bytes, bytes]) -> Ward:
+    """Start the command of a RUN message as a process group of its own; raises OSError, with nothing left open."""
+    _, number, argv, stdin, _, _, keep = message
+    ours: list[int] = []
+    theirs: list[int] = []
+    actions: list[tuple[int, int, int]] = []
+    try:
+        for target in (1, 2):
+            read_end, write_end = os.pipe()
+            ours.append(read_end)
+            theirs.append(write_end)
+            os.set_blocking(read_end, False)
+            actions.append((os.POSIX_SPAWN_DUP2, write_end, target))
+        if stdin is not None:
+            theirs.append(_file_of(stdin))
+            actions.append((os.POSIX_SPAWN_DUP2, theirs[-1], 0))
+        # By vfork, at half the cost of a fork: it returns when the command runs, or says why it can't.
+        pid = os.posix_spawn(path, argv, environment, file_actions=actions, setpgroup=0, setsigdef=_RESET)
+    except BaseException:
+        for end in ours:
+            os.close(end)
+        raise
+    finally:
+        for end in theirs:
+            os.close(end)
+    return Ward(number, pid, (Stream(ours[0], keep), Stream(ours[1], keep)))
+
+
+def _file_of(data: bytes) -> int:
+    """A file with these bytes, at its beginning: unlike a pipe it needs nobody to feed it."""
+    fd = os.memfd_create("stdin")
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def sweep(session: int) -> None:
+    """Kill all processes of a session but its leader, which must not be reaped yet, and wait until they are dead."""
+    for _ in range(_SWEEPS):  # once more, for what was forked meanwhile
+        members = _members(session)
+        living = [member for member in members if not _dead(member, 0) and _kill(member)]
+        for member in living:
+            _dead(member, _DEATH)
+        for member in members:
+            os.close(member)
+        if not living:
+            return
+
+
+def _members(session: int) -> list[int]:
+    members: list[int] = []
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()] if os.path.isdir("/proc") else ():
+        try:
+            if pid != session and os.getsid(pid) == session:
+                members.append(os.pidfd_open(pid))
+        except OSError:  # it has ended meanwhile
+            continue
+    return members
+
+
+def _dead(member: int, patience: int) -> bool:
+    """Whether a process ends within so many milliseconds; a zombie has."""
+    poll = select.poll()
+    poll.register(member, select.POLLIN)
+    return bool(poll.poll(patience))
+
+
+def _kill(member: int) -> bool:
+    try:
+        signal.pidfd_send_signal(member, signal.SIGKILL)
+    except OSError:  # it has ended, or runs as someone else
+        return False
+    return True

@@ -1,0 +1,69 @@
+"""Admission: what is read becomes an item with a key, a lane, and the limits it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from abreast.core.errors import KeyReused
+from abreast.core.item import Item, position_key
+from abreast.run.current import Current
+from abreast.run.lending import needs_beneath
+
+if TYPE_CHECKING:
+    from abreast.limits.lane import Needs
+    from abreast.run.drive import Drive
+
+
+class Admission:
+    """Makes the items of one map, and sees to it that no two go by one key."""
+
+    def __init__(self, drive: Drive) -> None:
+        """For the map of this drive."""
+        self._drive = drive
+        self._options = drive.options
+        self._keys: set[str | int] = set()
+        self._needs_of: dict[str | None, Needs] = {}
+        # With a store all keys are watched, as a number each; without one only those in the window: memory stays flat.
+        self._watch_all = drive.setting.stored
+
+    def item(self, value: Any, index: int, now: float) -> Current:
+        """The item made of a value that was read."""
+        key = lane = None
+        if type(value) is Item:
+            key, lane, value = value.key, value.lane, value.value
+        if lane is None:
+            lane = self._lane(value)
+        if key is None and self._options.key is not None:
+            key = self._options.key(value)
+        if key is None:
+            key = position_key(index)
+        else:
+            self._watch(key)
+        return Current(self._drive, index, key, value, lane, now)
+
+    def needs(self, lane: str | None) -> Needs:
+        """The limits that an item in this lane asks for; a ValueError if there is no such lane."""
+        found = self._needs_of.get(lane)
+        if found is None:
+            hold = self._options.hold
+            weights = dict(((lane, 1), *hold) if lane is not None else hold)
+            found = self._needs_of[lane] = self._drive.run.lanes.needs(weights.items())
+        parent = self._drive.parent
+        return needs_beneath(parent, found) if found and parent is not None else found
+
+    def forget(self, key: str) -> None:
+        """The item has left the window."""
+        if self._keys and not self._watch_all:
+            self._keys.discard(key)
+
+    def _lane(self, value: Any) -> str | None:
+        lane = self._options.lane
+        return lane if lane is None or isinstance(lane, str) else lane(value)
+
+    def _watch(self, key: object) -> None:
+        if not isinstance(key, str) or not key:
+            raise TypeError(f"{self._drive.path}: a key must be text, not {key!r}")
+        mark = hash(key) if self._watch_all else key
+        if mark in self._keys:
+            raise KeyReused(f"{self._drive.path}: two items have the key {key!r}")
+        self._keys.add(mark)

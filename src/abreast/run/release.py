@@ -1,0 +1,77 @@
+"""Release: which outcomes may leave, and where the map ends. It decides; the driver acts."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from abreast.core.halting import Halting
+from abreast.core.outcome import Outcome
+from abreast.core.window import Window
+from abreast.run.current import Current
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """An outcome that is on disk and waits for its turn there."""
+
+    work: Current
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """The place of an item that could not start: the map ends here, with this error."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The map ends: after the item `at`, or (without one) with an error, letting what is under way end by itself."""
+
+    reason: str
+    at: int | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """The next outcomes wait on disk and must be read back first."""
+
+    works: tuple[Current, ...]
+
+
+class Release:
+    """Lets outcomes ripen in their order, and judges each once."""
+
+    __slots__ = ("_halting", "judges", "ripe", "window")
+
+    def __init__(self, window: Window[Any], halting: Halting[Any]) -> None:
+        """From this window, by this rule."""
+        self.window = window
+        self.ripe: deque[Outcome[Any]] = deque()
+        self._halting = halting
+        self.judges = not halting.always_goes_on
+
+    def advance(self, ahead: int) -> Stop | Fetch | None:
+        """Ripen all whose turn it is; what else there is to do, if anything."""
+        window = self.window
+        while (outcome := window.ripen()) is not None:
+            if type(outcome) is Stub:
+                window.unripen(outcome.work.index, outcome)
+                stubs = window.upcoming(ahead)
+                return Fetch(tuple(held.work for held in stubs if type(held) is Stub))
+            if type(outcome) is Barrier:
+                return Stop("budget", error=outcome.error)
+            self.ripe.append(outcome)
+            if self.judges and (stop := self._judge(outcome)) is not None:
+                return stop
+        return None
+
+    def _judge(self, outcome: Outcome[Any]) -> Stop | None:
+        try:
+            stops = self._halting.stops_at(outcome)
+        except Exception as error:  # noqa: BLE001 - the predicate's own error, raised at this item's place
+            return Stop("predicate", at=outcome.index, error=error)
+        return Stop("until" if outcome.ok else "failure", at=outcome.index) if stops else None

@@ -1,0 +1,53 @@
+"""What of other processes can be seen from here, by the kernel's own account."""
+
+import asyncio
+import contextlib
+import os
+import select
+from pathlib import Path
+
+
+def children():
+    """The processes this one has, those not yet reaped included."""
+    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+def open_files():
+    """What this process has open, by number."""
+    found = {}
+    for entry in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            found[int(entry)] = os.readlink(f"/proc/self/fd/{entry}")
+    return found
+
+
+@contextlib.contextmanager
+def watch(*pids):
+    """Handles on processes, taken while they live: a number alone might be another's by the time one looks."""
+    handles = [os.pidfd_open(pid) for pid in pids]
+    try:
+        yield handles
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def wait_until_ended(handles, seconds=30):
+    """Wait until all these processes have ended; those that have not when the time is up."""
+    left = set(handles)
+    while left and (ended := select.select(left, [], [], seconds)[0]):
+        left -= set(ended)
+    return left
+
+
+async def wait_until_ended_beside(handles, seconds=30):
+    """The same, while the loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(None, wait_until_ended, handles, seconds)
+
+
+@contextlib.contextmanager
+def nothing_left():
+    """After the block there are no more children, and no more open files, than before."""
+    before = children(), open_files()
+    yield
+    assert (children(), open_files()) == before

@@ -1,0 +1,197 @@
+"""What items do in these tests: module-level, so that a worker process can find it by name."""
+
+import asyncio
+import atexit
+import contextvars
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import abreast
+
+COLOUR = contextvars.ContextVar("colour", default="none")
+
+
+def double(x):
+    return 2 * x
+
+
+async def double_later(x):
+    await asyncio.sleep(0)
+    return 2 * x
+
+
+def double_in_a_coroutine(x):
+    return double_later(x)
+
+
+class Odd(Exception):
+    """Its __init__ wants other arguments than pickle would give it."""
+
+    def __init__(self, code, *, why):
+        super().__init__(f"odd {code}")
+        self.code = code
+        self.why = why
+
+
+class Locked(Exception):
+    """Holds something that can't be pickled."""
+
+    def __init__(self, message):
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+class Mute(Exception):
+    def __init__(self):
+        super().__init__(threading.Lock())
+
+    def __str__(self):
+        raise RuntimeError("says nothing")
+
+
+class Unreadable:
+    """Can be pickled, but not read again in the process that asked for it."""
+
+    def __reduce__(self):
+        return _read_in, (os.getpid(),)
+
+
+def _read_in(pid):
+    if pid != os.getpid():
+        raise LookupError("not from here")
+    return Unreadable()
+
+
+class Stop(BaseException):
+    pass
+
+
+def fail(how):
+    match how:
+        case "value":
+            raise ValueError("no such number")
+        case "os":
+            raise FileNotFoundError(2, "No such file", "there")
+        case "odd":
+            raise Odd(3, why=["x"])
+        case "locked":
+            raise Locked("shut")
+        case "mute":
+            raise Mute
+        case "exit":
+            sys.exit(5)
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "stop":
+            raise Stop("at once")
+        case "cancelled":
+            raise asyncio.CancelledError("by itself")
+        case "stopiteration":
+            raise StopIteration(7)
+        case "group":
+            raise ExceptionGroup("both", [ValueError("a"), KeyError("b")])
+    return how
+
+
+async def fail_later(how):
+    await asyncio.sleep(0)
+    return fail(how)
+
+
+def give_back(what):
+    return {"lambda": lambda: None, "unreadable": Unreadable(), "nothing": None}[what]
+
+
+def die(how):
+    if isinstance(how, int):
+        os._exit(how)
+    if how in signal.Signals.__members__:
+        os.kill(os.getpid(), signal.Signals[how])
+    return how
+
+
+def die_once(_):
+    attempt = abreast.current().attempt
+    if attempt == 1:
+        os._exit(1)
+    return attempt
+
+
+def where(_):
+    here = abreast.current()
+    return here.path, here.key, here.attempt, here.seed, here.lane, dict(here.held)
+
+
+async def where_later(x):
+    await asyncio.sleep(0)
+    return where(x)
+
+
+def run_of_mine(_):
+    return abreast.current().run
+
+
+def colour(_):
+    seen = COLOUR.get()
+    COLOUR.set("spoilt")
+    return seen
+
+
+def who(_):
+    return os.getpid(), os.getsid(0), os.getpgrp()
+
+
+def meet(ticket):
+    """Come to a Meeting and stay until released; the name of the item."""
+    port, name = ticket
+    _attend(port, name, os.getpid())
+    return name
+
+
+async def meet_later(ticket):
+    port, name = ticket
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"{name} {os.getpid()}\n".encode())
+        await reader.readline()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    return name
+
+
+def bring_a_child(ticket):
+    """The same, with a process of one's own that would live on."""
+    port, name = ticket
+    child = subprocess.Popen(["sleep", "1000"])
+    _attend(port, name, os.getpid(), child.pid)
+    return child.pid
+
+
+def _attend(port, *facts):
+    with socket.create_connection(("127.0.0.1", port), timeout=100) as door:
+        door.sendall((" ".join(map(str, facts)) + "\n").encode())
+        door.recv(1)
+
+
+def refuse_to_leave(_):
+    atexit.register(signal.pause)
+    return os.getpid()
+
+
+def close_everything(_):
+    os.closerange(3, 1000)
+    signal.pause()
+
+
+def speak(words):
+    print(words)
+    return words
+
+
+def map_in_processes(values):
+    return [outcome.value for outcome in abreast.map(double, values, width=2, executor="process")]
