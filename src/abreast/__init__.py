@@ -12,7 +12,8 @@ Given the same replies, concurrency changes only the time, never the answer.
 
 from abreast.core.item import Item
 from abreast.core.outcome import Cancelled, Done, Failed
-from abreast.doors import map  # noqa: A004 - the verb
+from abreast.core.version import VERSION
+from abreast.doors import map
 from abreast.limits.budget import Budget
 from abreast.limits.pool import Pool
 from abreast.limits.rate import Rate
@@ -21,7 +22,7 @@ from abreast.run.current import current
 from abreast.run.retry import Retry
 from abreast.wiring import open_run
 
-__version__ = "0.1.0.dev0"
+__version__ = VERSION
 
 __all__ = [
     "Budget", "Cancelled", "Done", "Failed", "Item", "Pool", "Rate", "Retry", "Slots", "current", "map", "open_run",

@@ -25,7 +25,7 @@ _INTERRUPTED = 2.0  # seconds that cancelled work has to end after an interrupt,
 _BATCH = 256  # outcomes carried from the loop's thread to the caller's at once
 
 
-def map(fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: Any) -> Iterator[Outcome[Any]]:  # noqa: A001
+def map(fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: Any) -> Iterator[Outcome[Any]]:
     """Call `fn` with each item, at most `width` at once; an iterator of outcomes in item order.
 
         [outcome.value for outcome in abreast.map(lambda x: x * x, range(5), width=3)]      # [0, 1, 4, 9, 16]
@@ -50,8 +50,9 @@ def map(fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: An
 _OPENING = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact")
 
 
-def _beneath(run: Run, fn: Callable[..., Any], items: Iterable[Any], opening: dict[str, Any],
-             options: dict[str, Any]) -> Iterator[Outcome[Any]]:
+def _beneath(
+    run: Run, fn: Callable[..., Any], items: Iterable[Any], opening: dict[str, Any], options: dict[str, Any]
+) -> Iterator[Outcome[Any]]:
     if opening.keys() - {"lanes", "budget"}:
         raise TypeError(f"inside an item, {', '.join(sorted(opening))} are the run's own and can't be given again")
     loop = run.setting.loop
@@ -130,7 +131,7 @@ class _Call:
             self._done.set()
 
     def wait(self) -> Any:
-        """The value, or its error raised. An interrupt cancels the work, waits a moment for it to end, and goes on up."""
+        """The value, or its error raised. An interrupt cancels the work, waits a moment for its end, and goes on up."""
         try:
             self._done.wait()
         except BaseException:

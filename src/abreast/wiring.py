@@ -17,11 +17,24 @@ from abreast.store.port import JsonValue, Store
 EXECUTORS = ("local", "process")
 
 
-def open_run(name: str, *, store: str | PathLike[str] | Store | None = None, lanes: Mapping[str, LaneLimits] | None = None,
-             budget: Budget | str | None = None, seed: int | None = None, executor: str | Executor = "local",
-             resume: Resume = "auto", hooks: Sequence[object] = (), tags: Sequence[str] = (), kind: str = "script",
-             run_id: str | None = None, retry_keys: Sequence[str] = (), manifest: Mapping[str, JsonValue] | None = None,
-             redact: Callable[[str, object], object] | None = None, clock: Clock = SYSTEM_CLOCK) -> Run:
+def open_run(
+    name: str,
+    *,
+    store: str | PathLike[str] | Store | None = None,
+    lanes: Mapping[str, LaneLimits] | None = None,
+    budget: Budget | str | None = None,
+    seed: int | None = None,
+    executor: str | Executor = "local",
+    resume: Resume = "auto",
+    hooks: Sequence[object] = (),
+    tags: Sequence[str] = (),
+    kind: str = "script",
+    run_id: str | None = None,
+    retry_keys: Sequence[str] = (),
+    manifest: Mapping[str, JsonValue] | None = None,
+    redact: Callable[[str, object], object] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Run:
     """A run, to be used as `async with abreast.open_run("summaries", store="runs.db") as run:`.
 
     Args:
@@ -69,7 +82,7 @@ def find_store(given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0
     scheme, mark, rest = place.partition("://")
     if mark and scheme not in ("sqlite", "file"):
         raise ValueError(f"there is no store for {scheme}://; a path such as runs.db is an SQLite store")
-    from abreast.store.sqlite import SqliteStore  # noqa: PLC0415 - nothing heavy before it is used
+    from abreast.store.sqlite import SqliteStore
 
     return SqliteStore(rest if mark else place, busy_timeout=busy_timeout)
 
@@ -81,9 +94,7 @@ def find_executor(given: str | Executor) -> Executor:
     if given == "local":
         return LocalExecutor()
     if given == "process":
-        from abreast.executors.process import ProcessExecutor  # noqa: PLC0415
+        from abreast.executors.process import ProcessExecutor
 
         return ProcessExecutor()
     raise ValueError(f"there is no executor {given!r}; choose one of {', '.join(EXECUTORS)}")
-
-

@@ -2,8 +2,8 @@
 
     job.py STORE COUNTS ITEMS WIDTH [--crash COMMIT before|after]
 
-Each item appends its number to its own file in COUNTS, so that every execution is seen, and returns a value that depends
-on its seed. It prints `started` when the first outcome is out, and a digest of all outcomes at the end.
+Each item appends to its own file in COUNTS, so that every execution is seen, and returns a value that depends on its
+seed. It prints `started` when the first outcome is out, and a digest of all outcomes at the end.
 """
 
 import asyncio

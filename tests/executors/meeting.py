@@ -1,7 +1,7 @@
 """Where items of any process meet the test: it sees who is inside, and decides who goes when."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 
 class Meeting:
@@ -46,6 +46,8 @@ class Meeting:
     async def end(self):
         for writer in self._writers:
             writer.close()
+            with suppress(ConnectionError):  # it was killed where it stood
+                await writer.wait_closed()
 
 
 @asynccontextmanager

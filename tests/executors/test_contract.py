@@ -1,6 +1,7 @@
 """What every executor does alike."""
 
 import asyncio
+import traceback
 
 import pytest
 
@@ -51,14 +52,7 @@ async def test_an_exception_is_the_items_own_with_its_traceback(executor, fn):
     assert type(failed) is Failed
     assert type(failed.error) is ValueError
     assert failed.error.args == ("no such number",)
-    text = "".join(_format(failed.error))
-    assert 'raise ValueError("no such number")' in text
-
-
-def _format(error):
-    import traceback
-
-    return traceback.format_exception(error)
+    assert 'raise ValueError("no such number")' in "".join(traceback.format_exception(failed.error))
 
 
 async def test_exceptions_keep_what_they_hold(executor):
@@ -193,15 +187,12 @@ async def test_nothing_is_left_however_the_block_is_left(executor, way):
                     asyncio.current_task().cancel()
                     await asyncio.Event().wait()
 
-    async with open_meeting() as meeting:
-        before = asyncio.all_tasks()
-        task = asyncio.create_task(block(meeting))
-        (ended,) = await asyncio.gather(task, return_exceptions=True)
-        expected = {"left": type(None), "raised": LookupError, "cancelled": asyncio.CancelledError}
-        assert type(ended) is expected[way]
-        assert {each for each in asyncio.all_tasks() - before if "welcome" not in repr(each)} == set()
+    tasks = asyncio.all_tasks()
     with nothing_left():
-        await outcomes(work.double, [1], executor)
+        async with open_meeting() as meeting:
+            (ended,) = await asyncio.gather(block(meeting), return_exceptions=True)
+        assert asyncio.all_tasks() == tasks
+    assert type(ended) is {"left": type(None), "raised": LookupError, "cancelled": asyncio.CancelledError}[way]
 
 
 async def test_what_ran_past_the_stop_is_ended(executor):

@@ -48,6 +48,7 @@ async def wait_until_ended_beside(handles, seconds=30):
 @contextlib.contextmanager
 def nothing_left():
     """After the block there are no more children, and no more open files, than before."""
-    before = children(), open_files()
+    had, had_open = children(), open_files()
     yield
-    assert (children(), open_files()) == before
+    assert children() - had == set()
+    assert open_files().items() - had_open.items() == set()

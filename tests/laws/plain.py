@@ -54,7 +54,10 @@ class World:
 
     def options(self) -> dict[str, Any]:
         options: dict[str, Any] = {
-            "width": self.width, "span": self.width + self.extra_span, "until": self.until, "on_error": self.on_error,
+            "width": self.width,
+            "span": self.width + self.extra_span,
+            "until": self.until,
+            "on_error": self.on_error,
         }
         if self.slots is not None:
             options["lane"] = lambda item: "a" if self.lanes[item % len(self.lanes)] else "b"
@@ -96,7 +99,7 @@ def plain_loop(items: Iterable[Any], reply: Callable[[Any], Any], until: Any, on
         key = f"{index:04d}"
         try:
             outcome: Any = abreast.Done(index, key, reply(item))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             outcome = abreast.Failed(index, key, error)
         if on_error == "raise" and not outcome.ok:
             return outcomes, outcome.error

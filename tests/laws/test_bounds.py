@@ -1,4 +1,4 @@
-"""Law 2: executing <= width and held <= span at every instant, and with enough ready items the peak equals the width."""
+"""Law 2: executing <= width and held <= span at every instant; with enough ready items the peak equals the width."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Law 1: any width, span, latency order, lane fullness, failure pattern and halting rule gives the plain loop's outcomes."""
+"""Law 1: any width, span, latency order, lane fullness, failures and halting rule give the plain loop's outcomes."""
 
 import asyncio
 

@@ -87,7 +87,7 @@ async def test_an_interrupted_run_goes_on_without_running_recorded_items_again(s
     outcomes = await run_once(store, job)
     assert [o.index for o in outcomes] == list(range(10))
     assert outcomes[3].value == Reply("reply 3", 1.0)
-    assert not recorded & set(job.ran[len(before):])
+    assert not recorded & set(job.ran[len(before) :])
     assert store.get("job-1").state == "done"
     assert store.newest("job").id == "job-1"
 
@@ -261,7 +261,8 @@ async def test_steps_and_nested_maps_are_recorded_under_their_paths(store):
     ran.append("again")
     assert await main() == [11, 21]
     assert ran[6:] == ["again"]
-    assert set(ran[:6]) == {f"job/branch/{b:04d}/{leaf_}" for b in range(2) for leaf_ in ("first", "leaves/0000", "leaves/0001")}
+    beneath = ("first", "leaves/0000", "leaves/0001")
+    assert set(ran[:6]) == {f"job/branch/{branch_:04d}/{name}" for branch_ in range(2) for name in beneath}
 
 
 async def test_two_drivers_in_one_process_are_refused_too(store):
@@ -380,7 +381,7 @@ async def test_a_pipe_is_journaled_ahead_of_the_work_so_that_resuming_needs_it_n
                 await asyncio.to_thread(read_all.wait, 20)  # the caller is slow; the reading goes on
                 for _ in range(20):
                     await asyncio.sleep(0)
-                while not store.events("job-1", kinds={"items-complete"}):
+                while not store.events("job-1", kinds={"items-complete"}):  # noqa: ASYNC110 - a store tells nobody
                     await asyncio.sleep(0)
                 raise KeyboardInterrupt
     assert len(job.ran) <= 5

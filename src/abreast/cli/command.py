@@ -108,10 +108,14 @@ def check_command(job: MapJob) -> None:
     program = job.command[0]
     if not program or "\0" in program:
         raise Sorry("the command's name is empty; write: abreast map -- COMMAND {} < items")
-    if not job.arguments.texts[0].count("{") and shutil.which(program, path=_search_path(job.cwd)) is None:
+    if "{" not in program and shutil.which(_seen_from(job.cwd, program), path=_search_path(job.cwd)) is None:
         where = "is not a program that can be run" if "/" in program else "is not on the PATH"
         raise Sorry(f"there is no command {program!r} (it {where}); check its spelling")
     _make_room_for_files(job.width)
+
+
+def _seen_from(cwd: str, program: str) -> str:
+    return os.path.join(cwd, program) if "/" in program else program  # noqa: PTH118 - "" must stay ""
 
 
 def _search_path(cwd: str) -> str:

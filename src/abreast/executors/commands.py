@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
-import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.executors import wards
@@ -83,17 +77,17 @@ class Commands:
         """Nothing is started before it is entered."""
         self._numbers = count()
         self._jobs: dict[int, _Job] = {}
-        self._warden: Leash | None = None
+        self._warden: _Leash | None = None
         self._open = False
 
     def __repr__(self) -> str:
-        """How much goes on."""
-        return f"<Commands, {len(self._jobs)} running, warden {self._warden.pid if self._warden else 'not running'}>"
+        """How much goes on, and who watches over it."""
+        return f"<Commands, {len(self._jobs)} running, {self._warden}>"
 
     async def __aenter__(self) -> Self:
         """Start the warden; doesn't wait until it is up."""
         self._open = True
-        self._warden = Leash(self._hear, self._lose)
+        self._warden = _Leash(self._hear, self._lose)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -102,9 +96,16 @@ class Commands:
         if self._warden is not None:
             await self._warden.close()
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes | None = None, cwd: str | None = None,
-                  env: Mapping[str, str] | None = None, keep: int = 1 << 20,
-                  started: Callable[[int], None] | None = None) -> Finished:
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        keep: int = 1 << 20,
+        started: Callable[[int], None] | None = None,
+    ) -> Finished:
         """Run a command until it and its process group are gone; the values are arguments, never shell code.
 
         When this is cancelled, the group gets SIGTERM, after 0.3 s SIGKILL, and the cancellation goes on once nothing
@@ -124,12 +125,12 @@ class Commands:
             CommandRefused: it can't be started; the message says why.
             WorkerDied: the warden was killed; so were its commands. The next one gets a new warden.
         """  # fmt: skip
-        job = _Job(next(self._numbers), argv, started)
+        job = _Job(next(self._numbers), argv, cwd, started)
         request = (wards.RUN, job.number, *_encoded(argv, stdin, cwd, env), keep)
         if not self._open:
             raise RuntimeError("commands run inside `async with Commands() as commands:`")
         if self._warden is None:
-            self._warden = Leash(self._hear, self._lose)
+            self._warden = _Leash(self._hear, self._lose)
         self._jobs[job.number] = job
         self._warden.send(request)
         try:
@@ -157,19 +158,18 @@ class Commands:
         kind, number, *rest = message
         job = self._jobs[number]
         if kind == wards.STARTED:
-            job.group = rest[0]
-            self._tell_started(job)
+            self._tell_started(job, rest[0])
         elif kind == wards.FINISHED:
             job.answer = rest
             self._settle(job)
         else:
-            job.error = _refusal(job.argv, *rest)
+            job.refuse(*rest)
             self._settle(job)
 
-    def _tell_started(self, job: _Job) -> None:
+    def _tell_started(self, job: _Job, group: int) -> None:
         if job.started is not None:
             try:
-                job.started(job.group)
+                job.started(group)
             except Exception as error:  # noqa: BLE001 - raised by `run`, once the command is gone
                 job.error = error
                 if self._warden is not None:
@@ -184,20 +184,170 @@ class Commands:
         """The warden is no more, and neither is anything it had started."""
         self._warden = None
         for job in list(self._jobs.values()):
-            job.error = WorkerDied(f"{job.argv[0]}: the warden that watched over this command {how}; the command was killed")
+            job.error = WorkerDied(
+                f"{job.argv[0]}: the warden that watched over this command {how}; the command was killed"
+            )
             self._settle(job)
 
 
 class _Job:
     """One command as the driver sees it."""
 
-    __slots__ = ("answer", "argv", "error", "group", "number", "started", "wake")
+    __slots__ = ("answer", "argv", "cwd", "error", "number", "started", "wake")
 
-    def __init__(self, number: int, argv: Sequence[str], started: Callable[[int], None] | None) -> None:
+    def __init__(
+        self, number: int, argv: Sequence[str], cwd: str | None, started: Callable[[int], None] | None
+    ) -> None:
         self.number = number
         self.argv = argv
+        self.cwd = cwd
         self.started = started
         self.wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.group = 0
         self.answer: Sequence[Any] = ()
         self.error: BaseException | None = None
+
+    def refuse(self, stage: str, code: int, reason: str) -> None:
+        """It wasn't started; keep the error that says why."""
+        name = self.argv[0]
+        if stage == wards.FIND and code == errno.ENOENT:
+            self.error = CommandMissing(f"{name}: there is no such command")
+        elif stage == wards.ENTER:
+            self.error = CommandRefused(f"{name}: can't run in {self.cwd}: {reason}")
+        else:
+            self.error = CommandRefused(f"{name}: {_WHY.get((stage, code), 'it can not be started')} ({reason})")
+
+
+_WHY = {
+    (wards.FIND, errno.EACCES): "it is not executable",
+    (wards.START, errno.EACCES): "it is not executable",
+    (wards.START, errno.ENOENT): "the interpreter in its first line is missing",
+    (wards.START, errno.ENOEXEC): "it is neither a program nor a script that names its interpreter",
+    (wards.START, errno.E2BIG): "its arguments and environment are too long",
+}
+
+
+def _encoded(argv: Sequence[str], stdin: bytes | None, cwd: str | None, env: Mapping[str, str] | None) -> Message:
+    """The parts of a request as the system wants them; raises CommandRefused for what can't be one."""
+    if not argv:
+        raise CommandRefused("a command needs a name")
+    try:
+        words = [os.fsencode(word) for word in argv]
+        place = None if cwd is None else os.fsencode(cwd)
+        names = None if env is None else {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+    except UnicodeEncodeError as error:
+        raise CommandRefused(
+            f"{argv[0]!r}: {error.object!r:.80} can't be given to a command ({error.reason})"
+        ) from None
+    if b"\0" in b"".join([*words, place or b"", *(part for pair in (names or {}).items() for part in pair)]):
+        raise CommandRefused(f"{argv[0]!r}: a NUL character can't be given to a command")
+    return words, stdin, place, names
+
+
+class _Leash:
+    """The driver's end of a warden: starts it, talks to it, and notices its end."""
+
+    def __init__(self, hear: Callable[[Message], None], lose: Callable[[str], None]) -> None:
+        self._hear = hear
+        self._lose = lose
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._inbox = bytearray()
+        self._unsent = bytearray()
+        self._outbox: list[Message] = []
+        self._how = ""
+        self._socket, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(self._socket.close)
+            self._process = _start_warden(theirs.fileno())
+            undo.pop_all()
+        self._socket.setblocking(False)  # noqa: FBT003 - it has no keyword
+        self._loop.add_reader(self._socket, self._read)
+        self.send((wards.HELLO, dict(os.environb)))
+
+    def __repr__(self) -> str:
+        return f"<warden {self.pid}, {'ended' if self._ended.done() else 'running'}>"
+
+    @property
+    def pid(self) -> int:
+        """The warden's process, and its session, to which all commands belong that don't make their own."""
+        return self._process.pid
+
+    def send(self, message: Message) -> None:
+        """Send a message at the end of this turn of the loop, with the others of that turn."""
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(message)
+
+    async def close(self) -> None:
+        """Have the warden end its commands and itself, and wait for it, whoever cancels."""
+        self._how = "was closed"
+        cancelled = None
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        while not self._ended.done():
+            try:
+                await asyncio.wait([self._ended], timeout=_CLOSING)
+                self._end()
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    def _flush(self) -> None:
+        self._unsent += wards.pack(self._outbox)
+        self._outbox = []
+        self._write()
+
+    def _write(self) -> None:
+        """Write what the line takes; never waits, as the warden may be waiting for us to read."""
+        try:
+            del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:  # it died, of which `_read` hears
+            self._unsent.clear()
+        if self._socket.fileno() >= 0:
+            if self._unsent:
+                self._loop.add_writer(self._socket, self._write)
+            else:
+                self._loop.remove_writer(self._socket)
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._inbox += data
+        for message in wards.unpack(self._inbox):
+            if message[0] == wards.BROKEN:
+                self._how = f"broke:\n{message[1]}"
+            else:
+                self._hear(message)
+        if not data:
+            self._end()
+
+    def _end(self) -> None:
+        """It has ended, or must: leave nothing of it."""
+        if self._ended.done():
+            return
+        self._ended.set_result(None)
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        wards.sweep(self.pid)  # while the warden is not reaped, and its number nobody else's
+        self._lose(self._how or _ending(self._process.wait()))
+
+
+def _start_warden(line: int) -> subprocess.Popen[bytes]:
+    places = [("abreast", str(_HERE.parent)), ("abreast.executors", str(_HERE))]
+    program = _PROGRAM.format(places=places, line=line, driver=os.getpid())
+    return subprocess.Popen([sys.executable, *_FLAGS, "-c", program], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL, pass_fds=(line,), start_new_session=True)  # fmt: skip
+
+
+def _ending(code: int) -> str:
+    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"

@@ -164,4 +164,3 @@ def _carried(error: BaseException) -> BaseException:
         wrapped.__cause__ = error
         return wrapped
     return error
-

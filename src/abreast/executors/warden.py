@@ -14,8 +14,23 @@ import signal
 import time  # noqa: TID251 - a program of its own, out of reach of abreast's clock
 from collections import deque
 
-from abreast.executors.wards import BROKEN, END, ENTER, FIND, FINISHED, REFUSED, RUN, START, STARTED
-from abreast.executors.wards import Stream, Ward, find, pack, start, unpack
+from abreast.executors.wards import (
+    BROKEN,
+    END,
+    ENTER,
+    FIND,
+    FINISHED,
+    REFUSED,
+    RUN,
+    START,
+    STARTED,
+    Stream,
+    Ward,
+    find,
+    pack,
+    start,
+    unpack,
+)
 
 TYPE_CHECKING = False  # typing's own costs 2 ms
 if TYPE_CHECKING:
@@ -70,10 +85,11 @@ class Warden:
             self._send()
 
     def quit(self, *last: Message) -> None:
-        """End all groups, then this process; the alarm ends it if a group won't."""
+        """End all commands, then this process; the alarm ends it if a command won't."""
         signal.setitimer(signal.ITIMER_REAL, DYING)
         for ward in self._wards.values():
             ward.signal(signal.SIGKILL)
+        sweep(os.getpid())  # what has left its group, though not the session
         for ward in self._wards.values():
             while not ward.gone:
                 try:

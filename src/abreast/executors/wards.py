@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import marshal
 import os
-import select
 import signal
 import time  # noqa: TID251 - the warden is a program of its own, out of reach of abreast's clock
 
@@ -30,8 +29,6 @@ ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command c
 _HEADER = 8
 _CHUNK = 1 << 16  # what a pipe holds
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them, and a command must not
-_SWEEPS = 20
-_DEATH = 1000  # ms that a killed process may take
 
 
 def pack(messages: list[Message]) -> bytes:
@@ -168,39 +165,23 @@ def _file_of(data: bytes) -> int:
 
 
 def sweep(session: int) -> None:
-    """Kill all processes of a session but its leader, which must not be reaped yet, and wait until they are dead."""
-    for _ in range(_SWEEPS):  # once more, for what was forked meanwhile
-        members = _members(session)
-        living = [member for member in members if not _dead(member, 0) and _kill(member)]
-        for member in living:
-            _dead(member, _DEATH)
-        for member in members:
-            os.close(member)
-        if not living:
-            return
+    """Kill all processes of a session but its leader, until there are none that haven't been killed."""
+    killed: set[int] = set()
+    while found := _members(session) - killed:  # once more, for what was forked meanwhile
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:  # it has ended, or runs as someone else
+                continue
+        killed |= found
 
 
-def _members(session: int) -> list[int]:
-    members: list[int] = []
+def _members(session: int) -> set[int]:
+    members: set[int] = set()
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()] if os.path.isdir("/proc") else ():
         try:
             if pid != session and os.getsid(pid) == session:
-                members.append(os.pidfd_open(pid))
+                members.add(pid)
         except OSError:  # it has ended meanwhile
             continue
     return members
-
-
-def _dead(member: int, patience: int) -> bool:
-    """Whether a process ends within so many milliseconds; a zombie has."""
-    poll = select.poll()
-    poll.register(member, select.POLLIN)
-    return bool(poll.poll(patience))
-
-
-def _kill(member: int) -> bool:
-    try:
-        signal.pidfd_send_signal(member, signal.SIGKILL)
-    except OSError:  # it has ended, or runs as someone else
-        return False
-    return True

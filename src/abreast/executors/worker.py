@@ -155,7 +155,7 @@ class Desk:
             kind = _name(type(result))
             return _failure(TypeError(f"the value of {item}, a {kind}, can't leave its process: {error}"), item)
 
-    def _load(self, pickled: bytes | bytearray) -> Any:  # noqa: ANN401 - a pickle can be anything
+    def _load(self, pickled: bytes | bytearray) -> Any:
         return _Loader(io.BytesIO(pickled), self._find_in_main).load()
 
     def _find_in_main(self, name: str, find: Callable[[str, str], object]) -> object:

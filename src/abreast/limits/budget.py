@@ -39,8 +39,14 @@ class Budget:
 
     __slots__ = ("_since", "caps", "line", "reserved", "seconds", "spent")
 
-    def __init__(self, *, requests: int | None = None, tokens: int | None = None, usd: float | None = None,
-                 seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        requests: int | None = None,
+        tokens: int | None = None,
+        usd: float | None = None,
+        seconds: float | None = None,
+    ) -> None:
         """Each cap a positive number, or None for no cap."""
         given = {"requests": requests, "tokens": tokens, "usd": usd, "seconds": seconds}
         for name, cap in given.items():
@@ -134,7 +140,7 @@ class Budget:
         self.spent["usd"] += need.usd if used is None or used.usd is None else used.usd
 
 
-def _amount(cap: float) -> bool:
+def _amount(cap: object) -> bool:
     return not isinstance(cap, bool) and isinstance(cap, (int, float)) and math.isfinite(cap) and cap > 0
 
 

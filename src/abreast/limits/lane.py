@@ -20,17 +20,18 @@ class Lanes:
 
     __slots__ = ("_budgets", "_lanes")
 
-    def __init__(self, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | None = None,
-                 parent: Lanes | None = None) -> None:
+    def __init__(
+        self, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | None = None, parent: Lanes | None = None
+    ) -> None:
         """`lanes` maps a name to a limit or several; `budget` holds for everything beneath."""
-        self._lanes: dict[str, tuple[Limit, ...]] = dict(parent._lanes) if parent else {}
+        self._lanes: dict[str, tuple[Limit, ...]] = dict(parent._lanes) if parent else {}  # noqa: SLF001 - its own kind
         for name, limits in (lanes or {}).items():
             own = tuple(limits) if isinstance(limits, Sequence) else (limits,)
             for limit in own:
                 if not hasattr(limit, "refusal"):
                     raise TypeError(f"lane {name!r} needs limits such as Slots(8) or Rate(600), not {limit!r}")
             self._lanes[name] = self._lanes.get(name, ()) + own
-        inherited = parent._budgets if parent else ()
+        inherited = parent.budgets if parent else ()
         self._budgets: tuple[Budget, ...] = (*inherited, budget) if budget else inherited
 
     @property

@@ -29,12 +29,16 @@ class Hold:
 
 
 class Ticket:
-    """A place in line for all of `needs` at once. `order` says who came first; a retry asks again with its old order."""
+    """A place in line for all of `needs` at once. `order` says who came first; a retry keeps its old one."""
 
     __slots__ = ("bounced", "failed", "granted", "holds", "needs", "order", "parked", "waiting")
 
-    def __init__(self, needs: Sequence[tuple[str, Limit, Need]], granted: Callable[[], None],
-                 failed: Callable[[BudgetSpent], None]) -> None:
+    def __init__(
+        self,
+        needs: Sequence[tuple[str, Limit, Need]],
+        granted: Callable[[], None],
+        failed: Callable[[BudgetSpent], None],
+    ) -> None:
         """`granted` or `failed` is called, on the loop, if the answer comes later than the asking."""
         self.order = next(_arrivals)
         self.needs = needs

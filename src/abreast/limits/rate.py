@@ -27,8 +27,14 @@ class Rate:
 
     __slots__ = ("_at", "_level", "burst", "count", "line", "of", "per")
 
-    def __init__(self, count: float, per: float = 60.0, *, of: Literal["requests", "tokens"] = "requests",
-                 burst: float | None = None) -> None:
+    def __init__(
+        self,
+        count: float,
+        per: float = 60.0,
+        *,
+        of: Literal["requests", "tokens"] = "requests",
+        burst: float | None = None,
+    ) -> None:
         """`burst` defaults to one second's worth, and at least one: even pacing."""
         if not _positive(count) or not _positive(per):
             raise ValueError(f"Rate needs a positive count and period, not {count!r} per {per!r} s")

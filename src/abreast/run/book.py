@@ -73,7 +73,11 @@ class Book:
     def started(self, work: Current, durable: Callable[[], None] | None = None) -> None:
         """An attempt begins."""
         self._journal.emit(
-            ITEM_STARTED, work.path, lane=work.lane, durable=durable, data={"index": work.index, "attempt": work.attempt}
+            ITEM_STARTED,
+            work.path,
+            lane=work.lane,
+            durable=durable,
+            data={"index": work.index, "attempt": work.attempt},
         )
 
     def attempt_failed(self, work: Current, error: BaseException, backoff: float) -> None:
@@ -81,8 +85,14 @@ class Book:
         facts: Facts = {"index": work.index, "attempt": work.attempt, "backoff": backoff}
         self._journal.emit(ATTEMPT_FAILED, work.path, lane=work.lane, data=facts, body=codec.encode_error(error))
 
-    def settle(self, work: Current, outcome: Outcome[Any], landed: Callable[[Current, Outcome[Any]], None],
-               *, speculative: bool) -> None:
+    def settle(
+        self,
+        work: Current,
+        outcome: Outcome[Any],
+        landed: Callable[[Current, Outcome[Any]], None],
+        *,
+        speculative: bool,
+    ) -> None:
         """Record an outcome; `landed` gets it, as a resumed run would, once it is on disk."""
         body: str | None = None
         if isinstance(outcome, Done):
@@ -194,7 +204,7 @@ def _fingerprint(fn: Any) -> str:
     version = f"{sys.implementation.cache_tag}"
     while hasattr(fn, "func"):
         fn = fn.func
-    code = getattr(fn, "__code__", None) or getattr(getattr(type(fn), "__call__", None), "__code__", None)
+    code = getattr(fn, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
     if code is None:
         return f"{version}:{getattr(fn, '__qualname__', type(fn).__qualname__)}"
     return f"{version}:{hashlib.blake2b(_code_bytes(code), digest_size=8).hexdigest()}"

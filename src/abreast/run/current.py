@@ -38,7 +38,7 @@ class Place:
     @property
     def run(self) -> Run:
         """There is no run here: the driver is in another process."""
-        raise RuntimeError("this item works in another process than its run; open maps in the driver, or use the local executor")
+        raise RuntimeError("this item works in another process than its run; open maps where the run is")
 
 
 class Current:
@@ -62,7 +62,9 @@ class Current:
     settling = False  # its outcome is
     scope: Run | None = None
 
-    def __init__(self, drive: Drive, index: int, key: str, value: Any, lane: str | None, admitted: float) -> None:
+    def __init__(  # noqa: PLR0917 - made a million times, and keywords cost
+        self, drive: Drive, index: int, key: str, value: Any, lane: str | None, admitted: float
+    ) -> None:
         """An item just read; nothing of it has happened."""
         self.drive = drive
         self.index = index
@@ -131,4 +133,3 @@ def current_item() -> Current | None:
     """The item that the running code works for, when it works in the run's own process."""
     found = CURRENT.get()
     return found if isinstance(found, Current) else None
-

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -57,12 +58,12 @@ class Drive:
         """Nothing starts before `begin`."""
         self.run = run
         self.path: str = f"{run.path}/{escape(options.name)}"
-        self.setting = setting
-        self.options = options
+        self.setting: Setting = setting
+        self.options: MapOptions = options
         self.parent = current_item()
-        self.context = contextvars.copy_context()
+        self.context: contextvars.Context = contextvars.copy_context()
         self.window: Window[Any] = Window(options.width, options.span, options.order)
-        self.release = Release(self.window, Halting(options.until, options.on_error))
+        self.release: Release = Release(self.window, Halting(options.until, options.on_error))
         self.works: dict[int, Current] = {}  # items read whose outcome has not landed
         self.losers: list[Failed] = []
         self.why: set[str] = {"order=completion"} if options.order == "completion" else set()
@@ -222,11 +223,18 @@ class Drive:
 
     def ask(self, work: Current) -> None:
         """Start the item if its limits and the window allow; else it waits in line."""
+        window, room = self.window, self._room
         try:
             ticket = work.ticket
             if ticket is None:
-                needs = (("width", self._room, ONE), *self._admission.needs(work.lane))
-                ticket = work.ticket = Ticket(needs, lambda: self._granted(work), lambda error: self._spent(work, error))
+                needs = self._admission.needs(work.lane)
+                if not needs and window.may_start and not room.line.heap:
+                    window.start()
+                    self._attempts.start(work)
+                    return
+                asked = (("width", room, ONE), *needs)
+                spent = functools.partial(self._spent, work)
+                ticket = work.ticket = Ticket(asked, lambda: self._granted(work), spent)
             granted = self.setting.gate.ask(ticket)
         except BudgetSpent as error:
             self._spent(work, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
@@ -131,7 +132,7 @@ class Intake:
 
     def _check(self, item: Any, place: int) -> None:
         if place < len(self._before) and codec.encode(item, self._path) != self._before[place]:
-            raise InputIncomplete(f"{self._path}: item {place} is not the one that was read before; hand in the same items")
+            raise InputIncomplete(f"{self._path}: item {place} is not the one read before; hand in the same items")
 
     def _call(self, what: Any, *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever wanted the items
@@ -153,9 +154,8 @@ class Intake:
             except AbreastError as error:
                 self._finish(error, number)
                 return
-            last = number == new[-1][0]
-            journal.emit(ITEM_READ, f"{self._path}/{key}", data={"index": number}, body=body,
-                         durable=(lambda count=number + 1: self._durable(count)) if last else None)  # fmt: skip
+            durable = functools.partial(self._durable, number + 1) if number == new[-1][0] else None
+            journal.emit(ITEM_READ, f"{self._path}/{key}", data={"index": number}, body=body, durable=durable)
 
     def _durable(self, count: int) -> None:
         self._journaled = count

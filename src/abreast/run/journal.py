@@ -36,8 +36,16 @@ class Journal:
         """The number of the newest event."""
         return self._seq
 
-    def emit(self, kind: str, path: str, *, lane: str | None = None, data: Facts | None = None, body: str | None = None,
-             durable: Callable[[], None] | None = None) -> None:
+    def emit(
+        self,
+        kind: str,
+        path: str,
+        *,
+        lane: str | None = None,
+        data: Facts | None = None,
+        body: str | None = None,
+        durable: Callable[[], None] | None = None,
+    ) -> None:
         """Record that something happened; `durable` is called once it is on disk (at once without a store)."""
         self._seq += 1
         clock = self._clock
@@ -92,7 +100,7 @@ class Watching:
                 return
             try:
                 self._observer(event)
-            except Exception:
+            except Exception:  # noqa: BLE001 - an observer changes nothing, whatever it raises
                 if not complained:
                     _log.exception("an observer raised; the run goes on, and further errors of it are not shown")
                 complained = True

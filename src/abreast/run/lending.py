@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING
 
 from abreast.limits.limit import Limit, Need
@@ -66,7 +67,7 @@ async def reclaim(item: Current, setting: Setting) -> None:
         return
     granted: asyncio.Future[None] = setting.loop.create_future()
     needs = [(lane, limit, need) for lane, limit, need in item.ticket.needs if limit.lent]
-    again = Ticket(needs, lambda: granted.done() or granted.set_result(None), granted.set_exception)
+    again = Ticket(needs, functools.partial(granted.set_result, None), granted.set_exception)
     again.order = item.ticket.order
     if not setting.gate.ask(again):
         try:

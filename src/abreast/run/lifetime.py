@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from abreast.core.clock import Clock
-from abreast.core.errors import BudgetSpent, CancelRequested, Halted, NoSuchRun, StoreError
+from abreast.core.errors import AbreastError, BudgetSpent, CancelRequested, Halted, NoSuchRun, StoreError
 from abreast.core.events import BATCH_COMMITTED, RUN_ENDED, RUN_HALTED, RUN_RESUMED, RUN_STARTED
 from abreast.core.seeds import draw_seed
+from abreast.core.version import VERSION
 from abreast.executors.port import Executor
 from abreast.limits.gate import Gate
 from abreast.run.hooks import observers_of
@@ -101,11 +102,9 @@ def _claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
 
 def _surroundings() -> dict[str, JsonValue]:
     """What a person needs to start the same thing again."""
-    from abreast import __version__  # noqa: PLC0415 - the package is complete by now
-
     argv: list[JsonValue] = list(sys.argv)
     return {
-        "script": sys.argv[0] if sys.argv else "", "argv": argv, "cwd": str(Path.cwd()), "abreast": __version__,
+        "script": sys.argv[0] if sys.argv else "", "argv": argv, "cwd": str(Path.cwd()), "abreast": VERSION,
         "python": platform.python_version(), "commit": _commit(Path.cwd()),
     }  # fmt: skip
 
@@ -174,7 +173,7 @@ def _committed(setting: Setting) -> Callable[[int, float], None]:
     return note
 
 
-def _failed(setting: Setting) -> Callable[[StoreError], None]:
+def _failed(setting: Setting) -> Callable[[AbreastError], None]:
     return lambda error: setting.root.stop(error, lost=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from abreast.core.errors import ItemsFailed
 from abreast.core.outcome import Done, Failed, Outcome
@@ -65,7 +65,7 @@ class Map(Generic[T, R]):
             self._outcomes = self._release()
         return self._outcomes.__anext__()
 
-    async def __aenter__(self) -> Map[T, R]:
+    async def __aenter__(self) -> Self:
         """Start, so that items are on their way before the first outcome is asked for."""
         await self._drive.begin()
         return self

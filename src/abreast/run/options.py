@@ -42,11 +42,25 @@ class MapOptions:
     single: bool = False
 
 
-def check_options(fn: Callable[..., object], *, stored: bool, width: int, name: str | None = None, span: int | None = None,
-                  order: Order = "item", until: Until[Any] = None, on_error: OnError = "collect",
-                  lane: str | Callable[[Any], str] | None = None, key: Callable[[Any], str] | None = None,
-                  retry: int | Retry | None = None, timeout: float | None = None, effect: Effect = "pure",
-                  hold: Holding = None, executor: str | Executor | None = None, single: bool = False) -> MapOptions:
+def check_options(
+    fn: Callable[..., object],
+    *,
+    stored: bool,
+    width: int,
+    name: str | None = None,
+    span: int | None = None,
+    order: Order = "item",
+    until: Until[Any] = None,
+    on_error: OnError = "collect",
+    lane: str | Callable[[Any], str] | None = None,
+    key: Callable[[Any], str] | None = None,
+    retry: int | Retry | None = None,
+    timeout: float | None = None,
+    effect: Effect = "pure",
+    hold: Holding = None,
+    executor: str | Executor | None = None,
+    single: bool = False,
+) -> MapOptions:
     """The options, or a ValueError or TypeError naming the one that is wrong, before anything starts."""
     if not callable(fn):
         raise TypeError(f"map needs a function to call with each item, not {fn!r}")
@@ -71,7 +85,7 @@ def check_options(fn: Callable[..., object], *, stored: bool, width: int, name: 
     )  # fmt: skip
 
 
-def check_timeout(timeout: float | None) -> float | None:
+def check_timeout(timeout: Any) -> float | None:
     """A timeout in seconds, or None."""
     if timeout is None:
         return None
@@ -81,7 +95,7 @@ def check_timeout(timeout: float | None) -> float | None:
     return float(timeout)
 
 
-def check_name(name: str) -> str:
+def check_name(name: Any) -> str:
     """A name that can be part of a path."""
     if not isinstance(name, str) or not name or "\0" in name or "\n" in name:
         raise ValueError(f"a name must be a line of text, not {name!r}")

@@ -17,7 +17,7 @@ _PASSING = (TimeoutError, ConnectionError, InterruptedError, BlockingIOError, Br
 
 
 def classify(error: BaseException) -> Kind:
-    """Whether trying again can help: an error may say so itself (`retryable`), timeouts and connections may, bugs can't."""
+    """Whether trying again can help: an error may say so itself (`retryable`); bugs can't be helped."""
     said = getattr(error, "retryable", None)
     if said is not None:
         return "retryable" if said else "fatal"

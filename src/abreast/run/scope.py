@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
-from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import BudgetSpent, Halted, KeyReused, Stopped
 from abreast.core.halting import OnError, Until
 from abreast.core.item import escape
-from abreast.core.outcome import Failed, Outcome
 from abreast.core.window import Order
 from abreast.executors.local import is_async
 from abreast.executors.port import Executor
@@ -43,16 +41,23 @@ class Run:
     in whatever way, nothing that it started is left: no task, no thread that can be stopped, no process.
     """
 
-    def __init__(self, name: str, *, lanes: Lanes, budget: Budget | None = None, parent: Run | None = None,
-                 opening: Opening | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        lanes: Lanes,
+        budget: Budget | None = None,
+        parent: Run | None = None,
+        opening: Opening | None = None,
+    ) -> None:
         """For `open_run` and `child`, which check what is handed in."""
         self.name = check_name(name)
-        self.path = f"{parent.path}/{escape(name)}" if parent else escape(name)
+        self.path: str = f"{parent.path}/{escape(name)}" if parent else escape(name)
         self.lanes = lanes
         self.budget = budget
         self._parent = parent
         self._opening = opening
-        self._setting: Setting | None = parent._setting if parent else None
+        self._setting: Setting | None = parent._setting if parent else None  # noqa: SLF001 - its own kind
         self._names: set[str] = set()
         self._drives: set[Drive] = set()
         self._scopes: set[Run] = set()
@@ -100,11 +105,25 @@ class Run:
 
     # --- the verb -------------------------------------------------------------------------------------------------
 
-    def map(self, fn: Callable[[T], Any], items: Iterable[T] | AsyncIterable[T], *, width: int, name: str | None = None,
-            span: int | None = None, order: Order = "item", until: Until[Any] = None, on_error: OnError = "collect",
-            lane: str | Callable[[T], str] | None = None, key: Callable[[T], str] | None = None,
-            retry: int | Retry | None = None, timeout: float | None = None, effect: Effect = "pure",
-            hold: Holding = None, executor: str | Executor | None = None) -> Map[T, Any]:
+    def map(
+        self,
+        fn: Callable[[T], Any],
+        items: Iterable[T] | AsyncIterable[T],
+        *,
+        width: int,
+        name: str | None = None,
+        span: int | None = None,
+        order: Order = "item",
+        until: Until[Any] = None,
+        on_error: OnError = "collect",
+        lane: str | Callable[[T], str] | None = None,
+        key: Callable[[T], str] | None = None,
+        retry: int | Retry | None = None,
+        timeout: float | None = None,
+        effect: Effect = "pure",
+        hold: Holding = None,
+        executor: str | Executor | None = None,
+    ) -> Map[T, Any]:
         """Call `fn` with each item, at most `width` at once; outcomes leave in item order, as soon as they can.
 
         Given the same replies it returns what a plain `for` loop would, at any width and timing.
@@ -143,9 +162,18 @@ class Run:
         self._claim(options.name)
         return Map(Drive(self, self.setting, fn, items, options))
 
-    async def step(self, name: str, fn: Callable[..., Any], *args: Any, lane: str | None = None,
-                   retry: int | Retry | None = None, timeout: float | None = None, effect: Effect = "pure",
-                   hold: Holding = None, executor: str | Executor | None = None) -> Any:
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        lane: str | None = None,
+        retry: int | Retry | None = None,
+        timeout: float | None = None,
+        effect: Effect = "pure",
+        hold: Holding = None,
+        executor: str | Executor | None = None,
+    ) -> Any:
         """Call `fn(*args)` once, as a map of one: its value, or its error raised. A recorded step is not run again.
 
             total = await run.step("total", add, 1, 2)
@@ -159,8 +187,9 @@ class Run:
         drive = Drive(self, self.setting, call, [args[0] if len(args) == 1 else args], options)
         return (await Map[Any, Any](drive).values())[0]
 
-    def child(self, name: str, *, lanes: Mapping[str, LaneLimits] | None = None,
-              budget: Budget | str | None = None) -> Run:
+    def child(
+        self, name: str, *, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | str | None = None
+    ) -> Run:
         """A scope within this one: its path is longer, its limits are these and its own. Use it with `async with`."""
         self._claim(name)
         own = Budget.parse(budget) if isinstance(budget, str) else budget
@@ -171,7 +200,7 @@ class Run:
         self.stop(Halted(reason))
 
     def intake(self, name: str, items: Iterable[Any]) -> AsyncIterable[Any]:
-        """Items that can be read only once (a pipe), journaled as they are read, so that a resume needs them no more."""
+        """Items that can be read only once (a pipe), journaled as they are read: a resume needs them no more."""
         self._claim(name)
         return Intake(self.setting, f"{self.path}/{escape(name)}", items)
 
@@ -201,7 +230,7 @@ class Run:
         scope = Run(item.key, lanes=self.lanes, parent=self)
         scope.path = item.path
         self._scopes.add(scope)
-        scope._stopped = self._stopped  # noqa: SLF001 - its own kind
+        scope._stopped = self._stopped
         return scope
 
     async def settle_maps(self, grace: float) -> None:
@@ -220,20 +249,21 @@ class Run:
 
     # --- as a scope -----------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Run:
+    async def __aenter__(self) -> Self:
         """Open it: find or make the run in its store, and become its driver."""
         if self._opening is not None:
             self._setting = await open_setting(self, self._opening)
         elif self._parent is not None:
-            self._parent._scopes.add(self)
-            self._stopped = self._parent._stopped
+            self._parent._scopes.add(self)  # noqa: SLF001 - its own kind
+            self._stopped = self._parent.stopped
         if self.budget is not None:
             self.budget.begin(self.setting.clock.now())
             self._watch_deadline(self.budget)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """End what is still going on, write what is left, and say how it ended."""
         interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
         try:

@@ -85,8 +85,9 @@ class Store(Protocol):
 
     url: str
 
-    def begin(self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
-              driver: Driver) -> RunRow:
+    def begin(
+        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str], driver: Driver
+    ) -> RunRow:
         """Make a new run (its id is `name-N`), driven by `driver`; it is on disk when this returns."""
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
@@ -113,8 +114,9 @@ class Store(Protocol):
     def get(self, run_id: str) -> RunRow:
         """The run of that id; `NoSuchRun` names some that exist."""
 
-    def runs(self, *, name: str | None = None, state: str | None = None, tag: str | None = None,
-             limit: int = 100) -> list[RunRow]:
+    def runs(
+        self, *, name: str | None = None, state: str | None = None, tag: str | None = None, limit: int = 100
+    ) -> list[RunRow]:
         """Runs, newest first."""
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
@@ -123,8 +125,9 @@ class Store(Protocol):
     def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
         """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
 
-    def events(self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (),
-               prefix: str = "") -> list[Event]:
+    def events(
+        self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
+    ) -> list[Event]:
         """Events in order of `seq`, from after that one."""
 
     def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:

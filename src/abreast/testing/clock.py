@@ -22,10 +22,10 @@ class _Due:
 class ManualClock:
     """Virtual time: `now()` stands still until `advance` moves it, and what is due is called in order.
 
-        clock = ManualClock()
-        async with abreast.open_run("test", clock=clock) as run:
-            ...
-            await clock.advance(30)      # thirty seconds pass at once
+    clock = ManualClock()
+    async with abreast.open_run("test", clock=clock) as run:
+        ...
+        await clock.advance(30)      # thirty seconds pass at once
     """
 
     def __init__(self, now: float = 0.0) -> None:

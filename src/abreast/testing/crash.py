@@ -18,7 +18,7 @@ def crash_at(store: Store, commit: int, when: Literal["before", "after"] = "befo
 
         abreast.open_run("job", store=crash_at(SqliteStore("runs.db"), commit=3, when="after"))
     """
-    return _CrashingStore(store, commit, when)  # type: ignore[return-value]
+    return _CrashingStore(store, commit, when)
 
 
 class _CrashingStore:

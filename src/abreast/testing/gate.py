@@ -9,14 +9,14 @@ from collections.abc import Hashable
 class Gate:
     """Items `pass_` it one by one as you open it for them; `arrived` lists who has come, in order.
 
-        gate = Gate()
+    gate = Gate()
 
-        async def work(x):
-            await gate.pass_(x)
-            return x
+    async def work(x):
+        await gate.pass_(x)
+        return x
 
-        await gate.wait_for(0, 1, 2)     # all three are inside
-        gate.open(2)                     # the last one may go first
+    await gate.wait_for(0, 1, 2)     # all three are inside
+    gate.open(2)                     # the last one may go first
     """
 
     def __init__(self) -> None:

@@ -1,0 +1,100 @@
+"""One live line on a terminal: how many are done, of how many, and how fast."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.events import ATTEMPT_FAILED, ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, Event
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_EVERY: Final = 0.1  # seconds between two drawings of the line
+
+
+def wants_progress() -> bool:
+    """Whether somebody can see a live line: stderr is a terminal that can move its cursor."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+class Progress:
+    """An observer of events that draws the line. The printer steps around it with `aside`."""
+
+    def __init__(self, name: str, *, read: int = 0, complete: bool = False, done: int = 0, failed: int = 0) -> None:
+        """Start from what earlier drivers have done."""
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._lock = threading.RLock()
+        self._name = name
+        self._read, self._complete = read, complete
+        self._done, self._failed, self._running = done, failed, 0
+        self._before = done + failed
+        self._began = self._drawn = SYSTEM_CLOCK.now()
+        self._visible = False
+
+    def __call__(self, event: Event) -> None:
+        """Count what happened, and draw once in a while."""
+        if event.kind == ITEM_READ:
+            self._read += 1
+        elif event.kind == ITEMS_COMPLETE:
+            self._complete = True
+        elif event.kind == ITEM_STARTED:
+            self._running += 1
+        elif event.kind == ATTEMPT_FAILED:
+            self._running -= 1
+        elif event.kind == ITEM_SETTLED:
+            self._running -= 1
+            self._done += event.data.get("state") == "done"
+            self._failed += event.data.get("state") == "failed"
+        now = SYSTEM_CLOCK.now()
+        if now - self._drawn >= _EVERY:
+            self._drawn = now
+            with self._lock:
+                self._draw()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take the line away while something else is written, and put it back."""
+        with self._lock:
+            visible = self._visible
+            self._erase()
+            yield
+            if visible:
+                self._draw()
+
+    def close(self) -> None:
+        """Take the line away for good."""
+        with self._lock:
+            self._erase()
+            self._drawn = float("inf")
+
+    def _draw(self) -> None:
+        self._erase()
+        self._console.print(self._line(), end="", no_wrap=True, overflow="ellipsis", crop=True)
+        self._visible = True
+
+    def _erase(self) -> None:
+        from rich.control import Control
+        from rich.segment import ControlType
+
+        if self._visible:
+            self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
+            self._visible = False
+
+    def _line(self) -> Text:
+        from rich.text import Text
+
+        over = self._done + self._failed
+        elapsed = max(SYSTEM_CLOCK.now() - self._began, 1e-3)
+        line = Text(f"{self._name}  {over}/{self._read}{'' if self._complete else '+'}  ")
+        line.append(f"{self._running} running", "cyan")
+        if self._failed:
+            line.append(f"  {self._failed} failed", "red")
+        return line.append(f"  {(over - self._before) / elapsed:.1f}/s", "dim")

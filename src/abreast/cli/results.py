@@ -1,0 +1,120 @@
+"""Outcomes as people and programs get them: text as the command wrote it, or one JSON object per item."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from abreast.cli.errors import one_line
+from abreast.cli.printer import STDERR, STDOUT, Piece
+from abreast.core.errors import RecordedError
+from abreast.core.outcome import Cancelled, Done, Failed, Outcome
+from abreast.store import codec
+
+Row: TypeAlias = dict[str, Any]
+
+_JSON: Final = codec.json_writer()
+_WROTE: Final = ("stdout", "stderr")
+_OWN_ERRORS: Final = ("abreast.cli.command.", "abreast.executors.commands.", "abreast.core.errors.")
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """One line of JSON; half a surrogate pair, which isn't text, becomes a question mark."""
+    return _JSON(row).encode("utf-8", "replace").decode()
+
+
+def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
+    """What an item wrote, or what its function returned, and a line about its failure."""
+    if isinstance(outcome, Done):
+        value = outcome.value
+        if is_command(value):
+            return _wrote(value)
+        return [] if value is None else [(STDOUT, _text(value))]
+    pieces: list[Piece] = []
+    if isinstance(outcome, Failed):
+        pieces += _wrote(details_of(outcome.error))
+    if not quiet:
+        pieces.append((STDERR, f"abreast: item {one_line(outcome.key)} {how(outcome)}\n".encode("utf-8", "replace")))
+    return [piece for piece in pieces if piece[1]]
+
+
+def pieces_as_json(outcome: Outcome[Any], *, run_id: str) -> list[Piece]:
+    """One object on a line."""
+    return [(STDOUT, f"{json_line({'run': run_id, **row_of(outcome)})}\n".encode())]
+
+
+def how(outcome: Outcome[Any]) -> str:
+    """What became of an item that isn't done, in words."""
+    if isinstance(outcome, Failed):
+        return f"failed: {one_line(sentence_of(outcome.error))}"
+    return f"was cancelled: {outcome.reason}" if isinstance(outcome, Cancelled) else "is done"
+
+
+def row_of(outcome: Outcome[Any]) -> Row:
+    """An outcome in JSON's own types. What a command wrote is at the top; bytes that are no text are in base64 too."""
+    row: Row = {"key": outcome.key, "index": outcome.index, "state": outcome.state}
+    if isinstance(outcome, Done):
+        row |= _written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
+    elif isinstance(outcome, Failed):
+        kind, message = _parts(outcome.error)
+        row |= _written(details_of(outcome.error))
+        row["error"] = {"type": kind, "message": message}
+    else:
+        row["reason"] = outcome.reason
+    timing = outcome.timing
+    return {**row, "attempts": len(timing.service), "seconds": round(sum(timing.service), 6)}
+
+
+def is_command(value: object) -> bool:
+    """Whether this is what a command left: its exit code and what it wrote."""
+    return isinstance(value, dict) and "exit_code" in value and "stdout" in value and "stderr" in value
+
+
+def details_of(error: BaseException) -> dict[str, Any]:
+    """What a failed command left; nothing for other failures."""
+    details = getattr(error, "details", None)
+    return details if isinstance(details, dict) and is_command(details) else {}
+
+
+def sentence_of(error: BaseException) -> str:
+    """A failure in one sentence; errors that abreast names itself speak for themselves."""
+    kind, message = _parts(error)
+    return message if message and kind.startswith(_OWN_ERRORS) else f"{kind}: {message}" if message else kind
+
+
+def plain(value: object) -> object:
+    """A value in JSON's own types, as an export of the store would show it."""
+    return value if codec.is_scalar(value) else codec.decode_plain(codec.encode(value, "a value"))
+
+
+def _parts(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, RecordedError):
+        return error.kind, error.message
+    return codec.type_name(type(error)), str(error)
+
+
+def _wrote(left: Mapping[str, Any]) -> list[Piece]:
+    return [(where, data) for where, name in ((STDOUT, "stdout"), (STDERR, "stderr")) if (data := _bytes(left.get(name)))]
+
+
+def _bytes(wrote: object) -> bytes:
+    return wrote if isinstance(wrote, bytes) else wrote.encode() if isinstance(wrote, str) else b""
+
+
+def _written(left: Mapping[str, Any]) -> Row:
+    row: Row = dict(left)
+    for name in _WROTE:
+        if isinstance(wrote := row.get(name), bytes):
+            row[name] = wrote.decode("utf-8", "replace")
+            row[f"{name}_base64"] = base64.b64encode(wrote).decode("ascii")
+    return row
+
+
+def _text(value: object) -> bytes:
+    """A function's value as a line."""
+    text = value if isinstance(value, str) else _JSON(plain(value))
+    return f"{text}\n".encode("utf-8", "replace")
+
+
+Render: TypeAlias = Callable[[Outcome[Any]], list[Piece]]

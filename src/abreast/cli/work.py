@@ -1,0 +1,191 @@
+"""Drives a MapJob from its first item to its exit code, whether it is new, resumed or retried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from abreast.cli.call import find_function
+from abreast.cli.children import Groups, end_leftovers
+from abreast.cli.command import CommandWork
+from abreast.cli.errors import CANCELLED, DONE, FAILED, SPENT, Sorry, explain, tell
+from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
+from abreast.cli.lines import Lines
+from abreast.cli.printer import OutputLost, Piece, Printer
+from abreast.cli.progress import Progress
+from abreast.cli.results import pieces_as_json, pieces_as_text
+from abreast.cli.signals import Interrupts
+from abreast.cli.stores import StoreChoice
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError, BudgetSpent, CancelRequested, DriverReplaced
+from abreast.core.outcome import Outcome
+from abreast.run.scope import Resume, Run
+from abreast.store.port import Store
+from abreast.wiring import open_run
+
+_BATCH: Final = 256  # outcomes printed at once
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How much a person wants to see, and in which form."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Which run it is to be: a new one, or one that goes on."""
+
+    name: str
+    seed: int | None = None
+    tags: tuple[str, ...] = ()
+    resume: Resume = "never"
+    run_id: str | None = None
+    retry_keys: tuple[str, ...] = ()
+    input_complete: bool = False
+
+
+@dataclass(slots=True)
+class _Count:
+    done: int = 0
+    failed: int = 0
+
+    def add(self, outcome: Outcome[Any]) -> None:
+        self.done += outcome.ok
+        self.failed += not outcome.ok
+
+
+class Work:
+    """One driving of a job. `run` blocks until it is over and gives the exit code."""
+
+    def __init__(self, job: MapJob, start: Start, choice: StoreChoice, view: View, progress: Progress | None) -> None:
+        """Nothing starts before `run`."""
+        self._job = job
+        self._start = start
+        self._choice = choice
+        self._view = view
+        self._progress = progress
+        self._groups = Groups()
+        self._count = _Count()
+        self._run_id = start.run_id or ""
+        self._lost: OutputLost | None = None
+        self._began = SYSTEM_CLOCK.now()
+
+    def run(self, store: Store) -> int:
+        """Do it; the exit code. What a person should know is told on stderr."""
+        with asyncio.Runner() as runner:
+            return runner.run(self._drive(store))
+
+    async def _drive(self, store: Store) -> int:
+        with Interrupts(self._groups.kill) as interrupts:
+            try:
+                await self._work(store, interrupts)
+            except asyncio.CancelledError:
+                if self._lost is None:
+                    return self._stopped(f"{'interrupted' if interrupts.code == 130 else 'terminated'}", interrupts.code)  # noqa: PLR2004
+                return self._stopped(str(self._lost), self._lost.code) if str(self._lost) else self._lost.code
+            except BudgetSpent as error:
+                return self._stopped(str(error), SPENT, " --budget MORE")
+            except CancelRequested as error:
+                return self._stopped(f"cancelled ({error})" if str(error) != "cancelled by request" else str(error), CANCELLED)
+            except AbreastError as error:
+                sentence, code = explain(error)
+                return self._stopped(sentence, code) if self._run_id and not isinstance(error, DriverReplaced) else _told(sentence, code)
+            except Sorry as error:
+                return self._stopped(str(error), error.code)
+            finally:
+                if self._progress is not None:
+                    self._progress.close()
+        return self._ended()
+
+    async def _work(self, store: Store, interrupts: Interrupts) -> None:
+        start, job = self._start, self._job
+        hooks = [self._progress] if self._progress is not None else []
+        run = open_run(
+            start.name, store=store, budget=job.budget, seed=start.seed, executor=job.executor, resume=start.resume,
+            hooks=hooks, tags=start.tags, kind=KIND, run_id=start.run_id, retry_keys=start.retry_keys,
+            manifest=job.manifest(),
+        )  # fmt: skip
+        async with self._function() as function, run:
+            self._run_id = run.id or ""
+            if self._view.verbose:
+                tell(f"run {self._run_id} in {store.url}")
+            if run.resumed and (ended := await end_leftovers(store, self._run_id)) and not self._view.quiet:
+                tell(f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind")
+            try:
+                await self._release(run, function(self._run_id))
+            except OutputLost as error:
+                self._lost = error
+                raise asyncio.CancelledError from error
+            interrupts.let_be()
+
+    async def _release(self, run: Run, function: Callable[[Any], Any]) -> None:
+        """Print outcomes as they come, until there are no more."""
+        job = self._job
+        aside = self._progress.aside if self._progress is not None else nullcontext
+        printer, render = Printer(aside), self._render()
+        outcomes = run.map(
+            function, run.intake(INPUT, self._items()), width=job.width, name=ITEMS, until=job.until,
+            on_error="halt" if job.halt else "collect", key=job.key_of, retry=job.retries or None, timeout=job.timeout,
+        )  # fmt: skip
+        async for batch in outcomes.batches(_BATCH):
+            pieces: list[Piece] = []
+            for outcome in batch:
+                self._count.add(outcome)
+                pieces += render(outcome)
+            await printer.write(pieces)
+
+    @asynccontextmanager
+    async def _function(self) -> AsyncIterator[Callable[[str], Callable[[Any], Any]]]:
+        """What gives the function to map, once the run's id is known."""
+        job = self._job
+        if job.call is not None:
+            found = find_function(job.call, job.cwd)
+            yield lambda _: found
+            return
+        from abreast.executors.commands import Commands
+
+        async with Commands() as commands:
+            yield lambda run_id: CommandWork(job, run_id, commands, self._groups)
+
+    def _items(self) -> Iterable[object]:
+        job, start = self._job, self._start
+        if start.input_complete:
+            return ()
+        return Lines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
+
+    def _render(self) -> Callable[[Outcome[Any]], list[Piece]]:
+        if self._view.json:
+            return partial(pieces_as_json, run_id=self._run_id)
+        return partial(pieces_as_text, quiet=self._view.quiet)
+
+    def _stopped(self, why: str, code: int, more: str = "") -> int:
+        """Say why it stopped before its end, and how to go on."""
+        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
+        return code
+
+    def _ended(self) -> int:
+        """Say how it went, if it went wrong or somebody watches."""
+        count, until = self._count, self._job.until
+        short = until is not None and count.done < until
+        bad = short or (until is None and count.failed > 0)
+        if not self._view.quiet and (bad or self._progress is not None or self._view.verbose):
+            seconds = SYSTEM_CLOCK.now() - self._began
+            parts = [f"{count.done} done"] + ([f"{count.failed} failed"] if count.failed else [])
+            if short:
+                parts.append(f"{until} were wanted")
+            hint = f"; once more: abreast retry {self._run_id}{self._choice.flag}" if count.failed and bad else ""
+            tell(f"{', '.join(parts)} in {seconds:.1f} s ({self._run_id}){hint}")
+        return FAILED if bad else DONE
+
+
+def _told(sentence: str, code: int) -> int:
+    tell(sentence)
+    return code
