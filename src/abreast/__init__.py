@@ -10,20 +10,64 @@ Given the same replies, concurrency changes only the time, never the answer.
         ...
 """
 
-from abreast.core.item import Item
-from abreast.core.outcome import Cancelled, Done, Failed
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from abreast.core.version import VERSION
-from abreast.doors import map
-from abreast.limits.budget import Budget
-from abreast.limits.pool import Pool
-from abreast.limits.rate import Rate
-from abreast.limits.slots import Slots
-from abreast.run.current import current
-from abreast.run.retry import Retry
-from abreast.wiring import open_run
+
+if TYPE_CHECKING:
+    from abreast.core.item import Item
+    from abreast.core.outcome import Cancelled, Done, Failed
+    from abreast.doors import map
+    from abreast.limits.budget import Budget
+    from abreast.limits.pool import Pool
+    from abreast.limits.rate import Rate
+    from abreast.limits.slots import Slots
+    from abreast.run.current import current
+    from abreast.run.retry import Retry
+    from abreast.wiring import open_run
 
 __version__ = VERSION
 
 __all__ = [
-    "Budget", "Cancelled", "Done", "Failed", "Item", "Pool", "Rate", "Retry", "Slots", "current", "map", "open_run",
-]  # fmt: skip
+    "Budget",
+    "Cancelled",
+    "Done",
+    "Failed",
+    "Item",
+    "Pool",
+    "Rate",
+    "Retry",
+    "Slots",
+    "current",
+    "map",
+    "open_run",
+]
+
+# Each name is fetched when it is first used: the command line says its help, and a worker starts, without the rest.
+_HOME = {
+    "Budget": "abreast.limits.budget",
+    "Cancelled": "abreast.core.outcome",
+    "Done": "abreast.core.outcome",
+    "Failed": "abreast.core.outcome",
+    "Item": "abreast.core.item",
+    "Pool": "abreast.limits.pool",
+    "Rate": "abreast.limits.rate",
+    "Retry": "abreast.run.retry",
+    "Slots": "abreast.limits.slots",
+    "current": "abreast.run.current",
+    "map": "abreast.doors",
+    "open_run": "abreast.wiring",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'abreast' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(home), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

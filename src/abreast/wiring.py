@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
+from typing import TYPE_CHECKING
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.executors.local import LocalExecutor
@@ -12,7 +13,9 @@ from abreast.limits.budget import Budget
 from abreast.limits.lane import LaneLimits, Lanes
 from abreast.run.lifetime import RESUME, Opening
 from abreast.run.scope import Resume, Run
-from abreast.store.port import JsonValue, Store
+
+if TYPE_CHECKING:
+    from abreast.store.port import JsonValue, Store
 
 EXECUTORS = ("local", "process")
 

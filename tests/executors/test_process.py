@@ -1,8 +1,10 @@
 """What is particular to workers in processes: they are used again, crash alone, and die when they must."""
 
 import asyncio
+import contextlib
 import gc
 import os
+import re
 import select
 import signal
 import subprocess
@@ -23,6 +25,7 @@ from tests.executors.traces import children, nothing_left, wait_until_ended, wai
 @pytest.fixture(autouse=True)
 def _nothing_left():
     gc.collect()  # what other tests forgot is theirs
+    list(abreast.map(abs, [1], width=1))  # the sync door keeps its loop once it has one
     with nothing_left():
         yield
 
@@ -66,15 +69,13 @@ async def test_values_larger_than_any_buffer_go_there_and_back():
 
 
 async def test_what_an_item_prints_is_seen_even_if_the_worker_is_killed_later(capfd):
-    async with open_meeting() as meeting:
-        bound = ProcessExecutor().bind(work.speak, 1)
-        await bound.async_call("hello")
-        (child,) = bound._children
-        child.kill()
-        await child.ended
-        await bound.close(60)
-    assert meeting.came == {}
-    assert capfd.readouterr().out == "hello\n"
+    bound = ProcessExecutor().bind(work.speak, 1)
+    await bound.async_call("hello")
+    (child,) = bound._children
+    child.kill()
+    await child.ended
+    assert capfd.readouterr().out == "hello"
+    assert await bound.close(60) == []
 
 
 async def test_a_worker_that_dies_idle_costs_no_item():
@@ -141,8 +142,7 @@ async def test_what_has_no_name_is_refused_in_a_step_too():
 async def test_an_item_that_cannot_be_pickled_fails_by_name():
     failed, fine = await outcomes(work.double, [threading.Lock(), 2])
     assert type(failed.error) is TypeError
-    assert "item <unlocked _thread.lock" in str(failed.error)
-    assert "a lock" in str(failed.error)
+    assert re.match(r"item <unlocked.*>, a lock, or what it holds can't be taken to another process", str(failed.error))
     assert fine.value == 4
 
 
@@ -227,22 +227,13 @@ async def test_an_item_that_closes_our_socket_is_given_up():
 
 async def test_a_cancelled_items_whole_process_group_is_killed():
     async with open_meeting() as meeting, abreast.open_run("process", executor="process") as run:
-        async with run.map(work.bring_a_child, map(meeting.ticket, "ab"), width=2):
-            await meeting.wait_for(2)
-            pids = [pid for pair in meeting.came.values() for pid in pair]
-            watching = watch(*pids)
-            handles = watching.__enter__()
-        with watching_to_the_end(watching):
+        with contextlib.ExitStack() as stack:
+            async with run.map(work.bring_a_child, map(meeting.ticket, "ab"), width=2):
+                await meeting.wait_for(2)
+                pids = [pid for pair in meeting.came.values() for pid in pair]
+                handles = stack.enter_context(watch(*pids))
             assert len(pids) == 4
             assert wait_until_ended(handles) == set()
-
-
-def watching_to_the_end(watching):
-    from contextlib import ExitStack
-
-    stack = ExitStack()
-    stack.push(watching.__exit__)
-    return stack
 
 
 async def test_an_item_out_of_time_has_its_group_killed_and_the_next_one_a_new_worker():

@@ -70,30 +70,25 @@ class Stop(BaseException):
     pass
 
 
+_FAILURES = {
+    "value": lambda: ValueError("no such number"),
+    "os": lambda: FileNotFoundError(2, "No such file", "there"),
+    "odd": lambda: Odd(3, why=["x"]),
+    "locked": lambda: Locked("shut"),
+    "mute": Mute,
+    "exit": lambda: SystemExit(5),
+    "interrupt": KeyboardInterrupt,
+    "stop": lambda: Stop("at once"),
+    "cancelled": lambda: asyncio.CancelledError("by itself"),
+    "stopiteration": lambda: StopIteration(7),
+    "group": lambda: ExceptionGroup("both", [ValueError("a"), KeyError("b")]),
+}
+
+
 def fail(how):
-    match how:
-        case "value":
-            raise ValueError("no such number")
-        case "os":
-            raise FileNotFoundError(2, "No such file", "there")
-        case "odd":
-            raise Odd(3, why=["x"])
-        case "locked":
-            raise Locked("shut")
-        case "mute":
-            raise Mute
-        case "exit":
-            sys.exit(5)
-        case "interrupt":
-            raise KeyboardInterrupt
-        case "stop":
-            raise Stop("at once")
-        case "cancelled":
-            raise asyncio.CancelledError("by itself")
-        case "stopiteration":
-            raise StopIteration(7)
-        case "group":
-            raise ExceptionGroup("both", [ValueError("a"), KeyError("b")])
+    if how in _FAILURES:
+        failure = _FAILURES[how]()
+        raise failure
     return how
 
 
@@ -189,7 +184,7 @@ def close_everything(_):
 
 
 def speak(words):
-    print(words)
+    sys.stdout.write(words)
     return words
 
 

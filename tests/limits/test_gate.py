@@ -49,7 +49,6 @@ def test_a_retry_may_pass_those_who_wait_for_more_than_there_is():
     desk.ask("retried", slots)
     desk.ask("other", slots)
     desk.ask("all", (slots, Need(weight="all")))
-    desk.ticket_order = desk.tickets["retried"].order
     desk.give("retried")
     assert desk.ask_again("retried")
     desk.give("other")
@@ -155,10 +154,9 @@ def test_a_ticket_that_was_sent_on_too_often_stands_in_all_its_lines_and_lets_th
 def test_those_behind_a_firm_ticket_go_on_when_it_fails():
     desk, slots, budget = Desk(), Slots(1), Budget(requests=10, tokens=10)
     with mock.patch("abreast.limits.line.PATIENCE", 0):
-        desk.ask("holder", slots)
         desk.ask("spender", (budget, Need(tokens=6)))
-        desk.ask("firm", slots, (budget, Need(tokens=9)))
-        assert not desk.ask("behind", (budget, Need(tokens=1)))
+        desk.ask("firm", (budget, Need(tokens=9)), slots)
+        assert not desk.ask("behind", slots)
         desk.give("spender", Usage(1, 6))
         assert "firm" in desk.failed
         assert "behind" in desk.holding

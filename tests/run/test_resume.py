@@ -401,7 +401,7 @@ async def test_a_pipe_that_was_not_read_to_its_end_must_be_handed_in_again(store
     never.set()
     with pytest.raises(InputIncomplete, match="hand them in again"):
         await read_from(store, job, iter(()))
-    with pytest.raises(InputIncomplete, match="item 0 is not the one that was read before"):
+    with pytest.raises(InputIncomplete, match="item 0 is not the one read before"):
         await read_from(store, job, iter(range(1, 301)))
     assert await read_from(store, job, iter(range(300))) == list(range(300))
     assert max(map(job.ran.count, range(300))) <= 4

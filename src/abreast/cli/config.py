@@ -71,12 +71,12 @@ def _optional(read: Callable[[object], T]) -> Callable[[object], T | None]:
     return read
 
 
-STORE: Final = Setting[str | None]("store", _text, None)
+STORE: Final[Setting[str | None]] = Setting("store", _text, None)
 WIDTH: Final = Setting("width", partial(units.number, least=1), 8)
 RETRIES: Final = Setting("retries", partial(units.number, least=0), 0)
-TIMEOUT: Final = Setting[float | None]("timeout", _optional(units.duration), None)
-BUDGET: Final = Setting[str | None]("budget", _optional(units.budget), None)
-SEED: Final = Setting[int | None]("seed", _optional(units.seed), None)
+TIMEOUT: Final[Setting[float | None]] = Setting("timeout", _optional(units.duration), None)
+BUDGET: Final[Setting[str | None]] = Setting("budget", _optional(units.budget), None)
+SEED: Final[Setting[int | None]] = Setting("seed", _optional(units.seed), None)
 KEEP: Final = Setting("keep", units.size, 8 << 20)
 PATIENCE: Final = Setting("patience", units.duration, 10.0)
 

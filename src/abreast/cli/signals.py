@@ -29,6 +29,11 @@ class Interrupts:
         """The exit code of a process that ended by this signal, as shells count: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + (self.caught or signal.SIGINT)
 
+    @property
+    def word(self) -> str:
+        """What happened to us."""
+        return "interrupted" if self.caught is signal.SIGINT else f"ended by {(self.caught or signal.SIGINT).name}"
+
     def __enter__(self) -> Interrupts:
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from abreast.cli.call import find_function
 from abreast.cli.children import Groups, end_leftovers
 from abreast.cli.command import CommandWork
-from abreast.cli.errors import CANCELLED, DONE, FAILED, SPENT, Sorry, explain, tell
+from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, tell
 from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
 from abreast.cli.lines import Lines
 from abreast.cli.printer import OutputLost, Piece, Printer
@@ -21,7 +21,7 @@ from abreast.cli.results import pieces_as_json, pieces_as_text
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError, BudgetSpent, CancelRequested, DriverReplaced
+from abreast.core.errors import AbreastError, BudgetSpent
 from abreast.core.outcome import Outcome
 from abreast.run.scope import Resume, Run
 from abreast.store.port import Store
@@ -74,7 +74,7 @@ class Work:
         self._progress = progress
         self._groups = Groups()
         self._count = _Count()
-        self._run_id = start.run_id or ""
+        self._run_id = ""
         self._lost: OutputLost | None = None
         self._began = SYSTEM_CLOCK.now()
 
@@ -89,15 +89,12 @@ class Work:
                 await self._work(store, interrupts)
             except asyncio.CancelledError:
                 if self._lost is None:
-                    return self._stopped(f"{'interrupted' if interrupts.code == 130 else 'terminated'}", interrupts.code)  # noqa: PLR2004
+                    return self._stopped(interrupts.word, interrupts.code)
                 return self._stopped(str(self._lost), self._lost.code) if str(self._lost) else self._lost.code
             except BudgetSpent as error:
                 return self._stopped(str(error), SPENT, " --budget MORE")
-            except CancelRequested as error:
-                return self._stopped(f"cancelled ({error})" if str(error) != "cancelled by request" else str(error), CANCELLED)
             except AbreastError as error:
-                sentence, code = explain(error)
-                return self._stopped(sentence, code) if self._run_id and not isinstance(error, DriverReplaced) else _told(sentence, code)
+                return self._stopped(*explain(error))
             except Sorry as error:
                 return self._stopped(str(error), error.code)
             finally:
@@ -184,8 +181,3 @@ class Work:
             hint = f"; once more: abreast retry {self._run_id}{self._choice.flag}" if count.failed and bad else ""
             tell(f"{', '.join(parts)} in {seconds:.1f} s ({self._run_id}){hint}")
         return FAILED if bad else DONE
-
-
-def _told(sentence: str, code: int) -> int:
-    tell(sentence)
-    return code

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -78,6 +84,7 @@ class Commands:
         self._numbers = count()
         self._jobs: dict[int, _Job] = {}
         self._warden: _Leash | None = None
+        self._environment: dict[str, str] = {}
         self._open = False
 
     def __repr__(self) -> str:
@@ -86,8 +93,9 @@ class Commands:
 
     async def __aenter__(self) -> Self:
         """Start the warden; doesn't wait until it is up."""
+        self._environment = dict(os.environ)
+        self._warden = self._hire()
         self._open = True
-        self._warden = _Leash(self._hear, self._lose)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -125,12 +133,14 @@ class Commands:
             CommandRefused: it can't be started; the message says why.
             WorkerDied: the warden was killed; so were its commands. The next one gets a new warden.
         """  # fmt: skip
-        job = _Job(next(self._numbers), argv, cwd, started)
-        request = (wards.RUN, job.number, *_encoded(argv, stdin, cwd, env), keep)
         if not self._open:
             raise RuntimeError("commands run inside `async with Commands() as commands:`")
+        if not argv:
+            raise CommandRefused("a command needs a name")
+        job = _Job(next(self._numbers), argv, cwd, started)
+        request = (wards.RUN, job.number, *_encoded(argv, cwd, self._environment, env), stdin, keep)
         if self._warden is None:
-            self._warden = _Leash(self._hear, self._lose)
+            self._warden = self._hire()
         self._jobs[job.number] = job
         self._warden.send(request)
         try:
@@ -141,6 +151,11 @@ class Commands:
         if job.error is not None:
             raise job.error
         return Finished(*job.answer)
+
+    def _hire(self) -> _Leash:
+        warden = _Leash(self._hear, self._lose)
+        warden.send((wards.HELLO, {os.fsencode(name): os.fsencode(value) for name, value in self._environment.items()}))
+        return warden
 
     async def _end(self, job: _Job) -> None:
         """Wait until a cancelled command is gone, whoever else cancels."""
@@ -207,40 +222,37 @@ class _Job:
         self.error: BaseException | None = None
 
     def refuse(self, stage: str, code: int, reason: str) -> None:
-        """It wasn't started; keep the error that says why."""
+        """It can't be started; keep the error that says why."""
         name = self.argv[0]
         if stage == wards.FIND and code == errno.ENOENT:
             self.error = CommandMissing(f"{name}: there is no such command")
         elif stage == wards.ENTER:
             self.error = CommandRefused(f"{name}: can't run in {self.cwd}: {reason}")
         else:
-            self.error = CommandRefused(f"{name}: {_WHY.get((stage, code), 'it can not be started')} ({reason})")
+            self.error = CommandRefused(f"{name}: {_REASONS.get(code, 'it could not be started')} ({reason})")
 
 
-_WHY = {
-    (wards.FIND, errno.EACCES): "it is not executable",
-    (wards.START, errno.EACCES): "it is not executable",
-    (wards.START, errno.ENOENT): "the interpreter in its first line is missing",
-    (wards.START, errno.ENOEXEC): "it is neither a program nor a script that names its interpreter",
-    (wards.START, errno.E2BIG): "its arguments and environment are too long",
+_REASONS = {
+    errno.EACCES: "it is not executable",
+    errno.ENOENT: "the interpreter that its first line names is missing",
+    errno.ENOEXEC: "it is neither a program nor a script that names its interpreter",
+    errno.E2BIG: "its arguments and environment are too long",
 }
 
 
-def _encoded(argv: Sequence[str], stdin: bytes | None, cwd: str | None, env: Mapping[str, str] | None) -> Message:
-    """The parts of a request as the system wants them; raises CommandRefused for what can't be one."""
-    if not argv:
-        raise CommandRefused("a command needs a name")
+def _encoded(argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env: Mapping[str, str] | None) -> Message:
+    """Arguments, directory, and what differs from the base's environment; CommandRefused for what can't be one."""
+    encode = os.fsencode
     try:
-        words = [os.fsencode(word) for word in argv]
-        place = None if cwd is None else os.fsencode(cwd)
-        names = None if env is None else {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+        words = [encode(word) for word in argv]
+        place = None if cwd is None else encode(cwd)
+        changed = {encode(name): encode(value) for name, value in (env or {}).items() if base.get(name) != value}
+        removed = [] if env is None else [encode(name) for name in base.keys() - env.keys()]
     except UnicodeEncodeError as error:
-        raise CommandRefused(
-            f"{argv[0]!r}: {error.object!r:.80} can't be given to a command ({error.reason})"
-        ) from None
-    if b"\0" in b"".join([*words, place or b"", *(part for pair in (names or {}).items() for part in pair)]):
+        raise CommandRefused(f"{argv[0]!r}: {error.object!r:.80} can't be given to a command") from error
+    if b"\0" in b"".join((*words, place or b"", *changed.keys(), *changed.values())):
         raise CommandRefused(f"{argv[0]!r}: a NUL character can't be given to a command")
-    return words, stdin, place, names
+    return words, place, changed, removed
 
 
 class _Leash:
@@ -260,20 +272,15 @@ class _Leash:
             undo.callback(self._socket.close)
             self._process = _start_warden(theirs.fileno())
             undo.pop_all()
+        self.pid = self._process.pid
         self._socket.setblocking(False)  # noqa: FBT003 - it has no keyword
         self._loop.add_reader(self._socket, self._read)
-        self.send((wards.HELLO, dict(os.environb)))
 
     def __repr__(self) -> str:
         return f"<warden {self.pid}, {'ended' if self._ended.done() else 'running'}>"
 
-    @property
-    def pid(self) -> int:
-        """The warden's process, and its session, to which all commands belong that don't make their own."""
-        return self._process.pid
-
     def send(self, message: Message) -> None:
-        """Send a message at the end of this turn of the loop, with the others of that turn."""
+        """Send a message at the end of this turn of the loop, with the others of the turn."""
         if not self._outbox:
             self._loop.call_soon(self._flush)
         self._outbox.append(message)
@@ -304,13 +311,12 @@ class _Leash:
             del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it died, of which `_read` hears
+        except OSError:  # it has ended, of which `_read` hears
             self._unsent.clear()
-        if self._socket.fileno() >= 0:
-            if self._unsent:
-                self._loop.add_writer(self._socket, self._write)
-            else:
-                self._loop.remove_writer(self._socket)
+        if self._unsent:
+            self._loop.add_writer(self._socket, self._write)
+        elif not self._ended.done():
+            self._loop.remove_writer(self._socket)
 
     def _read(self) -> None:
         try:
@@ -322,7 +328,7 @@ class _Leash:
         self._inbox += data
         for message in wards.unpack(self._inbox):
             if message[0] == wards.BROKEN:
-                self._how = f"broke:\n{message[1]}"
+                self._how = f"broke ({message[1]})"
             else:
                 self._hear(message)
         if not data:
@@ -338,16 +344,16 @@ class _Leash:
         self._socket.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        wards.sweep(self.pid)  # while the warden is not reaped, and its number nobody else's
-        self._lose(self._how or _ending(self._process.wait()))
+        wards.sweep(self.pid)  # before the warden is reaped, and its number free for others
+        code = self._process.wait()
+        self._lose(self._how or (f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"))
 
 
 def _start_warden(line: int) -> subprocess.Popen[bytes]:
     places = [("abreast", str(_HERE.parent)), ("abreast.executors", str(_HERE))]
     program = _PROGRAM.format(places=places, line=line, driver=os.getpid())
-    return subprocess.Popen([sys.executable, *_FLAGS, "-c", program], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL, pass_fds=(line,), start_new_session=True)  # fmt: skip
-
-
-def _ending(code: int) -> str:
-    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(
+        [sys.executable, *_FLAGS, "-c", program],
+        stdin=nothing, stdout=nothing, stderr=nothing, pass_fds=(line,), start_new_session=True,
+    )  # fmt: skip

@@ -1,8 +1,8 @@
 """The warden: a small process that starts commands, keeps what they write, and ends them, also when the driver dies.
 
 It has one thread and a session of its own: a signal to the driver's group can't reach it, and nothing that it has
-started is ever unknown to it. As a child subreaper it inherits what commands leave behind, so that it knows when a group
-is gone, and no number of a group is reused before. `abreast.executors.commands` holds the driver's end of the line.
+started is ever unknown to it. As a child subreaper it inherits what commands leave behind: so it knows when a group is
+gone, and no number of a group is reused before that. `abreast.executors.commands` holds the driver's end of the line.
 """
 
 from __future__ import annotations
@@ -14,29 +14,13 @@ import signal
 import time  # noqa: TID251 - a program of its own, out of reach of abreast's clock
 from collections import deque
 
-from abreast.executors.wards import (
-    BROKEN,
-    END,
-    ENTER,
-    FIND,
-    FINISHED,
-    REFUSED,
-    RUN,
-    START,
-    STARTED,
-    Stream,
-    Ward,
-    find,
-    pack,
-    start,
-    unpack,
-)
+from abreast.executors import wards
 
 TYPE_CHECKING = False  # typing's own costs 2 ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from abreast.executors.wards import Message
+    from abreast.executors.wards import Message, Stream, Ward
 
 UNWATCHED = 0.005  # s; a command that ends sooner never has its pipes polled: a tenth less CPU for 2,000 `true`
 LINGER = 0.2  # s; for what a command has left in its group, and for others who hold its pipes
@@ -46,6 +30,7 @@ DYING = 1.0  # s; the longest that the warden outlives its driver
 READS = 17  # at a command's exit: all that a pipe of 1 MiB can hold, and its end
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PATH = os.defpath.encode()
 _SHORT_OF = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -89,7 +74,7 @@ class Warden:
         signal.setitimer(signal.ITIMER_REAL, DYING)
         for ward in self._wards.values():
             ward.signal(signal.SIGKILL)
-        sweep(os.getpid())  # what has left its group, though not the session
+        wards.sweep(os.getpid())  # what has left its group, though not the session
         for ward in self._wards.values():
             while not ward.gone:
                 try:
@@ -97,13 +82,13 @@ class Warden:
                 except ChildProcessError:
                     break
         if last:
-            os.write(self._line, pack([*last]))
+            os.write(self._line, wards.pack([*last]))
         os._exit(0)
 
     def _send(self) -> None:
         """Write to the driver what there is; waits for it, as it always reads."""
         if self._outbox:
-            data = memoryview(pack(self._outbox))
+            data = memoryview(wards.pack(self._outbox))
             self._outbox = []
             while data:
                 try:
@@ -121,36 +106,40 @@ class Warden:
         if not data:
             self.quit()
         self._inbox += data
-        for message in unpack(self._inbox):
-            if message[0] == END:
+        for message in wards.unpack(self._inbox):
+            if message[0] == wards.END:
                 self._end(*message[1:])
-            elif message[0] != RUN:
+            elif message[0] != wards.RUN:
                 self._environment = message[1]
             elif self._waiting or not self._run(message):
                 self._waiting.append(message)
 
     def _run(self, message: Message) -> bool:
         """Start a command, or say why not; False if it may start when another has ended."""
-        _, number, argv, _, cwd, environment, _ = message
-        if environment is None:
-            environment = self._environment
-        stage = ENTER
+        _, number, argv, cwd, changed, removed, _, _ = message
+        environment = {**self._environment, **changed}
+        for name in removed:
+            del environment[name]
+        stage = wards.ENTER
         try:
             if cwd is not None:
                 os.chdir(cwd)
-            stage = FIND
-            path = find(argv[0], environment)
-            stage = START
-            ward = start(path, message, environment)
+            stage = wards.FIND
+            path = wards.find(argv[0], environment.get(b"PATH", _PATH), cwd)
+            stage = wards.START
+            ward = wards.start(path, message, environment)
         except (OSError, ValueError) as error:  # ValueError: a name in the environment that can't be one
             code = getattr(error, "errno", None) or errno.EINVAL
             if code in _SHORT_OF and self._wards:
                 return False
-            self._outbox.append((REFUSED, number, stage, code, getattr(error, "strerror", None) or str(error)))
+            wards.find.cache_clear()  # what was found may be there no more
+            if stage == wards.START and not os.access(path, os.F_OK):
+                stage = wards.FIND
+            self._outbox.append((wards.REFUSED, number, stage, code, getattr(error, "strerror", None) or str(error)))
         else:
             self._wards[number] = self._leaders[ward.pid] = ward
             self._young.append(ward)
-            self._outbox.append((STARTED, number, ward.pid))
+            self._outbox.append((wards.STARTED, number, ward.pid))
         finally:
             if cwd is not None:
                 os.fchdir(self._home)
@@ -166,7 +155,7 @@ class Warden:
             self._leave(ward, due if ward.due is None else min(due, ward.due))
         elif any(message[1] == number for message in self._waiting):
             self._waiting = deque(message for message in self._waiting if message[1] != number)
-            self._outbox.append((FINISHED, number, -signal.SIGTERM, b"", b"", 0, 0))
+            self._outbox.append((wards.FINISHED, number, -signal.SIGTERM, b"", b"", 0, 0))
 
     def _reap(self) -> None:
         """Collect ended children: commands, and the orphans they left, which become ours."""
@@ -218,7 +207,7 @@ class Warden:
         del self._wards[ward.number]
         self._leaving.pop(ward.number, None)
         kept = (b"".join(out.chunks), b"".join(err.chunks))
-        self._outbox.append((FINISHED, ward.number, ward.code, *kept, out.size, err.size))
+        self._outbox.append((wards.FINISHED, ward.number, ward.code, *kept, out.size, err.size))
         while self._waiting and self._run(self._waiting[0]):
             self._waiting.popleft()
 
@@ -270,7 +259,7 @@ def _make_bell() -> int:
 
 
 def _life_of(driver: int) -> int | None:
-    """A file that becomes readable when the driver ends, though a fork of it may still hold the other end of the line."""
+    """A file that becomes readable when the driver ends, even if a fork of it still holds the line."""
     try:
         return os.pidfd_open(driver)
     except (AttributeError, OSError):  # an old kernel, another system; the line's end has to do
@@ -293,7 +282,7 @@ def _prepare() -> None:
 
 def main(line: int, driver: int) -> None:
     """Be the warden of the driver at the other end of `line`."""
-    os.set_inheritable(line, False)
+    os.set_inheritable(line, False)  # noqa: FBT003 - it has no keyword
     _prepare()
     warden = Warden(line, driver)
     if os.getppid() != driver:  # it died before we could watch it
@@ -303,4 +292,4 @@ def main(line: int, driver: int) -> None:
     except BaseException:  # noqa: BLE001 - told to the driver
         import traceback
 
-        warden.quit((BROKEN, traceback.format_exc()))
+        warden.quit((wards.BROKEN, traceback.format_exc()))

@@ -89,11 +89,12 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytearray | None:
 
 
 def die_with(driver: int, lifeline: int) -> None:
-    """Have this process end with its driver, however that ends and whatever this one is doing then.
+    """Have this process end with its driver, and its whole group with it, however the driver ends.
 
-    The kernel does it twice over: by the parent-death signal, for this process; and through the lifeline, a pipe whose
-    other end only the driver has, for everything in its process group. A fork of the driver may hold the pipe open,
-    which the signal doesn't mind; the signal leaves out grandchildren, which the pipe doesn't.
+    The kernel sees to it twice over. The lifeline is a pipe whose other end only the driver has: when that closes, all
+    of the group is killed, whatever it is doing. The parent-death signal is for the case that a fork of the driver
+    holds the pipe open too. It is no SIGKILL, because that could come first and end this process alone: the pipe then
+    has nobody left to tell of grandchildren.
     """
     try:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
@@ -101,14 +102,19 @@ def die_with(driver: int, lifeline: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     except (AttributeError, OSError):  # not Linux, or a sandbox that hasn't all of it
         threading.Thread(target=_watch, args=(lifeline,), name="abreast-lifeline", daemon=True).start()
+    signal.signal(signal.SIGHUP, _end)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
     if os.getppid() != driver:  # it ended before any of this
-        os.killpg(0, signal.SIGKILL)
+        _end()
 
 
 def _watch(lifeline: int) -> None:
     os.read(lifeline, 1)
+    _end()
+
+
+def _end(*_: object) -> None:
     os.killpg(0, signal.SIGKILL)
 
 

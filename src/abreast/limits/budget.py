@@ -82,11 +82,9 @@ class Budget:
             name, factor = unit
             if name in caps:
                 raise ValueError(f"the budget names {name} twice")
-            caps[name] = float(match["number"]) * _SCALE[match["scale"]] * factor
-        return cls(
-            requests=_int(caps.get("requests")), tokens=_int(caps.get("tokens")),
-            usd=caps.get("usd"), seconds=caps.get("seconds"),
-        )  # fmt: skip
+            amount = float(match["number"]) * _SCALE[match["scale"]] * factor
+            caps[name] = _whole(part, amount) if name in ("requests", "tokens") else amount
+        return cls(**caps)
 
     def begin(self, now: float) -> None:
         """Start the clock of `seconds`, unless it runs."""
@@ -118,7 +116,7 @@ class Budget:
         waits = False
         for name, cap in self.caps.items():
             asked = getattr(need, name)
-            if asked and self.spent[name] + asked > cap + _DUST:
+            if self.spent[name] + asked > cap + _DUST:  # even if it asks for none: no settlement undoes an overdraft
                 spent = f"{self.spent[name]:g} of {cap:g} {name}"
                 raise BudgetSpent(f"the budget is spent: {spent} used, and the next call asks for {asked:g}")
             waits = waits or self.spent[name] + self.reserved[name] + asked > cap + _DUST
@@ -141,8 +139,13 @@ class Budget:
 
 
 def _amount(cap: object) -> bool:
-    return not isinstance(cap, bool) and isinstance(cap, (int, float)) and math.isfinite(cap) and cap > 0
+    return not isinstance(cap, bool) and isinstance(cap, (int, float)) and 0 < cap < math.inf
 
 
-def _int(cap: float | None) -> int | None:
-    return None if cap is None else int(cap)
+def _whole(text: str, amount: float) -> float:
+    """The amount as a whole number: in floats, 1.001 * 1000 is a little less than 1001."""
+    if not math.isfinite(amount):
+        return amount
+    if not math.isclose(amount, round(amount), rel_tol=1e-12):
+        raise ValueError(f"{text.strip()!r} must be a whole number")
+    return round(amount)

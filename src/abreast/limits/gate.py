@@ -9,6 +9,7 @@ sent from limit to limit too often stands in all its lines at once, which bounds
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable
 
 from abreast.core.clock import Clock
@@ -21,16 +22,19 @@ from abreast.limits.line import Hold, Ticket
 class Gate:
     """Hands out limits to tickets. The lines are the limits' own, so runs that share a limit share its line."""
 
-    __slots__ = ("_clock",)
+    __slots__ = ("_clock", "_serving", "_to_serve")
 
     def __init__(self, clock: Clock) -> None:
         """Decisions are made at this clock's `now`, on one loop's thread."""
         self._clock = clock
+        self._to_serve: deque[Limit] = deque()
+        self._serving = False
 
     def ask(self, ticket: Ticket) -> bool:
         """True if it holds everything now; else it waits. `BudgetSpent` is raised here if it shows at once."""
         for _, limit, _ in ticket.needs:
             _check_thread(limit)
+        ticket.parked = None
         refused = self._try(ticket)
         if refused is None:
             return True
@@ -58,7 +62,22 @@ class Gate:
             self.serve(hold.limit)
 
     def serve(self, limit: Limit) -> None:
-        """Let those who wait at `limit` go on, oldest first, as far as it has room."""
+        """Let those who wait at `limit` go on, oldest first, as far as it has room.
+
+        From within a `granted` or `failed` it only notes the limit, for the serving that is under way: the stack stays
+        flat however many give back in the moment they are granted.
+        """
+        self._to_serve.append(limit)
+        if self._serving:
+            return
+        self._serving = True
+        try:
+            while self._to_serve:
+                self._serve(self._to_serve.popleft())
+        finally:
+            self._serving = False
+
+    def _serve(self, limit: Limit) -> None:
         while (ticket := limit.line.oldest(limit)) is not None:
             try:
                 refused = self._try(ticket)
@@ -69,10 +88,6 @@ class Gate:
             if refused is None:
                 self._leave(ticket)
                 ticket.granted()
-                if ticket.firm:  # it stood in every line; those behind it there may go on
-                    for _, another, _ in ticket.needs:
-                        if another is not limit:
-                            self.serve(another)
                 continue
             other, when = refused
             if other is limit or ticket.firm:
@@ -80,6 +95,9 @@ class Gate:
                 return
             ticket.bounced += 1
             self._park(ticket, other, when)
+        if limit.line.timer is not None:
+            limit.line.timer.cancel()
+            limit.line.timer = None
 
     def _try(self, ticket: Ticket) -> tuple[Limit, float] | None:
         """Take everything, or say which limit refused and until when."""
@@ -100,20 +118,21 @@ class Gate:
         ticket.parked = limit
         for one in [limit for _, limit, _ in ticket.needs] if ticket.firm else [limit]:
             one.line.push(ticket)
-        if when != WHENEVER:
-            self._wake_at(limit, when)
+        self._wake_at(limit, when)
 
     def _leave(self, ticket: Ticket) -> None:
         ticket.waiting = False
         for _, limit, _ in ticket.needs:
             limit.line.users -= 1
+            if ticket.firm:  # it stood in every line; those behind it there may go on
+                self._to_serve.append(limit)
 
     def _wake_at(self, limit: Limit, when: float) -> None:
+        """Serve `limit` at that time. Nothing changes for `WHENEVER`: the timer may be that of an older ticket."""
         line = limit.line
-        if line.timer is not None:
-            line.timer.cancel()
-            line.timer = None
         if when != WHENEVER:
+            if line.timer is not None:
+                line.timer.cancel()
             line.timer = self._clock.call_at(when, lambda: self.serve(limit))
 
 

@@ -58,10 +58,15 @@ class Lanes:
         for name, weight in weights:
             need = Need(weight=weight)
             for limit in self.limits(name):
-                asked.setdefault(limit, (name, limit, need))
+                if limit not in asked or _heavier(weight, asked[limit][2].weight):
+                    asked[limit] = (name, limit, need)
         for budget in self._budgets:
             asked.setdefault(budget, ("budget", budget, Need()))
         return tuple(asked.values())
+
+
+def _heavier(one: Weight, other: Weight) -> bool:
+    return other != "all" and (one == "all" or one > other)
 
 
 def weights_of(hold: Holding) -> tuple[tuple[str, Weight], ...]:

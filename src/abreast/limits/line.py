@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 from abreast.core.clock import Timer
 from abreast.core.errors import BudgetSpent
@@ -18,8 +18,7 @@ PATIENCE = 16
 _arrivals = count()
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """A limit that is held: what was asked, and what was handed over."""
 
     lane: str

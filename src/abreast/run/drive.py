@@ -25,10 +25,8 @@ from abreast.limits.limit import ONE
 from abreast.limits.line import Ticket
 from abreast.run.admission import Admission
 from abreast.run.attempt import Attempts
-from abreast.run.book import Book
 from abreast.run.current import Current, current_item
 from abreast.run.feed import Feeder
-from abreast.run.hooks import ask_deciders
 from abreast.run.lending import lend, reclaim
 from abreast.run.options import SPAN_IN_MEMORY, MapOptions
 from abreast.run.quick import Quick, may_be_quick
@@ -38,6 +36,7 @@ from abreast.run.setting import GRACE, Setting
 
 if TYPE_CHECKING:
     from abreast.executors.port import Bound
+    from abreast.run.book import Book
     from abreast.run.scope import Run
 
 _AHEAD = 64  # outcomes read back from the store at once
@@ -124,6 +123,8 @@ class Drive:
         self.run.adopt(self)
         setting = self.setting
         if setting.hooks:
+            from abreast.run.hooks import ask_deciders
+
             self.options = await ask_deciders(setting.hooks, self.path, self.options)
             self.window.width, self.window.span = self.options.width, self.options.span
         self._bound = setting.executor(self.options.executor).bind(self._fn, self.options.width)
@@ -131,6 +132,8 @@ class Drive:
         if may_be_quick(self, setting):
             self._quick = Quick(self, self._bound.async_call, self._attempts)
         if setting.journal is not None:
+            from abreast.run.book import Book
+
             self.book = Book(setting, setting.journal, self.path)
             await self.book.open(self._fn, self.options)
         if isinstance(self._items, AsyncIterable):

@@ -17,6 +17,8 @@ from abreast.store import codec
 
 _PAGE = 500  # items read from the journal at once
 _BATCH = 100  # items handed to the loop at once, at most
+_FARTHEST = 1_000_000  # items journaled and not yet given out, at most: an endless pipe must not fill the disk
+_LARGEST = 256 << 20  # the same, in characters
 
 
 class InputIncomplete(AbreastError):
@@ -41,6 +43,10 @@ class Intake:
         self._unstored: list[Any] = []
         self._complete = False
         self._error: BaseException | None = None
+        self._total: int | None = None  # items that were read, once there are no more, or no more can be
+        self._given = 0
+        self._ahead = 0  # characters journaled and not yet given out
+        self._held_back = False
         self._news: asyncio.Future[None] | None = None
         self._next_batch = threading.Semaphore(1)
         self._closed = False
@@ -74,17 +80,21 @@ class Intake:
             self._next_batch.release()
 
     async def _from_journal(self) -> AsyncIterator[Any]:
-        after = given = 0
+        after = 0
         while True:
-            if given == self._journaled:
-                if self._ended():
+            if self._given == self._journaled:
+                # The last items may have been read and not be on disk yet.
+                if self._total is not None and self._given >= self._total and self._ended():
                     return
                 await self._wait()
                 continue
             page = await self._read(after, {ITEM_READ})
             for event in page:
                 yield codec.decode(event.body or "null")
-            after, given = page[-1].seq, given + len(page)
+                self._ahead -= len(event.body or "")
+            after, self._given = page[-1].seq, self._given + len(page)
+            if self._held_back:
+                self._read_on()
 
     def _ended(self) -> bool:
         if self._error is not None:
@@ -140,32 +150,53 @@ class Intake:
 
     def _take_in(self, batch: Sequence[Any], place: int) -> None:
         journal = self._setting.journal
+        if self._total is not None:
+            return
         if self._setting.scribe is None or journal is None:
             self._unstored.extend(batch)
             self._tell()
             return
-        new = list(enumerate(batch, place))[max(0, len(self._before) - place) :]
-        if not new:
+        first = max(place, len(self._before))
+        bodies, error = self._encoded(batch[first - place :], first)
+        if not bodies and error is None:
             self._next_batch.release()
-        for number, item in new:
-            key = position_key(number)
-            try:
-                body = codec.encode(item, f"{self._path}/{key}")
-            except AbreastError as error:
-                self._finish(error, number)
-                return
-            durable = functools.partial(self._durable, number + 1) if number == new[-1][0] else None
-            journal.emit(ITEM_READ, f"{self._path}/{key}", data={"index": number}, body=body, durable=durable)
+        for number, body in enumerate(bodies, first):
+            last = number + 1 == first + len(bodies)
+            durable = functools.partial(self._durable, number + 1) if last else None
+            self._ahead += len(body)
+            path = f"{self._path}/{position_key(number)}"
+            journal.emit(ITEM_READ, path, data={"index": number}, body=body, durable=durable)
+        if error is not None:
+            self._finish(error, first + len(bodies))
+
+    def _encoded(self, items: Sequence[Any], first: int) -> tuple[list[str], AbreastError | None]:
+        """The stored forms of items, up to the first that has none, and why it has none."""
+        bodies: list[str] = []
+        try:
+            for number, item in enumerate(items, first):
+                bodies.append(codec.encode(item, f"{self._path}/{position_key(number)}"))  # noqa: PERF401 - kept
+        except AbreastError as error:
+            return bodies, error
+        return bodies, None
 
     def _durable(self, count: int) -> None:
         self._journaled = count
-        self._next_batch.release()
+        self._read_on()
         self._tell()
 
+    def _read_on(self) -> None:
+        """Let the thread hand over more, unless it is far enough ahead."""
+        self._held_back = self._journaled - self._given >= _FARTHEST or self._ahead >= _LARGEST
+        if not self._held_back:
+            self._next_batch.release()
+
     def _finish(self, error: BaseException | None, place: int) -> None:
+        if self._total is not None:  # it failed already
+            return
+        self._total = place
         if error is not None:
-            self._error = self._error or error
-        elif not self._complete:
+            self._error = error
+        else:
             self._complete = True
             if self._setting.journal is not None:
                 self._setting.journal.emit(ITEMS_COMPLETE, self._path, data={"items": place})
@@ -183,8 +214,9 @@ class Intake:
                     self._before.append(event.body or "null")
             after = page[-1].seq
         self._journaled = len(self._before)
+        self._ahead = sum(map(len, self._before))
         if self._complete:
-            self._before = []
+            self._total, self._before = len(self._before), []
 
     async def _read(self, after: int, kinds: set[str]) -> list[Event]:
         scribe, store, row = self._setting.scribe, self._setting.store, self._setting.row

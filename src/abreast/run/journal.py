@@ -6,11 +6,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from abreast.core.clock import Clock
 from abreast.core.events import Event, Observer, Plain
-from abreast.store.scribe import Scribe
+
+if TYPE_CHECKING:
+    from abreast.store.scribe import Scribe
 
 _log = logging.getLogger("abreast")
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from abreast.core.halting import Halting
 from abreast.core.outcome import Outcome
@@ -12,22 +11,27 @@ from abreast.core.window import Window
 from abreast.run.current import Current
 
 
-@dataclass(frozen=True, slots=True)
 class Stub:
     """An outcome that is on disk and waits for its turn there."""
 
-    work: Current
+    __slots__ = ("work",)
+
+    def __init__(self, work: Current) -> None:
+        """Of this item."""
+        self.work = work
 
 
-@dataclass(frozen=True, slots=True)
 class Barrier:
     """The place of an item that could not start: the map ends here, with this error."""
 
-    error: BaseException
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        """With this error."""
+        self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(NamedTuple):
     """The map ends: after the item `at`, or (without one) with an error, letting what is under way end by itself."""
 
     reason: str
@@ -35,8 +39,7 @@ class Stop:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(NamedTuple):
     """The next outcomes wait on disk and must be read back first."""
 
     works: tuple[Current, ...]

@@ -17,7 +17,6 @@ from abreast.limits.budget import Budget
 from abreast.limits.lane import Holding, LaneLimits, Lanes
 from abreast.run.current import Current
 from abreast.run.drive import Drive
-from abreast.run.intake import Intake
 from abreast.run.lifetime import Opening, close_run, open_setting
 from abreast.run.map import Map
 from abreast.run.options import Effect, check_name, check_options
@@ -201,6 +200,8 @@ class Run:
 
     def intake(self, name: str, items: Iterable[Any]) -> AsyncIterable[Any]:
         """Items that can be read only once (a pipe), journaled as they are read: a resume needs them no more."""
+        from abreast.run.intake import Intake
+
         self._claim(name)
         return Intake(self.setting, f"{self.path}/{escape(name)}", items)
 

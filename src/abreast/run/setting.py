@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from abreast.core.clock import Clock
 from abreast.executors.port import Executor
 from abreast.limits.gate import Gate
-from abreast.run.journal import Journal
-from abreast.store.port import RunRow, Store
-from abreast.store.scribe import Scribe
 
 if TYPE_CHECKING:
+    from abreast.run.journal import Journal
     from abreast.run.scope import Run
+    from abreast.store.port import RunRow, Store
+    from abreast.store.scribe import Scribe
 
 GRACE = 5.0
 """Seconds that cancelled work has to clean up after itself."""

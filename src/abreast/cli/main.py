@@ -1,0 +1,164 @@
+"""The `abreast` command: finds the subcommand, loads only that one, and turns whatever happens into an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from abreast.cli.errors import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, Sorry, explain, tell, tell_unexpected
+from abreast.cli.options import Root
+from abreast.cli.printer import OutputLost
+from abreast.core.errors import AbreastError
+
+# Each with the sentence that `abreast --help` shows, so that help needs none of the modules.
+_COMMANDS: Final = {
+    "map": "Run a command, or call a function, for every line of the input, side by side.",
+    "runs": "List the runs.",
+    "show": "Show a run, or one of its items.",
+    "watch": "Watch a run as it goes.",
+    "resume": "Go on with a run that did not end.",
+    "retry": "Run the failed items of a run again.",
+    "cancel": "Ask the driver of a run to stop.",
+    "export": "Write the results of a run as JSON lines, CSV or Parquet.",
+    "rm": "Remove runs and all that is recorded of them.",
+    "prune": "Remove old runs.",
+    "doctor": "Say what is here, what is missing, and where each setting comes from.",
+    "demo": "See it work.",
+    "completion": "Print the script that lets a shell complete abreast's commands.",
+    "version": "Print the version.",
+}
+
+
+class Lazy(click.Group):
+    """A group that imports a command's module when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
+        """Those that are here."""
+        return [name for name in _COMMANDS if Path(__file__).with_name(f"{name}.py").exists()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, its module imported."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"abreast.cli.{cmd_name}").command
+        return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named first; close names for one that isn't there."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            close = get_close_matches(args[0], names, 1)
+            hint = f"did you mean {close[0]}?" if close else "`abreast --help` lists them"
+            raise Sorry(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(None, "--version", package_name="abreast", message="abreast %(version)s")
+def cli() -> None:
+    """Run many commands, calls and model requests side by side: bounded, durable, reproducible.
+
+    Given the same replies, concurrency changes only the time, never the answer.
+    """
+
+
+def main() -> NoReturn:
+    """Be the `abreast` command, and exit."""
+    sys.argv[0] = "abreast"  # as runs name their driver, however it was started
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what the arguments say; the exit code. Whatever goes wrong is one sentence on stderr."""
+    _keep_three_open()
+    warnings.showwarning = _tell_warning
+    root = Root()
+    try:
+        result = cli.main(list(arguments), "abreast", standalone_mode=False, obj=root)
+        sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - the end of the line: every way out has its code
+        return _code_of(error, verbose=root.verbose)
+    return result if isinstance(result, int) else 0
+
+
+def _code_of(error: BaseException, *, verbose: bool) -> int:
+    match error:
+        case OutputLost() if not str(error):
+            return error.code
+        case BrokenPipeError():
+            _give_up_stdout()
+            return PIPE_CLOSED
+        case Sorry():
+            tell(str(error))
+            if verbose and error.__cause__ is not None:
+                tell_unexpected(error.__cause__, verbose=True)
+            return error.code
+        case AbreastError():
+            sentence, code = explain(error)
+            tell(sentence)
+            return code
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.ClickException():
+            tell(_usage(error))
+            return USAGE
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else 0
+        case OSError() if error.filename is None and error.errno is not None and _stdout_failed():
+            tell(f"the output can't be written: {error.strerror}")
+            return FAILED
+    tell_unexpected(error, verbose=verbose)
+    return FAILED
+
+
+def _usage(error: click.ClickException) -> str:
+    sentence = error.format_message().rstrip(".")
+    sentence = sentence[:1].lower() + sentence[1:]
+    where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "abreast"
+    return f"{sentence}; see {where} --help"
+
+
+def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
+    tell(f"warning: {message}")
+
+
+def _keep_three_open() -> None:
+    """Give 0, 1 and 2 to nobody else: a store opened in place of a closed stdout would be written over."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+def _give_up_stdout() -> None:
+    """Let the interpreter flush what is left of stdout into nothing, without a word."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _stdout_failed() -> bool:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _give_up_stdout()
+        return True
+    return False

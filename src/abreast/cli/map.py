@@ -1,0 +1,128 @@
+"""`abreast map`: a command per line of the input, side by side, in order, journaled."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.call import find_function
+from abreast.cli.command import check_command
+from abreast.cli.config import BUDGET, KEEP, RETRIES, SEED, TIMEOUT, WIDTH, Config
+from abreast.cli.errors import Sorry, tell
+from abreast.cli.job import MapJob
+from abreast.cli.lines import Lines, check_input
+from abreast.cli.printer import STDOUT, write_all
+from abreast.cli.progress import Progress, wants_progress
+from abreast.cli.results import json_line
+from abreast.cli.stores import LAST, StoreChoice
+from abreast.cli.work import Start, View, Work
+from abreast.core.item import position_key
+from abreast.run.options import check_name
+
+_SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
+
+
+@click.command("map", context_settings=_SETTINGS)
+@options.width
+@click.option("--input", "-a", "--arg-file", "input_file", metavar="FILE", help="Read the items from here, not from stdin.")
+@click.option("--jsonl", is_flag=True, help="Each line is a JSON value; {.field} is a field of it.")
+@click.option("--null", "-0", is_flag=True, help="Items end with NUL, as `find -print0` writes them, not with a newline.")
+@click.option("--key", metavar="TEXT", help="The items' stable names, such as '{.id}'; by default their positions.")
+@click.option("--call", metavar="PKG.MOD:FN", help="Call this Python function with each item, instead of a command.")
+@click.option("--executor", metavar="NAME", default="local", help="Where --call works: local (default) or process.")
+@click.option("--halt", is_flag=True, help="End at the first failing item, in item order.")
+@click.option("--until", metavar="N", help="End after so many successes, in item order.")
+@options.retries
+@options.timeout
+@options.budget
+@click.option("--keep", metavar="SIZE", help="Keep so much of what an item writes to stdout, and to stderr.  [8MiB]")
+@click.option("--name", metavar="TEXT", default="map", help="What the run is called.  [map]")
+@click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
+@click.option("--seed", metavar="N", help="Makes the seeds of items repeatable; drawn if not given.")
+@click.option("--keep-order", "-k", is_flag=True, hidden=True, expose_value=False)  # GNU parallel's: it always is
+@options.dry_run
+@options.quiet
+@options.common
+@click.argument("arguments", metavar="[--] COMMAND [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
+def command(arguments: tuple[str, ...], **given: Any) -> int:
+    """Run COMMAND for every line of the input, side by side.
+
+    In its arguments, {} is the line, {.field} a field of a JSON line, {#} the item's number, {key} its key; the line is
+    added at the end if none of them names it. A value is one argument, whatever is in it, and never shell code. What the
+    items write to stdout leaves in the order of the items. Everything is recorded: after a crash or Ctrl-C,
+    `abreast resume` goes on.
+
+    \b
+      seq 100 | abreast map -P 8 -- curl -s https://example.com/{}
+      abreast map --jsonl --key '{.id}' -- ./ask.sh {.question} < questions.jsonl
+      abreast map --call package.module:function < lines
+
+    The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is spent, 4 if the run
+    was cancelled, 130 after Ctrl-C.
+    """
+    config = Config.load()
+    job = _job(config, arguments, given)
+    _check(job, given["name"])
+    if given["dry_run"]:
+        return _print_plan(job, as_json=given["as_json"])
+    seed = config.get(SEED, given["seed"])
+    choice = StoreChoice(config, given["store"])
+    view = View(given["as_json"], given["quiet"], options.is_verbose())
+    progress = Progress(given["name"]) if wants_progress() and not view.quiet else None
+    if job.input is None and os.isatty(0) and not view.quiet:
+        tell("reading the items from the terminal, one per line; end them with Ctrl-D")
+    start = Start(given["name"], seed=seed, tags=given["tags"])
+    with choice.open() as store:
+        return Work(job, start, choice, view, progress).run(store)
+
+
+def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> MapJob:
+    source = given["input_file"]
+    return MapJob(
+        cwd=os.getcwd(),  # noqa: PTH109 - as a text, and Config has seen that it is there
+        command=arguments, call=given["call"], jsonl=given["jsonl"], null=given["null"],
+        input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100
+        key=given["key"], width=config.get(WIDTH, given["width"]), halt=given["halt"], until=_until(given["until"]),
+        retries=config.get(RETRIES, given["retries"]), timeout=config.get(TIMEOUT, given["timeout"]),
+        budget=config.get(BUDGET, given["budget"]), executor=given["executor"], keep=config.get(KEEP, given["keep"]),
+    )  # fmt: skip
+
+
+def _until(given: str | None) -> int | None:
+    try:
+        return None if given is None else units.number(given, least=1)
+    except ValueError as error:
+        raise Sorry(f"--until: {error}") from None
+
+
+def _check(job: MapJob, name: str) -> None:
+    """Refuse what can be seen to be wrong before anything is read or started."""
+    if job.executor not in ("local", "process"):
+        raise Sorry(f"--executor: there is no executor {job.executor!r}; choose local or process")
+    if name == LAST:
+        raise Sorry(f"--name: {LAST!r} stands for the newest run; choose another name")
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise Sorry(f"--name: {error}") from None
+    if job.call is not None:
+        find_function(job.call, job.cwd)
+    else:
+        check_command(job)
+    _ = job.key_of, job.arguments
+    if job.input is not None:
+        check_input(job.input)
+
+
+def _print_plan(job: MapJob, *, as_json: bool) -> int:
+    """The commands that would run, one per line, each ready to be pasted into a shell."""
+    for index, value in enumerate(Lines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)):
+        key = job.key_of(value) if job.key_of is not None else position_key(index)
+        words = job.arguments.fill(value, index, key) if job.command else [str(job.call), str(value)]
+        line = json_line({"key": key, "index": index, "argv": words}) if as_json else shlex.join(words)
+        write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
+    return 0

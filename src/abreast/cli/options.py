@@ -1,0 +1,81 @@
+"""Options that mean the same everywhere, and how a command's own are declared."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from abreast.cli.config import Config
+from abreast.cli.stores import LAST, StoreChoice
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Root:
+    """What holds for the whole invocation."""
+
+    verbose: bool = False
+
+
+def _be_verbose(context: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - as click calls it
+    if value:
+        context.find_root().ensure_object(Root).verbose = True
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="abreast: %(message)s")
+    return value
+
+
+def _complete_run(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The ids of runs, for a shell that asks while a command is being typed; nothing, rather than an error."""
+    try:
+        with StoreChoice(Config.load(), context.params.get("store")).look() as store:
+            rows = store.runs(limit=50) if store is not None else []
+    except Exception:  # noqa: BLE001 - a shell shows whatever is said here in the middle of the line
+        return []
+    found = [CompletionItem(row.id, help=row.state) for row in rows if row.id.startswith(incomplete)]
+    return found + ([CompletionItem(LAST)] if LAST.startswith(incomplete) else [])
+
+
+store = click.option("--store", metavar="FILE", help="The store; by default .abreast/abreast.db of the project.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or one per line.")
+quiet = click.option("--quiet", "-q", is_flag=True, help="Say nothing about what goes well, nor how it goes.")
+verbose = click.option(
+    "-v", "--verbose", is_flag=True, callback=_be_verbose, expose_value=False, help="Say more; show tracebacks."
+)
+dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+run = click.argument("run", metavar="RUN", shell_complete=_complete_run)
+optional_run = click.argument("run", metavar="[RUN]", required=False, shell_complete=_complete_run)
+
+width = click.option(
+    "--width", "-w", "-P", "-j", "--jobs", "--max-procs", "width", metavar="N", help="How many run at once.  [8]"
+)
+budget = click.option("--budget", metavar="AMOUNTS", help="Stop when it is spent: 500req, 10min, 20usd, several by comma.")
+timeout = click.option("--timeout", metavar="TIME", help="End an attempt that takes longer: 30s, 5min.")
+retries = click.option("--retries", metavar="N", help="Try a failing item so many times again.  [0]")
+
+
+def group_of(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+common = group_of(store, as_json, verbose)
+"""What every command takes."""
+
+
+def is_verbose() -> bool:
+    """Whether -v was given."""
+    root = click.get_current_context().find_root().obj
+    return isinstance(root, Root) and root.verbose

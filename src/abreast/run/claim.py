@@ -1,0 +1,93 @@
+"""Claiming a run in its store: becoming its driver, saying from where, and starting its writer."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from abreast.core.errors import AbreastError, CancelRequested, NoSuchRun
+from abreast.core.events import BATCH_COMMITTED
+from abreast.core.seeds import draw_seed
+from abreast.core.version import VERSION
+from abreast.store.port import ENDED, Driver, JsonValue, Request, RunRow, Store
+from abreast.store.scribe import Listener, Scribe
+
+if TYPE_CHECKING:
+    from abreast.run.lifetime import Opening
+    from abreast.run.setting import Setting
+
+
+def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
+    """The run to drive, and whether it is an earlier one."""
+    clock = opening.clock
+    driver = Driver(os.getpid(), socket.gethostname(), clock.wall(), Path(sys.argv[0] or "python").name)
+    if opening.resume != "never":
+        found = store.get(opening.run_id) if opening.run_id else store.newest(name)
+        if found is not None and (found.state not in ENDED or opening.resume == "retry" or opening.run_id):
+            return store.take_over(found.id, driver), True
+        if opening.resume in ("must", "retry"):
+            raise NoSuchRun(f"{store.url} has no {'unfinished ' if found else ''}run named {name!r} to go on with")
+    seed = draw_seed() if opening.seed is None else opening.seed
+    manifest = {**_surroundings(), **opening.manifest}
+    row = store.begin(name, kind=opening.kind, seed=seed, manifest=manifest, tags=opening.tags, driver=driver)
+    return row, False
+
+
+def _surroundings() -> dict[str, JsonValue]:
+    """What a person needs to start the same thing again."""
+    argv: list[JsonValue] = list(sys.argv)
+    return {
+        "script": sys.argv[0] if sys.argv else "", "argv": argv, "cwd": str(Path.cwd()), "abreast": VERSION,
+        "python": platform.python_version(), "commit": _commit(Path.cwd()),
+    }  # fmt: skip
+
+
+def _commit(start: Path) -> str | None:
+    """The git commit checked out here, read from git's own files: starting git would cost more than the rest."""
+    for folder in (start, *start.parents):
+        head = folder / ".git" / "HEAD"
+        if head.is_file():
+            try:
+                text = head.read_text().strip()
+                if not text.startswith("ref: "):
+                    return text
+                ref = folder / ".git" / text.removeprefix("ref: ")
+                return ref.read_text().strip() if ref.is_file() else None
+            except OSError:
+                return None
+    return None
+
+
+def start_scribe(setting: Setting, store: Store, row: RunRow) -> None:
+    """Start the run's writer, and have it tell the run what it must know."""
+    listener = Listener(_committed(setting), _failed(setting), _requested(setting))
+    setting.scribe = Scribe(store, row, listener, setting.spent)
+
+
+def _committed(setting: Setting) -> Callable[[int, float], None]:
+    def note(events: int, seconds: float) -> None:
+        # A batch that holds only the note about the batch before it is not worth a note of its own.
+        if setting.journal is not None and events > 1:
+            setting.journal.emit(BATCH_COMMITTED, setting.root.path, data={"events": events, "seconds": seconds})
+
+    return note
+
+
+def _failed(setting: Setting) -> Callable[[AbreastError], None]:
+    return lambda error: setting.root.stop(error, lost=True)
+
+
+def _requested(setting: Setting) -> Callable[[Sequence[Request]], None]:
+    def carry_out(requests: Sequence[Request]) -> None:
+        for request in requests:
+            if request.kind == "cancel" and setting.root.stopped is None:
+                setting.root.stop(CancelRequested(str(request.data.get("reason") or "cancelled by request")))
+            if setting.store is not None:
+                setting.store.answer(request.id, setting.clock.wall())
+
+    return carry_out
