@@ -129,9 +129,11 @@ class Desk:
             before |= limits
 
     def could_go(self, name: Hashable) -> bool:
-        """Whether its limits have room for it now (or say that they never will have)."""
-        now = self.clock.now()
+        """Whether none of its limits asks it to wait; one that says it never will have room doesn't."""
+        return not any(self._puts_off(limit, need) for _, limit, need in self.tickets[name].needs)
+
+    def _puts_off(self, limit: Limit, need: Need) -> bool:
         try:
-            return all(limit.refusal(need, now) is None for _, limit, need in self.tickets[name].needs)
+            return limit.refusal(need, self.clock.now()) is not None
         except BudgetSpent:
-            return True
+            return False

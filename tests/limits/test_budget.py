@@ -1,4 +1,4 @@
-"""A budget is never passed, is used to the last request, and says that it is spent only when nothing could make room."""
+"""A budget is never passed, is used to the last request, and is spent only when nothing could make room."""
 
 from __future__ import annotations
 
@@ -58,7 +58,11 @@ def fits_one_after_the_other(caps: dict[str, float], pieces: list[tuple[Need, Us
 
 CAPS = st.fixed_dictionaries(
     {},
-    optional={"requests": st.integers(1, 12), "tokens": st.integers(1, 120), "usd": st.integers(1, 40).map(lambda e: e / 8)},
+    optional={
+        "requests": st.integers(1, 12),
+        "tokens": st.integers(1, 120),
+        "usd": st.integers(1, 40).map(lambda e: e / 8),
+    },
 ).filter(bool)
 
 
@@ -273,7 +277,7 @@ def test_every_whole_number_is_read_exactly(requests, thousandths):
 
 @pytest.mark.parametrize(
     "text",
-    ["", ",", "50", "req", "50req,", "-3usd", "50 apples", "1e6tok", "50reqs", "$20", "20 USD", "2mtok", "1,000tok", "nanusd"],
+    ["", ",", "50", "req", "50req,", "-3usd", "1e6tok", "50reqs", "$20", "20 USD", "2mtok", "1,000tok", "nanusd"],
 )
 def test_what_is_no_amount_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="is no amount; write 50req, 2Mtok, 20usd or 10min"):
@@ -294,7 +298,7 @@ def test_a_part_of_a_request_or_token_is_refused_rather_than_rounded(text):
 
 @pytest.mark.parametrize("text", ["1req,2requests", "5$,5usd", "1min,30s", "1ktok,1tok"])
 def test_a_dimension_named_twice_is_refused(text):
-    with pytest.raises(ValueError, match="names (requests|usd|seconds|tokens) twice"):
+    with pytest.raises(ValueError, match=r"the budget names (requests|usd|seconds|tokens) twice"):
         Budget.parse(text)
 
 

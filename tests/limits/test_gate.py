@@ -397,7 +397,7 @@ def test_a_limit_that_nobody_uses_may_go_to_another_thread():
 
 
 class EverythingAtOnce(RuleBasedStateMachine):
-    """Asks, gives, retries, leaves, lets time pass and changes sizes in every order, and holds the books to the laws."""
+    """Asks, gives, retries, leaves, lets time pass and changes sizes in any order, and holds the books to the laws."""
 
     @initialize(
         patience=st.sampled_from([0, 1, 2, 16]),

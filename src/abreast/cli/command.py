@@ -58,7 +58,11 @@ class CommandWork:
             group = pgid
             self._groups.started(item, pgid)
 
-        facts = {"ABREAST_ITEM_KEY": item.key, "ABREAST_ITEM_ATTEMPT": str(item.attempt), "ABREAST_ITEM_SEED": str(item.seed)}
+        facts = {
+            "ABREAST_ITEM_KEY": item.key,
+            "ABREAST_ITEM_ATTEMPT": str(item.attempt),
+            "ABREAST_ITEM_SEED": str(item.seed),
+        }
         try:
             finished = await self._commands.run(
                 self._job.arguments.fill(value, item.index, item.key), cwd=self._job.cwd,
@@ -70,7 +74,11 @@ class CommandWork:
 
 
 def _judged(finished: Finished, keep: int) -> dict[str, object]:
-    wrote = {"exit_code": finished.exit_code, "stdout": _kept(finished.stdout), "stderr": _kept(finished.stderr)}
+    wrote: dict[str, object] = {
+        "exit_code": finished.exit_code,
+        "stdout": _kept(finished.stdout),
+        "stderr": _kept(finished.stderr),
+    }
     if finished.stdout_bytes > len(finished.stdout):
         wrote["stdout_bytes"] = finished.stdout_bytes
     if finished.stderr_bytes > len(finished.stderr):
@@ -133,4 +141,6 @@ def _make_room_for_files(width: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         if most < needed:
             fits = (most - _OWN) // _PER_CHILD
-            raise Sorry(f"--width: {width} commands at once need more open files than the {hard} allowed; at most {fits} fit")
+            raise Sorry(
+                f"--width: {width} commands at once need more open files than the {hard} allowed; at most {fits} fit"
+            )

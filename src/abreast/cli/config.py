@@ -109,7 +109,9 @@ class Config:
         for layer in self.layers:
             if setting.name in layer.values:
                 place = layer.place(setting.name)
-                value = _read(setting, layer.values[setting.name], f"{place}: {setting.name}" if layer.folder else place)
+                value = _read(
+                    setting, layer.values[setting.name], f"{place}: {setting.name}" if layer.folder else place
+                )
                 return Found(value, place, layer.folder)
         return Found(setting.default, "default")
 

@@ -47,7 +47,7 @@ _OTHER_STORE: Final = "use another with --store FILE"
 _MEANINGS: Final[tuple[tuple[type[AbreastError], int, str], ...]] = (
     (BudgetSpent, SPENT, ""),
     (CancelRequested, CANCELLED, ""),
-    (NoSuchRun, USAGE, "`abreast runs` lists them"),
+    (NoSuchRun, USAGE, ""),
     (RunBusy, FAILED, "wait for it to end, or end it with `abreast cancel`"),
     (DriverReplaced, FAILED, ""),
     (KeyReused, USAGE, "give every item a key of its own, or leave --key out"),

@@ -64,7 +64,9 @@ class MapJob:
             known: dict[str, Any] = {**facts}
             return cls(**{**known, "command": tuple(known["command"])})
         except (TypeError, KeyError):
-            raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it") from None
+            raise Sorry(
+                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+            ) from None
 
     def but(self, **changes: object) -> MapJob:
         """The same with those changes that aren't None."""
@@ -83,7 +85,9 @@ class MapJob:
             return None
         template = Template((self.key,), json_items=self.jsonl, option="--key")
         if "{#}" in self.key or "{key}" in self.key or not template.names_item:
-            raise Sorry("--key: a key is made from the item, as in --key '{.id}' or --key '{}'; leave it out for positions")
+            raise Sorry(
+                "--key: a key is made from the item, as in --key '{.id}' or --key '{}'; leave it out for positions"
+            )
         return lambda value: template.fill(value, 0, "")[0]
 
     def check_item(self, value: object, index: int) -> None:

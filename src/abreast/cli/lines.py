@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from abreast.cli.errors import Sorry, one_line, system_words
@@ -22,7 +23,9 @@ class Lines:
     It is read by file descriptor: a thread that waits in the interpreter's own stdin would hold its lock at exit.
     """
 
-    def __init__(self, source: str | None, *, json_items: bool, null: bool, check: Callable[[object, int], None]) -> None:
+    def __init__(
+        self, source: str | None, *, json_items: bool, null: bool, check: Callable[[object, int], None]
+    ) -> None:
         """From the file `source`, or stdin; `check` raises a ValueError for an item that can't be worked on."""
         self._source = source
         self._name = source or STDIN
@@ -62,7 +65,9 @@ class Lines:
         try:
             return json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
-            raise ValueError(f"it is not JSON ({error.msg} at column {error.colno}); leave out --jsonl for plain lines") from None
+            raise ValueError(
+                f"it is not JSON ({error.msg} at column {error.colno}); leave out --jsonl for plain lines"
+            ) from None
         except RecursionError:
             raise ValueError("its JSON is nested too deeply") from None
 
@@ -77,7 +82,9 @@ class Lines:
                 number += 1
                 rest = bytearray(other)
             if len(rest) > LONGEST:
-                raise Sorry(f"{self._name}, line {number}: it is longer than {LONGEST >> 20} MiB, the most an item may have")
+                raise Sorry(
+                    f"{self._name}, line {number}: it is longer than {LONGEST >> 20} MiB, the most an item may have"
+                )
         if rest:
             yield bytes(rest)
 
@@ -104,7 +111,7 @@ def open_input(path: str) -> int:
 def check_input(path: str) -> None:
     """Refuse an input that can be seen to be wrong before anything starts; a FIFO is left for its reader to open."""
     try:
-        if stat.S_ISFIFO(os.stat(path).st_mode):
+        if stat.S_ISFIFO(Path(path).stat().st_mode):
             return
     except (OSError, ValueError):
         pass

@@ -13,10 +13,20 @@ from typing import Final, NoReturn
 
 import click
 
-from abreast.cli.errors import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, Sorry, explain, tell, tell_unexpected
+from abreast.cli.errors import (
+    FAILED,
+    INTERRUPTED,
+    PIPE_CLOSED,
+    USAGE,
+    Sorry,
+    explain,
+    system_words,
+    tell,
+    tell_unexpected,
+)
 from abreast.cli.options import Root
-from abreast.cli.printer import OutputLost
 from abreast.core.errors import AbreastError
+from abreast.core.version import VERSION
 
 # Each with the sentence that `abreast --help` shows, so that help needs none of the modules.
 _COMMANDS: Final = {
@@ -69,7 +79,7 @@ class Lazy(click.Group):
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(None, "--version", package_name="abreast", message="abreast %(version)s")
+@click.version_option(VERSION, message="abreast %(version)s")
 def cli() -> None:
     """Run many commands, calls and model requests side by side: bounded, durable, reproducible.
 
@@ -91,41 +101,38 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = cli.main(list(arguments), "abreast", standalone_mode=False, obj=root)
         sys.stdout.flush()
+    except click.exceptions.Exit as error:
+        return error.exit_code
     except BaseException as error:  # noqa: BLE001 - the end of the line: every way out has its code
         return _code_of(error, verbose=root.verbose)
     return result if isinstance(result, int) else 0
 
 
 def _code_of(error: BaseException, *, verbose: bool) -> int:
-    match error:
-        case OutputLost() if not str(error):
-            return error.code
-        case BrokenPipeError():
-            _give_up_stdout()
-            return PIPE_CLOSED
-        case Sorry():
-            tell(str(error))
-            if verbose and error.__cause__ is not None:
-                tell_unexpected(error.__cause__, verbose=True)
-            return error.code
-        case AbreastError():
-            sentence, code = explain(error)
+    """The exit code for whatever ended the command, once the person knows what it was."""
+    if isinstance(error, (AbreastError, Sorry, click.ClickException)):
+        sentence, code = _told(error)
+        if sentence:
             tell(sentence)
-            return code
-        case click.exceptions.Exit():
-            return error.exit_code
-        case click.ClickException():
-            tell(_usage(error))
-            return USAGE
-        case KeyboardInterrupt() | click.Abort():
-            return INTERRUPTED
-        case SystemExit():
-            return error.code if isinstance(error.code, int) else 0
-        case OSError() if error.filename is None and error.errno is not None and _stdout_failed():
-            tell(f"the output can't be written: {error.strerror}")
-            return FAILED
+        if verbose and error.__cause__ is not None:
+            tell_unexpected(error.__cause__, verbose=True)
+        return code
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return INTERRUPTED
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 0
+    if isinstance(error, OSError) and _stdout_failed():
+        if not isinstance(error, BrokenPipeError):
+            tell(f"the output can't be written: {system_words(error)}")
+        return PIPE_CLOSED if isinstance(error, BrokenPipeError) else FAILED
     tell_unexpected(error, verbose=verbose)
     return FAILED
+
+
+def _told(error: AbreastError | Sorry | click.ClickException) -> tuple[str, int]:
+    if isinstance(error, AbreastError):
+        return explain(error)
+    return (str(error), error.code) if isinstance(error, Sorry) else (_usage(error), USAGE)
 
 
 def _usage(error: click.ClickException) -> str:

@@ -28,9 +28,13 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
 
 @click.command("map", context_settings=_SETTINGS)
 @options.width
-@click.option("--input", "-a", "--arg-file", "input_file", metavar="FILE", help="Read the items from here, not from stdin.")
+@click.option(
+    "--input", "-a", "--arg-file", "input_file", metavar="FILE", help="Read the items from here, not from stdin."
+)
 @click.option("--jsonl", is_flag=True, help="Each line is a JSON value; {.field} is a field of it.")
-@click.option("--null", "-0", is_flag=True, help="Items end with NUL, as `find -print0` writes them, not with a newline.")
+@click.option(
+    "--null", "-0", is_flag=True, help="Items end with NUL, as `find -print0` writes them, not with a newline."
+)
 @click.option("--key", metavar="TEXT", help="The items' stable names, such as '{.id}'; by default their positions.")
 @click.option("--call", metavar="PKG.MOD:FN", help="Call this Python function with each item, instead of a command.")
 @click.option("--executor", metavar="NAME", default="local", help="Where --call works: local (default) or process.")
@@ -49,12 +53,12 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
 @options.common
 @click.argument("arguments", metavar="[--] COMMAND [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...], **given: Any) -> int:
-    """Run COMMAND for every line of the input, side by side.
+    r"""Run COMMAND for every line of the input, side by side.
 
     In its arguments, {} is the line, {.field} a field of a JSON line, {#} the item's number, {key} its key; the line is
-    added at the end if none of them names it. A value is one argument, whatever is in it, and never shell code. What the
-    items write to stdout leaves in the order of the items. Everything is recorded: after a crash or Ctrl-C,
-    `abreast resume` goes on.
+    added at the end if none of them names it. A value is one argument, whatever is in it, and never shell code. Empty
+    lines are passed over. What the items write to stdout leaves in the order of the items. Everything is recorded:
+    after a crash or Ctrl-C, `abreast resume` goes on.
 
     \b
       seq 100 | abreast map -P 8 -- curl -s https://example.com/{}

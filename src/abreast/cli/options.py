@@ -55,7 +55,9 @@ optional_run = click.argument("run", metavar="[RUN]", required=False, shell_comp
 width = click.option(
     "--width", "-w", "-P", "-j", "--jobs", "--max-procs", "width", metavar="N", help="How many run at once.  [8]"
 )
-budget = click.option("--budget", metavar="AMOUNTS", help="Stop when it is spent: 500req, 10min, 20usd, several by comma.")
+budget = click.option(
+    "--budget", metavar="AMOUNTS", help="Stop when it is spent: 500req, 10min, 20usd, several by comma."
+)
 timeout = click.option("--timeout", metavar="TIME", help="End an attempt that takes longer: 30s, 5min.")
 retries = click.option("--retries", metavar="N", help="Try a failing item so many times again.  [0]")
 

@@ -55,10 +55,10 @@ def row_of(outcome: Outcome[Any]) -> Row:
     """An outcome in JSON's own types. What a command wrote is at the top; bytes that are no text are in base64 too."""
     row: Row = {"key": outcome.key, "index": outcome.index, "state": outcome.state}
     if isinstance(outcome, Done):
-        row |= _written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
+        row |= written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
     elif isinstance(outcome, Failed):
         kind, message = _parts(outcome.error)
-        row |= _written(details_of(outcome.error))
+        row |= written(details_of(outcome.error))
         row["error"] = {"type": kind, "message": message}
     else:
         row["reason"] = outcome.reason
@@ -95,17 +95,23 @@ def _parts(error: BaseException) -> tuple[str, str]:
 
 
 def _wrote(left: Mapping[str, Any]) -> list[Piece]:
-    return [(where, data) for where, name in ((STDOUT, "stdout"), (STDERR, "stderr")) if (data := _bytes(left.get(name)))]
+    return [
+        (where, data) for where, name in ((STDOUT, "stdout"), (STDERR, "stderr")) if (data := _bytes(left.get(name)))
+    ]
 
 
 def _bytes(wrote: object) -> bytes:
     return wrote if isinstance(wrote, bytes) else wrote.encode() if isinstance(wrote, str) else b""
 
 
-def _written(left: Mapping[str, Any]) -> Row:
+def written(left: Mapping[str, Any]) -> Row:
+    """What a command left, in JSON's own types; bytes that are no text are there in base64 too."""
     row: Row = dict(left)
     for name in _WROTE:
-        if isinstance(wrote := row.get(name), bytes):
+        wrote = row.get(name)
+        if isinstance(wrote, dict):  # as the store shows bytes to people
+            wrote = base64.b64decode(wrote.get("base64", ""))
+        if isinstance(wrote, bytes):
             row[name] = wrote.decode("utf-8", "replace")
             row[f"{name}_base64"] = base64.b64encode(wrote).decode("ascii")
     return row

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -34,7 +34,7 @@ class Interrupts:
         """What happened to us."""
         return "interrupted" if self.caught is signal.SIGINT else f"ended by {(self.caught or signal.SIGINT).name}"
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> Self:
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:

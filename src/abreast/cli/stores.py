@@ -116,4 +116,6 @@ def _make_folder(folder: Path) -> None:
         with suppress(FileExistsError), ignore.open("x", encoding="utf-8") as file:
             file.write("*\n")
     except OSError as error:
-        raise Sorry(f"{folder} can't be made ({system_words(error)}); name a place for the store with --store FILE", 1) from None
+        raise Sorry(
+            f"{folder} can't be made ({system_words(error)}); name a place for the store with --store FILE", 1
+        ) from None

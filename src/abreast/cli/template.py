@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from abreast.cli.errors import Sorry
 
 _MARK: Final = re.compile(r"\{(?P<name>#|key|/|//|/\.|\.|(?:\.[A-Za-z0-9_$-]+)+|)\}")
-_PATHS: Final = {
+_PATHS: Final[Mapping[str, Callable[[PurePosixPath], PurePosixPath]]] = {
     ".": lambda path: path.with_suffix(""),
     "/": lambda path: PurePosixPath(path.name),
     "//": lambda path: path.parent,
@@ -33,7 +33,9 @@ class Template:
         names = [match["name"] for text in texts for match in _MARK.finditer(text)]
         for name in names:
             if name.startswith(".") and name != "." and not json_items:
-                raise Sorry(f"{option}: {{{name}}} is a field of a JSON item; add --jsonl, or write {{}} for the whole line")
+                raise Sorry(
+                    f"{option}: {{{name}}} is a field of a JSON item; add --jsonl, or write {{}} for the whole line"
+                )
             if name in _PATHS and json_items:
                 raise Sorry(f"{option}: {{{name}}} works on lines that are paths, not with --jsonl; write {{.field}}")
         if add_item and not any(name not in ("#", "key") for name in names):
@@ -81,7 +83,9 @@ def _worth(name: str, value: object, index: int, key: str) -> str:
     if name == "key":
         return key
     if name in _PATHS:
-        return str(_PATHS[name](PurePosixPath(_text(value)))) if _text(value) not in ("", ".", "..", "/") else _text(value)
+        return (
+            str(_PATHS[name](PurePosixPath(_text(value)))) if _text(value) not in ("", ".", "..", "/") else _text(value)
+        )
     return _text(_field(value, name))
 
 

@@ -196,12 +196,13 @@ class Commands:
             job.wake.set_result(None)
 
     def _lose(self, how: str) -> None:
-        """The warden is no more, and neither is anything it had started."""
+        """The warden is no more, and neither is anything it had started; `how` may go on with its traceback."""
         self._warden = None
+        how, _, trace = how.partition("\n")
         for job in list(self._jobs.values()):
-            job.error = WorkerDied(
-                f"{job.argv[0]}: the warden that watched over this command {how}; the command was killed"
-            )
+            job.error = WorkerDied(f"{job.argv[0]}: the warden of this command {how}, and the command was killed")
+            if trace:
+                job.error.add_note(trace)
             self._settle(job)
 
 
@@ -328,7 +329,7 @@ class _Leash:
         self._inbox += data
         for message in wards.unpack(self._inbox):
             if message[0] == wards.BROKEN:
-                self._how = f"broke ({message[1]})"
+                self._how = "\n".join(message[1:])
             else:
                 self._hear(message)
         if not data:

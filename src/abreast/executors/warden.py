@@ -289,7 +289,7 @@ def main(line: int, driver: int) -> None:
         os._exit(0)
     try:
         warden.serve()
-    except BaseException:  # noqa: BLE001 - told to the driver
+    except BaseException as error:  # noqa: BLE001 - told to the driver
         import traceback
 
-        warden.quit((wards.BROKEN, traceback.format_exc()))
+        warden.quit((wards.BROKEN, f"broke ({error!r})", traceback.format_exc()))

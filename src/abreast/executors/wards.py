@@ -5,7 +5,7 @@ Messages are tuples; they travel in lists, marshalled (both ends are the same in
 
     to the warden    HELLO environment | RUN number argv cwd changed removed stdin keep | END number grace
     to the driver    STARTED number pid | FINISHED number code out err out_size err_size
-                     REFUSED number stage errno reason | BROKEN reason
+                     REFUSED number stage errno reason | BROKEN how trace
 """
 
 from __future__ import annotations

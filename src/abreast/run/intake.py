@@ -174,7 +174,7 @@ class Intake:
         bodies: list[str] = []
         try:
             for number, item in enumerate(items, first):
-                bodies.append(codec.encode(item, f"{self._path}/{position_key(number)}"))  # noqa: PERF401 - kept
+                bodies.append(codec.encode(item, f"{self._path}/{position_key(number)}"))
         except AbreastError as error:
             return bodies, error
         return bodies, None

@@ -1,0 +1,78 @@
+"""`abreast resume`: go on with a run, from what its manifest and its journal say."""
+
+from __future__ import annotations
+
+import click
+
+from abreast.cli import options
+from abreast.cli.config import BUDGET, RETRIES, TIMEOUT, WIDTH, Config
+from abreast.cli.errors import tell
+from abreast.cli.job import KIND, MapJob
+from abreast.cli.recorded import tally
+from abreast.cli.resuming import drive_again
+from abreast.cli.stores import StoreChoice, find_run, state_of
+from abreast.run.scope import Resume
+from abreast.store.port import RunRow, Store
+
+_UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted")
+
+
+@click.command("resume")
+@options.optional_run
+@click.option("--retry-failed", is_flag=True, help="Run failed items again, too.")
+@options.width
+@options.retries
+@options.timeout
+@options.budget
+@options.quiet
+@options.common
+def command(
+    *,
+    run: str | None,
+    retry_failed: bool,
+    width: str | None,
+    retries: str | None,
+    timeout: str | None,
+    budget: str | None,
+    quiet: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Go on with RUN; without it, with the newest run that did not end.
+
+    What is recorded is not run again: its results are printed as they were, and the rest follows. Options that are not
+    given are as they were. A budget counts what was spent before.
+    """
+    config = Config.load()
+    choice = StoreChoice(config, store)
+    with choice.existing() as opened:
+        row = find_run(opened, run) if run is not None else _newest_unfinished(opened)
+        if row is None:
+            tell("nothing to resume: no run is waiting to go on")
+            return 0
+        if row.state == "done" and not retry_failed:
+            return _over(opened, row, choice)
+        changes = {
+            "width": None if width is None else config.get(WIDTH, width),
+            "retries": None if retries is None else config.get(RETRIES, retries),
+            "timeout": None if timeout is None else config.get(TIMEOUT, timeout),
+            "budget": None if budget is None else config.get(BUDGET, budget),
+        }
+        job = MapJob.of_run(row).but(**changes)
+        how: Resume = "retry" if retry_failed else "must"
+        return drive_again(opened, row, job, choice, resume=how, as_json=as_json, quiet=quiet)
+
+
+def _newest_unfinished(store: Store) -> RunRow | None:
+    return next(
+        (row for row in store.runs(limit=1000) if state_of(store, row) in _UNFINISHED and row.kind == KIND), None
+    )
+
+
+def _over(store: Store, row: RunRow, choice: StoreChoice) -> int:
+    failed = tally(store, row.id).failed
+    if failed:
+        tell(f"{row.id} is done, with {failed} failed; run those again with: abreast retry {row.id}{choice.flag}")
+    else:
+        tell(f"{row.id} is done; see its results with: abreast export {row.id}{choice.flag}")
+    return 0

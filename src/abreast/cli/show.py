@@ -1,0 +1,127 @@
+"""`abreast show`: a run, or one of its items."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Any, Final
+
+import click
+
+from abreast.cli import options
+from abreast.cli.config import Config
+from abreast.cli.errors import Sorry, one_line
+from abreast.cli.job import ITEMS, KIND, MANIFEST
+from abreast.cli.recorded import each_result, row_of_recorded, tally
+from abreast.cli.results import Row
+from abreast.cli.stores import StoreChoice, find_run, state_of
+from abreast.cli.tables import local_moment, moment, say, say_facts, say_json
+from abreast.core.item import escape
+from abreast.store.port import Recorded, RunRow, Store, each_outcome
+
+_SHOWN: Final = 10  # failed items named
+
+
+@click.command("show")
+@options.run
+@click.argument("key", metavar="[KEY]", required=False)
+@options.common
+def command(*, run: str, key: str | None, store: str | None, as_json: bool) -> int:
+    """Show the run RUN, or its item KEY: what it wrote, what became of it and how long it took.
+
+    RUN is an id such as map-3, a name (then the newest run of that name), or `last`.
+    """
+    choice = StoreChoice(Config.load(), store)
+    with choice.existing() as opened:
+        row = find_run(opened, run)
+        if key is not None:
+            found = row_of_recorded(find_item(opened, row, key))
+            say_json({"run": row.id, **found}) if as_json else _show_item(found)
+        elif as_json:
+            say_json({**facts_of_run(opened, row), "items": _counts(opened, row), "manifest": dict(row.manifest)})
+        else:
+            _show_run(opened, row, choice)
+    return 0
+
+
+def facts_of_run(store: Store, row: RunRow) -> Row:
+    """A run in JSON's own types, without what its items did."""
+    return {
+        "run": row.id, "name": row.name, "kind": row.kind, "state": state_of(store, row), "reason": row.reason,
+        "created": moment(row.created), "ended": moment(row.ended), "seed": row.seed, "tags": list(row.tags),
+        "drivers": row.epoch, "driver": str(row.driver) if row.driver else None, "spent": dict(row.spent),
+    }  # fmt: skip
+
+
+def find_item(store: Store, row: RunRow, key: str) -> Recorded:
+    """What is recorded of an item: by its key, the end of its path, or its whole path."""
+    ours = f"{escape(row.name)}/{ITEMS}/{escape(key)}"
+    found = store.recorded(row.id, [ours, key])
+    if found:
+        return next(iter(found.values()))
+    ends = (f"/{escape(key)}", f"/{key}")
+    several = [recorded for recorded in each_outcome(store, row.id) if recorded.path.endswith(ends)]
+    if len(several) == 1:
+        return several[0]
+    if several:
+        paths = ", ".join(recorded.path for recorded in several[:3])
+        raise Sorry(f"{row.id} has {len(several)} items {key!r}; name one by its path: {paths}")
+    raise Sorry(f"nothing is recorded of an item {key!r} in {row.id}; `abreast export {row.id}` shows what is")
+
+
+def _counts(store: Store, row: RunRow) -> dict[str, int]:
+    count = tally(store, row.id)
+    return {"done": count.done, "failed": count.failed, "cancelled": count.cancelled, "speculative": count.speculative}
+
+
+def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
+    state = state_of(store, row)
+    counts = _counts(store, row)
+    said = ", ".join(f"{number} {name}" for name, number in counts.items() if number or name == "done")
+    say_facts({
+        "run": row.id, "state": state, "reason": row.reason, "items": said, "command": _started_with(row),
+        "directory": row.manifest.get("cwd"), "started": local_moment(row.created), "ended": local_moment(row.ended),
+        "drivers": row.epoch if row.epoch > 1 else None, "driver": row.driver if state == "running" else None,
+        "seed": row.seed, "tags": " ".join(row.tags), "commit": row.manifest.get("commit"),
+    })  # fmt: skip
+    failed = [found for found in each_result(store, row.id) if found.data["state"] == "failed"]
+    for found in failed[:_SHOWN]:
+        error = row_of_recorded(found)["error"]
+        say(f"  {found.path.rpartition('/')[2]}: {one_line(error['message']) or error['type']}")
+    if len(failed) > _SHOWN:
+        say(f"  and {len(failed) - _SHOWN} more")
+    if hint := _next_step(row, state, counts["failed"]):
+        say(f"\n{hint}{choice.flag}")
+
+
+def _next_step(row: RunRow, state: str, failed: int) -> str:
+    if state in ("crashed", "interrupted", "spent", "failed", "cancelled") and row.kind == KIND:
+        return f"go on with: abreast resume {row.id}"
+    if state == "running":
+        return f"watch it with: abreast watch {row.id}"
+    return f"run the failed again with: abreast retry {row.id}" if failed and row.kind == KIND else ""
+
+
+def _started_with(row: RunRow) -> str:
+    facts = row.manifest.get(MANIFEST)
+    if isinstance(facts, dict):
+        words = facts.get("command")
+        return shlex.join(map(str, words)) if isinstance(words, list) and words else f"--call {facts.get('call')}"
+    argv = row.manifest.get("argv")
+    return shlex.join(map(str, argv)) if isinstance(argv, list) else ""
+
+
+def _show_item(row: Row) -> None:
+    error: Any = row.get("error") or {}
+    say_facts({
+        "item": row["key"], "path": row["path"], "state": row["state"], "exit code": row.get("exit_code"),
+        "error": error.get("message") or error.get("type"), "reason": row.get("reason"), "attempts": row["attempts"],
+        "took": f"{row['seconds']:.3f} s", "waited": f"{row['waited'] + row['queued']:.3f} s",
+        "backoff": f"{row['backoff']:.3f} s" if row["backoff"] else None, "lane": row.get("lane"),
+    })  # fmt: skip
+    if "value" in row:
+        say_json({"value": row["value"]})
+    for name in ("stdout", "stderr"):
+        if row.get(name):
+            say(f"--- {name}")
+            sys.stdout.write(row[name] if row[name].endswith("\n") else f"{row[name]}\n")
