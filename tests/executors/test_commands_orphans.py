@@ -44,11 +44,10 @@ def fifo(tmp_path):
     return path
 
 
-def start_driver(fifo, script=DRIVER.replace("FORK", ""), width=WIDTH):
-    return subprocess.Popen(
-        [sys.executable, "-c", script, str(fifo), str(width)], stdout=subprocess.PIPE, start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+def start_driver(fifo, fork="", width=WIDTH):
+    argv = [sys.executable, "-c", DRIVER.replace("FORK", fork), str(fifo), str(width)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, start_new_session=True)
 
 
 def wait_end(pid):
@@ -76,7 +75,7 @@ def test_a_killed_driver_takes_all_commands_and_their_warden_with_it(fifo, kill)
 
 
 def test_it_does_so_though_a_fork_of_the_driver_lives_on(fifo):
-    with start_driver(fifo, DRIVER.replace("FORK", FORK)) as driver, fifo.open("rb", buffering=0) as witness:
+    with start_driver(fifo, FORK) as driver, fifo.open("rb", buffering=0) as witness:
         warden, fork = int(driver.stdout.readline()), int(driver.stdout.readline())
         heard = b""
         while heard.count(b"\n") < 2 * WIDTH:
@@ -87,15 +86,21 @@ def test_it_does_so_though_a_fork_of_the_driver_lives_on(fifo):
         os.kill(fork, signal.SIGKILL)
 
 
-def test_a_driver_killed_at_any_moment_of_the_start_leaves_nothing(fifo):
-    held = os.open(fifo, os.O_RDWR)  # so that nobody waits to open it
-    for _ in range(20):
-        with start_driver(fifo, width=200) as driver:
-            warden = int(driver.stdout.readline())
-            driver.kill()
+@pytest.mark.parametrize("started", [0, 1, 5, 20])
+def test_a_driver_killed_while_it_starts_commands_leaves_none(fifo, started):
+    with start_driver(fifo, width=100) as driver, open_now(fifo) as witness:
+        warden = int(driver.stdout.readline())
+        heard = b""
+        while heard.count(b"\n") < started and select.select([witness], [], []):
+            heard += witness.read(1)
+        driver.kill()
         wait_end(warden)
-    os.set_blocking(held, False)
-    with open(os.open(fifo, os.O_RDONLY), "rb", buffering=0) as witness:
-        os.close(held)
         while witness.read(4096):
             pass
+
+
+def open_now(fifo):
+    """The fifo to read from, without waiting for somebody to write."""
+    fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(fd, True)
+    return os.fdopen(fd, "rb", buffering=0)

@@ -10,23 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from abreast.core.events import (
-    ATTEMPT_FAILED,
-    ITEM_QUEUED,
-    ITEM_READ,
-    ITEM_SETTLED,
-    ITEM_STARTED,
-    ITEMS_COMPLETE,
-    MAP_ENDED,
-    MAP_STARTED,
-    MAP_STOPPED,
-    RUN_ENDED,
-    RUN_RESUMED,
-    RUN_STARTED,
-    Event,
-)
+from abreast.core import events
+from abreast.core.events import Event
 from abreast.core.item import unescape
 from abreast.core.outcome import Usage
 
@@ -40,16 +27,15 @@ _WORST: Final = (RUNNING, DONE, CANCELLED, RETRIED, CRASHED, FAILED)
 
 OTHERS: Final = "others"
 _STRIPS: Final = 64  # lanes told apart; all further ones are one
-_ROWS: Final = 256  # rows of a lane that keep what ran in them; no picture is higher
+_ROWS: Final = 256  # rows of a lane that keep what ran in them: no picture is higher
 _GRAINS: Final = 1000  # what is shorter than this part of the window can't be seen by itself
 _UNSETTLED: Final = 65_536  # failed or cancelled items remembered, in case they are run again
-_RECENT: Final = 10.0  # seconds over which the rate is taken
-_SEAMS: Final = 64
+_RECENT: Final = 10  # seconds over which the rate is taken
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One attempt at an item in the run's own time, or several that are too short to be told apart.
+    """One attempt at an item, in the run's own time; or several that are too short to be told apart.
 
     From `since` to `start` it waited, as far as its row was free meanwhile; from `start` to `end` it worked.
     """
@@ -60,6 +46,8 @@ class Bar:
     start: float
     end: float
     attempt: int = 1
+    nth: int = 0
+    """Which one of its row, so that neighbours can be given different shades."""
     count: int = 1
 
 
@@ -70,71 +58,43 @@ class Row:
     bars: deque[Bar] = field(default_factory=deque)
     running: Bar | None = None
     free_since: float = 0.0
+    turns: int = 0
 
     def seen(self, now: float) -> Iterator[Bar]:
-        """Its bars, the running one with its end at `now`."""
+        """Its bars, the running one as if it ended `now`."""
         yield from self.bars
         if self.running is not None:
             yield replace(self.running, end=max(now, self.running.start))
 
     def keep(self, bar: Bar, grain: float) -> None:
-        """Add a bar that has ended; it becomes one with the last if both are too short to be seen."""
+        """Add a bar that has ended; it becomes one with the last if both together are too short to be seen."""
         last = self.bars[-1] if self.bars else None
         if last is not None and bar.end - last.since < grain:
-            worst = max(last.state, bar.state, key=_WORST.index)
-            shown = bar if bar.state == worst else last
-            count = last.count + bar.count
-            bar = Bar(shown.key, worst, last.since, last.start, bar.end, shown.attempt, count)
+            shown = max(last, bar, key=lambda either: _WORST.index(either.state))
+            bar = replace(shown, since=last.since, start=last.start, end=bar.end, count=last.count + bar.count)
             self.bars.pop()
         self.bars.append(bar)
-
-    def forget(self, before: float) -> None:
-        """Drop what ended before that time."""
-        while self.bars and self.bars[0].end < before:
-            self.bars.popleft()
-
-    def coarsen(self, grain: float) -> None:
-        """Make one of what can't be told apart any more."""
-        bars, self.bars = self.bars, deque()
-        for bar in bars:
-            self.keep(bar, grain)
 
 
 @dataclass(slots=True)
 class Level:
-    """A number over time, such as how many wait: each step's time, its highest value, and its last."""
+    """A number over time, such as how many wait: for each step its time, its highest value and its last."""
 
     value: int = 0
     steps: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     def change(self, by: int, now: float, grain: float) -> None:
         """Go up or down."""
-        self.value += by
+        began, high = now, self.value
         if self.steps and now - self.steps[-1][0] < grain:
             began, high, _ = self.steps.pop()
-            self.steps.append((began, max(high, self.value), self.value))
-        else:
-            self.steps.append((now, self.value, self.value))
-
-    def forget(self, before: float) -> None:
-        """Drop what no longer matters before that time."""
-        while len(self.steps) > 1 and self.steps[1][0] < before:
-            self.steps.popleft()
-
-    def coarsen(self, grain: float) -> None:
-        """Make one of steps that can't be told apart any more."""
-        steps, self.steps = self.steps, deque()
-        for began, high, last in steps:
-            if self.steps and began - self.steps[-1][0] < grain:
-                first, higher, _ = self.steps.pop()
-                self.steps.append((first, max(high, higher), last))
-            else:
-                self.steps.append((began, high, last))
+        self.value += by
+        self.steps.append((began, max(high, self.value), self.value))
 
 
 @dataclass(slots=True)
 class Counts:
-    """How many items came to what end; `retried` counts attempts."""
+    """How many items came to what end; `retried` counts attempts, `speculative` what ran past its map's stop."""
 
     done: int = 0
     failed: int = 0
@@ -144,14 +104,13 @@ class Counts:
     running: int = 0
     waiting: int = 0
 
-    @property
-    def settled(self) -> int:
-        """Those that have an outcome."""
-        return self.done + self.failed + self.cancelled + self.speculative
-
     def __add__(self, other: Counts) -> Counts:
         """Both together."""
         return Counts(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+    def change(self, name: str, by: int) -> None:
+        """Count one up or down."""
+        setattr(self, name, getattr(self, name) + by)
 
 
 @dataclass(slots=True)
@@ -172,23 +131,10 @@ class Strip:
         self.rows.append(Row())
         return len(self.rows) - 1
 
-    def give(self, place: int) -> None:
+    def give(self, row: int) -> None:
         """Free a row."""
         self.counts.running -= 1
-        heappush(self._free, place)
-
-    @property
-    def peak(self) -> int:
-        """How many were executing at once, at most."""
-        return len(self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a running item is in the picture."""
-
-    strip: Strip
-    row: int
+        heappush(self._free, row)
 
 
 @dataclass(slots=True)
@@ -200,39 +146,30 @@ class _Map:
 
 
 class Chart:
-    """The picture of one run so far. Time in it is the time it was driven: what lay between a crash and the resume is
-    left out, and marked by a seam.
+    """The picture of one run so far, made of events of the `KINDS`.
 
-    With `whole`, all of the run stays in it, more and more coarsely; else its last `window` seconds.
-    """  # noqa: D205 - one thought
+    Time in it is the time the run was driven: what lies between a crash and the resume is left out, and marked by a
+    seam. With `whole` all of the run stays in it, the later the coarser; else its last `window` seconds.
+    """
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
         """Nothing has happened yet."""
         self.window = window
         self.whole = whole
         self.now = 0.0
-        self.seq = 0
-        self.wall = 0.0
-        self.peak = 0
-        self.read = 0
+        self.peak = self.read = self.settled = 0
         self.complete = False
-        self.state = RUNNING
-        self.reason = ""
+        self.state, self.reason = RUNNING, ""
         self.usage = Usage()
-        self.seams: deque[float] = deque(maxlen=_SEAMS)
+        self.seams: deque[float] = deque(maxlen=_STRIPS)
         self.strips: dict[str, Strip] = {}
+        self._wall = 0.0
         self._offset: float | None = None
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, tuple[Strip, int]] = {}
         self._waiting: dict[str, tuple[Strip, float]] = {}
         self._maps: dict[str, _Map] = {}
-        self._unsettled: dict[int, tuple[str, Strip]] = {}
-        self._recent: deque[tuple[int, int]] = deque()
-        self._turns: dict[str, Callable[[Event], None]] = {
-            RUN_STARTED: self._run_started, RUN_RESUMED: self._run_started, RUN_ENDED: self._run_ended,
-            MAP_STARTED: self._map_started, MAP_STOPPED: self._map_stopped, MAP_ENDED: self._map_ended,
-            ITEM_READ: self._item_read, ITEMS_COMPLETE: self._items_complete, ITEM_QUEUED: self._item_queued,
-            ITEM_STARTED: self._item_started, ATTEMPT_FAILED: self._attempt_failed, ITEM_SETTLED: self._item_settled,
-        }  # fmt: skip
+        self._unsettled: dict[int, tuple[Strip, str]] = {}
+        self._recent: deque[list[int]] = deque(maxlen=_RECENT + 1)
 
     # --- what it shows ----------------------------------------------------------------------------------------------
 
@@ -242,68 +179,60 @@ class Chart:
         return sum((strip.counts for strip in self.strips.values()), Counts())
 
     @property
-    def grain(self) -> float:
-        """What is shorter can't be told apart from its neighbours."""
-        return self.window / _GRAINS
+    def left(self) -> int:
+        """Items read that nothing has become of yet."""
+        return max(0, self.read - self.settled - len(self._places))
 
     def at(self, wall: float) -> float:
-        """The picture's time at a time of day, for a run that is being driven."""
-        return self.now + max(0.0, wall - self.wall)
+        """The picture's time at a time of day, while the run is driven."""
+        return self.now + max(0.0, wall - self._wall)
 
     def rate(self, now: float) -> float:
         """Items settled per second, lately."""
-        over = min(_RECENT, now)
-        settled = sum(count for second, count in self._recent if second > now - _RECENT - 1)
-        return settled / over if over > 0 else 0.0
+        settled = sum(count for second, count in self._recent if second >= now - _RECENT)
+        return settled / min(_RECENT, now) if now > 0 else 0.0
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
     def add(self, event: Event) -> None:
         """Take in the next event."""
-        turn = self._turns.get(event.kind)
+        turn = self._TURNS.get(event.kind)
         if turn is None:
             return
-        self.seq, self.wall = event.seq, event.wall
-        if self._offset is not None:
-            self._move(event.mono + self._offset)
-        elif event.kind not in (RUN_STARTED, RUN_RESUMED):
+        if self._offset is None or event.kind == events.RUN_RESUMED:  # another driver's clock may start anywhere
             self._offset = self.now - event.mono
-        turn(event)
+        self.now = max(self.now, event.mono + self._offset)
+        self._wall = event.wall
+        while self.whole and self.now > self.window:
+            self.window *= 2
+        turn(self, event)
 
     def cut(self) -> None:
-        """The driver is gone, and with it what it was executing."""
+        """The driver is gone, and with it all that it was executing."""
         for path in list(self._places):
             self._end(path, CRASHED)
         for path in list(self._waiting):
             self._stop_waiting(path)
         self._maps.clear()
 
-    def _move(self, now: float) -> None:
-        self.now = max(self.now, now)
-        while self.whole and self.now > self.window:
-            self.window *= 2
-            for strip in self.strips.values():
-                strip.waiting.coarsen(self.grain)
-                for row in strip.rows:
-                    row.coarsen(self.grain)
+    def _run_started(self, _: Event) -> None:
+        self.state, self.reason = RUNNING, ""
 
-    def _run_started(self, event: Event) -> None:
+    def _run_resumed(self, _: Event) -> None:
         self.cut()
-        if event.kind == RUN_RESUMED:
-            self.seams.append(self.now)
-        self._offset = self.now - event.mono
+        self.seams.append(self.now)
         self.state, self.reason = RUNNING, ""
 
     def _run_ended(self, event: Event) -> None:
         for path in list(self._maps):
             self._close(path)
-        self.state, self.reason = str(event.data.get("state", DONE)), str(event.data.get("reason", ""))
+        self.state, self.reason = str(event.data.get("state", DONE)), str(event.data.get("reason") or self.reason)
 
     def _map_started(self, event: Event) -> None:
         self._maps[event.path] = _Map(self._label(event.path))
 
     def _map_stopped(self, event: Event) -> None:
-        self.reason = f"ended at item {event.data.get('at')} ({event.data.get('reason')})"
+        self.reason = f"it stopped at item {event.data.get('at')} ({event.data.get('reason')})"
 
     def _map_ended(self, event: Event) -> None:
         self._close(event.path)
@@ -323,12 +252,13 @@ class Chart:
             self._end(event.path, CRASHED)
         strip = self._strip(event)
         since = self._stop_waiting(event.path) if event.path in self._waiting else self.now
-        place = _Place(strip, strip.take())
-        row = strip.rows[place.row]
-        attempt = event.data.get("attempt")
-        key = unescape(event.path.rpartition("/")[2])
-        row.running = Bar(key, RUNNING, max(since, row.free_since), self.now, self.now, attempt if isinstance(attempt, int) else 1)
-        self._places[event.path] = place
+        place = strip.take()
+        row = strip.rows[place]
+        key, attempt = unescape(event.path.rpartition("/")[2]), event.data.get("attempt")
+        since, attempt = max(since, row.free_since), attempt if isinstance(attempt, int) else 1
+        row.running = Bar(key, RUNNING, since, self.now, self.now, attempt, row.turns)
+        row.turns += 1
+        self._places[event.path] = (strip, place)
         self.peak = max(self.peak, len(self._places))
         self._map(event.path).members.add(event.path)
 
@@ -336,67 +266,75 @@ class Chart:
         if event.path in self._places:
             self._end(event.path, RETRIED)
         self._strip(event).counts.retried += 1
-        if event.path not in self._waiting:
-            self._wait(event)
+        self._item_queued(event)
 
     def _item_settled(self, event: Event) -> None:
-        data, state = event.data, str(event.data.get("state"))
+        path, state = event.path, str(event.data.get("state"))
         strip = self._strip(event)
-        if event.path in self._places:
-            self._end(event.path, state)
-        if event.path in self._waiting:
-            self._stop_waiting(event.path)
-        self._map(event.path).members.discard(event.path)
-        kind = "speculative" if data.get("speculative") and state == DONE else state
-        self._recount(event.path, kind, strip)
+        if path in self._places:
+            self._end(path, state)
+        if path in self._waiting:
+            self._stop_waiting(path)
+        self._map(path).members.discard(path)
+        self._count(path, strip, "speculative" if state == DONE and event.data.get("speculative") else state)
         second = int(self.now)
-        count = self._recent.pop()[1] if self._recent and self._recent[-1][0] == second else 0
-        self._recent.append((second, count + 1))
-        while self._recent[0][0] < second - _RECENT - 1:
-            self._recent.popleft()
-        if "requests" in data:
-            self.usage += _usage(event)
+        if not self._recent or self._recent[-1][0] != second:
+            self._recent.append([second, 0])
+        self._recent[-1][1] += 1
+        if "requests" in event.data:
+            used: dict[str, Any] = dict(event.data)
+            names = ("requests", "input_tokens", "output_tokens", "usd", "estimate")
+            self.usage += Usage(*(used[name] for name in names))
 
     # --- how it is kept ---------------------------------------------------------------------------------------------
 
-    def _recount(self, path: str, state: str, strip: Strip) -> None:
-        """Count an outcome, in place of an earlier one of the same item: what failed may be run again."""
-        before = self._unsettled.pop(hash(path), None)
+    @property
+    def _grain(self) -> float:
+        return self.window / _GRAINS
+
+    def _count(self, path: str, strip: Strip, state: str) -> None:
+        """Count an outcome, in place of an earlier one of the same item: what failed may have been run again."""
+        mark = hash(path)
+        before = self._unsettled.pop(mark, None)
         if before is not None:
-            _count(before[1].counts, before[0], -1)
-        _count(strip.counts, state, 1)
+            before[0].counts.change(before[1], -1)
+            self.settled -= 1
+        strip.counts.change(state, 1)
+        self.settled += 1
         if state != DONE and len(self._unsettled) < _UNSETTLED:
-            self._unsettled[hash(path)] = (state, strip)
+            self._unsettled[mark] = (strip, state)
 
     def _wait(self, event: Event) -> None:
         strip = self._strip(event)
         strip.counts.waiting += 1
-        strip.waiting.change(1, self.now, self.grain)
+        strip.waiting.change(1, self.now, self._grain)
         self._waiting[event.path] = (strip, self.now)
         self._map(event.path).members.add(event.path)
-        if not self.whole:
-            strip.waiting.forget(self.now - self.window)
 
     def _stop_waiting(self, path: str) -> float:
+        """It waits no more; since when it did."""
         strip, since = self._waiting.pop(path)
         strip.counts.waiting -= 1
-        strip.waiting.change(-1, self.now, self.grain)
+        strip.waiting.change(-1, self.now, self._grain)
+        steps = strip.waiting.steps
+        while not self.whole and len(steps) > 1 and steps[1][0] < self.now - self.window:
+            steps.popleft()
         return since
 
     def _end(self, path: str, state: str) -> None:
-        """What was running is so no more."""
-        place = self._places.pop(path)
-        row = place.strip.rows[place.row]
-        bar, row.running = row.running, None
-        row.free_since = self.now
-        place.strip.give(place.row)
-        if bar is not None and place.row < _ROWS:
-            row.keep(replace(bar, state=state, end=self.now), self.grain)
-            if not self.whole:
-                row.forget(self.now - self.window)
+        """What was running runs no more."""
+        strip, place = self._places.pop(path)
+        row = strip.rows[place]
+        bar, row.running, row.free_since = row.running, None, self.now
+        strip.give(place)
+        if bar is None or place >= _ROWS:
+            return
+        row.keep(replace(bar, state=state, end=self.now), self._grain)
+        while not self.whole and row.bars[0].end < self.now - self.window:
+            row.bars.popleft()
 
     def _close(self, path: str) -> None:
-        """A map is over: what waited in it waits no more, and nothing of it runs."""
+        """A map is over: nothing of it runs any more, and what waited in it never will."""
         closed = self._maps.pop(path, None)
         for member in closed.members if closed else ():
             if member in self._places:
@@ -405,47 +343,32 @@ class Chart:
                 self._stop_waiting(member)
 
     def _map(self, path: str) -> _Map:
-        """The map that an item belongs to; a step is a map of its own name."""
-        found = self._maps.get(path) or self._maps.get(path.rpartition("/")[0])
+        """The map that an item belongs to; a step is a map by its own name."""
+        above = path.rpartition("/")[0] or path
+        found = self._maps.get(path) or self._maps.get(above)
         if found is None:
-            above = path.rpartition("/")[0] or path
             found = self._maps[above] = _Map(self._label(above))
         return found
 
     def _label(self, path: str) -> str:
-        """The map's path without its run, and with one name for all maps beneath the items of one other."""
-        above, _, name = path.rpartition("/")
-        parts = [name]
-        while above:
-            if above in self._places:
-                parts += ["*", self._map(above).label]
-                break
-            above, _, name = above.rpartition("/")
-            if above:
-                parts.append(name)
-        return "/".join(reversed(parts))
+        """The map's path without its run, and the same for the maps beneath all items of another."""
+        root, _, label = path.partition("/")
+        above = path.rpartition("/")[0]
+        while above and above not in self._places:
+            above = above.rpartition("/")[0]
+        return f"{self._map(above).label}/*{path.removeprefix(above)}" if above else label or root
 
     def _strip(self, event: Event) -> Strip:
         name = event.lane if event.lane is not None else self._map(event.path).label
-        found = self.strips.get(name)
-        if found is None:
-            if len(self.strips) >= _STRIPS:
-                name = OTHERS
-            found = self.strips.setdefault(name, Strip(name))
-        return found
+        if name not in self.strips and len(self.strips) >= _STRIPS:
+            name = OTHERS
+        return self.strips.setdefault(name, Strip(name))
 
 
-def _count(counts: Counts, state: str, by: int) -> None:
-    if state in Counts.__slots__:
-        setattr(counts, state, getattr(counts, state) + by)
-
-
-def _usage(event: Event) -> Usage:
-    requests, given, made, usd = (event.data.get(name) for name in ("requests", "input_tokens", "output_tokens", "usd"))
-    return Usage(
-        requests if isinstance(requests, int) else 0,
-        given if isinstance(given, int) else 0,
-        made if isinstance(made, int) else 0,
-        float(usd) if isinstance(usd, (int, float)) else None,
-        bool(event.data.get("estimate")),
-    )
+    _TURNS: ClassVar[dict[str, Callable[[Chart, Event], None]]] = {
+        events.RUN_STARTED: _run_started, events.RUN_RESUMED: _run_resumed, events.RUN_ENDED: _run_ended,
+        events.MAP_STARTED: _map_started, events.MAP_STOPPED: _map_stopped, events.MAP_ENDED: _map_ended,
+        events.ITEM_READ: _item_read, events.ITEMS_COMPLETE: _items_complete, events.ITEM_QUEUED: _item_queued,
+        events.ITEM_STARTED: _item_started, events.ATTEMPT_FAILED: _attempt_failed, events.ITEM_SETTLED: _item_settled,
+    }  # fmt: skip
+    KINDS: ClassVar = frozenset(_TURNS)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 RUN_STARTED: Final = "run-started"
 RUN_RESUMED: Final = "run-resumed"
@@ -26,8 +26,7 @@ BATCH_COMMITTED: Final = "batch-committed"
 Plain: TypeAlias = str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Something that happened in a run.
 
     `seq` counts without gaps within the run. `mono` is a clock that never goes back, `wall` the time of day.
@@ -40,7 +39,7 @@ class Event:
     mono: float
     wall: float
     lane: str | None = None
-    data: Mapping[str, Plain | list[float]] = field(default_factory=dict)
+    data: Mapping[str, Plain | list[float]] = MappingProxyType({})
     body: str | None = None
 
 

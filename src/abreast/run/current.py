@@ -61,6 +61,7 @@ class Current:
     starting = False  # its start is on the way to the disk
     settling = False  # its outcome is
     scope: Run | None = None
+    _path: str | None = None
 
     def __init__(  # noqa: PLR0917 - made a million times, and keywords cost
         self, drive: Drive, index: int, key: str, value: Any, lane: str | None, admitted: float
@@ -80,7 +81,9 @@ class Current:
     @property
     def path(self) -> str:
         """The item's full path, such as `summaries/summarise/0007`."""
-        return self.drive.path_of(self.key)
+        if self._path is None:
+            self._path = self.drive.path_of(self.key)
+        return self._path
 
     @property
     def seed(self) -> int:

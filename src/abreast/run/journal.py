@@ -18,6 +18,7 @@ _log = logging.getLogger("abreast")
 
 Facts: TypeAlias = Mapping[str, Plain | list[float]]
 
+_NO_FACTS: Facts = {}
 _BACKLOG = 65_536  # events kept for a slow observer; past it new ones are dropped and counted
 
 
@@ -51,7 +52,7 @@ class Journal:
         """Record that something happened; `durable` is called once it is on disk (at once without a store)."""
         self._seq += 1
         clock = self._clock
-        event = Event(self._seq, kind, path, clock.now(), clock.wall(), lane, data or {}, body)
+        event = Event(self._seq, kind, path, clock.now(), clock.wall(), lane, data or _NO_FACTS, body)
         for watching in self.observers:
             watching.tell(event)
         if self.scribe is not None:

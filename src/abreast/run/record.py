@@ -18,11 +18,13 @@ def facts_of(outcome: Outcome[Any], attempts: int, digest: str | None) -> dict[s
     facts: dict[str, Plain | list[float]] = {
         "index": outcome.index,
         "state": outcome.state,
-        "queued": queued,
         "waited": waited,
         "service": service,
-        "backoff": backoff,
     }
+    if queued:
+        facts["queued"] = queued
+    if backoff:
+        facts["backoff"] = backoff
     if digest is not None:
         facts["digest"] = digest
     if attempts > 1:

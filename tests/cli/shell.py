@@ -1,0 +1,109 @@
+"""abreast as a person starts it: real processes, in a project of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from abreast.store.sqlite import SqliteStore
+
+PATIENCE = 60  # seconds until a process that should end by itself is taken to hang
+ABREAST = (sys.executable, "-m", "abreast")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self):
+        return self.out.splitlines()
+
+    @property
+    def rows(self):
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Shell:
+    """A directory, and abreast in it. A project has a mark, so that no store of ours above it is found."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        (self.folder / ".git").mkdir()
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
+        self.environment = {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    @property
+    def store(self):
+        return self.folder / ".abreast/abreast.db"
+
+    def file(self, name, text, mode=0o644):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        path.chmod(mode)
+        return path
+
+    def __call__(self, *arguments, given=b"", cwd=None, **environment):
+        """Run it to its end."""
+        process = subprocess.run(
+            [*ABREAST, *map(str, arguments)], cwd=cwd or self.folder, env={**self.environment, **environment},
+            input=given if isinstance(given, bytes) else given.encode(), capture_output=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        return Said(process.returncode, process.stdout.decode("utf-8", "replace"), process.stderr.decode("utf-8", "replace"))
+
+    @contextmanager
+    def start(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, own_group=True):
+        """Start it, and let the test say how it ends; it is gone when the block is, whatever happened."""
+        process = subprocess.Popen(
+            [*ABREAST, *map(str, arguments)], cwd=self.folder, env=self.environment, stdin=stdin, stdout=stdout,
+            stderr=subprocess.PIPE, start_new_session=own_group,
+        )  # fmt: skip
+        with process:
+            try:
+                yield process
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
+
+    def recorded(self, run_id="map-1", state="done"):
+        """The keys of the items that are recorded in that state."""
+        with closing(SqliteStore(self.store)) as store:
+            found = store.outcomes(run_id, limit=1_000_000)
+        return {outcome.path.rpartition("/")[2] for outcome in found if outcome.data["state"] == state}
+
+
+def end(process):
+    """Wait until a started process has ended by itself; what it left."""
+    out, err = process.communicate(timeout=PATIENCE)
+    return Said(process.returncode, (out or b"").decode(), err.decode())
+
+
+def children_of(run_id, folder):
+    """The processes alive that a run in that folder has started, by what their environment says."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            environment = (entry / "environ").read_bytes().split(b"\0") if entry.name.isdecimal() else []
+            if f"ABREAST_RUN_ID={run_id}".encode() in environment and f"PWD={folder}".encode() in environment:
+                found.add(int(entry.name))
+    return found
+
+
+@contextmanager
+def ended_at_last(pids):
+    """End what a test has let loose."""
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
