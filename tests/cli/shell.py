@@ -81,6 +81,12 @@ class Shell:
         return {outcome.path.rpartition("/")[2] for outcome in found if outcome.data["state"] == state}
 
 
+    def noted(self, run_id="map-1"):
+        """The process groups that the journal knows of."""
+        with closing(SqliteStore(self.store)) as store:
+            return [event.data["pgid"] for event in store.events(run_id, kinds={"child-started"})]
+
+
 def end(process):
     """Wait until a started process has ended by itself; what it left."""
     out, err = process.communicate(timeout=PATIENCE)

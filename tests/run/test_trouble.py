@@ -1,8 +1,10 @@
 """When the store fails in the middle of a run: one clear error, and nothing recorded is lost."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,12 +121,18 @@ async def test_a_commit_that_fails_while_starts_are_written_ends_it_too(effect):
             await run.map(work, range(10), width=3, effect=effect).values()
 
 
+def newer(path):
+    SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 999")
+
+
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
         (lambda path: path.write_bytes(b"this is no database" * 100), StoreCorrupt),
         (lambda path: path.write_bytes(b""), None),
-        (lambda path: _newer(path), StoreNewer),
+        (newer, StoreNewer),
         (lambda path: path.mkdir(), StoreError),
     ],
 )
@@ -148,12 +156,3 @@ async def test_a_store_that_cannot_be_used_is_one_clear_error_before_anything_ru
     assert ran == []
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def _newer(path):
-    import sqlite3
-    from contextlib import closing
-
-    SqliteStore(path).close()
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 999")

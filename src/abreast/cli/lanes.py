@@ -364,7 +364,6 @@ class Chart:
             name = OTHERS
         return self.strips.setdefault(name, Strip(name))
 
-
     _TURNS: ClassVar[dict[str, Callable[[Chart, Event], None]]] = {
         events.RUN_STARTED: _run_started, events.RUN_RESUMED: _run_resumed, events.RUN_ENDED: _run_ended,
         events.MAP_STARTED: _map_started, events.MAP_STOPPED: _map_stopped, events.MAP_ENDED: _map_ended,

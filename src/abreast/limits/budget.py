@@ -82,9 +82,11 @@ class Budget:
             name, factor = unit
             if name in caps:
                 raise ValueError(f"the budget names {name} twice")
-            amount = float(match["number"]) * _SCALE[match["scale"]] * factor
-            caps[name] = _whole(part, amount) if name in ("requests", "tokens") else amount
-        return cls(**caps)
+            caps[name] = float(match["number"]) * _SCALE[match["scale"]] * factor
+        return cls(
+            requests=_whole("requests", caps.get("requests")), tokens=_whole("tokens", caps.get("tokens")),
+            usd=caps.get("usd"), seconds=caps.get("seconds"),
+        )  # fmt: skip
 
     def begin(self, now: float) -> None:
         """Start the clock of `seconds`, unless it runs."""
@@ -142,10 +144,10 @@ def _amount(cap: object) -> bool:
     return not isinstance(cap, bool) and isinstance(cap, (int, float)) and 0 < cap < math.inf
 
 
-def _whole(text: str, amount: float) -> float:
+def _whole(name: str, amount: float | None) -> int | None:
     """The amount as a whole number: in floats, 1.001 * 1000 is a little less than 1001."""
-    if not math.isfinite(amount):
-        return amount
-    if not math.isclose(amount, round(amount), rel_tol=1e-12):
-        raise ValueError(f"{text.strip()!r} must be a whole number")
+    if amount is None:
+        return None
+    if not math.isfinite(amount) or not math.isclose(amount, round(amount), rel_tol=1e-12):
+        raise ValueError(f"a budget's {name} must be a whole number, not {amount:g}")
     return round(amount)

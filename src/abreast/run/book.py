@@ -71,14 +71,9 @@ class Book:
         self._journal.emit(LIMIT_WAITED, work.path, lane=work.lane, data={"limit": limit, "seconds": seconds})
 
     def started(self, work: Current, durable: Callable[[], None] | None = None) -> None:
-        """An attempt begins."""
-        self._journal.emit(
-            ITEM_STARTED,
-            work.path,
-            lane=work.lane,
-            durable=durable,
-            data={"index": work.index, "attempt": work.attempt},
-        )
+        """An attempt begins; only a further one says which."""
+        data = {"attempt": work.attempt} if work.attempt > 1 else None
+        self._journal.emit(ITEM_STARTED, work.path, lane=work.lane, durable=durable, data=data)
 
     def attempt_failed(self, work: Current, error: BaseException, backoff: float) -> None:
         """An attempt failed and there will be another."""

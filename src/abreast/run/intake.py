@@ -48,7 +48,10 @@ class Intake:
         self._ahead = 0  # characters journaled and not yet given out
         self._held_back = False
         self._news: asyncio.Future[None] | None = None
-        self._next_batch = threading.Semaphore(1)
+        self._room = threading.Condition()
+        self._pending: list[Any] = []  # read, not yet taken in
+        self._busy = False  # a batch is on its way: what is read meanwhile waits, and goes over together
+        self._taken = 0  # items taken in, or matched with those of an earlier driver
         self._closed = False
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -66,8 +69,9 @@ class Intake:
             async for item in self._from_journal():
                 yield item
         finally:
-            self._closed = True
-            self._next_batch.release()
+            with self._room:
+                self._closed = True
+                self._room.notify()
 
     async def _from_memory(self) -> AsyncIterator[Any]:
         while self._unstored or not self._ended():
@@ -77,7 +81,7 @@ class Intake:
             batch, self._unstored = self._unstored, []
             for item in batch:
                 yield item
-            self._next_batch.release()
+            self._take_in()
 
     async def _from_journal(self) -> AsyncIterator[Any]:
         after = 0
@@ -117,28 +121,29 @@ class Intake:
     def _work(self) -> None:
         error: BaseException | None = None
         place = 0
-        batch: list[Any] = []
         try:
             for item in self._items:
-                self._check(item, place + len(batch))
-                batch.append(item)
-                # One by one from a slow pipe, in growing batches from anything that comes faster than it is taken.
-                if len(batch) >= _BATCH or self._next_batch.acquire(blocking=False):
-                    if len(batch) >= _BATCH:
-                        self._next_batch.acquire()
-                    self._call(self._take_in, batch, place)
-                    place, batch = place + len(batch), []
-                if self._closed:
+                self._check(item, place)
+                place += 1
+                if not self._hand_over(item):
                     return
-            if place + len(batch) < len(self._before):
+            if place < len(self._before):
                 error = InputIncomplete(f"{self._path}: an earlier driver died while it read its items (it had "
                                         f"{len(self._before)}); hand them in again")  # fmt: skip
         except Exception as raised:  # noqa: BLE001 - the items' own error, raised where they are asked for
             error = raised
-        if batch:
-            self._next_batch.acquire()
-            self._call(self._take_in, batch, place)
-        self._call(self._finish, error, place + len(batch))
+        self._call(self._finish, error)
+
+    def _hand_over(self, item: Any) -> bool:
+        """One by one from a slow pipe, in batches from anything that comes faster than it is taken in."""
+        with self._room:
+            while len(self._pending) >= _BATCH and not self._closed:
+                self._room.wait()
+            self._pending.append(item)
+            busy, self._busy = self._busy, True
+        if not busy:
+            self._call(self._take_in)
+        return not self._closed
 
     def _check(self, item: Any, place: int) -> None:
         if place < len(self._before) and codec.encode(item, self._path) != self._before[place]:
@@ -148,18 +153,23 @@ class Intake:
         with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever wanted the items
             self._setting.loop.call_soon_threadsafe(what, *args)
 
-    def _take_in(self, batch: Sequence[Any], place: int) -> None:
+    def _take_in(self) -> None:
+        """Journal what was read since the last time."""
+        with self._room:
+            batch, self._pending = self._pending, []
+            self._busy = bool(batch)
+            self._room.notify()
         journal = self._setting.journal
-        if self._total is not None:
+        if not batch or self._total is not None:
             return
         if self._setting.scribe is None or journal is None:
             self._unstored.extend(batch)
+            self._taken += len(batch)
             self._tell()
             return
-        first = max(place, len(self._before))
-        bodies, error = self._encoded(batch[first - place :], first)
-        if not bodies and error is None:
-            self._next_batch.release()
+        first = max(self._taken, len(self._before))
+        bodies, error = self._encoded(batch[first - self._taken :], first)
+        self._taken = max(self._taken + len(batch), first)
         for number, body in enumerate(bodies, first):
             last = number + 1 == first + len(bodies)
             durable = functools.partial(self._durable, number + 1) if last else None
@@ -167,7 +177,9 @@ class Intake:
             path = f"{self._path}/{position_key(number)}"
             journal.emit(ITEM_READ, path, data={"index": number}, body=body, durable=durable)
         if error is not None:
-            self._finish(error, first + len(bodies))
+            self._fail(error, first + len(bodies))
+        elif not bodies:
+            self._take_in()
 
     def _encoded(self, items: Sequence[Any], first: int) -> tuple[list[str], AbreastError | None]:
         """The stored forms of items, up to the first that has none, and why it has none."""
@@ -185,22 +197,26 @@ class Intake:
         self._tell()
 
     def _read_on(self) -> None:
-        """Let the thread hand over more, unless it is far enough ahead."""
+        """Take in more, unless that is far enough ahead."""
         self._held_back = self._journaled - self._given >= _FARTHEST or self._ahead >= _LARGEST
         if not self._held_back:
-            self._next_batch.release()
+            self._take_in()
 
-    def _finish(self, error: BaseException | None, place: int) -> None:
-        if self._total is not None:  # it failed already
-            return
-        self._total = place
+    def _finish(self, error: BaseException | None) -> None:
+        """The reading is over: take in what is left, and say so after it."""
+        self._take_in()
         if error is not None:
-            self._error = error
-        else:
-            self._complete = True
+            self._fail(error, self._taken)
+        elif self._total is None:
+            self._total, self._complete = self._taken, True
             if self._setting.journal is not None:
-                self._setting.journal.emit(ITEMS_COMPLETE, self._path, data={"items": place})
-        self._tell()
+                self._setting.journal.emit(ITEMS_COMPLETE, self._path, data={"items": self._taken})
+            self._tell()
+
+    def _fail(self, error: BaseException, total: int) -> None:
+        if self._total is None:
+            self._total, self._error = total, error
+            self._tell()
 
     # --- what an earlier driver left --------------------------------------------------------------------------------
 

@@ -1,0 +1,190 @@
+"""`abreast watch`: the lanes of a run, live from another process, or as they were."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.config import Config
+from abreast.cli.errors import Sorry, system_words, tell
+from abreast.cli.lanes import CRASHED, RUNNING, Chart
+from abreast.cli.stores import LAST, StoreChoice, find_run
+from abreast.cli.tables import say, say_json
+from abreast.core.clock import SYSTEM_CLOCK, pause
+from abreast.store.port import RunRow, Store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from abreast.cli.picture import Canvas
+
+_EVERY: Final = 0.2  # seconds between two looks
+_PAGE: Final = 500
+_PLAIN_EVERY: Final = 5  # looks between two lines where nothing can be redrawn
+_QUIET: Final = 5  # looks without an event before it is asked whether anybody drives the run
+
+
+class View:
+    """A run in a store as it is seen from outside: each look reads what is new."""
+
+    def __init__(self, store: Store, row: RunRow, window: float | None) -> None:
+        """Of an ended run all is shown; of one that goes on the last minute, unless a window is named."""
+        live = row.state == RUNNING
+        self.id = row.id
+        self.state: str = row.state
+        self.chart = Chart(window or 60.0, whole=window is None and not live)
+        self._store = store
+        self._after = 0
+        self._quiet = _QUIET
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state != RUNNING
+
+    @property
+    def now(self) -> float:
+        """The picture's time."""
+        return self.chart.now if self.over else self.chart.at(SYSTEM_CLOCK.wall())
+
+    def look(self) -> bool:
+        """Take in what has happened since the last look; whether there was anything."""
+        row = self._store.get(self.id)  # before the events: its end is not believed until all before it are read
+        news = False
+        while page := self._store.events(self.id, after=self._after, limit=_PAGE, kinds=Chart.KINDS):
+            news = True
+            self._after = page[-1].seq
+            for event in page:
+                self.chart.add(event)
+        self._after = max(self._after, row.last_seq)
+        self._quiet = 0 if news else self._quiet + 1
+        self.state = row.state
+        # Asking takes the lock for a moment where nobody has it, so it is asked only when nothing else is heard.
+        if self.state == RUNNING and self._quiet >= _QUIET:
+            self._quiet = 0
+            if not self._store.driven(self.id) and self._store.get(self.id).state == RUNNING:
+                self.state = CRASHED
+                self.chart.cut()
+        return news
+
+
+@click.command("watch")
+@options.optional_run
+@click.option("--once", is_flag=True, help="Draw what there is now, and end.")
+@click.option("--window", metavar="TIME", help="Show so much of it: 30s, 5min.  [1min; all of a run that has ended]")
+@click.option("--svg", metavar="FILE", help="Write the last picture to this file, too.")
+@options.common
+def command(
+    *, run: str | None, once: bool, window: str | None, svg: str | None, store: str | None, as_json: bool
+) -> int:
+    """Draw the lanes of RUN as it goes; by default of the newest run.
+
+    One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its lane is drawn below. It
+    works from any process, and on a run that has ended: that is drawn once. Ctrl-C stops the watching, not the run.
+    """
+    seconds = _seconds(window)
+    choice = StoreChoice(Config.load(), store)
+    with choice.existing() as opened:
+        view = View(opened, find_run(opened, run or LAST), seconds)
+        try:
+            _watch(view, once=once, as_json=as_json)
+        except KeyboardInterrupt:
+            pass
+        if svg is not None:
+            _write_svg(view, svg)
+    if view.state == CRASHED:
+        tell(f"{view.id} has crashed; go on with: abreast resume {view.id}{choice.flag}")
+    return 0
+
+
+def _seconds(window: str | None) -> float | None:
+    try:
+        return None if window is None else units.duration(window)
+    except ValueError as error:
+        raise Sorry(f"--window: {error}") from None
+
+
+def _watch(view: View, *, once: bool, as_json: bool) -> None:
+    from abreast.cli.picture import draw, one_liner, snapshot
+
+    view.look()
+    if as_json:
+        _repeat(view, lambda: say_json(snapshot(view.chart, view.id, view.state, view.now)), once=once)
+        return
+    console = make_console()
+    if console.is_terminal and not console.is_dumb_terminal and not once and not view.over:
+        _live(view, console)
+        return
+    if not once and not view.over:
+        _repeat(view, lambda: say(one_liner(view.chart, view.id, view.state, view.now)), every=_PLAIN_EVERY)
+    show(console, draw(view.chart, view.id, view.state, view.now, canvas_of(console)))
+
+
+def _repeat(view: View, report: Any, *, once: bool = False, every: int = 1) -> None:  # noqa: ANN401
+    """Report now, whenever there are news, and at the end."""
+    report()
+    sys.stdout.flush()
+    news, looks = False, 0
+    while not view.over and not once:
+        pause(_EVERY)
+        news, looks = view.look() or news, looks + 1
+        if (news and looks % every == 0) or view.over:
+            news = False
+            report()
+            sys.stdout.flush()
+
+
+def _live(view: View, console: Console) -> None:
+    from rich.live import Live
+
+    from abreast.cli.picture import draw
+
+    def picture() -> Any:  # noqa: ANN401
+        return draw(view.chart, view.id, view.state, view.now, canvas_of(console))
+
+    with Live(picture(), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        while not view.over:
+            pause(_EVERY)
+            view.look()
+            live.update(picture(), refresh=True)
+
+
+def make_console() -> Console:
+    """Stdout, as rich sees it."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def canvas_of(console: Console) -> Canvas:
+    """What can be drawn there; a pipe or a file gets all rows, and as much width as fits a page."""
+    from abreast.cli.picture import Canvas
+
+    plain = not console.encoding.startswith("utf")
+    size = console.size
+    if not console.is_terminal:
+        return Canvas(width=int(os.environ.get("COLUMNS") or 100), ascii=plain)
+    return Canvas(size.width, size.height, colour=console.color_system is not None and not console.no_color, ascii=plain)
+
+
+def show(console: Console, picture: Any) -> None:  # noqa: ANN401
+    """Print a picture, whatever it is printed to."""
+    if console.is_terminal:
+        console.print(picture, crop=True)
+    else:
+        say("\n".join(line.rstrip() for line in picture.plain.splitlines()))
+
+
+def _write_svg(view: View, file: str) -> None:
+    from abreast.cli.picture import svg
+
+    try:
+        Path(file).write_text(svg(view.chart, view.id, view.state, view.now), encoding="utf-8")
+    except OSError as error:
+        raise Sorry(f"--svg: {file} can't be written: {system_words(error)}", 1) from None
+    tell(f"the picture of {view.id} is in {file}")

@@ -1,0 +1,658 @@
+"""What docs/requirements.md asks of the core and no other test shows, whichever way an item goes through a run."""
+
+import ast
+import asyncio
+import contextvars
+import gc
+import inspect
+import os
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+import types
+import warnings
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import abreast
+from abreast.core.errors import Halted, ItemsFailed
+from abreast.run.journal import Journal
+from abreast.store.port import Store, each_event
+from abreast.store.sqlite import SqliteStore
+from abreast.testing import Gate, ManualClock, MemoryStore
+from tests.executors.traces import open_files
+
+SOURCE = Path(abreast.__file__).parent
+STORE_METHODS = [name for name, _ in inspect.getmembers(Store, inspect.isfunction) if not name.startswith("_")]
+
+
+@pytest.fixture(params=["in memory", "in a lane", "stored"])
+def opening(request):
+    """How a run is opened, so that its items go the quick way, the ordinary way, and by the journal."""
+    return {
+        "in memory": {},
+        "in a lane": {"lanes": {"wide": abreast.Slots(1000)}},
+        "stored": {"store": MemoryStore()},
+    }[request.param]
+
+
+def laned(opening):
+    return {"lane": "wide"} if "lanes" in opening else {}
+
+
+def others():
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+async def turns(count):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# --- context
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_what_an_item_sets_in_its_context_is_seen_by_no_other_item_and_no_later_attempt(opening, attempts):
+    who, barrier = contextvars.ContextVar("who"), asyncio.Barrier(3)
+    who.set("the caller")
+
+    async def work(item):
+        found = who.get()
+        who.set(f"item {item}")
+        await barrier.wait()
+        if abreast.current().attempt < attempts:
+            raise ConnectionError("again")
+        return found, who.get()
+
+    options = {"retry": abreast.Retry(attempts - 1, base=0.0, cap=0.0)} if attempts > 1 else {}
+    async with abreast.open_run("law", **opening) as run:
+        values = await run.map(work, range(3), width=3, **laned(opening), **options).values()
+    assert values == [("the caller", f"item {item}") for item in range(3)]
+    assert who.get() == "the caller"
+
+
+# --- what is cancelled
+
+
+async def test_two_hundred_cancelled_items_leave_no_open_file_and_no_warning(opening):
+    gate, before = Gate(), open_files()
+
+    async def work(item):
+        if item:
+            near, far = socket.socketpair()
+            with far:
+                reader, writer = await asyncio.open_connection(sock=near)
+                try:
+                    gate.arrived.append(item)
+                    await reader.read()
+                finally:
+                    writer.close()
+                    await writer.wait_closed()
+        await gate.pass_(item)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        async with abreast.open_run("law", **opening) as run:
+            async with run.map(work, range(300), width=200, until=1, **laned(opening)) as outcomes:
+                while len(gate.arrived) < 200:  # noqa: ASYNC110 - two hundred connections, one by one
+                    await asyncio.sleep(0)
+                assert len(open_files()) >= len(before) + 2 * 199
+                gate.open(0)
+                assert [outcome.index async for outcome in outcomes] == [0]
+            assert open_files().items() <= before.items()
+        gc.collect()
+    assert caught == []
+    assert len(gate.arrived) == 200
+
+
+async def ended_by_until(run, mapped, gate):
+    gate.open(0)
+    async with mapped as outcomes:
+        assert [outcome.index async for outcome in outcomes] == [0]
+
+
+async def ended_by_leaving(run, mapped, gate):
+    async with mapped:
+        await gate.wait_for(1, 2)
+
+
+async def ended_by_an_error(run, mapped, gate):
+    with pytest.raises(LookupError):
+        async with mapped:
+            await gate.wait_for(1, 2)
+            raise LookupError
+
+
+async def ended_by_halting(run, mapped, gate):
+    async with mapped as outcomes:
+        await gate.wait_for(1, 2)
+        run.halt("enough")
+        with pytest.raises(Halted):
+            await anext(outcomes)
+
+
+async def ended_by_cancellation(run, mapped, gate):
+    task = asyncio.ensure_future(mapped.values())
+    await gate.wait_for(1, 2)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(
+    "end", [ended_by_until, ended_by_leaving, ended_by_an_error, ended_by_halting, ended_by_cancellation]
+)
+async def test_cancelled_items_are_awaited_through_all_of_their_clean_up(opening, end):
+    gate, cleaned = Gate(), set()
+
+    async def work(item):
+        try:
+            await gate.pass_(item)
+        finally:
+            if item:
+                await turns(200)
+                cleaned.add(item)
+
+    async with abreast.open_run("law", **opening) as run:
+        until = 1 if end is ended_by_until else None
+        await end(run, run.map(work, range(9), width=3, until=until, **laned(opening)), gate)
+        if end is ended_by_cancellation:
+            assert cleaned <= {1, 2}  # its caller is gone, and the run's own end is what waits
+        else:
+            assert cleaned == {1, 2}
+            assert not others()
+    assert cleaned == {1, 2}
+    assert not others()
+
+
+@pytest.mark.parametrize("effect", ["pure", "once"])
+@pytest.mark.parametrize("stored", [False, True])
+async def test_cancellation_at_any_point_returns_the_slot(stored, effect):
+    async def work(item):
+        await turns(3)
+        if abreast.current().attempt == 1:
+            raise ConnectionError("again")
+        await abreast.current().run.map(partial(turns), [2], width=1, lane="api").values()
+
+    def options():
+        return {"width": 3, "lane": "api", "hold": "tree", "effect": effect, "retry": abreast.Retry(1, base=0, cap=0)}
+
+    async def main(lanes, store):
+        async with abreast.open_run("law", lanes=lanes, store=store) as run:
+            await run.map(work, range(5), **options()).values()
+
+    seen = Counter()
+    for count in range(60):
+        api, tree = abreast.Slots(2), abreast.Pool(["north", "south"])
+        task = asyncio.ensure_future(main({"api": api, "tree": tree}, MemoryStore() if stored else None))
+        await turns(count)
+        if stored and count % 3 == 2:
+            await asyncio.to_thread(threading.Event().wait, 0.002)  # a commit may land, or not: all is well
+        seen[api.taken] += not task.done()
+        task.cancel()
+        await asyncio.wait([task])
+        assert (api.taken, repr(tree)) == (0, "<Pool 0/2 out>"), f"cancelled after {count} turns"
+        assert not others()
+    assert seen[2] > 5
+    assert seen[1] + seen[0] > 1
+
+
+# --- errors
+
+
+async def test_an_error_survives_the_clean_up_of_its_item_and_the_end_of_what_it_left_open(opening):
+    boom, ended = LookupError("mine"), []
+
+    async def leaf(item):
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append(item)
+
+    async def work(item):
+        try:
+            await abreast.current().run.map(leaf, range(2), width=2).__aenter__()
+            await turns(2)
+            raise boom
+        finally:
+            await turns(3)
+
+    async with abreast.open_run("law", **opening) as run:
+        outcomes = [outcome async for outcome in run.map(work, range(1), width=1, **laned(opening))]
+        assert sorted(ended) == [0, 1]
+    assert outcomes[0].error is boom
+    assert [frame.name for frame in traceback.extract_tb(boom.__traceback__)][-1] == "work"
+
+
+async def test_when_all_fail_none_is_dropped_and_the_first_in_item_order_is_the_cause(opening):
+    errors = [LookupError(item) for item in range(6)]
+
+    async def work(item):
+        await turns(6 - item)
+        raise errors[item]
+
+    async with abreast.open_run("law", **opening) as run:
+        with pytest.raises(ItemsFailed) as caught:
+            await run.map(work, range(6), width=4, **laned(opening)).values()
+    assert list(caught.value.errors) == errors
+    assert caught.value.__cause__ is errors[0]
+
+
+@pytest.mark.parametrize("kind", [ValueError, ConnectionError, SystemExit, asyncio.CancelledError, TimeoutError])
+async def test_at_width_one_an_error_comes_out_as_the_plain_loop_would_have_raised_it(opening, kind):
+    async def work(item):
+        if item == 2:
+            try:
+                raise KeyError("the first trouble")
+            except KeyError as cause:
+                raise kind("the second") from cause
+        return item
+
+    async def plain_loop():
+        for item in range(5):
+            yield await work(item)
+
+    async def mapped():
+        async with abreast.open_run("law", **opening) as run:
+            async for outcome in run.map(work, range(5), width=1, on_error="raise", **laned(opening)):
+                yield outcome.value
+
+    told = []
+    for values in (plain_loop(), mapped()):
+        seen = []
+        with pytest.raises(kind) as caught:
+            async for value in values:
+                seen.append(value)
+        error = caught.value
+        cause, innermost = error.__cause__, traceback.extract_tb(error.__traceback__)[-1]
+        told.append((seen, type(error), error.args, type(cause), cause.args, innermost.name, innermost.lineno))
+        assert getattr(error, "__notes__", []) == []
+    assert told[0] == told[1]
+
+
+async def test_an_error_raised_at_its_place_cancels_what_is_outstanding_and_starts_nothing_more(opening):
+    gate, cancelled = Gate(), []
+
+    async def work(item):
+        try:
+            await gate.pass_(item)
+        except asyncio.CancelledError:
+            cancelled.append(item)
+            raise
+        if item == 1:
+            raise LookupError("the second item")
+        return item
+
+    seen = []
+    async with abreast.open_run("law", **opening) as run:
+        with pytest.raises(LookupError, match="the second item"):
+            async with run.map(work, range(20), width=4, on_error="raise", **laned(opening)) as outcomes:
+                await gate.wait_for(0, 1, 2, 3)
+                gate.open(1)
+                await turns(20)
+                assert cancelled == []  # the first item is still to come, and might halt before the second
+                gate.open(0)
+                async for outcome in outcomes:
+                    seen.append(outcome.value)
+        assert seen == [0]
+        assert set(cancelled) == set(gate.arrived) - {0, 1}
+        assert not others()
+    assert gate.arrived in ([0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5])
+
+
+# --- the peak
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_the_peak_is_counted_where_items_really_run(opening, plain):
+    width, lock, inside, seen = 4, threading.Lock(), Counter(), []
+    barrier = threading.Barrier(width) if plain else asyncio.Barrier(width)
+
+    def enter():
+        with lock:
+            inside["now"] += 1
+            seen.append(inside["now"])
+
+    def leave():
+        with lock:
+            inside["now"] -= 1
+
+    def in_a_thread(item):
+        enter()
+        try:
+            barrier.wait(20)
+            raise LookupError(item)
+        finally:
+            leave()
+
+    async def in_a_task(item):
+        enter()
+        try:
+            await barrier.wait()
+            raise LookupError(item)
+        finally:
+            leave()
+
+    async with abreast.open_run("law", **opening) as run:
+        mapped = run.map(in_a_thread if plain else in_a_task, range(5 * width), width=width, **laned(opening))
+        assert [outcome.state async for outcome in mapped] == ["failed"] * 5 * width
+    assert mapped.peak == max(seen) == width
+    assert inside["now"] == 0
+    if "store" in opening:
+        (ended,) = opening["store"].events("law-1", kinds={"map-ended"})
+        assert ended.data["peak"] == width
+
+
+async def returns(clock):
+    return "fine"
+
+
+async def fails(clock):
+    raise LookupError("no")
+
+
+async def fails_once(clock):
+    if abreast.current().attempt == 1:
+        raise ConnectionError("again")
+
+
+async def exits(clock):
+    raise SystemExit(3)
+
+
+async def cancels_itself(clock):
+    raise asyncio.CancelledError
+
+
+async def is_cancelled_by_a_friend(clock):
+    asyncio.current_task().cancel()
+    await asyncio.Event().wait()
+
+
+async def takes_too_long(clock):
+    asyncio.get_running_loop().call_soon(clock.advance_nowait, 10.0)
+    await asyncio.Event().wait()
+
+
+async def returns_what_no_store_takes(clock):
+    return object()
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [returns, fails, fails_once, exits, cancels_itself, is_cancelled_by_a_friend, takes_too_long,
+     returns_what_no_store_takes],
+)  # fmt: skip
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_place_is_given_back_on_every_way_out(stored, leave):
+    clock, lane = ManualClock(), abreast.Slots(1)
+
+    async def work(item):
+        return await leave(clock) if item < 3 else "reached"
+
+    retry = abreast.Retry(1, base=0.0, cap=0.0) if leave is fails_once else None
+    store = MemoryStore() if stored else None
+    async with abreast.open_run("law", clock=clock, lanes={"one": lane}, store=store) as run:
+        mapped = run.map(work, range(4), width=1, lane="one", timeout=5.0, retry=retry)
+        advancing = asyncio.ensure_future(_move(clock)) if retry else None
+        outcomes = [outcome async for outcome in mapped]
+        if advancing is not None:
+            advancing.cancel()
+    assert outcomes[3].value == "reached"
+    assert (mapped._drive.window.executing, mapped.peak) == (0, 1)
+    assert (lane.taken, lane.peak) == (0, 1)
+
+
+async def _move(clock):
+    while True:
+        await asyncio.sleep(0)
+        clock.advance_nowait(0.001)
+
+
+# --- order
+
+
+async def test_completion_forced_in_reverse_by_a_chain_of_events_changes_no_order(opening):
+    count = 6
+    ended, completed = [asyncio.Event() for _ in range(count + 1)], []
+    ended[count].set()
+
+    async def work(item):
+        await ended[item + 1].wait()
+        completed.append(item)
+        ended[item].set()
+        return item
+
+    async with abreast.open_run("law", **opening) as run:
+        assert await run.map(work, range(count), width=count, **laned(opening)).values() == list(range(count))
+    assert completed == list(reversed(range(count)))
+
+
+def test_completion_of_threads_forced_in_reverse_changes_no_order():
+    count = 6
+    ended, completed = [threading.Event() for _ in range(count + 1)], []
+    ended[count].set()
+
+    def work(item):
+        assert ended[item + 1].wait(20)
+        completed.append(item)
+        ended[item].set()
+        return item
+
+    assert [outcome.value for outcome in abreast.map(work, range(count), width=count)] == list(range(count))
+    assert completed == list(reversed(range(count)))
+
+
+# --- children
+
+
+async def test_items_that_wait_for_a_blocking_child_process_overlap_up_to_the_width():
+    came, coming = os.pipe()
+    held, holding = os.pipe()
+
+    def work(item):
+        script = f"echo {item} >&{coming}; read nothing <&{held}; exit {item}"
+        return subprocess.run(["sh", "-c", script], pass_fds=[coming, held], check=False).returncode
+
+    def hear(count):
+        return sorted(int(os.read(came, 2)) for _ in range(count))
+
+    async with abreast.open_run("law") as run, run.map(work, range(8), width=4, span=8) as outcomes:
+        assert await asyncio.to_thread(hear, 4) == [0, 1, 2, 3]  # three, and it would wait here for ever
+        os.set_blocking(came, False)
+        with pytest.raises(BlockingIOError):  # and nobody else has come
+            os.read(came, 2)
+        os.close(holding)  # every `read` comes to its end
+        assert [outcome.value async for outcome in outcomes] == list(range(8))
+    assert outcomes.peak == 4
+    for end in (came, coming, held):
+        os.close(end)
+
+
+# --- the journal: one writer, one door, whole records
+
+
+class Watched(SqliteStore):
+    """Notes which thread calls what."""
+
+    def __init__(self, path):
+        self.calls = Counter()
+        super().__init__(path)
+
+
+def _watched(name):
+    def method(self, *args, **options):
+        self.calls[name, threading.get_ident()] += 1
+        return getattr(SqliteStore, name)(self, *args, **options)
+
+    return method
+
+
+for _name in STORE_METHODS:
+    setattr(Watched, _name, _watched(_name))
+
+
+@pytest.fixture
+def watched(tmp_path):
+    store = Watched(tmp_path / "runs.db")
+    yield store
+    store.close()
+
+
+async def test_one_thread_writes_and_no_worker_ever_touches_the_store(watched):
+    barrier, workers = threading.Barrier(8), set()
+
+    def leaf(item):
+        workers.add(threading.get_ident())
+        return item
+
+    def work(item):
+        workers.add(threading.get_ident())
+        barrier.wait(20)
+        if item % 5 == 4:
+            raise LookupError(item)
+        return [outcome.value for outcome in abreast.map(leaf, range(3), width=2)]
+
+    async with abreast.open_run("law", store=watched) as run:
+        await run.step("first", leaf, 1)
+        outcomes = [outcome async for outcome in run.map(work, range(80), width=8)]
+    assert Counter(outcome.state for outcome in outcomes) == {"done": 64, "failed": 16}
+    threads = {thread for _, thread in watched.calls}
+    writers = {thread for name, thread in watched.calls if name == "commit"}
+    assert len(workers) >= 8
+    assert not workers & threads
+    assert len(writers) == 1
+    assert threads == writers | {threading.get_ident()}  # it opens the run, and closes it
+    recorded = {event.path for event in each_event(watched, "law-1") if event.kind == "item-settled"}
+    leaves = {f"law/work/{item:04d}/leaf/{n:04d}" for item in range(80) if item % 5 != 4 for n in range(3)}
+    assert recorded == {"law/first"} | {f"law/work/{item:04d}" for item in range(80)} | leaves
+
+
+def calls_in(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield ast.unparse(node.func)
+
+
+def test_every_record_goes_through_one_door():
+    calls = {
+        (path.relative_to(SOURCE).as_posix(), call)
+        for path in SOURCE.rglob("*.py")
+        for call in calls_in(path)
+        if call.endswith((".commit", "scribe.write", "_scribe.write"))
+    }
+    assert calls == {
+        ("run/journal.py", "self.scribe.write"),
+        ("store/scribe.py", "self._store.commit"),
+        ("testing/crash.py", "self._store.commit"),  # hands on what the scribe commits
+    }
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        False,
+        pytest.param(
+            True, marks=pytest.mark.xfail(strict=True, reason="note() numbers its event in the item's thread")
+        ),
+    ],
+)
+async def test_records_of_concurrent_items_are_numbered_on_one_thread_and_written_whole(watched, plain, monkeypatch):
+    threads, emit = set(), Journal.emit
+
+    def noted(self, *args, **options):
+        threads.add(threading.get_ident())
+        emit(self, *args, **options)
+
+    monkeypatch.setattr(Journal, "emit", noted)
+
+    def write(item):
+        for number in range(20):
+            abreast.current().note("said", item=item, number=number, text=f"{item}" * 5000)
+
+    def in_a_thread(item):
+        write(item)
+
+    async def in_a_task(item):
+        await asyncio.sleep(0)
+        write(item)
+
+    async with abreast.open_run("law", store=watched) as run:
+        await run.map(in_a_thread if plain else in_a_task, range(30), width=6, name="work").values()
+    assert threads == {threading.get_ident()}
+    events = list(each_event(watched, "law-1"))
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    said = [event for event in events if event.kind == "said"]
+    assert all(event.path == f"law/work/{event.data['item']:04d}" for event in said)
+    assert all(event.data["text"] == f"{event.data['item']}" * 5000 for event in said)
+    for item in range(30):
+        assert [event.data["number"] for event in said if event.data["item"] == item] == list(range(20))
+
+
+async def test_what_is_recorded_is_what_an_item_returned_though_others_change_it_afterwards(watched):
+    shared, gate = {}, Gate()
+
+    async def work(item):
+        await gate.pass_(item)
+        shared[f"by {item}"] = ["x"] * 1000
+        return shared
+
+    async with abreast.open_run("law", store=watched) as run:
+        async with run.map(work, range(6), width=6) as outcomes:
+            await gate.wait_for(*range(6))
+            for item in (3, 1, 5, 0, 2, 4):
+                gate.open(item)
+                await turns(3)
+            sizes = [len(outcome.value) async for outcome in outcomes]
+    assert sizes == [4, 2, 5, 1, 6, 3]
+    async with abreast.open_run("law", store=watched, run_id="law-1") as run:
+        again = [len(outcome.value) async for outcome in run.map(work, range(6), width=6)]
+    assert again == sizes
+
+
+# --- what guards cost
+
+
+def guards_taken(work):
+    """How often Python code takes a lock, a condition or a semaphore while `work` runs, on any thread."""
+    taken = Counter()
+
+    def profile(frame, event, arg):
+        if event == "c_call" and getattr(arg, "__name__", "") in ("acquire", "__enter__"):
+            owner = type(getattr(arg, "__self__", None))
+            if owner.__module__ in ("_thread", "_queue"):
+                taken[owner.__name__] += 1
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return taken.total()
+
+
+def test_a_sequential_run_in_memory_takes_no_guard_for_an_item():
+    async def work(item):
+        return item
+
+    async def main(count):
+        before = threading.active_count()
+        async with abreast.open_run("law") as run:
+            mapped = run.map(work, range(count), width=1)
+            assert len(await mapped.values()) == count
+            assert threading.active_count() == before
+            assert run.setting.journal is None
+
+    def cost(count):
+        return guards_taken(lambda: asyncio.run(main(count)))
+
+    cost(1)  # what is imported and made once
+    assert guards_taken(lambda: threading.Lock().acquire()) == 1
+    assert cost(500) == cost(5)
