@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract coverage requirements format docs bench bench-peers soak lock clean
+.PHONY: help demo test check lint types contract coverage requirements format docs bench bench-peers bench-regression soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ docs: $(DEV) ## the documentation, into build/docs, warnings are errors
 
 bench: $(DEV) ## measure, side by side with the peers that are installed
 	$(PY) -m benchmarks
+
+bench-regression: $(DEV) ## measure against an earlier commit, and fail if this one is slower
+	$(PY) -m benchmarks.regression
 
 bench-peers: $(DEV) ## install the peers, each in an environment of its own
 	$(PY) -m benchmarks.peers
