@@ -55,10 +55,16 @@ class Shell:
     def __call__(self, *arguments, given=b"", cwd=None, **environment):
         """Run it to its end."""
         process = subprocess.run(
-            [*ABREAST, *map(str, arguments)], cwd=cwd or self.folder, env={**self.environment, **environment},
-            input=given if isinstance(given, bytes) else given.encode(), capture_output=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
-        return Said(process.returncode, process.stdout.decode("utf-8", "replace"), process.stderr.decode("utf-8", "replace"))
+            [*ABREAST, *map(str, arguments)],
+            cwd=cwd or self.folder,
+            env={**self.environment, **environment},
+            input=given if isinstance(given, bytes) else given.encode(),
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        out, err = (wrote.decode("utf-8", "replace") for wrote in (process.stdout, process.stderr))
+        return Said(process.returncode, out, err)
 
     @contextmanager
     def start(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, own_group=True):
@@ -79,7 +85,6 @@ class Shell:
         with closing(SqliteStore(self.store)) as store:
             found = store.outcomes(run_id, limit=1_000_000)
         return {outcome.path.rpartition("/")[2] for outcome in found if outcome.data["state"] == state}
-
 
     def noted(self, run_id="map-1"):
         """The process groups that the journal knows of."""

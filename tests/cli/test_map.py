@@ -1,8 +1,8 @@
 """`abreast map`: a command per line, in order, whatever is in the lines."""
 
 import json
-import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +13,9 @@ def numbers(count):
 
 def test_a_command_runs_for_each_line_and_outputs_leave_in_item_order(abreast):
     # The first item can only end after the last one has, so the order is not that of their ends.
-    wait = 'if [ "$1" = 1 ]; then until [ -e last ]; do :; done; fi; if [ "$1" = 8 ]; then touch last; fi; echo "got $1"'
+    wait = (
+        'if [ "$1" = 1 ]; then until [ -e last ]; do :; done; fi; if [ "$1" = 8 ]; then touch last; fi; echo "got $1"'
+    )
     said = abreast("map", "--width", "8", "--", "sh", "-c", wait, "sh", "{}", given=numbers(8))
     assert (said.code, said.err) == (0, "")
     assert said.lines == [f"got {number}" for number in range(1, 9)]
@@ -21,8 +23,8 @@ def test_a_command_runs_for_each_line_and_outputs_leave_in_item_order(abreast):
 
 def test_width_is_reached_and_never_passed(abreast):
     # Each item waits until four are there, which a serial map never comes to; a fifth would be seen in the directory.
-    meet = "touch here/$1; until [ $(ls here | wc -l) -ge 4 ]; do :; done; ls here | wc -l; touch gone/$1; " \
-           "until [ $(ls gone | wc -l) -ge 4 ]; do :; done"  # fmt: skip
+    wait = "until [ $(ls {0} | wc -l) -ge 4 ]; do :; done"
+    meet = f"touch here/$1; {wait.format('here')}; ls here | wc -l; touch gone/$1; {wait.format('gone')}"
     (abreast.folder / "here").mkdir()
     (abreast.folder / "gone").mkdir()
     said = abreast("map", "-P", "4", "--", "sh", "-c", meet, "sh", "{}", given=numbers(4))
@@ -37,7 +39,22 @@ def test_the_width_goes_by_the_names_that_xargs_and_parallel_have_for_it(abreast
     assert (said.code, said.lines) == (0, ["alone"] * 5)
 
 
-NASTY = ["a b", "$(touch pwned)", "`touch pwned`", "; touch pwned", "'", '"', "-n", "--", "*", "~", "\\", "{}", "ümläut 🙂", "\t"]
+NASTY = [
+    "a b",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "; touch pwned",
+    "'",
+    '"',
+    "-n",
+    "--",
+    "*",
+    "~",
+    "\\",
+    "{}",
+    "ümläut 🙂",
+    "\t",
+]
 
 
 @pytest.mark.parametrize("value", NASTY)
@@ -61,10 +78,9 @@ def test_placeholders_are_filled_in(abreast):
 
 
 def test_fields_of_json_lines_are_filled_in(abreast):
-    rows = [{"id": 7, "user": {"name": "Ann B"}, "tags": ["x", "y"], "on": True, "none": None, "f": 1.5}, "text", 3]
-    given = "".join(json.dumps(row) + "\n" for row in rows[:1])
-    said = abreast("map", "--jsonl", "--key", "{.id}", "--", "printf", "%s|", "{.user.name}", "{.tags.1}", "{.on}", "{.none}",
-                   "{.f}", "{.user}", "{key}", given=given)  # fmt: skip
+    row = {"id": 7, "user": {"name": "Ann B"}, "tags": ["x", "y"], "on": True, "none": None, "f": 1.5}
+    fields = ["{.user.name}", "{.tags.1}", "{.on}", "{.none}", "{.f}", "{.user}", "{key}"]
+    said = abreast("map", "--jsonl", "--key", "{.id}", "--", "printf", "%s|", *fields, given=json.dumps(row))
     assert said.out == 'Ann B|y|true|null|1.5|{"name":"Ann B"}|7|'
     said = abreast("map", "--jsonl", "--", "printf", "%s|", given='{"a": "ü"}\n"text"\n3\n\n')
     assert said.out == '{"a":"ü"}|text|3|'
@@ -87,7 +103,9 @@ def test_items_come_from_a_file_too(abreast):
 
 
 def test_an_item_that_fails_is_told_and_the_rest_goes_on(abreast):
-    said = abreast("map", "--", "sh", "-c", 'echo "out $1"; echo "err $1" >&2; [ "$1" != 2 ]', "sh", "{}", given=numbers(3))
+    said = abreast(
+        "map", "--", "sh", "-c", 'echo "out $1"; echo "err $1" >&2; [ "$1" != 2 ]', "sh", "{}", given=numbers(3)
+    )
     assert said.code == 1
     assert said.lines == ["out 1", "out 2", "out 3"]
     assert said.err.splitlines() == [
@@ -117,7 +135,7 @@ def test_json_is_one_object_per_item(abreast):
 
 def test_halt_ends_at_the_first_failure_in_item_order(abreast):
     # Item 3 fails only after item 6 has: which of them is first is a question of order, not of time.
-    script = 'case $1 in 3) until [ -e six ]; do :; done; exit 1;; 6) touch six; exit 1;; *) echo $1;; esac'
+    script = "case $1 in 3) until [ -e six ]; do :; done; exit 1;; 6) touch six; exit 1;; *) echo $1;; esac"
     said = abreast("map", "--halt", "-P", "8", "--", "sh", "-c", script, "sh", "{}", given=numbers(8))
     assert said.code == 1
     assert said.lines == ["1", "2"]
@@ -127,7 +145,9 @@ def test_halt_ends_at_the_first_failure_in_item_order(abreast):
 
 
 def test_until_ends_after_so_many_successes(abreast):
-    said = abreast("map", "--until", "2", "-P", "1", "--", "sh", "-c", '[ "$1" -gt 2 ] && echo $1', "sh", "{}", given=numbers(9))
+    said = abreast(
+        "map", "--until", "2", "-P", "1", "--", "sh", "-c", '[ "$1" -gt 2 ] && echo $1', "sh", "{}", given=numbers(9)
+    )
     assert (said.code, said.lines) == (0, ["3", "4"])
     assert [row["state"] for row in abreast("export", "last").rows] == ["failed", "failed", "done", "done"]
     short = abreast("map", "--until", "5", "--", "true", given=numbers(2))
@@ -147,7 +167,7 @@ def test_an_attempt_past_its_timeout_is_ended_with_all_that_it_started(abreast):
     said = abreast("map", "--timeout", "300ms", "--", "sh", "-c", script, given="x\n")
     assert said.code == 1
     assert "took longer than 0.3 s" in said.err
-    assert not os.path.exists(f"/proc/{(abreast.folder / 'pid').read_text().strip()}")
+    assert not Path("/proc", (abreast.folder / "pid").read_text().strip()).exists()
 
 
 def test_a_spent_budget_stops_the_run_which_can_go_on_with_a_larger_one(abreast):
@@ -163,7 +183,9 @@ def test_a_spent_budget_stops_the_run_which_can_go_on_with_a_larger_one(abreast)
 
 
 def test_a_budget_of_time_stops_the_run(abreast):
-    said = abreast("map", "--budget", "1s", "-P", "1", "--", "sh", "-c", '[ "$1" = 1 ] || sleep 600', "sh", "{}", given=numbers(5))
+    said = abreast(
+        "map", "--budget", "1s", "-P", "1", "--", "sh", "-c", '[ "$1" = 1 ] || sleep 600', "sh", "{}", given=numbers(5)
+    )
     assert said.code == 3
     assert "budget of 1 seconds is spent" in said.err
 
@@ -193,7 +215,10 @@ def test_children_learn_which_item_they_are(abreast):
 
 
 def test_a_python_function_is_called_for_each_item(abreast):
-    abreast.file("tools/work.py", "async def double(n):\n    return {'twice': n * 2}\n\ndef shout(text):\n    return text.upper()\n")
+    abreast.file(
+        "tools/work.py",
+        "async def double(n):\n    return {'twice': n * 2}\n\ndef shout(text):\n    return text.upper()\n",
+    )
     said = abreast("map", "--call", "tools.work:shout", given="a\nb\n")
     assert (said.code, said.lines, said.err) == (0, ["A", "B"], "")
     said = abreast("map", "--jsonl", "--call", "tools.work:double", given="1\n2\n")
@@ -235,4 +260,4 @@ def test_more_output_than_is_kept_is_a_failure_that_keeps_the_beginning(abreast)
 def test_a_command_that_leaves_a_process_behind_leaves_none(abreast):
     said = abreast("map", "--", "sh", "-c", "sleep 600 & echo $! > pid", given="x\n")
     assert said.code == 0
-    assert not os.path.exists(f"/proc/{(abreast.folder / 'pid').read_text().strip()}")
+    assert not Path("/proc", (abreast.folder / "pid").read_text().strip()).exists()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -111,7 +112,9 @@ def test_ctrl_c_while_nobody_takes_the_output(abreast, here):
     read_end, write_end = os.pipe()
     script = 'head -c 1000000 /dev/zero; exec 3> here; [ "$1" = 1 ] || { echo x >&3; sleep 600; }'
     abreast.file("items", "1\n2\n")
-    with abreast.start("map", "--input", "items", "-P", "2", "--", "sh", "-c", script, "sh", "{}", stdout=write_end) as process:
+    with abreast.start(
+        "map", "--input", "items", "-P", "2", "--", "sh", "-c", script, "sh", "{}", stdout=write_end
+    ) as process:
         os.close(write_end)
         arrivals(here, 1)
         assert select.select([read_end], [], [], PATIENCE)[0]
@@ -165,13 +168,16 @@ def test_other_commands_end_quietly_too_when_nobody_reads(abreast, command):
 
 def test_a_full_disk_behind_stdout_is_told_and_nothing_is_lost(abreast):
     abreast.file("items", "1\n2\n3\n")
-    with open("/dev/full", "wb") as full, abreast.start("map", "--input", "items", "--", "echo", stdout=full) as process:
+    with (
+        Path("/dev/full").open("wb") as full,
+        abreast.start("map", "--input", "items", "--", "echo", stdout=full) as process,
+    ):
         said = end(process)
     assert said.code == 1
     assert "the results can't be written to stdout: no space left on device" in said.err
     assert "abreast resume map-1" in said.err
     assert abreast("resume").lines == ["1", "2", "3"]
-    with open("/dev/full", "wb") as full, abreast.start("export", "last", stdout=full) as process:
+    with Path("/dev/full").open("wb") as full, abreast.start("export", "last", stdout=full) as process:
         said = end(process)
     assert (said.code, said.err) == (1, "abreast: the output can't be written: no space left on device\n")
 
@@ -179,7 +185,9 @@ def test_a_full_disk_behind_stdout_is_told_and_nothing_is_lost(abreast):
 def test_closed_standard_files_are_no_invitation_to_write_into_the_store(abreast):
     abreast.file("items", "1\n2\n")
     command = 'exec "$0" -m abreast map --input items -- echo <&- >&- 2>&-'
-    process = subprocess.run(["sh", "-c", command, sys.executable], cwd=abreast.folder, env=abreast.environment, check=False)
+    process = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=abreast.folder, env=abreast.environment, check=False
+    )
     assert process.returncode == 0
     assert [row["stdout"] for row in abreast("export", "last").rows] == ["1\n", "2\n"]
 
@@ -193,7 +201,7 @@ def test_nohup_is_respected(abreast, here):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # fmt: skip
         arrivals(here, 1)
         process.send_signal(signal.SIGHUP)
-        with open(abreast.folder / "go", "w") as go:
+        with (abreast.folder / "go").open("w") as go:
             go.write("on\n")
         assert process.wait(PATIENCE) == 0
         assert process.stdout.read() == b"got\n"

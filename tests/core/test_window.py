@@ -211,6 +211,19 @@ def test_an_outcome_may_be_held_in_another_form_until_its_turn():
     assert [window.ripen(), window.ripen()] == ["first", "read back"]
 
 
+def test_an_item_settles_once_whether_its_outcome_is_held_or_gone():
+    window: Window[str] = Window(1, 2)
+    window.admit()
+    window.admit()
+    for index in (1, 0):
+        window.settle(index, "first")
+        with pytest.raises(RuntimeError, match=f"item {index} can't settle"):
+            window.settle(index, "second")
+    assert [window.ripen(), window.ripen()] == ["first", "first"]
+    with pytest.raises(RuntimeError, match="item 1 can't settle"):
+        window.settle(1, "second")
+
+
 def test_its_repr_says_where_it_stands():
     window: Window[str] = Window(2, 5)
     window.admit()

@@ -31,26 +31,37 @@ async def commands():
         yield made
 
 
+@pytest.fixture
+async def patient(monkeypatch):
+    """Commands whose leavings have all the time they want."""
+    for_ever = "import sys\nsys.modules[main.__module__].LINGER = 1000.0\nmain("
+    monkeypatch.setattr(module, "_PROGRAM", module._PROGRAM.replace("main(", for_ever))
+    async with Commands() as made:
+        yield made
+
+
 class Witness:
     """A named pipe that processes hold open: hears them begin, and knows when the last one is gone."""
 
     def __init__(self, path):
         os.mkfifo(path)
         self.path = path
-        self._fd = None
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self._heard = b""
 
     async def hear(self, count):
-        """Wait until so many lines have come."""
-        return await asyncio.to_thread(self._hear, count)
+        """Wait until so many lines have come; the words of all of them."""
+        while self._heard.count(b"\n") < count:
+            assert await self._listen(), f"they ended after {self._heard!r}"
+        return self._heard.decode().split()
 
     async def wait_silence(self):
-        """Wait until nobody holds it."""
-        await asyncio.to_thread(self._hear, 1 << 30)
+        """Wait until nobody holds it any more."""
+        while await self._listen():
+            pass
 
     def is_silent(self):
         """Whether nobody holds it now."""
-        os.set_blocking(self._fd, False)
         try:
             while os.read(self._fd, 4096):
                 pass
@@ -58,16 +69,21 @@ class Witness:
             return False
         return True
 
-    def _hear(self, count):
-        if self._fd is None:
-            self._fd = os.open(self.path, os.O_RDONLY)
-        while self._heard.count(b"\n") < count and (data := os.read(self._fd, 4096)):
-            self._heard += data
-        return self._heard.decode().split()
+    async def _listen(self):
+        loop = asyncio.get_running_loop()
+        audible = loop.create_future()
+        loop.add_reader(self._fd, lambda: audible.done() or audible.set_result(None))
+        try:
+            async with asyncio.timeout(60):  # a safety net
+                await audible
+        finally:
+            loop.remove_reader(self._fd)
+        data = os.read(self._fd, 4096)
+        self._heard += data
+        return bool(data)
 
     def close(self):
-        if self._fd is not None:
-            os.close(self._fd)
+        os.close(self._fd)
 
 
 @pytest.fixture
@@ -93,22 +109,34 @@ async def test_two_hundred_run_at_once(commands, witness, tmp_path):
 
 
 async def test_commands_too_many_for_the_open_files_wait_for_their_turn(commands, witness):
-    await commands.run(["true"])
-    pid = commands._warden.pid
-    resource.prlimit(
-        pid, resource.RLIMIT_NOFILE, (max(open_files(pid)) + 8, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    )
+    await limit_open_files(commands, spare=7)
     first = start(commands, shell(f"exec 9>{witness.path}; echo >&9; exec sleep 1000"))
     await witness.hear(1)
-    later = [start(commands, ["echo", str(number)]) for number in range(20)]
-    given_up = start(commands, ["echo", "never"])
-    await asyncio.sleep(0)
-    given_up.cancel()
-    assert [(await task).stdout for task in later] == [f"{number}\n".encode() for number in range(20)]
+    finished = await asyncio.gather(*[commands.run(["echo", str(number)]) for number in range(20)])
+    assert [one.stdout for one in finished] == [f"{number}\n".encode() for number in range(20)]
     first.cancel()
-    assert all(
-        isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(first, given_up, return_exceptions=True)
-    )
+    await asyncio.wait([first])
+
+
+async def test_one_that_waits_for_open_files_can_be_cancelled(commands, witness):
+    await limit_open_files(commands, spare=5)
+    first = start(commands, shell(f"exec 9>{witness.path}; echo >&9; exec sleep 1000"))
+    await witness.hear(1)
+    second = start(commands, ["echo", "never"], started=pytest.fail)
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    first.cancel()
+    await asyncio.wait([first])
+
+
+async def limit_open_files(commands, *, spare):
+    """Leave the warden so many files to open; a start needs four at once, and two for as long as it runs."""
+    await commands.run(["true"])
+    taken = set(open_files(commands._warden.pid))
+    limit = [number for number in range(1000) if number not in taken][spare]
+    resource.prlimit(commands._warden.pid, resource.RLIMIT_NOFILE, (limit, limit))
 
 
 # --- what it leaves
@@ -138,12 +166,19 @@ async def test_a_grandchild_that_only_stays_in_the_group_is_ended_too(commands, 
     assert witness.is_silent()
 
 
-async def test_what_a_grandchild_writes_right_after_the_exit_is_kept(commands, tmp_path):
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    # `exec` holds the gate until the command's exit closes it.
-    finished = await commands.run(shell("(read word <$1; echo late) & echo early; exec 8>$1; exec true", gate))
+# Goes on when the command it is given has exited and was reaped.
+AFTERWARDS = "while kill -0 $0 2>/dev/null; do :; done; echo late"
+
+
+@pytest.mark.parametrize("way", ["", "setsid"], ids=["in the group", "out of it"])
+async def test_what_a_grandchild_writes_after_the_exit_is_kept(patient, way):
+    finished = await patient.run(shell(f"{way} sh -c '{AFTERWARDS}' $$ & echo early; exec true"))
     assert finished.stdout == b"early\nlate\n"
+
+
+async def test_a_grandchild_that_ends_by_itself_is_waited_for_no_longer(patient):
+    finished = await patient.run(shell(f"sh -c '{AFTERWARDS}' $$ >/dev/null 2>&1 & echo early; exec true"))
+    assert finished.stdout == b"early\n"
 
 
 async def test_one_that_escaped_with_the_pipe_does_not_hold_up_the_command(commands, witness):
@@ -211,17 +246,19 @@ async def test_cancelled_before_the_warden_knows_of_it_it_is_gone_too(commands):
             os.killpg(group, 0)
 
 
-async def test_cancelled_when_it_has_just_finished_nothing_waits(commands):
-    task = None
-
+@pytest.mark.parametrize("first", ["finished", "cancelled"])
+async def test_finished_and_cancelled_in_one_turn_of_the_loop_it_is_cancelled(commands, first):
     def settle(job, settle=commands._settle):
-        settle(job)
-        task.cancel()
+        for act in (lambda: settle(job), task.cancel)[:: 1 if first == "finished" else -1]:
+            act()
 
+    faults = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
     commands._settle = settle
     task = start(commands, ["true"])
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert not faults
 
 
 # --- opening and closing

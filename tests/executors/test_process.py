@@ -15,6 +15,7 @@ import pytest
 
 import abreast
 from abreast.core.errors import RecordedError, TimedOut, WorkerDied
+from abreast.executors.children import Child
 from abreast.executors.process import ProcessExecutor
 from abreast.testing import ManualClock
 from tests.executors import work
@@ -332,6 +333,19 @@ async def test_a_close_that_is_cancelled_still_ends_everything():
         with pytest.raises(asyncio.CancelledError):
             await closing
         assert select.select(handles, [], [], 0)[0] == handles
+
+
+async def test_a_worker_that_even_the_kernel_cannot_end_is_named(monkeypatch):
+    bound = ProcessExecutor().bind(work.refuse_to_leave, 1)
+    pid = await bound.async_call(0)
+    (child,) = bound._children
+    assert repr(child) == f"<worker process {pid}, idle>"
+    with monkeypatch.context() as patch:
+        patch.setattr(Child, "kill", lambda self: None)  # as one that waits for a disk which doesn't answer
+        patch.setattr("abreast.executors.process._DYING", 0.01)
+        assert await bound.close(0.01) == [f"worker process {pid}"]
+    assert await bound.close(0.01) == []
+    assert repr(child) == f"<worker process {pid}, ended>"
 
 
 ARMED = """

@@ -6,15 +6,14 @@ import contextvars
 import gc
 import inspect
 import os
+import select
 import socket
 import subprocess
-import sys
 import threading
 import traceback
-import types
 import warnings
 from collections import Counter
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.executors.traces import open_files
 
 SOURCE = Path(abreast.__file__).parent
-STORE_METHODS = [name for name, _ in inspect.getmembers(Store, inspect.isfunction) if not name.startswith("_")]
+STORE_METHODS = frozenset(name for name, _ in inspect.getmembers(Store, inspect.isfunction) if name[0] != "_")
 
 
 @pytest.fixture(params=["in memory", "in a lane", "stored"])
@@ -112,8 +111,9 @@ async def test_two_hundred_cancelled_items_leave_no_open_file_and_no_warning(ope
 
 
 async def ended_by_until(run, mapped, gate):
-    gate.open(0)
     async with mapped as outcomes:
+        await gate.wait_for(1, 2)
+        gate.open(0)
         assert [outcome.index async for outcome in outcomes] == [0]
 
 
@@ -170,36 +170,75 @@ async def test_cancelled_items_are_awaited_through_all_of_their_clean_up(opening
     assert not others()
 
 
-@pytest.mark.parametrize("effect", ["pure", "once"])
-@pytest.mark.parametrize("stored", [False, True])
-async def test_cancellation_at_any_point_returns_the_slot(stored, effect):
+@pytest.mark.parametrize("stored", ["", "pure", "once"])
+async def test_cancellation_at_any_point_returns_the_slot(stored):
     async def work(item):
         await turns(3)
         if abreast.current().attempt == 1:
             raise ConnectionError("again")
-        await abreast.current().run.map(partial(turns), [2], width=1, lane="api").values()
+        if not stored:
+            await abreast.current().run.map(turns, [2], width=1, lane="api").values()
 
-    def options():
-        return {"width": 3, "lane": "api", "hold": "tree", "effect": effect, "retry": abreast.Retry(1, base=0, cap=0)}
+    async def main(api, tree):
+        store = MemoryStore() if stored else None
+        async with abreast.open_run("law", lanes={"api": api, "tree": tree}, store=store) as run:
+            options = {"lane": "api", "hold": "tree", "effect": stored or "pure"}
+            await run.map(work, range(5), width=3, retry=abreast.Retry(1, base=0, cap=0), **options).values()
 
-    async def main(lanes, store):
-        async with abreast.open_run("law", lanes=lanes, store=store) as run:
-            await run.map(work, range(5), **options()).values()
-
-    seen = Counter()
+    seen = set()
     for count in range(60):
         api, tree = abreast.Slots(2), abreast.Pool(["north", "south"])
-        task = asyncio.ensure_future(main({"api": api, "tree": tree}, MemoryStore() if stored else None))
+        task = asyncio.ensure_future(main(api, tree))
         await turns(count)
-        if stored and count % 3 == 2:
-            await asyncio.to_thread(threading.Event().wait, 0.002)  # a commit may land, or not: all is well
-        seen[api.taken] += not task.done()
+        seen.add(api.taken)
         task.cancel()
         await asyncio.wait([task])
         assert (api.taken, repr(tree)) == (0, "<Pool 0/2 out>"), f"cancelled after {count} turns"
         assert not others()
-    assert seen[2] > 5
-    assert seen[1] + seen[0] > 1
+    assert seen >= {0, 2}
+
+
+class SlowDisk(MemoryStore):
+    """Holds the first commit with an outcome in it until it is let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.reached, self.free = threading.Event(), threading.Event()
+
+    def commit(self, run_id, epoch, events, spent):
+        if any(event.kind == "item-settled" for event in events):
+            self.reached.set()
+            assert self.free.wait(20)
+        super().commit(run_id, epoch, events, spent)
+
+
+@pytest.mark.xfail(strict=True, reason="two who wait for one map to close overwrite each other's future")
+async def test_cancellation_while_the_outcome_of_a_nested_map_is_on_its_way_to_the_disk_returns_the_slot():
+    store, lane = SlowDisk(), abreast.Slots(1)
+
+    async def leaf(item):
+        return item
+
+    async def work(item):
+        await abreast.current().run.map(leaf, [1], width=1).values()
+
+    async def main():
+        async with abreast.open_run("law", lanes={"api": lane}, store=store) as run:
+            await run.map(work, [0], width=1, hold="api").values()
+
+    task = asyncio.ensure_future(main())
+    await asyncio.to_thread(store.reached.wait, 20)
+    task.cancel()
+    await turns(20)
+    store.free.set()
+    await asyncio.wait([task], timeout=3)
+    try:
+        assert task.done()
+        assert lane.taken == 0
+    finally:
+        for left in others():
+            left.cancel()
+        await asyncio.wait(others() or [task], timeout=3)
 
 
 # --- errors
@@ -294,15 +333,15 @@ async def test_an_error_raised_at_its_place_cancels_what_is_outstanding_and_star
             async with run.map(work, range(20), width=4, on_error="raise", **laned(opening)) as outcomes:
                 await gate.wait_for(0, 1, 2, 3)
                 gate.open(1)
-                await turns(20)
-                assert cancelled == []  # the first item is still to come, and might halt before the second
+                await gate.wait_for(4)
+                assert cancelled == []  # it is not its turn yet
                 gate.open(0)
                 async for outcome in outcomes:
                     seen.append(outcome.value)
         assert seen == [0]
-        assert set(cancelled) == set(gate.arrived) - {0, 1}
+        assert sorted(cancelled) == [2, 3, 4]
         assert not others()
-    assert gate.arrived in ([0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5])
+    assert gate.arrived == [0, 1, 2, 3, 4]
 
 
 # --- the peak
@@ -456,17 +495,18 @@ async def test_items_that_wait_for_a_blocking_child_process_overlap_up_to_the_wi
     held, holding = os.pipe()
 
     def work(item):
-        script = f"echo {item} >&{coming}; read nothing <&{held}; exit {item}"
-        return subprocess.run(["sh", "-c", script], pass_fds=[coming, held], check=False).returncode
+        command = ["sh", "-c", "echo $0; read nothing; exit $0", str(item)]
+        return subprocess.run(command, stdin=held, stdout=coming, check=False).returncode
+
+    def is_there_another(seconds):
+        return bool(select.select([came], [], [], seconds)[0])
 
     def hear(count):
-        return sorted(int(os.read(came, 2)) for _ in range(count))
+        return sorted(int(os.read(came, 2)) for _ in range(count) if is_there_another(20))
 
     async with abreast.open_run("law") as run, run.map(work, range(8), width=4, span=8) as outcomes:
-        assert await asyncio.to_thread(hear, 4) == [0, 1, 2, 3]  # three, and it would wait here for ever
-        os.set_blocking(came, False)
-        with pytest.raises(BlockingIOError):  # and nobody else has come
-            os.read(came, 2)
+        assert await asyncio.to_thread(hear, 4) == [0, 1, 2, 3]  # all four wait at once
+        assert not is_there_another(0)
         os.close(holding)  # every `read` comes to its end
         assert [outcome.value async for outcome in outcomes] == list(range(8))
     assert outcomes.peak == 4
@@ -477,31 +517,22 @@ async def test_items_that_wait_for_a_blocking_child_process_overlap_up_to_the_wi
 # --- the journal: one writer, one door, whole records
 
 
-class Watched(SqliteStore):
-    """Notes which thread calls what."""
-
-    def __init__(self, path):
-        self.calls = Counter()
-        super().__init__(path)
-
-
-def _watched(name):
-    def method(self, *args, **options):
-        self.calls[name, threading.get_ident()] += 1
-        return getattr(SqliteStore, name)(self, *args, **options)
-
-    return method
-
-
-for _name in STORE_METHODS:
-    setattr(Watched, _name, _watched(_name))
-
-
 @pytest.fixture
 def watched(tmp_path):
-    store = Watched(tmp_path / "runs.db")
-    yield store
-    store.close()
+    """A store on disk that notes which thread calls what."""
+
+    class Watched(SqliteStore):
+        def __init__(self, path):
+            self.calls = Counter()
+            super().__init__(path)
+
+        def __getattribute__(self, name):
+            if name in STORE_METHODS:
+                self.calls[name, threading.get_ident()] += 1
+            return super().__getattribute__(name)
+
+    with closing(Watched(tmp_path / "runs.db")) as store:
+        yield store
 
 
 async def test_one_thread_writes_and_no_worker_ever_touches_the_store(watched):
@@ -618,41 +649,48 @@ async def test_what_is_recorded_is_what_an_item_returned_though_others_change_it
 # --- what guards cost
 
 
-def guards_taken(work):
-    """How often Python code takes a lock, a condition or a semaphore while `work` runs, on any thread."""
-    taken = Counter()
+@pytest.fixture
+def taken(monkeypatch):
+    """How often locks were taken that were made during the test, directly or inside events and semaphores."""
+    count = Counter()
 
-    def profile(frame, event, arg):
-        if event == "c_call" and getattr(arg, "__name__", "") in ("acquire", "__enter__"):
-            owner = type(getattr(arg, "__self__", None))
-            if owner.__module__ in ("_thread", "_queue"):
-                taken[owner.__name__] += 1
+    def counting(make):
+        class Counting:
+            def __init__(self):
+                self.lock = make()
 
-    threading.setprofile(profile)
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return taken.total()
+            def acquire(self, *args, **options):
+                count["all"] += 1
+                return self.lock.acquire(*args, **options)
+
+            def __enter__(self):
+                count["all"] += 1
+                return self.lock.__enter__()
+
+            def __exit__(self, *error):
+                return self.lock.__exit__(*error)
+
+            def __getattr__(self, name):
+                return getattr(self.lock, name)
+
+        return Counting
+
+    monkeypatch.setattr(threading, "Lock", counting(threading.Lock))
+    monkeypatch.setattr(threading, "RLock", counting(threading.RLock))
+    return count
 
 
-def test_a_sequential_run_in_memory_takes_no_guard_for_an_item():
+@pytest.mark.parametrize(("stored", "most"), [(False, 0), (True, 3)])
+async def test_a_sequential_run_pays_next_to_nothing_for_guards(taken, stored, most):
     async def work(item):
         return item
 
-    async def main(count):
-        before = threading.active_count()
-        async with abreast.open_run("law") as run:
-            mapped = run.map(work, range(count), width=1)
-            assert len(await mapped.values()) == count
-            assert threading.active_count() == before
-            assert run.setting.journal is None
+    async def cost(count):
+        before = taken["all"]
+        async with abreast.open_run("law", store=MemoryStore() if stored else None) as run:
+            assert len(await run.map(work, range(count), width=1).values()) == count
+        return taken["all"] - before
 
-    def cost(count):
-        return guards_taken(lambda: asyncio.run(main(count)))
-
-    cost(1)  # what is imported and made once
-    assert guards_taken(lambda: threading.Lock().acquire()) == 1
-    assert cost(500) == cost(5)
+    threading.Semaphore().acquire()
+    assert taken["all"] > 0
+    assert await cost(105) - await cost(5) <= 100 * most

@@ -28,6 +28,6 @@ def command(*, shell: str, as_json: bool) -> int:
     if found is None:
         raise Sorry(f"there is no completion for {shell!r}; there is for {', '.join(SHELLS)}")
     root = click.get_current_context().find_root().command
-    script = found(root, {}, "abreast", "_ABREAST_COMPLETE").source()
+    script = found(root, {}, "abreast", options.COMPLETION).source()
     say_json({"shell": shell, "script": script}) if as_json else say(script)
     return 0

@@ -1,4 +1,4 @@
-"""`abreast demo`: a real run to look at, and what to try next."""
+"""`abreast demo`: a real run to look at, and what to try next; `abreast demo crash`: one that is killed."""
 
 from __future__ import annotations
 
@@ -7,40 +7,170 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from abreast.cli import options
-from abreast.cli.children import Groups
-from abreast.cli.command import CommandWork
 from abreast.cli.config import Config
-from abreast.cli.demo_crash import crash
-from abreast.cli.errors import one_line
-from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
-from abreast.cli.lanes import Chart
-from abreast.cli.results import row_of, sentence_of
+from abreast.cli.demo_crash import command as crash
+from abreast.cli.demo_story import LANES, NAME, WIDTH, story, tell_story
+from abreast.cli.lanes import RUNNING, Chart
+from abreast.cli.results import Row, row_of
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say, say_json
-from abreast.cli.watch import canvas_of, make_console, show
+from abreast.cli.watch import can_redraw, canvas_of, make_console, show
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.outcome import Outcome
-from abreast.executors.commands import Commands
-from abreast.limits.slots import Slots
-from abreast.run.retry import Retry
-from abreast.store.port import Store
-from abreast.wiring import open_run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_NAME: Final = "demo"
-_WIDTH: Final = 4
-_LANES: Final = {"quick": 3, "slow": 1}
-_SAYING: Final = (
-    "Given the same replies, concurrency changes only the time, never the answer. "
-    "A run that was killed and resumed returns the same again."
-)
+_REDRAWN: Final = 12  # times per second
+_COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
+_HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
+_TRY: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
+
+
+class Stage:
+    """What there is to see of the demo's run: it observes the events, and takes what comes out."""
+
+    def __init__(self, console: Console, *, aloud: bool) -> None:
+        """With `aloud`, each outcome is said as it comes, for those who see no picture meanwhile."""
+        self.run = NAME
+        self.rows: list[Row] = []
+        self._ended: list[str] = []
+        self._chart = Chart()
+        self._console = console
+        self._aloud = aloud
+        self._lock = Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Something happened; called from a thread of the run's."""
+        with self._lock:
+            self._chart.add(event)
+            if event.kind == ITEM_SETTLED:
+                self._ended.append(event.path.rpartition("/")[2])
+
+    def opened(self, run: str) -> None:
+        """The run has its id."""
+        self.run = run
+
+    def released(self, outcome: Outcome[Any]) -> None:
+        """An outcome left, in its turn."""
+        self.rows.append({**row_of(outcome), "lane": outcome.lane})
+        if self._aloud:
+            if len(self.rows) == 1:
+                say(_HEAD.rstrip())
+            say(self._line(self.rows[-1]).rstrip())
+            sys.stdout.flush()
+
+    def picture(self) -> Any:  # noqa: ANN401
+        """The lanes as they are now."""
+        from abreast.cli.picture import draw
+
+        with self._lock:
+            state = self._chart.state
+            now = self._chart.at(SYSTEM_CLOCK.wall()) if state == RUNNING else self._chart.now
+            return draw(self._chart, self.run, state, now, canvas_of(self._console))
+
+    def live(self) -> AbstractContextManager[object]:
+        """Draw it again and again meanwhile."""
+        from rich.live import Live
+
+        return Live(get_renderable=self.picture, console=self._console, refresh_per_second=_REDRAWN)
+
+    def table(self) -> Iterator[str]:
+        """The outcomes in item order, in two columns."""
+        lines = [self._line(row) for row in self.rows]
+        half = -(-len(lines) // 2)
+        yield f"{_HEAD}   {_HEAD}".rstrip()
+        for left, right in zip(lines[:half], [*lines[half:], ""], strict=False):
+            yield f"{left}   {right}".rstrip()
+
+    def _line(self, row: Row) -> str:
+        wrote = row["stdout"].strip() if row["state"] == "done" else f"({row['error']['message'].partition(':')[0]})"
+        ended = self._ended.index(row["key"]) + 1 if row["key"] in self._ended else ""
+        return _COLUMNS.format(row["index"], ended, row["lane"], f"{row['seconds']:.1f} s", wrote)
+
+
+@click.group("demo", invoke_without_command=True)
+@options.common
+@click.pass_context
+def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
+    """See it work: two dozen real commands side by side, drawn as they go, and what to try next.
+
+    It takes some seconds, and leaves the run in the store: by default .abreast/abreast.db, which git ignores.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    choice = StoreChoice(Config.load(), store)
+    console = make_console()
+    redraws = can_redraw(console) and not as_json
+    stage = Stage(console, aloud=not redraws and not as_json)
+    if not as_json:
+        slots = ", ".join(f"{name}: {count} at once" for name, count in LANES.items())
+        say(f"{len(list(story()))} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n")
+        sys.stdout.flush()
+    with choice.open() as opened, stage.live() if redraws else nullcontext():
+        asyncio.run(tell_story(opened, [stage], stage.opened, stage.released))
+    following = next_commands(choice, stage.run)
+    if as_json:
+        pasted = [words for words, _ in following]
+        say_json({"run": stage.run, "store": choice.place, "items": stage.rows, "next": pasted})
+    else:
+        _tell(stage, choice, console, following, redraws=redraws)
+    return 0
+
+
+command.add_command(crash)
+
+
+def _tell(
+    stage: Stage, choice: StoreChoice, console: Console, following: Sequence[tuple[str, str]], *, redraws: bool
+) -> None:
+    say("")
+    if redraws:
+        say("\n".join(stage.table()))
+    else:
+        show(console, stage.picture())
+    wrote = " ".join(row["stdout"].strip() for row in stage.rows if row["state"] == "done")
+    say(f"\nThey ended in one order and left in another, that of the items:\n  {wrote}\n")
+    say("Next, to paste:")
+    for words, why in following:
+        say(f"\n  # {why}\n  {words}")
+    say(f"\nThe run is kept in {_short(choice.place)} for that; nothing else was left here.")
+
+
+def next_commands(choice: StoreChoice, run: str) -> list[tuple[str, str]]:
+    """Three commands that work in this directory and shell, and what each is for."""
+    call = how_to_call()
+    return [
+        (f"{call} watch {run}{choice.flag}", "these lanes again, from the store"),
+        (f"seq 1 9 | {call} map{choice.flag} --width 3 -- {_TRY}", "your own: a command for every line of the input"),
+        (f"{call} demo crash", "a run that is killed, and goes on as if nothing had happened"),
+    ]
+
+
+def how_to_call() -> str:
+    """What to type here to get this very abreast."""
+    beside = Path(sys.executable).with_name("abreast")
+    found = shutil.which("abreast")
+    if found is not None and beside.exists() and Path(found).samefile(beside):
+        return "abreast"
+    if beside.exists():
+        return shlex.quote(_short(str(beside)))
+    path = os.environ.get("PYTHONPATH")
+    here = f"PYTHONPATH={shlex.quote(path)} " if path else ""
+    return f"{here}{shlex.quote(_short(sys.executable))} -m abreast"
+
+
+def _short(path: str) -> str:
+    """A path as it is seen from here, if it lies beneath."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path

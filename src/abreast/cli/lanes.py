@@ -28,9 +28,11 @@ _WORST: Final = (RUNNING, DONE, CANCELLED, RETRIED, CRASHED, FAILED)
 OTHERS: Final = "others"
 _STRIPS: Final = 64  # lanes told apart; all further ones are one
 _ROWS: Final = 256  # rows of a lane that keep what ran in them: no picture is higher
-_GRAINS: Final = 1000  # what is shorter than this part of the window can't be seen by itself
+_GRAINS: Final = 500  # what is shorter than this part of the window can't be seen by itself
 _UNSETTLED: Final = 65_536  # failed or cancelled items remembered, in case they are run again
 _RECENT: Final = 10  # seconds over which the rate is taken
+_NEWEST: Final = 8
+_INSTANT: Final = 0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,8 @@ class Bar:
     start: float
     end: float
     attempt: int = 1
-    nth: int = 0
-    """Which one of its row, so that neighbours can be given different shades."""
     count: int = 1
+    nth: int = 0  # of its row, so that neighbours can be given different shades
 
 
 @dataclass(slots=True)
@@ -60,9 +61,24 @@ class Row:
     free_since: float = 0.0
     turns: int = 0
 
-    def seen(self, now: float) -> Iterator[Bar]:
-        """Its bars, the running one as if it ended `now`."""
-        yield from self.bars
+    def start(self, bar: Bar) -> None:
+        """Something starts here."""
+        since, start = max(bar.since, self.free_since), max(bar.start, self.free_since)
+        self.running = replace(bar, since=since, start=start, end=start, nth=self.turns)
+        self.turns += 1
+
+    def stop(self, now: float) -> Bar | None:
+        """What runs here does so no more."""
+        bar, self.running, self.free_since = self.running, None, now
+        return bar
+
+    def seen_since(self, begin: float) -> bool:
+        """Whether anything ran here since."""
+        return self.running is not None or (bool(self.bars) and self.bars[-1].end >= begin)
+
+    def seen(self, begin: float, now: float) -> Iterator[Bar]:
+        """What ran here since, the running one as if it ended `now`."""
+        yield from (bar for bar in self.bars if bar.end >= begin)
         if self.running is not None:
             yield replace(self.running, end=max(now, self.running.start))
 
@@ -121,20 +137,34 @@ class Strip:
     rows: list[Row] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     waiting: Level = field(default_factory=Level)
+    newest: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWEST))
     _free: list[int] = field(default_factory=list)
+    _most: int = 0
+
+    @property
+    def peak(self) -> int:
+        """How many executed at once, at most."""
+        return max(self._most, len(self.rows))
 
     def take(self) -> int:
         """The lowest free row."""
-        self.counts.running += 1
         if self._free:
             return heappop(self._free)
         self.rows.append(Row())
         return len(self.rows) - 1
 
-    def give(self, row: int) -> None:
-        """Free a row."""
-        self.counts.running -= 1
-        heappush(self._free, row)
+    def give(self, place: int) -> None:
+        """Free a row; the last one is gone if nothing is kept of it."""
+        if place == len(self.rows) - 1 and not self.rows[place].bars:
+            self.rows.pop()
+        else:
+            heappush(self._free, place)
+
+    def keep(self, place: int, bar: Bar, grain: float) -> None:
+        """Keep what ran in a row."""
+        self._most = max(self._most, place + 1)
+        if place < _ROWS:
+            self.rows[place].keep(bar, grain)
 
 
 @dataclass(slots=True)
@@ -252,12 +282,12 @@ class Chart:
             self._end(event.path, CRASHED)
         strip = self._strip(event)
         since = self._stop_waiting(event.path) if event.path in self._waiting else self.now
+        key, attempt = unescape(event.path.rpartition("/")[2]), event.data.get("attempt", 1)
+        bar = Bar(key, RUNNING, since, self.now, self.now, attempt if isinstance(attempt, int) else 1)
         place = strip.take()
-        row = strip.rows[place]
-        key, attempt = unescape(event.path.rpartition("/")[2]), event.data.get("attempt")
-        since, attempt = max(since, row.free_since), attempt if isinstance(attempt, int) else 1
-        row.running = Bar(key, RUNNING, since, self.now, self.now, attempt, row.turns)
-        row.turns += 1
+        strip.rows[place].start(bar)
+        strip.counts.running += 1
+        strip.newest.append(event.path)
         self._places[event.path] = (strip, place)
         self.peak = max(self.peak, len(self._places))
         self._map(event.path).members.add(event.path)
@@ -325,13 +355,27 @@ class Chart:
         """What was running runs no more."""
         strip, place = self._places.pop(path)
         row = strip.rows[place]
-        bar, row.running, row.free_since = row.running, None, self.now
-        strip.give(place)
-        if bar is None or place >= _ROWS:
-            return
-        row.keep(replace(bar, state=state, end=self.now), self._grain)
-        while not self.whole and row.bars[0].end < self.now - self.window:
+        bar = row.stop(self.now)
+        strip.counts.running -= 1
+        if bar is not None:
+            strip.keep(place, replace(bar, state=state, end=self.now), self._grain)
+        while not self.whole and row.bars and row.bars[0].end < self.now - self.window:
             row.bars.popleft()
+        if not self._follow(strip, place):
+            strip.give(place)
+
+    def _follow(self, strip: Strip, place: int) -> bool:
+        """Move what has just started into the row that it was waiting for; False if there is no such item."""
+        others = [(self._places[path][1], path) for path in strip.newest if self._places.get(path, (None,))[0] is strip]
+        last, path = max(others, default=(0, ""))
+        bar = strip.rows[last].running
+        if last <= place or bar is None or self.now - bar.start > _INSTANT:
+            return False
+        strip.rows[last].running = None
+        strip.give(last)
+        strip.rows[place].start(bar)
+        self._places[path] = (strip, place)
+        return True
 
     def _close(self, path: str) -> None:
         """A map is over: nothing of it runs any more, and what waited in it never will."""

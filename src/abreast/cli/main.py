@@ -8,10 +8,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
+from errno import EBADF, EDQUOT, EFBIG, EIO, ENOSPC, EPIPE
 from pathlib import Path
 from typing import Final, NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from abreast.cli.errors import (
     FAILED,
@@ -24,7 +26,7 @@ from abreast.cli.errors import (
     tell,
     tell_unexpected,
 )
-from abreast.cli.options import Root
+from abreast.cli.options import COMPLETION, Root
 from abreast.core.errors import AbreastError
 from abreast.core.version import VERSION
 
@@ -45,6 +47,9 @@ _COMMANDS: Final = {
     "completion": "Print the script that lets a shell complete abreast's commands.",
     "version": "Print the version.",
 }
+
+
+_OUTPUT_TROUBLE: Final = (EPIPE, ENOSPC, EDQUOT, EFBIG, EIO, EBADF)  # files of ours are told of by who opened them
 
 
 class Lazy(click.Group):
@@ -99,7 +104,11 @@ def run(arguments: Sequence[str]) -> int:
     warnings.showwarning = _tell_warning
     root = Root()
     try:
-        result = cli.main(list(arguments), "abreast", standalone_mode=False, obj=root)
+        if asked := os.environ.get(COMPLETION):
+            return shell_complete(cli, {}, "abreast", COMPLETION, asked)
+        # Not `cli.main`, which has an exit code of its own for a reader who is gone.
+        with cli.make_context("abreast", list(arguments), obj=root) as context:
+            result = cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -121,10 +130,12 @@ def _code_of(error: BaseException, *, verbose: bool) -> int:
         return INTERRUPTED
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 0
-    if isinstance(error, OSError) and _stdout_failed():
-        if not isinstance(error, BrokenPipeError):
-            tell(f"the output can't be written: {system_words(error)}")
-        return PIPE_CLOSED if isinstance(error, BrokenPipeError) else FAILED
+    if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_TROUBLE:
+        _give_up_stdout()
+        if error.errno == EPIPE:
+            return PIPE_CLOSED
+        tell(f"the output can't be written: {system_words(error)}")
+        return FAILED
     tell_unexpected(error, verbose=verbose)
     return FAILED
 
@@ -160,12 +171,3 @@ def _keep_three_open() -> None:
 def _give_up_stdout() -> None:
     """Let the interpreter flush what is left of stdout into nothing, without a word."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def _stdout_failed() -> bool:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _give_up_stdout()
-        return True
-    return False

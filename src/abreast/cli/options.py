@@ -14,6 +14,9 @@ from click.shell_completion import CompletionItem
 from abreast.cli.config import Config
 from abreast.cli.stores import LAST, StoreChoice
 
+COMPLETION = "_ABREAST_COMPLETE"
+"""The variable in which a shell asks how a line could go on."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Final, TypeAlias
 from xml.sax.saxutils import escape
@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from abreast.cli.errors import one_line
-from abreast.cli.lanes import CANCELLED, CRASHED, DONE, FAILED, RETRIED, RUNNING, Bar, Chart, Row, Strip
+from abreast.cli.lanes import CANCELLED, CRASHED, DONE, FAILED, RETRIED, RUNNING, Bar, Chart, Strip
 
 WAITING: Final = "waiting"
 
@@ -31,6 +31,7 @@ _PARTS: Final = len(_BLOCKS)  # of a cell
 _LEAST: Final = 1.0  # seconds that a picture shows at least
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60)
 
+Shown: TypeAlias = tuple[Strip, list[list[Bar]]]
 Shade: TypeAlias = "tuple[str, int] | None"
 """What a part of a cell is painted with: a state in one of its two shades, or nothing."""
 
@@ -82,14 +83,14 @@ def clock(seconds: float) -> str:
 def words(chart: Chart, now: float) -> list[tuple[str, str]]:
     """What is worth saying, each with the state whose colour it has."""
     counts = chart.counts
-    of = f" of {chart.read}{'' if chart.complete else '+'}" if chart.read > counts.done else ""
+    of = f" of {chart.read}{'' if chart.complete else '+'}" if chart.read > chart.settled else ""
     said = [(f"{counts.done}{of} done", DONE)]
     others = ((name, getattr(counts, name)) for name in (FAILED, RUNNING, WAITING, RETRIED, CANCELLED))
     said += [(f"{count} {name}", name) for name, count in others if count]
     if counts.speculative:
         said.append((f"{counts.speculative} past the stop", CANCELLED))
     rate = chart.rate(now) if chart.state == RUNNING else chart.settled / now if now else 0.0
-    said += [(f"{rate:.1f}/s", ""), (f"peak {chart.peak}", ""), (f"{now:.1f} s", "")]
+    said += [(f"{rate:.1f}/s", ""), (f"peak {chart.peak}", "")]
     if chart.usage.requests:
         tokens = chart.usage.input_tokens + chart.usage.output_tokens
         dollars = f", {chart.usage.usd:.4f} usd" if chart.usage.usd is not None else ""
@@ -99,12 +100,16 @@ def words(chart: Chart, now: float) -> list[tuple[str, str]]:
 
 def one_liner(chart: Chart, run: str, state: str, now: float) -> str:
     """The run in one line of plain text."""
-    return f"{run} {state}: {', '.join(said for said, _ in words(chart, now))}"
+    return f"{run} {state} {_after(chart, now)}: {', '.join(said for said, _ in words(chart, now))}"
+
+
+def _after(chart: Chart, now: float) -> str:
+    return f"{'for' if chart.state == RUNNING else 'after'} {clock(round(now, 1))}"
 
 
 def snapshot(chart: Chart, run: str, state: str, now: float) -> dict[str, Any]:
     """The run in JSON's own types."""
-    lanes = [{"lane": strip.name, **asdict(strip.counts), "peak": len(strip.rows)} for strip in chart.strips.values()]
+    lanes = [{"lane": strip.name, **asdict(strip.counts), "peak": strip.peak} for strip in chart.strips.values()]
     return {
         "run": run, "state": state, "reason": chart.reason, "elapsed": round(now, 3), "read": chart.read,
         "complete": chart.complete, **asdict(chart.counts), "rate": round(chart.rate(now), 3), "peak": chart.peak,
@@ -130,15 +135,16 @@ def draw(chart: Chart, run: str, state: str, now: float, canvas: Canvas) -> Text
     margin = max([len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
     frame = Frame.of(chart, now, max(10, canvas.width - margin))
     lines = [_header(chart, run, state, now), Text()]
-    for strip, rows in _shown(chart, frame, canvas.height - 5 - 2 * len(chart.strips)):
+    shown = _shown(chart, frame, canvas.height - 5 - 2 * len(chart.strips))
+    for strip, rows in shown:
         for bars in rows:
             name = _name(strip) if bars is rows[0] else ""
-            lines.append(Text(f"{name:{margin}}", "bold").append_text(_bars(bars, frame, chart.seams, canvas)))
+            lines.append(Text().append(f"{name:{margin}}", "bold").append_text(_bars(bars, frame, chart.seams, canvas)))
         if strip.waiting.steps:
-            lines.append(_levels(strip, frame, margin, canvas))
+            lines.append(_levels(strip, frame, margin, _most_waiting(chart), canvas))
         if hidden := len(strip.rows) - len(rows):
             lines.append(Text(f"{'':{margin}}and {hidden} more rows", "dim"))
-    lines += [Text(" " * margin + _axis(frame, canvas), "dim"), Text(" " * margin).append_text(_legend(chart, canvas))]
+    lines += [Text(" " * margin + _axis(frame, canvas), "dim"), Text(" " * margin).append_text(_legend(shown, canvas))]
     return Text("\n", no_wrap=True, end="").join(lines)
 
 
@@ -149,21 +155,20 @@ def _name(strip: Strip) -> str:
 
 def _header(chart: Chart, run: str, state: str, now: float) -> Text:
     line = Text().append(f"{run}  ", "bold").append(state, _ink(state if state in _COLOURS else CANCELLED))
+    line.append(f" {_after(chart, now)}", "dim")
     for said, kind in words(chart, now):
         line.append("   ").append(said, _ink(kind) if kind else "dim")
     return line
 
 
-def _shown(chart: Chart, frame: Frame, room: int) -> list[tuple[Strip, list[list[Bar]]]]:
+def _shown(chart: Chart, frame: Frame, room: int) -> list[Shown]:
     """The lanes with those of their rows that have something to show, as many as there is room for."""
-    found = []
-    for strip in chart.strips.values():
-        rows = ([bar for bar in row.seen(frame.end) if bar.end >= frame.begin] for row in strip.rows)
-        found.append((strip, [bars for bars in rows if bars]))
-    most = max((len(rows) for _, rows in found), default=0)
-    while most > 1 and sum(min(len(rows), most) for _, rows in found) > room:
+    lanes = [(strip, [row for row in strip.rows if row.seen_since(frame.begin)]) for strip in chart.strips.values()]
+    most = max((len(rows) for _, rows in lanes), default=0)
+    while most > 1 and sum(min(len(rows), most) for _, rows in lanes) > room:
         most -= 1
-    return [(strip, rows[:most]) for strip, rows in found if rows]
+    shown = [(strip, [list(row.seen(frame.begin, frame.end)) for row in rows[:most]]) for strip, rows in lanes]
+    return [(strip, rows) for strip, rows in shown if rows]
 
 
 def _bars(bars: Sequence[Bar], frame: Frame, seams: Iterable[float], canvas: Canvas) -> Text:
@@ -176,8 +181,9 @@ def _bars(bars: Sequence[Bar], frame: Frame, seams: Iterable[float], canvas: Can
         parts[since:start] = [(WAITING, 0)] * (start - since)
         end = max(end, start + 1)
         parts[start:end] = [(bar.state, bar.nth % 2)] * (end - start)
-        names |= _inscription(bar, -(-start // _PARTS), end // _PARTS)
-    edges = {int(frame.place(seam)) for seam in seams if frame.begin < seam < frame.end}
+        if end - start > 2 * _PARTS:
+            names |= _inscription(bar, -(-start // _PARTS), end // _PARTS)
+    edges = {math.ceil(frame.place(seam)) for seam in seams if frame.begin < seam < frame.end}
     text = Text()
     for column in range(frame.columns):
         cell = parts[column * _PARTS : (column + 1) * _PARTS]
@@ -192,13 +198,18 @@ def _bars(bars: Sequence[Bar], frame: Frame, seams: Iterable[float], canvas: Can
 
 def _inscription(bar: Bar, first: int, after: int) -> dict[int, tuple[str, Style]]:
     """The item's key, on the cells of a bar that is long enough for it."""
-    said = one_line(bar.key.lstrip("0") or bar.key[-1:])
+    said = _short(bar)
     room = after - first - 2
-    if bar.count > 1 or not 0 < len(said) <= room:
+    if not 0 < len(said) <= room:
         return {}
     at = first + 1 + (room - len(said)) // 2
     style = Style(color="#0b0f14", bgcolor=_COLOURS[bar.state][bar.nth % 2])
     return {at + number: (char, style) for number, char in enumerate(said)}
+
+
+def _short(bar: Bar) -> str:
+    """The item's key as it is written on its bar; nothing on one that stands for several."""
+    return one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
 
 
 def _cell(parts: Sequence[Shade]) -> tuple[str, Style]:
@@ -239,13 +250,17 @@ def _mark(parts: Sequence[Shade], canvas: Canvas) -> str:
     return (_ASCII_MARKS if canvas.ascii else _MARKS)[most[0]][most[1]] if most else " "
 
 
-def _levels(strip: Strip, frame: Frame, margin: int, canvas: Canvas) -> Text:
+def _levels(strip: Strip, frame: Frame, margin: int, most: int, canvas: Canvas) -> Text:
     """How many waited, as a line of small columns."""
     columns = _highest(strip, frame)
     marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
-    top = max(columns)
-    line = "".join(marks[-(-value * (len(marks) - 1) // top)] for value in columns) if top else ""
-    return Text(f"{f'{top} {WAITING}':{margin}}{line}", _ink(WAITING) if canvas.colour else "")
+    line = "".join(marks[-(-value * (len(marks) - 1) // most)] for value in columns)
+    return Text(f"{f'{max(columns)} {WAITING}':{margin}}{line}", _ink(WAITING) if canvas.colour else "")
+
+
+def _most_waiting(chart: Chart) -> int:
+    """In any lane, so that all are drawn to one scale."""
+    return max((high for strip in chart.strips.values() for _, high, _ in strip.waiting.steps), default=0)
 
 
 def _highest(strip: Strip, frame: Frame) -> list[int]:
@@ -269,18 +284,17 @@ def _axis(frame: Frame, canvas: Canvas) -> str:
     return line
 
 
-def _states(chart: Chart) -> list[str]:
+def _states(shown: Iterable[Shown]) -> list[str]:
     """Those that are to be seen."""
-    rows = [row for strip in chart.strips.values() for row in strip.rows]
-    found = {bar.state for row in rows for bar in row.seen(chart.now)}
-    if any(strip.waiting.steps for strip in chart.strips.values()):
+    found = {bar.state for _, rows in shown for bars in rows for bar in bars}
+    if any(strip.waiting.steps for strip, _ in shown):
         found.add(WAITING)
     return [state for state in _COLOURS if state in found]
 
 
-def _legend(chart: Chart, canvas: Canvas) -> Text:
+def _legend(shown: Iterable[Shown], canvas: Canvas) -> Text:
     line = Text()
-    for state in _states(chart):
+    for state in _states(shown):
         mark = (_ASCII_MARKS if canvas.ascii else _MARKS)[state][0]
         mark = "─" if state == WAITING and canvas.colour else "■" if canvas.colour else mark
         line.append(mark, _ink(state)).append(f" {state}   ", "dim")
@@ -289,11 +303,13 @@ def _legend(chart: Chart, canvas: Canvas) -> Text:
 
 # --- as an SVG -------------------------------------------------------------------------------------------------------
 
-_WIDE, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 104, 28, 66, 62  # pixels
+_WIDE, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 104, 28, 72, 62  # pixels
 _HIGH, _STEP, _HILL = 20, 24, 30  # of a bar, from row to row, of the hill of those that wait
-_MOST_BARS: Final = 500  # keeps the file under 60 KB
-_MOST_ROWS: Final = 40
-_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" role="img">
+_MOST_ROWS: Final = 32
+_MOST_BARS: Final = 1500  # keeps the file under 60 KB
+_FEW_BARS: Final = 250  # up to so many get round corners and their names
+_GREY: Final = "#9aa4b2"
+_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}">
 <title>{title}</title>
 <style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#9aa4b2}}
 .b{{font-weight:700;fill:#e6edf3}}.k{{font-size:11px;fill:#0b0f14;text-anchor:middle}}.m{{text-anchor:middle}}</style>
@@ -306,80 +322,105 @@ _SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {hi
 def svg(chart: Chart, run: str, state: str, now: float) -> str:
     """The picture as a file of its own: nothing in it is fetched from elsewhere."""
     frame = Frame.of(chart, now, _WIDE - _LEFT - _RIGHT)
-    shown = _fewer(_shown(chart, frame, _MOST_ROWS), frame)
     body: list[str] = []
     y = _TOP
+    shown = _fewer(_shown(chart, frame, _MOST_ROWS), frame)
+    few = sum(len(bars) for _, rows in shown for bars in rows) <= _FEW_BARS
     for strip, rows in shown:
         body.append(_said(20, y + 15, _name(strip), "b"))
+        if hidden := len(strip.rows) - len(rows):
+            body.append(_said(20, y + 15 + _STEP, f"+{hidden} rows"))
         for bars in rows:
-            body += (_svg_bar(bar, frame, y) for bar in bars)
+            body += (_svg_bar(bar, frame, y) for bar in bars) if few else _svg_bars(bars, frame, y)
             y += _STEP
         if strip.waiting.steps:
-            body += _hill(strip, frame, y)
+            body += _hill(strip, frame, y, _most_waiting(chart))
             y += _HILL
         y += 10
     grid = [f'<path d="M{_LEFT + x} {_TOP - 8}V{y}" stroke="#222a35"/>' for x, _ in frame.ticks(90)]
     grid += (_said(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
     for seam in chart.seams:
         x = _LEFT + frame.place(seam)
-        body.append(f'<path d="M{x:.1f} {_TOP - 8}V{y}" stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="3 3"/>')
-    title = f"{run} {state}: {', '.join(said for said, _ in words(chart, now))}"
-    head = [_said(20, 34, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
-    parts = [*head, *grid, *body, *_svg_legend(chart, y + 46)]
-    return _SVG.format(wide=_WIDE, high=y + _BOTTOM, title=escape(title), body="\n".join(parts))
+        body.append(f'<path d="M{x:.1f} {_TOP - 14}V{y}" stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"/>')
+        body.append(_said(round(x), _TOP - 17, "resumed", "m"))
+    head = [_said(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
+    parts = "\n".join([*head, *grid, *body, *_svg_legend(shown, y + 46)])
+    return _SVG.format(wide=_WIDE, high=y + _BOTTOM, title=escape(one_liner(chart, run, state, now)), body=parts)
 
 
-def _fewer(shown: list[tuple[Strip, list[list[Bar]]]], frame: Frame) -> list[tuple[Strip, list[list[Bar]]]]:
-    """The same with so few bars that the file stays small: neighbours that are hard to tell apart become one."""
-    grain = 2 * (frame.end - frame.begin) / frame.columns
-    while sum(len(bars) for _, rows in shown for bars in rows) > _MOST_BARS:
-        shown = [(strip, [_coarser(bars, grain) for bars in rows]) for strip, rows in shown]
-        grain *= 1.5
-    return shown
+def _fewer(shown: list[Shown], frame: Frame) -> list[Shown]:
+    """The same with so few bars that the file stays small."""
+    most = _MOST_BARS // max(1, sum(len(rows) for _, rows in shown))
+    return [(strip, [_at_most(most, bars, frame.end - frame.begin) for bars in rows]) for strip, rows in shown]
 
 
-def _coarser(bars: Iterable[Bar], grain: float) -> list[Bar]:
-    row = Row()
+def _at_most(most: int, bars: list[Bar], length: float) -> list[Bar]:
+    """Neighbours become one: first those of one kind, which change the picture least."""
+    grain = length / _WIDE
+    while len(bars) > most:
+        grain *= 2
+        joined = bars[:1]
+        for bar in bars[1:]:
+            last = joined[-1]
+            if bar.end - last.start < grain and (bar.state == last.state or grain > length / 8):
+                longer = max(last, bar, key=lambda either: either.end - either.start)
+                joined[-1] = replace(longer, start=last.start, end=bar.end, count=last.count + bar.count)
+            else:
+                joined.append(bar)
+        bars = joined
+    return bars
+
+
+def _svg_bars(bars: Iterable[Bar], frame: Frame, y: int) -> Iterator[str]:
+    """A row of many bars, in as few letters as there can be."""
+    shapes: dict[str, str] = {}
     for bar in bars:
-        row.keep(bar, grain)
-    return list(row.bars)
+        start, end = (_LEFT + frame.place(when) for when in (bar.start, bar.end))
+        width = max(0.6, end - start - 0.4)
+        shapes[bar.state] = f"{shapes.get(bar.state, '')}M{start:.1f} {y}h{width:.1f}v{_HIGH}h-{width:.1f}"
+    return (f'<path d="{shape}" fill="{_COLOURS[state][1]}"/>' for state, shape in shapes.items())
 
 
 def _svg_bar(bar: Bar, frame: Frame, y: int) -> str:
     since, start, end = (_LEFT + frame.place(when) for when in (bar.since, bar.start, bar.end))
     width = max(1.0, end - start - 1)
-    drawn = f'<rect x="{start:.1f}" y="{y}" width="{width:.1f}" height="{_HIGH}" rx="{min(4, width / 2):.1f}" fill="{_COLOURS[bar.state][1]}"/>'
+    size = f'width="{width:.1f}" height="{_HIGH}" rx="{min(4, width / 2):.1f}"'
+    drawn = f'<rect x="{start:.1f}" y="{y}" {size} fill="{_COLOURS[bar.state][1]}"/>'
     if start - since > 1:
         drawn += f'<path d="M{since:.1f} {y + 10}H{start:.1f}" stroke="{_COLOURS[WAITING][0]}" stroke-dasharray="2 2"/>'
-    said = one_line(bar.key.lstrip("0") or bar.key[-1:])
-    if bar.count == 1 and width > 7 * len(said) + 4:
+    said = _short(bar)
+    if said and width > 7 * len(said) + 4:
         drawn += _said(round(start + width / 2), y + 14, said, "k")
     return drawn
 
 
-def _hill(strip: Strip, frame: Frame, y: int) -> Iterator[str]:
+def _hill(strip: Strip, frame: Frame, y: int, most: int) -> Iterator[str]:
     """How many waited over time."""
     heights = _highest(strip, Frame(frame.begin, frame.end, frame.columns // 4))
-    top = max(heights)
-    if top:
-        points = "".join(f"V{y + _HILL - 4 - (_HILL - 8) * height / top:.1f}h4" for height in heights)
-        yield f'<path d="M{_LEFT} {y + _HILL - 4}{points}V{y + _HILL - 4}z" fill="#8a929e" opacity=".4"/>'
+    if top := max(heights):
+        foot = y + _HILL - 6
+        points = "".join(f"V{foot - (_HILL - 8) * height / most:.1f}h4" for height in heights)
+        yield f'<path d="M{_LEFT} {foot}{points}V{foot}z" fill="{_COLOURS[WAITING][0]}" opacity=".45"/>'
         yield _said(20, y + 18, f"{top} {WAITING}")
 
 
 def _headline(chart: Chart, state: str, now: float, x: int) -> str:
-    said = [(state, state), *words(chart, now)]
-    spans = (f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else "#9aa4b2"}">{escape(text)}</tspan>' for text, kind in said)
-    return f'<text x="{x}" y="34">{"   ".join(spans)}</text>'
+    spans = [(state, state), (f" {_after(chart, now)}", "")]
+    for said, kind in words(chart, now):
+        spans += ((" · ", ""), (said, kind))
+    inked = (f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{said}</tspan>' for said, kind in spans)
+    return f'<text x="{x}" y="30" xml:space="preserve">{"".join(inked)}</text>'
 
 
-def _svg_legend(chart: Chart, y: int) -> Iterator[str]:
+def _svg_legend(shown: Iterable[Shown], y: int) -> Iterator[str]:
     x = _LEFT
-    for state in _states(chart):
-        shape = f'y="{y - 5}" width="12" height="2"' if state == WAITING else f'y="{y - 10}" width="12" height="12" rx="3"'
+    for state in _states(shown):
+        faint = 0.45 if state == WAITING else 1
+        shape = f'y="{y - 10}" width="12" height="12" rx="3" opacity="{faint}"'
         yield f'<rect x="{x}" {shape} fill="{_COLOURS[state][1]}"/>{_said(x + 18, y, state)}'
         x += 42 + 8 * len(state)
 
 
 def _said(x: float, y: float, said: str, kind: str = "") -> str:
-    return f'<text x="{x}" y="{y}"{f' class="{kind}"' if kind else ""}>{escape(said)}</text>'
+    styled = f' class="{kind}"' if kind else ""
+    return f'<text x="{x}" y="{y}"{styled}>{escape(said)}</text>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,17 +85,15 @@ def command(
 ) -> int:
     """Draw the lanes of RUN as it goes; by default of the newest run.
 
-    One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its lane is drawn below. It
-    works from any process, and on a run that has ended: that is drawn once. Ctrl-C stops the watching, not the run.
+    One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its lane is drawn below.
+    It works from any process, and on a run that has ended: that is drawn once. Ctrl-C stops the watching, not the run.
     """
     seconds = _seconds(window)
     choice = StoreChoice(Config.load(), store)
     with choice.existing() as opened:
         view = View(opened, find_run(opened, run or LAST), seconds)
-        try:
+        with suppress(KeyboardInterrupt):
             _watch(view, once=once, as_json=as_json)
-        except KeyboardInterrupt:
-            pass
         if svg is not None:
             _write_svg(view, svg)
     if view.state == CRASHED:
@@ -117,11 +116,21 @@ def _watch(view: View, *, once: bool, as_json: bool) -> None:
         _repeat(view, lambda: say_json(snapshot(view.chart, view.id, view.state, view.now)), once=once)
         return
     console = make_console()
-    if console.is_terminal and not console.is_dumb_terminal and not once and not view.over:
+    if can_redraw(console) and not once and not view.over:
         _live(view, console)
         return
     if not once and not view.over:
         _repeat(view, lambda: say(one_liner(view.chart, view.id, view.state, view.now)), every=_PLAIN_EVERY)
+    show(console, draw(view.chart, view.id, view.state, view.now, canvas_of(console)))
+
+
+def draw_once(store: Store, run: str) -> None:
+    """Print the picture of a run as it is."""
+    from abreast.cli.picture import draw
+
+    view = View(store, store.get(run), None)
+    view.look()
+    console = make_console()
     show(console, draw(view.chart, view.id, view.state, view.now, canvas_of(console)))
 
 
@@ -148,10 +157,13 @@ def _live(view: View, console: Console) -> None:
         return draw(view.chart, view.id, view.state, view.now, canvas_of(console))
 
     with Live(picture(), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        took = 0.0
         while not view.over:
-            pause(_EVERY)
+            pause(max(_EVERY, 2 * took))  # where there is much to draw, it is drawn less often
+            began = SYSTEM_CLOCK.now()
             view.look()
             live.update(picture(), refresh=True)
+            took = SYSTEM_CLOCK.now() - began
 
 
 def make_console() -> Console:
@@ -159,6 +171,11 @@ def make_console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False)
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether what was drawn can be drawn over."""
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 def canvas_of(console: Console) -> Canvas:
@@ -169,7 +186,9 @@ def canvas_of(console: Console) -> Canvas:
     size = console.size
     if not console.is_terminal:
         return Canvas(width=int(os.environ.get("COLUMNS") or 100), ascii=plain)
-    return Canvas(size.width, size.height, colour=console.color_system is not None and not console.no_color, ascii=plain)
+    return Canvas(
+        size.width, size.height, colour=console.color_system is not None and not console.no_color, ascii=plain
+    )
 
 
 def show(console: Console, picture: Any) -> None:  # noqa: ANN401

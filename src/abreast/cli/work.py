@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from abreast.cli.stores import StoreChoice
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, BudgetSpent
 from abreast.core.outcome import Outcome
+from abreast.run.book import FunctionChanged
+from abreast.run.drive import LeftBehind
 from abreast.run.scope import Resume, Run
 from abreast.store.port import Store
 from abreast.wiring import open_run
@@ -80,6 +83,9 @@ class Work:
 
     def run(self, store: Store) -> int:
         """Do it; the exit code. What a person should know is told on stderr."""
+        warnings.simplefilter("always", LeftBehind)
+        if self._job.command:
+            warnings.simplefilter("ignore", FunctionChanged)  # what runs the command is ours, and may change
         with asyncio.Runner() as runner:
             return runner.run(self._drive(store))
 

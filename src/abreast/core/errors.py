@@ -39,9 +39,13 @@ class AbreastError(Exception):
 class KeyReused(AbreastError):
     """Two items of one map, or two maps of one scope, go by the same name."""
 
+    retryable = False
+
 
 class ItemChanged(AbreastError):
     """On resume, the named items differ from those recorded under the same keys."""
+
+    retryable = False
 
 
 class TimedOut(AbreastError, TimeoutError):
@@ -95,9 +99,13 @@ class ItemsFailed(AbreastError):
 class OutcomeUnknown(AbreastError):
     """A `once` step was in flight when its driver died; it is not repeated unless asked."""
 
+    retryable = False
+
 
 class WouldBlock(AbreastError):
     """A blocking door was used inside the loop that it would wait for."""
+
+    retryable = False
 
 
 class WorkerDied(AbreastError):
@@ -108,6 +116,8 @@ class WorkerDied(AbreastError):
 
 class Stopped(AbreastError):
     """A run or map ended before its items did; what is recorded stays, and the run can be resumed."""
+
+    retryable = False
 
 
 class Halted(Stopped):

@@ -92,7 +92,7 @@ class Workers(Generic[T, R]):
             for child in self._children:
                 child.kill()
             await self._wait(_DYING)
-        return [repr(child) for child in self._children]
+        return [f"worker process {child.pid}" for child in self._children]
 
     async def _wait(self, seconds: float) -> None:
         if self._children:

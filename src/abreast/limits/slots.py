@@ -39,8 +39,7 @@ class Slots:
 
     def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port passes the time to all
         """None if the weight fits beside what is taken. A weight past the count counts as all of it."""
-        # Past the count it would wait for ever; alone is the nearest thing to what was asked.
-        return None if self.taken + self._weight(need) <= self.count or not self.taken else WHENEVER
+        return None if self.taken + self._weight(need) <= self.count else WHENEVER
 
     def take(self, need: Need, now: float) -> object:  # noqa: ARG002
         """Take them; what is handed over is how many, so that a resize in between can't unbalance the books."""
@@ -55,4 +54,5 @@ class Slots:
             self.taken -= handed
 
     def _weight(self, need: Need) -> int:
+        # Past the count it would wait for ever; alone is the nearest thing to what was asked.
         return self.count if need.weight == "all" else min(need.weight, self.count)

@@ -169,7 +169,7 @@ class Intake:
             return
         first = max(self._taken, len(self._before))
         bodies, error = self._encoded(batch[first - self._taken :], first)
-        self._taken = max(self._taken + len(batch), first)
+        self._taken += len(batch)
         for number, body in enumerate(bodies, first):
             last = number + 1 == first + len(bodies)
             durable = functools.partial(self._durable, number + 1) if last else None
