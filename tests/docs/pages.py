@@ -86,7 +86,7 @@ def blocks_of(page):
     return found
 
 
-def run(blocks, folder, *, same_shell=True):
+def run(blocks, folder):
     """Run what can be run of a page in the folder; what each block printed. The test fails where a block does."""
     script, outputs = ["set -eu -o pipefail\n"], []
     for number, block in enumerate(block for block in blocks if block.language == "sh" or block.file):
@@ -109,10 +109,14 @@ def shell():
 
 
 def environment(folder):
-    """The reader's: this abreast and this Python first on the PATH, and nothing of ours in it."""
+    """The reader's: this abreast and this Python first on the PATH, a patient `timeout`, and no settings of ours."""
+    tools = folder.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "timeout").write_text(f'exec {sys.executable} {Path(__file__).with_name("timeout.py")} "$@"\n', "utf-8")
+    (tools / "timeout").chmod(0o755)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
-    here = str(Path(sys.executable).parent)
-    return {**inherited, "PATH": os.pathsep.join((here, os.environ["PATH"])), "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    path = os.pathsep.join((str(tools), str(Path(sys.executable).parent), os.environ["PATH"]))
+    return {**inherited, "PATH": path, "HOME": str(folder), "LC_ALL": "C.UTF-8", "COLUMNS": "100"}
 
 
 def project(folder):

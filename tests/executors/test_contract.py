@@ -56,11 +56,11 @@ async def test_an_exception_is_the_items_own_with_its_traceback(executor, fn):
 
 
 async def test_exceptions_keep_what_they_hold(executor):
-    missing, odd, group = [
-        outcome.error for outcome in await outcomes(work.fail, ["os", "odd", "group"], executor, width=1)
-    ]
+    failed = await outcomes(work.fail, ["os", "odd", "wordy", "group"], executor, width=1)
+    missing, odd, wordy, group = [outcome.error for outcome in failed]
     assert (type(missing), missing.errno, missing.filename) == (FileNotFoundError, 2, "there")
     assert (type(odd), str(odd), odd.code, odd.why) == (work.Odd, "odd 3", 3, ["x"])
+    assert (type(wordy), str(wordy)) == (work.Wordy, "it was me")
     assert [type(inner) for inner in group.exceptions] == [ValueError, KeyError]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import multiprocessing
 import os
 import re
 import select
@@ -69,7 +70,8 @@ async def test_values_larger_than_any_buffer_go_there_and_back():
     assert await values(work.double, [big, b"small", big], width=2) == [big * 2, b"small" * 2, big * 2]
 
 
-async def test_what_an_item_prints_is_seen_even_if_the_worker_is_killed_later(capfd):
+async def test_what_an_item_prints_is_seen_even_if_the_worker_is_killed_later(capfd, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     bound = ProcessExecutor().bind(work.speak, 1)
     await bound.async_call("hello")
     (child,) = bound._children
@@ -92,6 +94,24 @@ async def test_a_worker_that_dies_idle_costs_no_item():
     third = (await bound.async_call(0))[0]
     assert len({first, second, third}) == 3
     await bound.close(60)
+
+
+async def test_an_answer_counts_although_its_worker_has_ended_since():
+    bound = ProcessExecutor().bind(work.double, 1)
+    await bound.async_call(0)
+    (child,) = bound._children
+    call = asyncio.create_task(bound.async_call(4))
+    await asyncio.sleep(0)  # it is sent
+    child.hang_up()
+    asyncio.get_running_loop().remove_reader(child._socket)  # so that the end is noticed first
+    with watch(child.pid) as handles:
+        assert wait_until_ended(handles) == set()
+    assert await call == 8
+    assert await bound.close(60) == []
+
+
+async def test_a_worker_can_open_the_managers_of_its_driver():
+    assert await values(work.key_to_managers, [0]) == [bytes(multiprocessing.current_process().authkey)]
 
 
 async def test_a_worker_that_cannot_be_started_is_the_items_failure(monkeypatch):
@@ -121,6 +141,12 @@ def test_leaving_the_sync_door_early_ends_the_workers():
     next(found)
     assert children()
     found.close()
+
+
+async def test_a_program_that_an_item_starts_gets_none_of_our_pipes():
+    (listed,) = await values(work.start_a_program, [0])
+    numbers = {int(line.split()[-3]) for line in listed.splitlines() if b" -> " in line}
+    assert numbers == {0, 1, 2, 3}  # 3 is the listing's own
 
 
 # --- what can't travel ------------------------------------------------------------------------------------------------

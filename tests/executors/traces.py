@@ -10,7 +10,11 @@ from pathlib import Path
 
 def children():
     """The processes this one has, those not yet reaped included."""
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def open_files():

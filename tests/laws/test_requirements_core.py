@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import subprocess
+import sys
 import threading
 import traceback
 import warnings
@@ -194,6 +195,7 @@ async def test_cancellation_at_any_point_returns_the_slot(stored):
         task.cancel()
         await asyncio.wait([task])
         assert (api.taken, repr(tree)) == (0, "<Pool 0/2 out>"), f"cancelled after {count} turns"
+        assert (api.line.users, tree.line.users) == (0, 0)
         assert not others()
     assert seen >= {0, 2}
 
@@ -321,23 +323,28 @@ async def test_an_error_raised_at_its_place_cancels_what_is_outstanding_and_star
         try:
             await gate.pass_(item)
         except asyncio.CancelledError:
+            await turns(50)
             cancelled.append(item)
             raise
         if item == 1:
             raise LookupError("the second item")
         return item
 
+    async def consume(mapped):
+        async for outcome in mapped:
+            seen.append(outcome.value)
+
     seen = []
     async with abreast.open_run("law", **opening) as run:
+        mapped = run.map(work, range(20), width=4, on_error="raise", **laned(opening))
+        task = asyncio.ensure_future(consume(mapped))
+        await gate.wait_for(0, 1, 2, 3)
+        gate.open(1)
+        await gate.wait_for(4)
+        assert cancelled == []  # it is not its turn yet
+        gate.open(0)
         with pytest.raises(LookupError, match="the second item"):
-            async with run.map(work, range(20), width=4, on_error="raise", **laned(opening)) as outcomes:
-                await gate.wait_for(0, 1, 2, 3)
-                gate.open(1)
-                await gate.wait_for(4)
-                assert cancelled == []  # it is not its turn yet
-                gate.open(0)
-                async for outcome in outcomes:
-                    seen.append(outcome.value)
+            await task
         assert seen == [0]
         assert sorted(cancelled) == [2, 3, 4]
         assert not others()
@@ -646,51 +653,95 @@ async def test_what_is_recorded_is_what_an_item_returned_though_others_change_it
     assert again == sizes
 
 
-# --- what guards cost
+# --- guards
+
+
+class Guards:
+    """Watches the locks that are made during a test, directly or inside events and semaphores."""
+
+    def __init__(self):
+        self.taken = 0
+        self.nested = set()
+        self._held = threading.local()
+
+    def holding(self):
+        return self._held.__dict__.setdefault("locks", [])
+
+    def enter(self, lock):
+        self.taken += 1
+        self.nested.update((outer.made, lock.made) for outer in self.holding() if outer is not lock)
+        self.holding().append(lock)
+
+    def leave(self, lock):
+        if lock in self.holding():  # another thread may let go of it
+            self.holding().remove(lock)
+
+    def watching(self, make):
+        """A kind of lock that tells this about itself."""
+        guards = self
+
+        class Watching:
+            def __init__(self):
+                self.lock = make()
+                self.made = sys._getframe(1).f_code.co_filename
+
+            def acquire(self, *args, **options):
+                got = self.lock.acquire(*args, **options)
+                if got:
+                    guards.enter(self)
+                return got
+
+            def release(self):
+                guards.leave(self)
+                self.lock.release()
+
+            def __enter__(self):
+                return self.acquire()
+
+            def __exit__(self, *error):
+                self.release()
+
+        return Watching
 
 
 @pytest.fixture
-def taken(monkeypatch):
-    """How often locks were taken that were made during the test, directly or inside events and semaphores."""
-    count = Counter()
-
-    def counting(make):
-        class Counting:
-            def __init__(self):
-                self.lock = make()
-
-            def acquire(self, *args, **options):
-                count["all"] += 1
-                return self.lock.acquire(*args, **options)
-
-            def __enter__(self):
-                count["all"] += 1
-                return self.lock.__enter__()
-
-            def __exit__(self, *error):
-                return self.lock.__exit__(*error)
-
-            def __getattr__(self, name):
-                return getattr(self.lock, name)
-
-        return Counting
-
-    monkeypatch.setattr(threading, "Lock", counting(threading.Lock))
-    monkeypatch.setattr(threading, "RLock", counting(threading.RLock))
-    return count
+def guards(monkeypatch):
+    watching = Guards()
+    for kind in ("Lock", "RLock"):
+        monkeypatch.setattr(threading, kind, watching.watching(getattr(threading, kind)))
+    return watching
 
 
 @pytest.mark.parametrize(("stored", "most"), [(False, 0), (True, 3)])
-async def test_a_sequential_run_pays_next_to_nothing_for_guards(taken, stored, most):
+async def test_a_sequential_run_pays_next_to_nothing_for_guards(guards, stored, most):
     async def work(item):
         return item
 
     async def cost(count):
-        before = taken["all"]
+        before = guards.taken
         async with abreast.open_run("law", store=MemoryStore() if stored else None) as run:
             assert len(await run.map(work, range(count), width=1).values()) == count
-        return taken["all"] - before
+        return guards.taken - before
 
     threading.Semaphore().acquire()
-    assert taken["all"] > 0
+    assert guards.taken == 1
     assert await cost(105) - await cost(5) <= 100 * most
+
+
+async def test_while_items_run_nobody_who_holds_a_guard_waits_for_another(guards, tmp_path):
+    outer, inner, seen = threading.Lock(), threading.Lock(), []
+    with outer, inner:
+        assert guards.nested == {(__file__, __file__)}
+
+    def work(item):
+        if item % 3 == 2:
+            raise LookupError(item)
+        return item
+
+    with closing(SqliteStore(tmp_path / "runs.db")) as store:
+        async with abreast.open_run("law", store=store, hooks=[seen.append]) as run:
+            guards.nested.clear()
+            assert len([outcome async for outcome in run.map(work, range(60), width=6)]) == 60
+            found = {pair for pair in guards.nested if any("abreast" in file for file in pair)}
+    assert found == set()
+    assert len(seen) >= 120

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,7 @@ from abreast.cli.lanes import RUNNING, Chart
 from abreast.cli.results import Row, row_of
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say, say_json
-from abreast.cli.watch import can_redraw, canvas_of, make_console, show
+from abreast.cli.watch import can_redraw, canvas_of, cursor_back, make_console, show
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.outcome import Outcome
@@ -79,11 +79,14 @@ class Stage:
             now = self._chart.at(SYSTEM_CLOCK.wall()) if state == RUNNING else self._chart.now
             return draw(self._chart, self.run, state, now, canvas_of(self._console))
 
-    def live(self) -> AbstractContextManager[object]:
+    @contextmanager
+    def live(self) -> Iterator[None]:
         """Draw it again and again meanwhile."""
         from rich.live import Live
 
-        return Live(get_renderable=self.picture, console=self._console, refresh_per_second=_REDRAWN)
+        live = Live(get_renderable=self.picture, console=self._console, refresh_per_second=_REDRAWN)
+        with cursor_back(self._console), live:
+            yield
 
     def table(self) -> Iterator[str]:
         """The outcomes in item order, in two columns."""

@@ -30,6 +30,7 @@ _STRIPS: Final = 64  # lanes told apart; all further ones are one
 _ROWS: Final = 256  # rows of a lane that keep what ran in them: no picture is higher
 _GRAINS: Final = 500  # what is shorter than this part of the window can't be seen by itself
 _UNSETTLED: Final = 65_536  # failed or cancelled items remembered, in case they are run again
+_SHORTEST: Final = 0.25  # seconds; the window of a whole run grows with it from here
 _RECENT: Final = 10  # seconds over which the rate is taken
 _NEWEST: Final = 8
 _INSTANT: Final = 0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
@@ -184,7 +185,7 @@ class Chart:
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
         """Nothing has happened yet."""
-        self.window = window
+        self.window = _SHORTEST if whole else window
         self.whole = whole
         self.now = 0.0
         self.peak = self.read = self.settled = 0
@@ -239,6 +240,7 @@ class Chart:
 
     def cut(self) -> None:
         """The driver is gone, and with it all that it was executing."""
+        self.state = CRASHED
         for path in list(self._places):
             self._end(path, CRASHED)
         for path in list(self._waiting):

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 from xml.sax.saxutils import escape
 
+from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from rich.text import Text
 
@@ -18,7 +19,7 @@ from abreast.cli.lanes import CANCELLED, CRASHED, DONE, FAILED, RETRIED, RUNNING
 WAITING: Final = "waiting"
 
 _COLOURS: Final = {  # two shades each, so that neighbours can be told apart
-    DONE: ("#2f9e4f", "#4fc06f"), FAILED: ("#e5484d", "#f2676b"), RETRIED: ("#c98a1b", "#dda23a"),
+    DONE: ("#2f9e4f", "#4fc06f"), FAILED: ("#e5484d", "#f2676b"), RETRIED: ("#c98a1b", "#e3b341"),
     CANCELLED: ("#6b7380", "#8a929e"), CRASHED: ("#b457c2", "#c975d6"), RUNNING: ("#2f76e8", "#5b9bff"),
     WAITING: ("#8a929e", "#8a929e"),
 }  # fmt: skip
@@ -28,7 +29,8 @@ _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
 _PARTS: Final = len(_BLOCKS)  # of a cell
-_LEAST: Final = 1.0  # seconds that a picture shows at least
+_LEAST: Final = 0.05  # seconds that a picture shows at least
+_LEAST_LIVE: Final = 5.0  # the same while the run goes on, so that its first bars don't shrink all the time
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60)
 
 Shown: TypeAlias = tuple[Strip, list[list[Bar]]]
@@ -48,7 +50,8 @@ class Frame:
     def of(cls, chart: Chart, now: float, columns: int) -> Frame:
         """All that the chart still has."""
         begin = 0.0 if chart.whole else max(0.0, now - chart.window)
-        return cls(begin, max(now, begin + _LEAST), columns)
+        least = _LEAST_LIVE if chart.state == RUNNING else _LEAST
+        return cls(begin, max(now, begin + least), columns)
 
     def place(self, when: float) -> float:
         """The column of a moment."""
@@ -132,14 +135,16 @@ class Canvas:
 
 def draw(chart: Chart, run: str, state: str, now: float, canvas: Canvas) -> Text:
     """The whole picture."""
-    margin = max([len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
+    margin = max([cell_len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
     frame = Frame.of(chart, now, max(10, canvas.width - margin))
     lines = [_header(chart, run, state, now), Text()]
     shown = _shown(chart, frame, canvas.height - 5 - 2 * len(chart.strips))
     for strip, rows in shown:
         for bars in rows:
             name = _name(strip) if bars is rows[0] else ""
-            lines.append(Text().append(f"{name:{margin}}", "bold").append_text(_bars(bars, frame, chart.seams, canvas)))
+            lines.append(
+                Text().append(set_cell_size(name, margin), "bold").append_text(_bars(bars, frame, chart.seams, canvas))
+            )
         if strip.waiting.steps:
             lines.append(_levels(strip, frame, margin, _most_waiting(chart), canvas))
         if hidden := len(strip.rows) - len(rows):
@@ -209,7 +214,8 @@ def _inscription(bar: Bar, first: int, after: int) -> dict[int, tuple[str, Style
 
 def _short(bar: Bar) -> str:
     """The item's key as it is written on its bar; nothing on one that stands for several."""
-    return one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
+    said = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
+    return said if cell_len(said) == len(said) else ""
 
 
 def _cell(parts: Sequence[Shade]) -> tuple[str, Style]:

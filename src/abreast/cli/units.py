@@ -16,7 +16,7 @@ _BYTES: Final = {
     "": 1, "b": 1, "k": 1 << 10, "kb": 1000, "kib": 1 << 10, "m": 1 << 20, "mb": 1000**2, "mib": 1 << 20,
     "g": 1 << 30, "gb": 1000**3, "gib": 1 << 30,
 }  # fmt: skip
-_AMOUNT: Final = re.compile(r"\s*(?P<number>\d{1,18}(?:\.\d{1,18})?)\s*(?P<unit>[A-Za-z]*)\s*")
+_AMOUNT: Final = re.compile(r"\s*(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?P<unit>[A-Za-z]*)\s*")
 
 
 def duration(given: object) -> float:
@@ -33,7 +33,7 @@ def number(given: object, *, least: int) -> int:
     """A whole number of at least `least`."""
     if isinstance(given, str):
         digits = given.strip()
-        given = int(digits) if re.fullmatch(r"[+-]?\d{1,18}", digits) else given
+        given = int(digits) if re.fullmatch(r"[+-]?[0-9]{1,18}", digits) else given
     if isinstance(given, bool) or not isinstance(given, int):
         raise ValueError(f"must be a whole number, not {shown(given)}")
     return whole("it", given, least)

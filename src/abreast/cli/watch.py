@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,23 +26,25 @@ if TYPE_CHECKING:
     from abreast.cli.picture import Canvas
 
 _EVERY: Final = 0.2  # seconds between two looks
-_PAGE: Final = 500
+_WINDOW: Final = 60.0  # seconds that are seen of a run that goes on
+_PAGE: Final = 500  # events
+_PAGE_WIDTH: Final = 100  # columns of a picture that goes to a file or a pipe
 _PLAIN_EVERY: Final = 5  # looks between two lines where nothing can be redrawn
 _QUIET: Final = 5  # looks without an event before it is asked whether anybody drives the run
 
 
 class View:
-    """A run in a store as it is seen from outside: each look reads what is new."""
+    """A run in a store as it is seen from outside: each look takes in what is new."""
 
     def __init__(self, store: Store, row: RunRow, window: float | None) -> None:
-        """Of an ended run all is shown; of one that goes on the last minute, unless a window is named."""
-        live = row.state == RUNNING
+        """Of a run that goes on the last minute is shown, of another all; or the `window` that is named."""
         self.id = row.id
         self.state: str = row.state
-        self.chart = Chart(window or 60.0, whole=window is None and not live)
         self._store = store
         self._after = 0
-        self._quiet = _QUIET
+        self._quiet = 0
+        self._driven = row.state == RUNNING and store.driven(row.id)
+        self.chart = Chart(window or _WINDOW, whole=window is None and not self._driven)
 
     @property
     def over(self) -> bool:
@@ -56,21 +59,28 @@ class View:
     def look(self) -> bool:
         """Take in what has happened since the last look; whether there was anything."""
         row = self._store.get(self.id)  # before the events: its end is not believed until all before it are read
-        news = False
+        news = self._read(row)
+        self.state = row.state
+        self._quiet = 0 if news else self._quiet + 1
+        # Asking takes the lock for a moment where nobody has it, so it is asked only when nothing else is heard.
+        if self.state == RUNNING and (self._quiet >= _QUIET or not self._driven):
+            self._quiet = 0
+            self._driven = self._store.driven(self.id)
+            row = self._store.get(self.id)
+            if not self._driven and row.state == RUNNING:
+                self._read(row)
+                self.chart.cut()
+                self.state = CRASHED
+        return news
+
+    def _read(self, row: RunRow) -> bool:
+        after = self._after
         while page := self._store.events(self.id, after=self._after, limit=_PAGE, kinds=Chart.KINDS):
-            news = True
             self._after = page[-1].seq
             for event in page:
                 self.chart.add(event)
+        news = self._after > after
         self._after = max(self._after, row.last_seq)
-        self._quiet = 0 if news else self._quiet + 1
-        self.state = row.state
-        # Asking takes the lock for a moment where nobody has it, so it is asked only when nothing else is heard.
-        if self.state == RUNNING and self._quiet >= _QUIET:
-            self._quiet = 0
-            if not self._store.driven(self.id) and self._store.get(self.id).state == RUNNING:
-                self.state = CRASHED
-                self.chart.cut()
         return news
 
 
@@ -156,7 +166,7 @@ def _live(view: View, console: Console) -> None:
     def picture() -> Any:  # noqa: ANN401
         return draw(view.chart, view.id, view.state, view.now, canvas_of(console))
 
-    with Live(picture(), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    with cursor_back(console), Live(picture(), console=console, auto_refresh=False, vertical_overflow="crop") as live:
         took = 0.0
         while not view.over:
             pause(max(_EVERY, 2 * took))  # where there is much to draw, it is drawn less often
@@ -164,6 +174,15 @@ def _live(view: View, console: Console) -> None:
             view.look()
             live.update(picture(), refresh=True)
             took = SYSTEM_CLOCK.now() - began
+
+
+@contextmanager
+def cursor_back(console: Console) -> Iterator[None]:
+    """Show the cursor at the end, also when Live is interrupted before it has begun."""
+    try:
+        yield
+    finally:
+        console.show_cursor()
 
 
 def make_console() -> Console:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from abreast.executors.wards import Message, Stream, Ward
 
-UNWATCHED = 0.005  # s; a command that ends sooner never has its pipes polled: a tenth less CPU for 2,000 `true`
+UNWATCHED = 0.005  # s; a command that ends sooner never has its pipes polled, nor a message for its start alone
 LINGER = 0.2  # s; for what a command has left in its group, and for others who hold its pipes
 PRESS = 0.02  # s; between one SIGKILL and the next
 PRESSES = 50  # then a command that has exited is reported, whatever is left: a stranger's process, a zombie of one
@@ -44,11 +44,13 @@ class Warden:
         self._environment: dict[bytes, bytes] = {}
         self._inbox = bytearray()
         self._outbox: list[Message] = []
+        self._urgent = False
         self._wards: dict[int, Ward] = {}
         self._leaders: dict[int, Ward] = {}
         self._leaving: dict[int, Ward] = {}  # those with a `due`
         self._young: deque[Ward] = deque()  # not watched yet, or over before they were
-        self._waiting: deque[Message] = deque()  # for processes or files to become free
+        self._queue: deque[Message] = deque()  # to be started
+        self._short = False  # of processes or files, until a command ends
         self._poll = select.poll()
         self._hear: dict[int, Callable[[], None]] = {}
         self._bell = _make_bell()
@@ -65,9 +67,9 @@ class Warden:
             for fd, _ in self._poll.poll(self._timeout()):
                 if fd in self._hear:
                     self._hear[fd]()
-                self._send()
             self._tick(time.monotonic())
             self._send()
+            self._start_next()
 
     def quit(self, *last: Message) -> None:
         """End all commands, then this process; the alarm ends it if a command won't."""
@@ -86,10 +88,11 @@ class Warden:
         os._exit(0)
 
     def _send(self) -> None:
-        """Write to the driver what there is; waits for it, as it always reads."""
-        if self._outbox:
+        """Write to the driver, if there is something it waits for; waits for it, as it always reads."""
+        if self._urgent:
             data = memoryview(wards.pack(self._outbox))
             self._outbox = []
+            self._urgent = False
             while data:
                 try:
                     data = data[os.write(self._line, data) :]
@@ -107,14 +110,22 @@ class Warden:
             self.quit()
         self._inbox += data
         for message in wards.unpack(self._inbox):
-            if message[0] == wards.END:
+            if message[0] == wards.RUN:
+                self._queue.append(message)
+            elif message[0] == wards.END:
                 self._end(*message[1:])
-            elif message[0] != wards.RUN:
+            else:
                 self._environment = message[1]
-            elif self._waiting or not self._run(message):
-                self._waiting.append(message)
 
-    def _run(self, message: Message) -> bool:
+    def _start_next(self) -> None:
+        """Start one command: it takes as long as many others need to end, and those are looked after first."""
+        if self._queue and not self._short:
+            message = self._queue.popleft()
+            self._short = not self._start(message)
+            if self._short:
+                self._queue.appendleft(message)
+
+    def _start(self, message: Message) -> bool:
         """Start a command, or say why not; False if it may start when another has ended."""
         _, number, argv, cwd, changed, removed, _, _ = message
         environment = {**self._environment, **changed}
@@ -135,15 +146,20 @@ class Warden:
             wards.find.cache_clear()  # what was found may be there no more
             if stage == wards.START and not os.access(path, os.F_OK):
                 stage = wards.FIND
-            self._outbox.append((wards.REFUSED, number, stage, code, getattr(error, "strerror", None) or str(error)))
+            self._tell(wards.REFUSED, number, stage, code, getattr(error, "strerror", None) or str(error))
         else:
             self._wards[number] = self._leaders[ward.pid] = ward
             self._young.append(ward)
+            # Not urgent: most short commands are told of as started and finished in one message.
             self._outbox.append((wards.STARTED, number, ward.pid))
         finally:
             if cwd is not None:
                 os.fchdir(self._home)
         return True
+
+    def _tell(self, *message: object) -> None:
+        self._outbox.append(message)
+        self._urgent = True
 
     def _end(self, number: int, grace: float) -> None:
         """Ask a command's group to end, and make it after `grace` seconds."""
@@ -153,9 +169,9 @@ class Warden:
                 ward.signal(signal.SIGTERM)
             due = time.monotonic() + grace
             self._leave(ward, due if ward.due is None else min(due, ward.due))
-        elif any(message[1] == number for message in self._waiting):
-            self._waiting = deque(message for message in self._waiting if message[1] != number)
-            self._outbox.append((wards.FINISHED, number, -signal.SIGTERM, b"", b"", 0, 0))
+        elif any(message[1] == number for message in self._queue):
+            self._queue = deque(message for message in self._queue if message[1] != number)
+            self._tell(wards.FINISHED, number, -signal.SIGTERM, b"", b"", 0, 0)
 
     def _reap(self) -> None:
         """Collect ended children: commands, and the orphans they left, which become ours."""
@@ -207,14 +223,15 @@ class Warden:
         del self._wards[ward.number]
         self._leaving.pop(ward.number, None)
         kept = (b"".join(out.chunks), b"".join(err.chunks))
-        self._outbox.append((wards.FINISHED, ward.number, ward.code, *kept, out.size, err.size))
-        while self._waiting and self._run(self._waiting[0]):
-            self._waiting.popleft()
+        self._tell(wards.FINISHED, ward.number, ward.code, *kept, out.size, err.size)
+        self._short = False
 
     # --- time -----------------------------------------------------------------------------------------------------
 
     def _timeout(self) -> int | None:
         """Milliseconds until something is due."""
+        if self._urgent or (self._queue and not self._short):
+            return 0
         dues = [ward.due for ward in self._leaving.values() if ward.due is not None]
         if self._young:
             dues.append(self._young[0].born + UNWATCHED)
@@ -223,6 +240,7 @@ class Warden:
     def _tick(self, now: float) -> None:
         while self._young and (self._young[0].code is not None or self._young[0].born + UNWATCHED <= now):
             self._watch_streams(self._young.popleft())
+            self._urgent = bool(self._outbox)
         for ward in [ward for ward in self._leaving.values() if ward.due is not None and ward.due <= now]:
             ward.due = now + PRESS
             ward.presses += 1

@@ -80,7 +80,7 @@ class Drive:
         self._bound: Bound[Any, Any] | None = None
         self._attempts = Attempts(self, fn)
         self._quick: Quick | None = None
-        self._begun = self._ended = self._fetching = False
+        self._begun = self._ended = self._fetching = self._lost = False
 
     def path_of(self, key: str) -> str:
         """The full path of the item with that key."""
@@ -271,7 +271,7 @@ class Drive:
 
     def settled(self, work: Current, outcome: Outcome[Any]) -> None:
         """An item has its outcome: it lands at once, or when it is on disk."""
-        if self.book is None:
+        if self.book is None or self._lost:
             self._land(work, outcome)
         else:
             work.settling = True
@@ -373,6 +373,7 @@ class Drive:
             self.error = error
         if not isinstance(error, KeyReused):
             self.release.ripe.clear()
+        self._lost = self._lost or lost  # what ends from now on could wait for the disk for ever
         self.stop("aborted")
         if lost:
             for work in list(self.works.values()):

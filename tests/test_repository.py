@@ -1,0 +1,748 @@
+"""What the repository promises about itself: its gates stop a change that breaks something, and its habits are held."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+
+CLOCKS = frozenset({"time", "monotonic", "perf_counter", "process_time", "thread_time"})
+SLEEPERS = ("time", "asyncio")
+CONTAINERS = frozenset({"list", "dict", "set", "bytearray", "deque", "Counter", "defaultdict", "OrderedDict", "count"})
+CHANGES = frozenset(
+    [
+        "append",
+        "appendleft",
+        "extend",
+        "extendleft",
+        "insert",
+        "remove",
+        "pop",
+        "popleft",
+        "popitem",
+        "clear",
+        "sort",
+        "reverse",
+        "rotate",
+        "add",
+        "discard",
+        "update",
+        "setdefault",
+        "intersection_update",
+        "difference_update",
+        "symmetric_difference_update",
+        "subtract",
+        "__setitem__",
+    ]
+)
+# Deprecated by a Python that is supported, or by the next one; the first three only from a version later than 3.11.
+DEPRECATED = frozenset(
+    [
+        "asyncio.iscoroutinefunction",
+        "datetime.utcnow",
+        "datetime.utcfromtimestamp",
+        "asyncio.get_event_loop",
+        "asyncio.get_event_loop_policy",
+        "asyncio.set_event_loop_policy",
+        "asyncio.get_child_watcher",
+        "asyncio.set_child_watcher",
+        "asyncio.coroutine",
+        "codecs.open",
+        "locale.getdefaultlocale",
+        "pkgutil.find_loader",
+        "pkgutil.get_loader",
+        "importlib.find_loader",
+        "sys.last_type",
+        "ast.Num",
+        "ast.Str",
+        "typing.ByteString",
+        "typing.no_type_check_decorator",
+        "threading.currentThread",
+        "threading.activeCount",
+        "os.popen2",
+        "unittest.makeSuite",
+        "shutil.rmtree.onerror",
+        "tempfile.mktemp",
+        "imp.reload",
+        "ssl.wrap_socket",
+        "inspect.getargspec",
+    ]
+)
+# Definitions that nothing in src mentions, and why they are there all the same.
+UNMENTIONED = {
+    "Traveller": "what an executor may ask of an item's context, written down as a type",
+    "each_event": "for those who read a journal: the tests, and programs beside abreast",
+    "join_path": "the form of a path; the driver spells it out, item by item",
+}
+
+
+@cache
+def config() -> Mapping[str, dict]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """What belongs to the repository: what git has or would take, or, in an unpacked archive, what lies there."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        names = listed.stdout.decode().split("\0")
+        return tuple(path for name in names if name and (path := ROOT / name).is_file())
+    built = {"build", "dist", "__pycache__"}
+    return tuple(
+        path
+        for path in ROOT.rglob("*")
+        if path.is_file() and not any(part[0] == "." or part in built for part in path.relative_to(ROOT).parts[:-1])
+    )
+
+
+def python_files(folder: str) -> list[Path]:
+    return [path for path in files() if path.suffix == ".py" and path.is_relative_to(ROOT / folder)]
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def where(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+
+
+# --- the gate
+
+
+TOOL = """#!/bin/sh
+name=$(basename "$0")
+echo "$name $*" >> "$LOG"
+case "$name $*" in
+  "coverage combine"*) touch .coverage ;;
+esac
+case "$name $*" in
+  $BREAKS) echo "broken: $name $*" >&2; exit 3 ;;
+esac
+"""
+
+
+class Gate:
+    """The Makefile and .ci/run in a project of its own, whose tools only note that they were called, or fail."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = root / "log"
+        for name in ("Makefile", ".ci/run", "pyproject.toml", "requirements/dev.txt", "requirements/run.txt"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / name)
+        for folder in ("src", "tests", "examples", ".venv/bin"):
+            (root / folder).mkdir(parents=True)
+        for tool in ("python", "ruff", "mypy", "lint-imports", "coverage", "pytest", "sphinx-build"):
+            (root / ".venv/bin" / tool).write_text(TOOL)
+            (root / ".venv/bin" / tool).chmod(0o755)
+        (root / ".venv/.made").touch()
+        (root / ".venv/.tools").touch()
+
+    def run(self, *command: str, breaks: str = "nothing") -> tuple[int, list[str]]:
+        """Run a command of the project, with every call that matches `breaks` failing; its code, and the calls."""
+        self.log.write_text("")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+        environment = {**inherited, "LOG": str(self.log), "BREAKS": breaks}
+        done = subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
+
+
+GATES = {
+    "the build": "python -m pip install *--editable .",
+    "the tests": "coverage run -m pytest*",
+    "the measurements": "coverage combine*",
+    "style": "ruff check .",
+    "sleeps in tests": "ruff check *banned-api*time.sleep*tests",
+    "format": "ruff format --check .",
+    "types": "mypy",
+    "the arrow of imports": "lint-imports*",
+    "coverage of the core": "coverage report --include=*--fail-under=97",
+    "coverage of all": "coverage report --fail-under=90",
+    "the documentation": "sphinx-build *-W*docs*",
+    "the requirements": "python scripts/check_requirements.py",
+}
+
+
+def test_one_command_runs_every_gate(gate):
+    code, calls = gate.run(".ci/run")
+    assert code == 0
+    for name, pattern in GATES.items():
+        assert any(
+            re.fullmatch(pattern.replace(".", r"\.").replace("*", ".*").strip(), call.strip()) for call in calls
+        ), name
+
+
+@pytest.mark.parametrize("broken", GATES)
+def test_a_gate_that_fails_stops_the_one_command(gate, broken):
+    pattern = GATES[broken].replace(" ", r"\ ").rstrip("*") + "*"
+    code, calls = gate.run(".ci/run", breaks=pattern)
+    assert code != 0
+    assert calls  # it came so far
+
+
+def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
+    _, calls = gate.run("make", "test")
+    (suite,) = [call for call in calls if "pytest" in call]
+    assert suite == "coverage run -m pytest -n 2"
+    options = config()["tool"]["pytest"]["ini_options"]
+    assert options["testpaths"] == ["tests"]
+    assert [option for option in options["addopts"] if "ignore" in option or option in ("-k", "-x", "--lf")] == []
+    assert options["addopts"][options["addopts"].index("-m") + 1] == "not soak"
+
+
+def test_a_suite_that_failed_leaves_nothing_for_the_check_to_trust(gate):
+    gate.run("make", "test")
+    assert (gate.root / ".coverage").exists()
+    assert gate.run("make", "test", breaks="coverage\\ run*")[0] != 0
+    assert not (gate.root / ".coverage").exists()
+
+
+def test_coverage_counts_branches_and_children_and_leaves_out_no_module():
+    measured = config()["tool"]["coverage"]
+    assert measured["run"]["branch"] is True
+    assert measured["run"]["source_pkgs"] == ["abreast"]
+    assert "subprocess" in measured["run"]["patch"]
+    assert not {"omit", "include"} & {*measured["run"], *measured["report"]}
+    marks = re.findall(
+        r"#\s*pragma: no (?:cover|branch)(.*)", "".join(path.read_text() for path in python_files("src"))
+    )
+    assert all(reason.strip(" -") for reason in marks), "what is left out of coverage says why"
+
+
+def test_the_linter_has_every_rule_on_and_says_why_where_one_is_off():
+    lint = config()["tool"]["ruff"]["lint"]
+    assert lint["select"] == ["ALL"]
+    table = text_of("pyproject.toml").partition("[tool.ruff.lint]")[2].partition("[tool.ruff.lint.flake8")[0]
+    for line in table.splitlines():
+        if re.match(r'\s+"[A-Z]+\d*",?', line):
+            assert re.search(r"#\s*\S", line), f"no reason: {line}"
+
+
+def test_types_are_strict_and_no_file_of_src_is_exempt():
+    mypy = config()["tool"]["mypy"]
+    assert mypy["strict"] is True
+    assert "src" in mypy["files"]
+    assert not {"exclude", "ignore_errors", "follow_imports", "ignore_missing_imports"} & mypy.keys()
+    for override in mypy.get("overrides", []):
+        assert not {"ignore_errors", "follow_imports"} & override.keys(), override
+        assert not any(name.startswith("disallow") and value is False for name, value in override.items()), override
+    for path in python_files("src"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"#\s*(mypy:|ruff: *noqa|flake8: *noqa)", text), f"{path} exempts itself"
+        assert not re.match(r"\s*#\s*type:\s*ignore", text), f"{path} exempts itself"
+
+
+def test_every_warning_is_an_error():
+    assert config()["tool"]["pytest"]["ini_options"]["filterwarnings"] == ["error"]
+    with pytest.raises(DeprecationWarning):
+        warnings.warn("soon to go", DeprecationWarning, stacklevel=1)
+
+
+# --- what a contributor is told
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "begins with an issue",
+        "agreed",
+        "One logical change",
+        "repair of a fault and a new feature",
+        "brings its tests",
+        "the tests that were there go on passing",
+        "A new job",
+        "A new limit",
+        "A new store or executor",
+        "A new option",
+        "A new dependency",
+        ".ci/run",
+    ],
+)
+def test_the_guide_says_how_a_change_begins_how_it_is_cut_and_what_a_review_looks_at(told):
+    assert told in re.sub(r"\s+", " ", text_of("CONTRIBUTING.md"))
+
+
+# --- habits of tests
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
+    return (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+
+def is_container(value: ast.AST | None) -> bool:
+    if isinstance(value, ast.Call):
+        called = value.func
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        return name in CONTAINERS
+    return isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp)
+
+
+def names_bound(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
+    """The names that a statement binds, and to what."""
+    if isinstance(node, ast.Assign):
+        yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and isinstance(node.target, ast.Name):
+        yield node.target.id, node.value
+
+
+def locals_of(function: ast.AST) -> set[str]:
+    arguments = [node.arg for node in ast.walk(function) if isinstance(node, ast.arg)]
+    stored = [n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return {*arguments, *stored}
+
+
+def root_name(node: ast.AST) -> str | None:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def changed_by(node: ast.AST) -> Iterator[ast.AST]:
+    """What a node changes in place: the thing itself, not what is bound to its name."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+        yield node.func.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next" and node.args:
+        yield node.args[0]
+    elif isinstance(node, ast.Assign | ast.Delete):
+        yield from (t for t in node.targets if isinstance(t, ast.Attribute | ast.Subscript))
+    elif isinstance(node, ast.AugAssign):
+        yield node.target
+
+
+def shared_state(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Each place where tests of a module share something that one of them may change."""
+    bound = dict(pair for node in tree.body for pair in names_bound(node))
+    containers = {name for name, value in bound.items() if is_container(value)}
+    defined = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        for name, value in names_bound(node):
+            if is_container(value) and not name.lstrip("_").isupper() and not name.startswith("__"):
+                yield node, f"{name} is a container at the top of the module"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield node, f"global {', '.join(node.names)}"
+    for function in functions(tree):
+        shared = (containers | defined) - locals_of(function)
+        for node in ast.walk(function):
+            for changed in changed_by(node):
+                if root_name(changed) in shared and (
+                    root_name(changed) in containers or isinstance(changed, ast.Attribute)
+                ):
+                    yield node, f"{root_name(changed)} is changed by a function"
+
+
+def is_clock(node: ast.AST) -> bool:
+    """Whether a node reads a real clock."""
+    if not isinstance(node, ast.Call):
+        return False
+    called = ast.unparse(node.func)
+    owner, _, name = called.removesuffix("_ns").rpartition(".")
+    if owner == "time" or (not owner and name != "time"):
+        return name in CLOCKS
+    return (
+        called.endswith(("datetime.now", "datetime.utcnow", "loop().time", "loop.time")) or called == "SYSTEM_CLOCK.now"
+    )
+
+
+def timing(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Each place where a test sleeps or asserts what a real clock says."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module, "sleep") in (
+            (m, n.name) for m in SLEEPERS for n in node.names
+        ):
+            yield node, "imports sleep"
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called == "time.sleep":
+                yield node, "sleeps"
+            if called == "asyncio.sleep" and [ast.unparse(argument) for argument in node.args] != ["0"]:
+                yield node, "sleeps for a time"
+    for function in functions(tree):
+        timed = {
+            name
+            for node in ast.walk(function)
+            for name, value in names_bound(node)
+            if value and has_clock(value, set())
+        }
+        for _ in range(3):  # what is reckoned from it, and from that
+            timed |= {
+                n for node in ast.walk(function) for n, value in names_bound(node) if value and has_clock(value, timed)
+            }
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assert) and has_clock(node.test, timed):
+                yield node, "asserts a wall-clock time"
+
+
+def has_clock(expression: ast.AST, timed: set[str]) -> bool:
+    return any(is_clock(n) or (isinstance(n, ast.Name) and n.id in timed) for n in ast.walk(expression))
+
+
+def test_no_test_shares_what_another_can_change():
+    found = [f"{where(p, node)}: {what}" for p in python_files("tests") for node, what in shared_state(tree_of(p))]
+    assert found == []
+
+
+def test_no_test_sleeps_or_asserts_a_wall_clock_time():
+    found = [f"{where(p, node)}: {what}" for p in python_files("tests") for node, what in timing(tree_of(p))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "calls = []",
+        "_calls: list[int] = []",
+        "seen = collections.Counter()",
+        "number = 0\ndef test_a():\n    global number\n    number += 1",
+        "CALLS = []\ndef test_a():\n    CALLS.append(1)",
+        "CALLS = {}\ndef test_a():\n    CALLS['a'] = 1",
+        "CALLS = {}\nasync def test_a():\n    def inner():\n        CALLS['a'] += 1",
+        "CALLS = {'a': []}\ndef test_a():\n    CALLS['a'].append(1)",
+        "CALLS = {1}\ndef test_a():\n    del CALLS[1]",
+        "NUMBERS = itertools.count()\ndef test_a():\n    next(NUMBERS)",
+        "def work(x):\n    work.calls += 1",
+        "class Fake:\n    calls = 0\ndef test_a():\n    Fake.calls = 1",
+    ],
+)
+def test_state_that_tests_share_is_seen(text):
+    assert list(shared_state(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CASES = [1, 2]\ndef test_a():\n    assert CASES[0] == 1",
+        "CASES = [1, 2]\ndef test_a(CASES):\n    CASES.append(1)",
+        "CASES = {}\ndef test_a():\n    CASES = {}\n    CASES['a'] = 1",
+        "def test_a():\n    calls = []\n    calls.append(1)",
+        "def test_a():\n    count = 0\n    def work():\n        nonlocal count\n        count += 1",
+        "__all__ = ['a']",
+    ],
+)
+def test_state_inside_a_test_is_its_own(text):
+    assert not list(shared_state(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time.sleep(0.1)",
+        "from time import sleep",
+        "from asyncio import sleep",
+        "async def test_a():\n    await asyncio.sleep(0.01)",
+        "async def test_a():\n    await asyncio.sleep(delay)",
+        "def test_a():\n    start = time.monotonic()\n    assert time.monotonic() - start < 1",
+        "def test_a():\n    start = time.time()\n    took = time.time() - start\n    assert took < 1",
+        "def test_a():\n    start = perf_counter_ns()\n    took = 3 - start\n    assert took < 1",
+        "async def test_a():\n    assert asyncio.get_running_loop().time() < 3",
+    ],
+)
+def test_a_test_of_time_is_seen(text):
+    assert list(timing(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "async def test_a():\n    await asyncio.sleep(0)",
+        "def test_a():\n    assert clock.now() == 3",
+        "def test_a():\n    assert SystemClock.now is time.monotonic",
+        "def test_a():\n    due = time.monotonic() + 9\n    while time.monotonic() < due:\n        pass",
+    ],
+)
+def test_a_test_of_something_else_is_not_one_of_time(text):
+    assert not list(timing(ast.parse(text)))
+
+
+# --- imports, dependencies
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_at_once(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Imports that are carried out when the module is: not those of a function, nor those for type checkers only."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
+def modules_of(node: ast.Import | ast.ImportFrom, known: set[str]) -> set[str]:
+    """Which of the known modules an import names."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names} & known
+    inner = {f"{node.module}.{alias.name}" for alias in node.names}
+    return (inner & known) or ({str(node.module)} & known)
+
+
+def graph() -> dict[str, set[str]]:
+    paths = {module_name(path): path for path in python_files("src")}
+    known = set(paths)
+    return {
+        name: {found for node in imported_at_once(tree_of(path)) for found in modules_of(node, known)} - {name}
+        for name, path in paths.items()
+    }
+
+
+def test_no_two_modules_import_each_other_however_far_round():
+    assert len(graph()) > 50
+    assert "abreast.core.window" in graph()["abreast.run.drive"]
+    graphlib.TopologicalSorter(graph()).prepare()
+
+
+def test_the_contract_of_imports_is_kept():
+    contracts = config()["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract for contract in contracts if contract["type"] == "layers"]
+    assert layers["exhaustive"] is True
+    assert [re.sub(r"[()]", "", layer) for layer in layers["layers"]][-3:] == [
+        "run",
+        "limits | store | models | executors",
+        "core",
+    ]
+    tool = Path(sys.executable).with_name("lint-imports")
+    if tool.exists():
+        done = subprocess.run(
+            [tool, "--no-cache", "--no-logo"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def required_names() -> set[str]:
+    """Everything that an install, an extra or the development takes from elsewhere."""
+    project = config()["project"]
+    asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    asked += config()["build-system"]["requires"]
+    for path in (ROOT / "requirements").glob("*.in"):
+        asked += [line for line in path.read_text(encoding="utf-8").splitlines() if re.match(r"[A-Za-z]", line)]
+    return {re.match(r"[A-Za-z0-9._-]+", one)[0].lower() for one in asked} - {"abreast"}
+
+
+def test_every_dependency_is_chosen_on_purpose_and_the_reason_is_written_down():
+    sections = dict(
+        re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text_of("docs/dependencies.md"), re.MULTILINE | re.DOTALL)
+    )
+    run_time = re.findall(r"^\| [^|]+ \| ([^|]+) \| [^|]{20,} \|$", sections["At run time"], re.MULTILINE)
+    development = re.findall(r"^\| ([^|]+) \| [^|]{4,} \| [^|]*\|$", sections["For development"], re.MULTILINE)
+    said = " ".join([*run_time, *development]).lower()
+    assert len(required_names()) > 10
+    for name in required_names():
+        wanted = name.removeprefix("pytest") if name.startswith("pytest-") else name.removesuffix("-parser")
+        assert re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", said), f"docs/dependencies.md has no line about {name}"
+
+
+def foreign_packages(folders: str) -> set[str]:
+    """The packages that modules import, anywhere in them, besides their own and the standard library."""
+    nodes = [
+        node
+        for path in python_files("src")
+        if re.match(rf"abreast/({folders})\b", path.relative_to(SOURCE).as_posix())
+        for node in ast.walk(tree_of(path))
+    ]
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    found |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in found} - {"abreast", *sys.stdlib_module_names}
+
+
+def test_every_package_that_is_imported_is_declared_and_the_library_needs_none():
+    project = config()["project"]
+    extras = [one for extra in project["optional-dependencies"].values() for one in extra]
+    declared = {re.match(r"[A-Za-z0-9_-]+", one)[0] for one in [*project["dependencies"], *extras]}
+    assert foreign_packages("cli") >= {"click", "rich"}
+    assert foreign_packages(".*") <= declared
+    assert foreign_packages("__init__|core|limits|store|run|executors|testing|wiring|doors") == set()
+
+
+# --- the source
+
+
+def test_no_interface_that_a_supported_python_deprecates_is_used():
+    used = {
+        (where(path, node), ".".join(ast.unparse(node).split(".")[-2:]))
+        for path in [*python_files("src"), *python_files("examples")]
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute)
+    }
+    assert [(place, name) for place, name in used if name in DEPRECATED] == []
+
+
+def definitions() -> Iterator[tuple[Path, ast.AST, str, str]]:
+    """Each class, function and method of src, with the class it stands in."""
+    for path in python_files("src"):
+        for node in ast.walk(tree_of(path)):
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    yield path, child, child.name, node.name if isinstance(node, ast.ClassDef) else ""
+
+
+def mentions() -> set[str]:
+    """Every name that src reads, calls or spells out."""
+    found: set[str] = set()
+    for path in python_files("src"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node, ast.keyword) and node.arg:
+                found.add(node.arg)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+                found.add(node.value)
+    return found
+
+
+def is_for_users(name: str, owner: str) -> bool:
+    import abreast
+    import abreast.testing
+
+    public = {*abreast.__all__, *abreast.testing.__all__, "Map", "Run"}
+    return name in public or owner in public
+
+
+def is_asked_for_by_a_base(path: Path, name: str, owner: str) -> bool:
+    """Whether a method stands in for one of a class from elsewhere, which calls it."""
+    kind = getattr(importlib.import_module(module_name(path)), owner, object) if owner else object
+    return any(hasattr(base, name) for base in kind.__mro__[1:] if not base.__module__.startswith("abreast"))
+
+
+def test_every_definition_is_used():
+    mentioned = mentions() | UNMENTIONED.keys()
+    unused = [
+        f"{where(path, node)}: {name}"
+        for path, node, name, owner in definitions()
+        if name not in mentioned
+        and not name.startswith("__")
+        and not is_for_users(name, owner)
+        and not is_asked_for_by_a_base(path, name, owner)
+    ]
+    assert unused == []
+
+
+def test_what_is_excused_from_being_used_is_still_there_and_still_unused():
+    defined = {name for _, _, name, _ in definitions()}
+    assert UNMENTIONED.keys() <= defined
+    assert not UNMENTIONED.keys() & mentions()
+
+
+def test_the_linter_finds_unused_names_parameters_and_code_that_was_commented_out():
+    lint = config()["tool"]["ruff"]["lint"]
+    off = [*lint["ignore"], *(c for glob, codes in lint["per-file-ignores"].items() if "src" in glob for c in codes)]
+    assert [code for code in off if code.startswith(("F4", "F8", "ARG", "ERA", "ALL")) or code == "F"] == []
+
+
+def test_every_module_is_reached_and_no_file_was_left_over():
+    texts = {path: path.read_text(encoding="utf-8") for path in python_files("src")}
+    for path in texts:
+        name = module_name(path)
+        if path.name in ("__init__.py", "__main__.py"):
+            continue
+        package, _, last = name.rpartition(".")
+        called = re.compile(
+            rf"{re.escape(name)}\b|from {re.escape(package)} import [^\n]*\b{last}\b|^ +\"{last}\": ", re.MULTILINE
+        )
+        entry = any(name in script for script in config()["project"]["scripts"].values())
+        assert entry or any(called.search(text) for other, text in texts.items() if other != path), (
+            f"nobody needs {name}"
+        )
+    leftovers = re.compile(r"\.(orig|rej|bak|swp|tmp|pyc|log)$|~$|(^|/)(\.DS_Store|Thumbs\.db|nohup\.out)$")
+    assert [path for path in files() if leftovers.search(path.as_posix())] == []
+
+
+def test_no_file_hides_characters_that_turn_the_direction_of_text():
+    turning = re.compile("[\u202a-\u202e\u2066-\u2069]".encode("utf-8").decode("utf-8"))
+    assert turning.search(chr(0x202E))
+    assert len(files()) > 100
+    for path in files():
+        text = path.read_bytes().decode("utf-8", errors="ignore")
+        assert not turning.search(text), f"{path.relative_to(ROOT)} holds a bidirectional control character"
+
+
+# --- docstrings
+
+
+def public_definitions(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """The module, its public classes and functions, and their public methods; not what an overload repeats."""
+    yield tree, "the module"
+    waiting = [(tree, "")]
+    while waiting:
+        node, prefix = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If | ast.Try):
+                waiting.append((child, prefix))
+            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or child.name[0] == "_":
+                continue
+            marks = {ast.unparse(mark).rpartition(".")[2] for mark in child.decorator_list}
+            if not marks & {"overload", "override", "setter"}:
+                yield child, f"{prefix}{child.name}"
+            if isinstance(child, ast.ClassDef):
+                waiting.append((child, f"{prefix}{child.name}."))
+
+
+def test_every_public_name_has_a_docstring():
+    bare = [
+        f"{where(path, node)}: {name}"
+        for path in python_files("src")
+        if not any(part.startswith("_") and not part.startswith("__") for part in path.relative_to(SOURCE).parts)
+        for node, name in public_definitions(tree_of(path))
+        if not (ast.get_docstring(node) or "").strip()
+    ]
+    assert bare == []
+
+
+def test_the_linter_asks_for_docstrings_too():
+    lint = config()["tool"]["ruff"]["lint"]
+    missing = {f"D10{number}" for number in range(8)}
+    assert missing & set(lint["ignore"]) <= {"D105", "D107"}  # dunder methods, and __init__ beside its class
+    src = [code for glob, codes in lint["per-file-ignores"].items() if glob.startswith("src") for code in codes]
+    assert not [code for code in src if code in ("D", "D1") or code in missing]
+
+
+def test_what_users_import_is_explained_where_they_look_for_it():
+    import abreast
+
+    for name in abreast.__all__:
+        assert (getattr(abreast, name).__doc__ or "").strip(), name
