@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract coverage requirements format docs bench bench-peers bench-regression soak lock clean
+.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs bench bench-peers bench-regression soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,7 +69,7 @@ test: $(DEV) ## the whole default suite, measured
 
 # --- what must hold
 
-check: lint types contract coverage docs requirements ## lint, types, import contract, docstrings, coverage, docs, requirements
+check: lint types contract coverage check-reference docs requirements ## lint, types, import contract, docstrings, coverage, docs, requirements
 
 lint: $(DEV) ## ruff: rules, docstrings, format
 	$(BIN)/ruff check .
@@ -89,7 +89,13 @@ coverage: .coverage ## the two thresholds; runs the suite if anything changed si
 requirements: $(DEV) ## every test that docs/requirements.md names exists
 	$(PY) scripts/check_requirements.py
 
+check-reference: $(DEV) ## docs/cli.md is what the help says
+	$(PY) scripts/cli_reference.py --check
+
 # --- the rest
+
+reference: $(DEV) ## write docs/cli.md again, from the help of every command
+	$(PY) scripts/cli_reference.py
 
 format: $(DEV) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix-only .

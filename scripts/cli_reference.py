@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from abreast.cli import errors
+from abreast.cli.children import RUN_VARIABLE
 from abreast.cli.config import SETTINGS, Setting
 from abreast.cli.main import cli
 
@@ -48,11 +49,17 @@ _MEANINGS: dict[str, str] = {
     "patience": "seconds to wait for a store that another process has locked (no flag)",
 }
 
-_VARIABLES: tuple[tuple[str, str], ...] = (
-    ("ABREAST_RUN_ID", "the run's id"),
-    ("ABREAST_ITEM_KEY", "the item's key"),
-    ("ABREAST_ITEM_ATTEMPT", "1 for the first attempt"),
-    ("ABREAST_ITEM_SEED", "the item's own seed, the same in every run with the run's seed"),
+_PLACEHOLDERS: tuple[tuple[str, str], ...] = (
+    ("{}", "the item: a line, or with `--jsonl` the whole value"),
+    ("{.field}", "a field of a JSON item; `{.user.name}` and `{.tags.0}` reach further"),
+    ("{#}", "the item's number, from 1"),
+    ("{key}", "the item's key"),
+    ("{attempt}", "the number of the attempt, from 1"),
+    ("{seed}", "the item's own seed: the same in every run with the run's seed"),
+    ("{.}", "of a path: all but its extension"),
+    ("{/}", "of a path: its name"),
+    ("{//}", "of a path: its directory"),
+    ("{/.}", "of a path: its name without extension"),
 )
 
 
@@ -80,7 +87,7 @@ def reference() -> str:
     """The whole page."""
     parts = [_OPENING]
     parts += (f"## {name}\n\n```text\n{text}\n```\n" for name, text in each_help(cli, "abreast", None))
-    parts += (_exit_codes(), _settings(), _variables())
+    parts += (_placeholders(), _exit_codes(), _settings())
     return "\n".join(parts)
 
 
@@ -122,9 +129,14 @@ def _default(setting: Setting[Any]) -> str:
     return "none" if setting.default is None else f"{setting.default:g}"
 
 
-def _variables() -> str:
-    rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in _VARIABLES)
-    return f"## What a command finds in its environment\n\n| variable | is |\n|---|---|\n{rows}"
+def _placeholders() -> str:
+    rows = "".join(f"| `{mark}` | {meaning} |\n" for mark, meaning in _PLACEHOLDERS)
+    return (
+        "## Placeholders\n\nIn the arguments of a command, and in `--key` those that name the item. A value is one argument,\n"
+        "whatever is in it. Any other braces stand for themselves.\n\n"
+        f"| placeholder | is |\n|---|---|\n{rows}\n"
+        f"A command finds the id of its run in its environment, as `{RUN_VARIABLE}`.\n"
+    )
 
 
 if __name__ == "__main__":

@@ -156,8 +156,8 @@ def test_until_ends_after_so_many_successes(abreast):
 
 
 def test_a_failing_item_is_retried(abreast):
-    script = 'echo x >> tries; [ $(wc -l < tries) -ge 3 ] && echo "$ABREAST_ITEM_ATTEMPT"'
-    said = abreast("map", "--retries", "2", "--", "sh", "-c", script, given="x\n")
+    script = 'echo x >> tries; [ $(wc -l < tries) -ge 3 ] && echo "$1"'
+    said = abreast("map", "--retries", "2", "--", "sh", "-c", script, "sh", "{attempt}", given="x\n")
     assert (said.code, said.lines) == (0, ["3"])
     assert abreast("export", "last").rows[0]["attempts"] == 3
 
@@ -206,12 +206,14 @@ def test_the_store_is_the_projects_own_and_private(abreast):
     assert (abreast.folder / ".abreast/.gitignore").read_text() == "*\n"
 
 
-def test_children_learn_which_item_they_are(abreast):
-    script = 'echo "$ABREAST_RUN_ID $ABREAST_ITEM_KEY $ABREAST_ITEM_ATTEMPT $ABREAST_ITEM_SEED"'
-    first = abreast("map", "--seed", "7", "--name", "job", "--", "sh", "-c", script, given="x\n")
-    second = abreast("map", "--seed", "7", "--name", "job", "--", "sh", "-c", script, given="x\n")
-    assert first.out.split()[:3] == ["job-1", "0000", "1"]
-    assert first.out.split()[3] == second.out.split()[3]
+def test_children_learn_their_run_and_the_seed_of_their_item(abreast):
+    command = ("--", "sh", "-c", 'echo "$ABREAST_RUN_ID $1"', "sh", "{seed}")
+    first = abreast("map", "--seed", "7", "--name", "job", *command, given="x\ny\n")
+    second = abreast("map", "--seed", "7", "--name", "job", *command, given="x\ny\n")
+    (run, seed), (_, other) = (line.split() for line in first.lines)
+    assert run == "job-1"
+    assert seed != other
+    assert second.lines == [f"job-2 {seed}", f"job-2 {other}"]
 
 
 def test_a_python_function_is_called_for_each_item(abreast):

@@ -8,7 +8,7 @@ from abreast.cli import units
 from abreast.cli.errors import Sorry, one_line
 from abreast.cli.lines import Lines
 from abreast.cli.tables import span
-from abreast.cli.template import Template
+from abreast.cli.template import Planned, Template
 
 
 @pytest.mark.parametrize(("text", "seconds"), [
@@ -52,12 +52,12 @@ def test_lengths_of_time_are_said(seconds, said):
 ])  # fmt: skip
 def test_parts_of_paths(path, filled):
     template = Template(["{.}", "{/}", "{//}", "{/.}"], json_items=False, option="x")
-    assert template.fill(path, 0, "k") == filled
+    assert template.fill(path, Planned(0, "k")) == filled
 
 
 def test_braces_that_are_no_placeholders_stay():
     template = Template(["{print $1}", "{", "}", "{{}}", "{a.b}"], json_items=False, option="x")
-    assert template.fill("v", 0, "k") == ["{print $1}", "{", "}", "{v}", "{a.b}"]
+    assert template.fill("v", Planned(0, "k")) == ["{print $1}", "{", "}", "{v}", "{a.b}"]
 
 
 def items_of(data, **options):

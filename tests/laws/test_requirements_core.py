@@ -214,7 +214,6 @@ class SlowDisk(MemoryStore):
         super().commit(run_id, epoch, events, spent)
 
 
-@pytest.mark.xfail(strict=True, reason="two who wait for one map to close overwrite each other's future")
 async def test_cancellation_while_the_outcome_of_a_nested_map_is_on_its_way_to_the_disk_returns_the_slot():
     store, lane = SlowDisk(), abreast.Slots(1)
 
@@ -595,9 +594,7 @@ def test_every_record_goes_through_one_door():
     "plain",
     [
         False,
-        pytest.param(
-            True, marks=pytest.mark.xfail(strict=True, reason="note() numbers its event in the item's thread")
-        ),
+        True,
     ],
 )
 async def test_records_of_concurrent_items_are_numbered_on_one_thread_and_written_whole(watched, plain, monkeypatch):

@@ -147,3 +147,63 @@ async def test_stop_iteration_from_a_thread_is_that_items_failure():
     async with abreast.open_run("r") as run:
         (outcome,) = [o async for o in run.map(work, [1], width=1)]
     assert "StopIteration" in str(outcome.error)
+
+
+@pytest.mark.parametrize("requests", [1, 2, 3, 4])
+async def test_what_runs_beneath_an_item_never_waits_for_the_items_own_request(requests):
+    ran = []
+
+    async def call(item):
+        ran.append(item)
+        return item
+
+    async def item(number):
+        return await abreast.current().run.map(call, range(3), width=2).values()
+
+    async with abreast.open_run("b", budget=abreast.Budget(requests=requests)) as run:
+        (outcome,) = [o async for o in run.map(item, [0], width=1)]
+    assert len(ran) == min(3, requests)
+    assert outcome.ok == (requests >= 3)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [abreast.Item("0001", "a"), "b"],
+        ["a", abreast.Item("0000", "b")],
+        [abreast.Item("x", "a"), "b", abreast.Item("0001", "c")],
+    ],
+)
+async def test_a_key_that_is_anothers_position_is_refused(items):
+    async def work(item):
+        return item
+
+    async with abreast.open_run("r") as run:
+        with pytest.raises(abreast.core.errors.KeyReused):
+            await run.map(work, items, width=3).values()
+
+
+async def test_keys_that_look_like_positions_are_fine_where_all_have_one():
+    async def work(item):
+        return item
+
+    async with abreast.open_run("r") as run:
+        keys = [abreast.Item(f"{number:04d}", number) for number in (2, 0, 1)]
+        assert await run.map(work, keys, width=2).values() == [2, 0, 1]
+
+
+async def test_a_pool_cannot_be_held_with_a_weight():
+    async with abreast.open_run("r", lanes={"tree": abreast.Pool(["a", "b"])}) as run:
+        with pytest.raises(ValueError, match="one thing at a time"):
+            await run.map(str, [1], width=1, hold={"tree": "all"}).values()
+
+
+async def test_a_decider_may_narrow_width_and_span_together():
+    class Narrow:
+        def before_map(self, plan):
+            return {"span": 2, "width": 2}
+
+    async with abreast.open_run("r", hooks=[Narrow()]) as run:
+        mapped = run.map(str, range(6), width=4)
+        assert await mapped.values() == list("012345")
+        assert mapped.peak <= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ RUN_VARIABLE: Final = "ABREAST_RUN_ID"
 
 _PROC: Final = Path("/proc")
 _PAGE: Final = 1000
+_YOUNG: Final = 0.05  # seconds; most commands of a large number end sooner, and asking for their birth costs a tenth
 _PATIENCE: Final = 2.0  # seconds until killed processes are gone
 _STEP: Final = 0.01
 
@@ -29,21 +31,27 @@ class Groups:
 
     def __init__(self) -> None:
         """None yet."""
-        self._alive: set[int] = set()
+        self._alive: dict[int, asyncio.TimerHandle] = {}
 
     def started(self, item: Current, group: int) -> None:
-        """A child of the item began: remember its group, here and in the journal."""
-        self._alive.add(group)
-        item.note(CHILD_STARTED, pgid=group, born=born(group))
+        """A child of the item began: remember its group here, and if it lives on for a moment in the journal."""
+        loop = asyncio.get_running_loop()
+        self._alive[group] = loop.call_later(_YOUNG, _note, item, group)
 
     def ended(self, group: int) -> None:
         """The group is no more."""
-        self._alive.discard(group)
+        noting = self._alive.pop(group, None)
+        if noting is not None:
+            noting.cancel()
 
     def kill(self) -> None:
         """End all of them now, without a word."""
         for group in self._alive:
             _kill(group)
+
+
+def _note(item: Current, group: int) -> None:
+    item.note(CHILD_STARTED, pgid=group, born=born(group))
 
 
 class _Stat(NamedTuple):

@@ -8,7 +8,7 @@ import shutil
 import signal
 from typing import TYPE_CHECKING, Any, Final
 
-from abreast.cli.children import RUN_VARIABLE, Groups
+from abreast.cli.children import Groups
 from abreast.cli.errors import Sorry, one_line
 from abreast.cli.job import MapJob
 from abreast.run.current import current_item
@@ -39,12 +39,12 @@ class OutputTooLong(CommandFailed):
 class CommandWork:
     """Runs the job's command for an item; its value is the exit code and what was written."""
 
-    def __init__(self, job: MapJob, run_id: str, commands: Commands, groups: Groups) -> None:
-        """For one run, with the children of `commands`."""
+    def __init__(self, job: MapJob, commands: Commands, groups: Groups) -> None:
+        """With the children of `commands`."""
         self._job = job
         self._commands = commands
         self._groups = groups
-        self._environment = {**os.environ, RUN_VARIABLE: run_id}
+        self._cwd = None if job.cwd == os.getcwd() else job.cwd  # noqa: PTH109 - None spares the warden a step
 
     async def __call__(self, value: Any) -> dict[str, object]:  # noqa: ANN401 - an item is what its line says
         """Run it once; `CommandFailed` for any exit code but 0."""
@@ -58,16 +58,9 @@ class CommandWork:
             group = pgid
             self._groups.started(item, pgid)
 
-        facts = {
-            "ABREAST_ITEM_KEY": item.key,
-            "ABREAST_ITEM_ATTEMPT": str(item.attempt),
-            "ABREAST_ITEM_SEED": str(item.seed),
-        }
+        arguments = self._job.arguments.fill(value, item)
         try:
-            finished = await self._commands.run(
-                self._job.arguments.fill(value, item.index, item.key), cwd=self._job.cwd,
-                env={**self._environment, **facts}, keep=self._job.keep, started=started,
-            )  # fmt: skip
+            finished = await self._commands.run(arguments, cwd=self._cwd, keep=self._job.keep, started=started)
         finally:
             self._groups.ended(group)
         return _judged(finished, self._job.keep)

@@ -36,7 +36,7 @@ _LOOK: Final = 0.01
 _SCRIPT: Final = """
 printf x >> "$2/$1"
 sleep "0.$((10 + $1 * 7 % 10))"
-echo "$1 squared is $(($1 * $1)), and its seed is $ABREAST_ITEM_SEED"
+echo "$1 squared is $(($1 * $1)), and its seed is $3"
 """
 _DIFFER: Final = ("seconds", "queued", "waited", "backoff")  # two runs of the same items differ in nothing else
 
@@ -137,7 +137,7 @@ class Trial:
     def _start(self, counts: str) -> subprocess.Popen[bytes]:
         (self._folder / counts).mkdir()
         options = ("--name", NAME, "--seed", _SEED, "--width", str(WIDTH), "--input", "items", "--quiet")
-        return self._abreast("map", *options, "--", "sh", "-c", _SCRIPT, "sh", "{}", counts)
+        return self._abreast("map", *options, "--", "sh", "-c", _SCRIPT, "sh", "{}", counts, "{seed}")
 
     def _abreast(self, verb: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start abreast in a process of its own, without any settings of the user's."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from abreast.cli.children import Groups
-from abreast.cli.command import CommandWork
-from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
+from abreast.cli.command import CommandFailed
 from abreast.core.outcome import Outcome
 from abreast.executors.commands import Commands
 from abreast.limits.slots import Slots
+from abreast.run.current import current
 from abreast.run.retry import Retry
 from abreast.store.port import Store
 from abreast.wiring import open_run
@@ -32,7 +30,7 @@ _NEVER: Final = 17  # the item that fails for good
 _SCRIPT: Final = """
 sleep "$2"
 case "$3" in
-  later) if [ "$ABREAST_ITEM_ATTEMPT" = 1 ]; then echo "not yet" >&2; exit 75; fi ;;
+  later) if [ "$4" = 1 ]; then echo "not yet" >&2; exit 75; fi ;;
   never) echo "it was told to fail" >&2; exit 3 ;;
 esac
 echo "$1"
@@ -41,31 +39,36 @@ echo "$1"
 Word: TypeAlias = dict[str, Any]
 
 
-def story(saying: str = SAYING) -> Iterator[Word]:
-    """The items: a word each, how long its command takes, in which lane, and whether it succeeds."""
-    words = saying.split()
+def story() -> Iterator[Word]:
+    """The items: a word each, how long its command takes, in which lane, and whether it ends well."""
+    words = SAYING.split()
     words.insert(_NEVER, STUMBLE)
     for index, word in enumerate(words):
-        lane, lengths = ("slow", _SLOW) if index % 4 == 1 else ("quick", _QUICK)
-        ends = "later" if index == _LATER else "never" if index == _NEVER else "well"
-        yield {"word": word, "seconds": lengths[index // 4 % len(lengths) if lane == "slow" else index % len(lengths)],
-               "lane": lane, "ends": ends}  # fmt: skip
+        slow = index % WIDTH == 1
+        seconds = _SLOW[index // WIDTH] if slow else _QUICK[index % len(_QUICK)]
+        ends = {_LATER: "later", _NEVER: "never"}.get(index, "well")
+        yield {"word": word, "seconds": seconds, "lane": "slow" if slow else "quick", "ends": ends}
 
 
 async def tell_story(
     store: Store, hooks: Sequence[object], opened: Callable[[str], None], released: Callable[[Outcome[Any]], None]
 ) -> None:
     """Run it; `opened` gets the run's id, `released` each outcome, in item order, as soon as it can leave."""
-    command = ("sh", "-c", _SCRIPT, "sh", "{.word}", "{.seconds}", "{.ends}")
-    job = MapJob(os.getcwd(), command, jsonl=True, width=WIDTH, retries=1)  # noqa: PTH109 - as a text
     lanes = {name: Slots(slots) for name, slots in LANES.items()}
-    run = open_run(NAME, store=store, lanes=lanes, resume="never", hooks=hooks, kind=KIND, manifest=job.manifest())
-    async with Commands() as commands, run:
-        opened(run.id or "")
-        work = CommandWork(job, run.id or "", commands, Groups())
-        outcomes = run.map(
-            work, run.intake(INPUT, story()), width=WIDTH, name=ITEMS, lane=lambda word: str(word["lane"]),
-            retry=Retry(1, base=0.4),
-        )  # fmt: skip
-        async for outcome in outcomes:
-            released(outcome)
+    async with Commands() as commands:
+
+        async def say(word: Word) -> dict[str, object]:
+            parts = (word["word"], str(word["seconds"]), word["ends"], str(current().attempt))
+            finished = await commands.run(["sh", "-c", _SCRIPT, "sh", *parts])
+            wrote = {"stdout": finished.stdout.decode(), "stderr": finished.stderr.decode()}
+            if finished.exit_code != 0:
+                sentence = f"exit code {finished.exit_code}: {wrote['stderr'].strip()}"
+                raise CommandFailed(sentence, {"exit_code": finished.exit_code, **wrote})
+            return {"exit_code": 0, **wrote}
+
+        async with open_run(NAME, store=store, lanes=lanes, resume="never", hooks=hooks, kind=NAME) as run:
+            opened(run.id or "")
+            words = run.intake("story", story())
+            retry = Retry(1, base=0.4)
+            async for outcome in run.map(say, words, width=WIDTH, lane=lambda word: str(word["lane"]), retry=retry):
+                released(outcome)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from abreast.cli.errors import Sorry
-from abreast.cli.template import Template
+from abreast.cli.template import Planned, Template
 from abreast.core.item import position_key
 from abreast.store.port import JsonValue, RunRow
 
@@ -84,11 +84,11 @@ class MapJob:
         if self.key is None:
             return None
         template = Template((self.key,), json_items=self.jsonl, option="--key")
-        if "{#}" in self.key or "{key}" in self.key or not template.names_item:
+        if not template.names_item:
             raise Sorry(
                 "--key: a key is made from the item, as in --key '{.id}' or --key '{}'; leave it out for positions"
             )
-        return lambda value: template.fill(value, 0, "")[0]
+        return lambda value: template.fill(value, Planned(0, ""))[0]
 
     def check_item(self, value: object, index: int) -> None:
         """A ValueError for an item that lacks what the command or the key needs of it."""
@@ -96,7 +96,7 @@ class MapJob:
         if not key:
             raise ValueError("its key is empty")
         if self.command:
-            self.arguments.fill(value, index, key)
+            self.arguments.fill(value, Planned(index, key))
 
 
 def _started_by(row: RunRow) -> str:

@@ -19,6 +19,7 @@ from abreast.cli.printer import STDOUT, write_all
 from abreast.cli.progress import Progress, wants_progress
 from abreast.cli.results import json_line
 from abreast.cli.stores import LAST, StoreChoice
+from abreast.cli.template import Planned
 from abreast.cli.work import Start, View, Work
 from abreast.core.item import position_key
 from abreast.run.options import check_name
@@ -55,10 +56,10 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
 def command(arguments: tuple[str, ...], **given: Any) -> int:
     r"""Run COMMAND for every line of the input, side by side.
 
-    In its arguments, {} is the line, {.field} a field of a JSON line, {#} the item's number, {key} its key; the line is
-    added at the end if none of them names it. A value is one argument, whatever is in it, and never shell code. Empty
-    lines are passed over. What the items write to stdout leaves in the order of the items. Everything is recorded:
-    after a crash or Ctrl-C, `abreast resume` goes on.
+    In its arguments, {} is the line, {.field} a field of a JSON line, {#} the item's number, {key} its key, {attempt}
+    the number of the attempt, {seed} the item's own seed; the line is added at the end if none of them names it. A
+    value is one argument, whatever is in it, and never shell code. Empty lines are passed over. What the items write to
+    stdout leaves in the order of the items. Everything is recorded: after a crash or Ctrl-C, `abreast resume` goes on.
 
     \b
       seq 100 | abreast map -P 8 -- curl -s https://example.com/{}
@@ -126,7 +127,7 @@ def _print_plan(job: MapJob, *, as_json: bool) -> int:
     """The commands that would run, one per line, each ready to be pasted into a shell."""
     for index, value in enumerate(Lines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)):
         key = job.key_of(value) if job.key_of is not None else position_key(index)
-        words = job.arguments.fill(value, index, key) if job.command else [str(job.call), str(value)]
+        words = job.arguments.fill(value, Planned(index, key)) if job.command else [str(job.call), str(value)]
         line = json_line({"key": key, "index": index, "argv": words}) if as_json else shlex.join(words)
         write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
     return 0

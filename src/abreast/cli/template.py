@@ -6,12 +6,50 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, Protocol
 
 from abreast.cli.errors import Sorry
 
-_MARK: Final = re.compile(r"\{(?P<name>#|key|/|//|/\.|\.|(?:\.[A-Za-z0-9_$-]+)+|)\}")
+
+class Where(Protocol):
+    """The item that a template is filled in for."""
+
+    @property
+    def index(self) -> int:
+        """Its place, from 0."""
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt it is, from 1."""
+
+    @property
+    def seed(self) -> int:
+        """Its own seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An item that isn't under way."""
+
+    index: int
+    key: str
+    attempt: int = 1
+    seed: int = 0
+
+
+_MARK: Final = re.compile(r"\{(?P<name>#|key|attempt|seed|/|//|/\.|\.|(?:\.[A-Za-z0-9_$-]+)+|)\}")
+_ABOUT: Final[Mapping[str, Callable[[Where], str]]] = {
+    "#": lambda where: str(where.index + 1),
+    "key": lambda where: where.key,
+    "attempt": lambda where: str(where.attempt),
+    "seed": lambda where: str(where.seed),
+}
 _PATHS: Final[Mapping[str, Callable[[PurePosixPath], PurePosixPath]]] = {
     ".": lambda path: path.with_suffix(""),
     "/": lambda path: PurePosixPath(path.name),
@@ -24,8 +62,9 @@ class Template:
     """Some texts with placeholders in them.
 
     `{}` is the whole item, `{.field}` a field of a JSON item (`{.user.name}`, `{.tags.0}`), `{#}` the item's number
-    from 1, `{key}` its key. For lines that are paths also GNU parallel's `{.}` (without extension), `{/}` (name),
-    `{//}` (directory), `{/.}` (name without extension). Any other braces stand for themselves.
+    from 1, `{key}` its key, `{attempt}` the number of the attempt, `{seed}` the item's own seed. For lines that are
+    paths also GNU parallel's `{.}` (without extension), `{/}` (name), `{//}` (directory), `{/.}` (name without
+    extension). Any other braces stand for themselves.
     """
 
     def __init__(self, texts: Sequence[str], *, json_items: bool, option: str, add_item: bool = False) -> None:
@@ -38,19 +77,20 @@ class Template:
                 )
             if name in _PATHS and json_items:
                 raise Sorry(f"{option}: {{{name}}} works on lines that are paths, not with --jsonl; write {{.field}}")
-        if add_item and not any(name not in ("#", "key") for name in names):
+        if add_item and all(name in _ABOUT for name in names):
             texts = (*texts, "{}")
         self.texts = tuple(texts)
         self._parts = tuple(_split(text) for text in self.texts)
 
     @property
     def names_item(self) -> bool:
-        """Whether any of it depends on the item."""
-        return any(len(parts) > 1 for parts in self._parts)
+        """Whether it depends on what the item is, and on nothing else about it."""
+        names = {part for parts in self._parts for part in parts[1::2]}
+        return bool(names) and not names & set(_ABOUT)
 
-    def fill(self, value: object, index: int, key: str) -> list[str]:
+    def fill(self, value: object, where: Where) -> list[str]:
         """The texts for one item; a ValueError for a field that it doesn't have, or text that no argument can hold."""
-        return [parts[0] if len(parts) == 1 else _fill(parts, value, index, key) for parts in self._parts]
+        return [parts[0] if len(parts) == 1 else _fill(parts, value, where) for parts in self._parts]
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -63,8 +103,8 @@ def _split(text: str) -> tuple[str, ...]:
     return (*parts, text[end:])
 
 
-def _fill(parts: tuple[str, ...], value: object, index: int, key: str) -> str:
-    filled = "".join(part if at % 2 == 0 else _worth(part, value, index, key) for at, part in enumerate(parts))
+def _fill(parts: tuple[str, ...], value: object, where: Where) -> str:
+    filled = "".join(part if at % 2 == 0 else _worth(part, value, where) for at, part in enumerate(parts))
     if "\0" in filled:
         raise ValueError("it contains a NUL character, which no argument can")
     if not filled.isascii():
@@ -75,13 +115,11 @@ def _fill(parts: tuple[str, ...], value: object, index: int, key: str) -> str:
     return filled
 
 
-def _worth(name: str, value: object, index: int, key: str) -> str:
+def _worth(name: str, value: object, where: Where) -> str:
     if name == "":
         return _text(value)
-    if name == "#":
-        return str(index + 1)
-    if name == "key":
-        return key
+    if name in _ABOUT:
+        return _ABOUT[name](where)
     if name in _PATHS:
         return (
             str(_PATHS[name](PurePosixPath(_text(value)))) if _text(value) not in ("", ".", "..", "/") else _text(value)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from abreast.cli.call import find_function
-from abreast.cli.children import Groups, end_leftovers
+from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.command import CommandWork
 from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, tell
 from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
@@ -116,14 +117,14 @@ class Work:
             hooks=hooks, tags=start.tags, kind=KIND, run_id=start.run_id, retry_keys=start.retry_keys,
             manifest=job.manifest(),
         )  # fmt: skip
-        async with self._function() as function, run:
+        async with AsyncExitStack() as stack, run:  # what runs commands starts last and ends last
             self._run_id = run.id or ""
             if self._view.verbose:
                 tell(f"run {self._run_id} in {store.url}")
             if run.resumed and (ended := await end_leftovers(store, self._run_id)) and not self._view.quiet:
                 tell(f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind")
             try:
-                await self._release(run, function(self._run_id))
+                await self._release(run, await self._function(stack))
             except OutputLost as error:
                 self._lost = error
                 raise asyncio.CancelledError from error
@@ -145,18 +146,15 @@ class Work:
                 pieces += render(outcome)
             await printer.write(pieces)
 
-    @asynccontextmanager
-    async def _function(self) -> AsyncIterator[Callable[[str], Callable[[Any], Any]]]:
-        """What gives the function to map, once the run's id is known."""
+    async def _function(self, stack: AsyncExitStack) -> Callable[[Any], Any]:
+        """What to call with each item."""
         job = self._job
         if job.call is not None:
-            found = find_function(job.call, job.cwd)
-            yield lambda _: found
-            return
+            return find_function(job.call, job.cwd)
         from abreast.executors.commands import Commands
 
-        async with Commands() as commands:
-            yield lambda run_id: CommandWork(job, run_id, commands, self._groups)
+        os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is now
+        return CommandWork(job, await stack.enter_async_context(Commands()), self._groups)
 
     def _items(self) -> Iterable[object]:
         job, start = self._job, self._start

@@ -58,6 +58,10 @@ class Lanes:
         for name, weight in weights:
             need = Need(weight=weight)
             for limit in self.limits(name):
+                if weight != 1 and hasattr(limit, "thing"):
+                    raise ValueError(
+                        f"{name!r} hands over one thing at a time; it can't be held with weight {weight!r}"
+                    )
                 if limit not in asked or _heavier(weight, asked[limit][2].weight):
                     asked[limit] = (name, limit, need)
         for budget in self._budgets:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from abreast.run.drive import Drive
 
 
+_DIGITS = 18  # no position has more
+
+
 class Admission:
     """Makes the items of one map, and sees to it that no two go by one key."""
 
@@ -22,6 +25,7 @@ class Admission:
         self._drive = drive
         self._options = drive.options
         self._keys: set[str | int] = set()
+        self._first_named: int | None = None
         self._needs_of: dict[str | None, Needs] = {}
         # With a store all keys are watched, as a number each; without one only those in the window: memory stays flat.
         self._watch_all = drive.setting.stored
@@ -35,10 +39,12 @@ class Admission:
             lane = self._lane(value)
         if key is None and self._options.key is not None:
             key = self._options.key(value)
-        if key is None:
-            key = position_key(index)
+        if key is not None:
+            self._watch(key, index)
         else:
-            self._watch(key)
+            key = position_key(index)
+            if self._first_named is not None:
+                self._watch(key, index)
         return Current(self._drive, index, key, value, lane, now)
 
     def needs(self, lane: str | None) -> Needs:
@@ -60,10 +66,15 @@ class Admission:
         lane = self._options.lane
         return lane if lane is None or isinstance(lane, str) else lane(value)
 
-    def _watch(self, key: object) -> None:
+    def _watch(self, key: object, index: int) -> None:
         if not isinstance(key, str) or not key:
             raise TypeError(f"{self._drive.path}: a key must be text, not {key!r}")
+        if self._first_named is None:
+            self._first_named = index  # those before it go by their positions, and are not in the set
+        by_position = (
+            key.isdecimal() and len(key) <= _DIGITS and int(key) < self._first_named and key == position_key(int(key))
+        )
         mark = hash(key) if self._watch_all else key
-        if mark in self._keys:
+        if by_position or mark in self._keys:
             raise KeyReused(f"{self._drive.path}: two items have the key {key!r}")
         self._keys.add(mark)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,8 +14,6 @@ from abreast.core.events import Plain
 from abreast.core.seeds import derive_seed
 
 if TYPE_CHECKING:
-    import asyncio
-
     from abreast.core.clock import Timer
     from abreast.core.outcome import Usage
     from abreast.limits.limit import Limit
@@ -104,9 +104,11 @@ class Current:
 
     def note(self, kind: str, **facts: Plain) -> None:
         """Add an event of your own to the run's journal, under the item's path; it rides along in the next commit."""
-        journal = self.drive.setting.journal
-        if journal is not None:
-            journal.emit(kind, self.path, lane=self.lane, data=facts)
+        setting = self.drive.setting
+        if setting.journal is not None:
+            emit = functools.partial(setting.journal.emit, kind, self.path, lane=self.lane, data=facts)
+            # From an item's thread it goes over to the loop's: events are numbered there, one after the other.
+            setting.loop.call_soon_threadsafe(emit) if _in_a_thread() else emit()
 
     def place(self) -> Place:
         """What of this can travel to another process."""
@@ -119,6 +121,14 @@ class Current:
 
 def _arrive(place: Place) -> None:
     CURRENT.set(place)
+
+
+def _in_a_thread() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
 
 
 def current() -> Current | Place:

@@ -74,7 +74,7 @@ class Drive:
         self._admission = Admission(self)
         self._room = Room(self.window)
         self._helpers: set[asyncio.Task[None]] = set()
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []  # whoever iterates it, and whoever closes it
         self._source: Iterator[Any] | None = None
         self._feeder: Feeder | None = None
         self._bound: Bound[Any, Any] | None = None
@@ -99,19 +99,20 @@ class Drive:
         """Wait until there is something to hand out; slots of the item that waits are free meanwhile."""
         parent = self.parent
         lent = parent is not None and lend(parent, self.setting)
-        self._waiter = self.setting.loop.create_future()
+        waiter = self.setting.loop.create_future()
+        self._waiters.append(waiter)
         try:
-            await self._waiter
+            await waiter
         finally:
-            self._waiter = None
+            self._waiters.remove(waiter)
             if lent and parent is not None:
                 await reclaim(parent, self.setting)
 
     def wake(self) -> None:
         """Let whoever waits look again."""
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     # --- beginning ------------------------------------------------------------------------------------------------
 
@@ -185,6 +186,7 @@ class Drive:
                 if quick is not None and type(value) is not Item:
                     quick.launch(value)
                     continue
+                quick = self._quick = None  # it brings a key or a lane of its own
                 work = self.admit(value)
             except StopIteration:
                 self.exhaust()
@@ -252,8 +254,12 @@ class Drive:
     def _granted(self, work: Current) -> None:
         ticket = work.ticket
         if ticket is not None:
-            work.holds = ticket.holds[1:]  # the first is room in the window, which is given back apart
-            work.credits = {hold.limit for hold in work.holds if hold.limit.charged}
+            held = ticket.holds[1:]  # the first is room in the window, which is given back apart
+            charged = [hold for hold in held if hold.limit.charged]
+            work.holds = tuple(hold for hold in held if not hold.limit.charged)
+            work.credits = {hold.limit for hold in charged}
+            # An item's request is spent when it starts: kept as a reservation, what runs beneath could wait for it.
+            self.setting.gate.give(charged)
             if ticket.parked is not None and self.book is not None:
                 waited = self.setting.clock.now() - work.admitted - sum(work.service) - work.backoff
                 self.book.waited(work, type(ticket.parked).__name__.lower(), waited)

@@ -58,11 +58,13 @@ async def ask_deciders(hooks: Sequence[object], path: str, options: MapOptions) 
 def _changed(options: MapOptions, answer: object, hook: str) -> MapOptions:
     if not isinstance(answer, Mapping):
         raise ValueError(f"{hook} must answer None or a mapping of numbers, not {answer!r}")
+    strange = [name for name in answer if name not in _CHANGES]
+    if strange:
+        raise ValueError(f"{hook} may change {', '.join(_CHANGES)}, not {strange[0]!r}")
     try:
-        for name, value in answer.items():
-            options = _CHANGES[name](options, value)
-    except KeyError as error:
-        raise ValueError(f"{hook} may change {', '.join(_CHANGES)}, not {error.args[0]!r}") from None
+        for name, change in _CHANGES.items():  # in this order: a span is held to the new width
+            if name in answer:
+                options = change(options, answer[name])
     except ValueError as error:
         raise ValueError(f"{hook} answered with a number that can't be: {error}") from None
     return options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from abreast.limits.limit import Limit, Need
@@ -24,7 +25,9 @@ def needs_beneath(item: Current, needs: Needs) -> Needs:
     left: list[tuple[str, Limit, Need]] = []
     for lane, limit, need in needs:
         if limit.charged:
-            if _spend_credit(item, limit):
+            if need.requests and _spend_credit(item, limit):
+                need = replace(need, requests=need.requests - 1)  # noqa: PLW2901 - what is left of it
+            if not need.requests and not need.tokens and not need.usd:
                 continue
         elif not limit.lent and _holds(item, limit):
             raise ValueError(f"{item.path} holds a thing of {lane!r} already; what runs beneath it can't hold another")

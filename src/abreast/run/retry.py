@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -50,7 +51,8 @@ class Retry:
         """`retry=` in its one form: None, a number of retries, or a Retry."""
         if given is None or isinstance(given, Retry):
             return given
-        return cls(whole("retry", given, least=0)) if given != 0 or isinstance(given, bool) else None
+        retries = whole("retry", given, least=0)
+        return cls(retries) if retries else None
 
     def delay(self, error: BaseException, attempt: int, seed: int, path: str) -> float | None:
         """Seconds until the next attempt after number `attempt` (from 1) failed; None for no further one."""
@@ -59,4 +61,4 @@ class Retry:
         ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 63))
         backoff = ceiling * derive_fraction(seed, f"{path}#{attempt}")
         after = getattr(error, "retry_after", None)
-        return max(backoff, float(after)) if isinstance(after, (int, float)) and after == after else backoff  # noqa: PLR0124
+        return max(backoff, float(after)) if isinstance(after, (int, float)) and math.isfinite(after) else backoff
