@@ -132,8 +132,8 @@ def _default(setting: Setting[Any]) -> str:
 def _placeholders() -> str:
     rows = "".join(f"| `{mark}` | {meaning} |\n" for mark, meaning in _PLACEHOLDERS)
     return (
-        "## Placeholders\n\nIn the arguments of a command, and in `--key` those that name the item. A value is one argument,\n"
-        "whatever is in it. Any other braces stand for themselves.\n\n"
+        "## Placeholders\n\nIn the arguments of a command, and in `--key` those that name the item. A value is one\n"
+        "argument, whatever is in it. Any other braces stand for themselves.\n\n"
         f"| placeholder | is |\n|---|---|\n{rows}\n"
         f"A command finds the id of its run in its environment, as `{RUN_VARIABLE}`.\n"
     )

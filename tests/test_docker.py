@@ -3,6 +3,9 @@
 import posixpath
 import re
 import shlex
+import subprocess
+import sys
+import zipfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -145,6 +148,30 @@ def test_everything_that_the_dockerfile_copies_is_sent(patterns, dockerfile):
         files = [ROOT / name] if (ROOT / name).is_file() else list((ROOT / name).rglob("*.py"))
         assert files, name
         assert [path for path in files if not is_sent(path.relative_to(ROOT).as_posix(), patterns)] == []
+
+
+def test_what_is_copied_is_enough_to_build_the_package(patterns, dockerfile, tmp_path):
+    for name in copied_by(dockerfile):
+        files = (
+            [ROOT / name] if (ROOT / name).is_file() else [path for path in (ROOT / name).rglob("*") if path.is_file()]
+        )
+        for path in files:
+            target = tmp_path / "build" / path.relative_to(ROOT)
+            if is_sent(path.relative_to(ROOT).as_posix(), patterns):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "wheel")],
+        cwd=tmp_path / "build", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert built.returncode == 0, built.stderr
+    (wheel,) = (tmp_path / "wheel").iterdir()
+    with zipfile.ZipFile(wheel) as packed:
+        held = set(packed.namelist())
+    assert {"abreast/cli/main.py", "abreast/py.typed"} <= held
+    assert [name for name in held if name.endswith(".sql")]
 
 
 def test_everything_that_is_sent_is_copied(tree, patterns, dockerfile):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -80,16 +81,25 @@ def test_its_run_is_a_run_like_any_other(project, shown):
 
 
 def test_on_a_terminal_the_lanes_move_and_a_table_follows(tmp_path):
+    with Terminal(Shell(tmp_path), "demo") as terminal:
+        terminal.read_until("demo-1  running")
+        assert terminal.end() == 0
+        shown = terminal.shown
+    assert "demo-1  done after" in shown
+    assert shown.count("quick") > 20  # drawn again and again
+    assert "item  ended  lane" in shown
+    assert SAYING in shown.replace("\r\n", "")
+    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")  # the cursor is there again
+
+
+def test_ctrl_c_ends_it_quietly_and_leaves_nothing_running(tmp_path):
     shell = Shell(tmp_path)
-    terminal = Terminal(shell, "demo")
-    terminal.read_until("running")
-    terminal.read_until("done after")
-    said = re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", terminal.end())
-    assert terminal.process.returncode == 0
-    assert said.count("quick") > 20  # drawn again and again
-    assert "item  ended  lane" in said
-    assert SAYING in said.replace("\r\n", "")
-    assert terminal.shown.count("\x1b[?25h") >= 1
+    with Terminal(shell, "demo") as terminal:
+        terminal.read_until("4 running")
+        os.kill(terminal.process.pid, signal.SIGINT)
+        assert terminal.end() == 130
+        assert "Traceback" not in terminal.shown
+    assert [run["state"] for run in shell("runs", "--json").rows] == ["interrupted"]
 
 
 def test_it_can_be_had_as_json_with_a_store_of_ones_own(tmp_path):
@@ -165,8 +175,9 @@ def test_the_crash_is_survived_and_shown(abreast):
     assert left_in(abreast.folder) == []
 
 
-def test_it_can_be_had_as_json_and_its_runs_be_kept(abreast):
-    said = abreast("demo", "crash", "--json", "--store", "here.db")
+def test_it_can_be_had_as_json_its_runs_be_kept_and_settings_do_not_reach_it(abreast):
+    abreast.file("abreast.toml", 'width = 1\ntimeout = "1ms"\n')
+    said = abreast("demo", "crash", "--json", "--store", "here.db", ABREAST_BUDGET="1req", ABREAST_STORE="/nowhere.db")
     (found,) = said.rows
     assert said.code == 0
     assert found["holds"] is found["resumed"] is found["same_bytes"] is True
@@ -177,12 +188,6 @@ def test_it_can_be_had_as_json_and_its_runs_be_kept(abreast):
     assert found["sha256"][0] == found["sha256"][1]
     runs = abreast("runs", "--json", "--store", "here.db").rows
     assert [(run["run"], run["drivers"]) for run in runs] == [("crash-2", 1), ("crash-1", 2)]
-
-
-def test_settings_of_the_user_do_not_reach_the_demo(abreast):
-    abreast.file("abreast.toml", 'width = 1\ntimeout = "1ms"\n')
-    said = abreast("demo", "crash", "--json", ABREAST_BUDGET="1req", ABREAST_STORE="/nowhere/at/all.db")
-    assert (said.code, said.rows[0]["holds"]) == (0, True)
 
 
 KEPT = demo_crash.Found(40, 17, 16, True, True, ("a", "a"), 0, ())
@@ -197,6 +202,16 @@ def test_it_exits_with_1_if_the_promise_was_not_kept(monkeypatch, capsys, change
     monkeypatch.setattr(demo_crash.Trial, "hold", lambda self, report: found)
     assert demo_crash.command.main(["--json"], standalone_mode=False) == 1
     assert json.loads(capsys.readouterr().out)["holds"] is False
+
+
+def test_its_processes_find_the_same_abreast_from_another_directory(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["src", "/elsewhere"]))
+    monkeypatch.setenv("ABREAST_WIDTH", "1")
+    found = demo_crash.surroundings()
+    own = str(Path(demo_crash.__file__).parents[2])
+    assert found["PYTHONPATH"].split(os.pathsep) == [own, str(tmp_path / "src"), "/elsewhere"]
+    assert "ABREAST_WIDTH" not in found
 
 
 def test_other_bytes_are_told_apart(tmp_path, monkeypatch):

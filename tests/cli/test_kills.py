@@ -142,6 +142,16 @@ def test_a_second_driver_is_refused_while_the_first_is_alive(abreast):
         assert end(process).out == "got\n"
 
 
+def test_input_of_which_nothing_was_read_is_not_taken_for_none(abreast):
+    with abreast.start("map", "-v", "--", "echo", "got", stdin=subprocess.PIPE) as process:
+        assert b"run map-1 in" in process.stderr.readline()
+        process.kill()
+    said = abreast("resume", "map-1")
+    assert said.code == 2
+    assert "died before it had read any of its input; hand it the items again on stdin" in said.err
+    assert abreast("resume", "map-1", given="1\n").lines == ["got 1"]
+
+
 def test_input_that_was_cut_off_is_asked_for_again(abreast):
     # The driver dies while its pipe is still open, so nobody knows whether there was more to come.
     with abreast.start("map", "--", "echo", "got", stdin=subprocess.PIPE) as process:

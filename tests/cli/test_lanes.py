@@ -232,6 +232,26 @@ def test_what_was_executing_at_a_crash_is_shown_as_cut_and_time_goes_on_from_the
     assert chart.now == 5.0
 
 
+def test_what_a_map_leaves_unsettled_at_its_end_is_shown_as_cancelled_and_waits_no_more():
+    journal = Journal()
+    for action in ("queue", "start", "queue"):
+        journal.do(action, None, 1.0, 0)
+    journal.time += 1
+    journal.add(kinds.MAP_ENDED, "run/work", peak=1, released=0)
+    chart = folded(journal.events)
+    assert (chart.counts.running, chart.counts.waiting) == (0, 0)
+    assert [(bar.state, bar.start, bar.end) for _, bars in rows_of(chart) for bar in bars] == [("cancelled", 2.0, 4.0)]
+
+
+def test_time_never_goes_back_whatever_a_clock_says():
+    journal = Journal()
+    journal.do("start", None, 5.0, 0)
+    journal.do("done", None, -3.0, 0)
+    chart = folded(journal.events)
+    assert chart.now == 5.0
+    assert [(bar.start, bar.end) for _, bars in rows_of(chart) for bar in bars] == [(5.0, 5.0)]
+
+
 def test_a_failed_item_that_is_run_again_counts_once():
     journal = Journal()
     for action in ("start", "failed"):
@@ -243,6 +263,19 @@ def test_a_failed_item_that_is_run_again_counts_once():
     journal.item(kinds.ITEM_SETTLED, path, index=0, state="done")
     chart = folded(journal.events)
     assert (chart.counts.done, chart.counts.failed, chart.settled) == (1, 0, 1)
+
+
+def test_what_ended_after_an_interrupt_is_done_once_a_driver_goes_on():
+    journal = Journal()
+    journal.do("start", None, 1.0, 0)
+    path = next(iter(journal.executing))
+    journal.item(kinds.ITEM_SETTLED, path, index=0, state="done", speculative=True)
+    journal.add(kinds.RUN_ENDED, "run", state="interrupted", reason="interrupted")
+    chart = folded(journal.events)
+    assert (chart.counts.done, chart.counts.speculative, chart.state) == (0, 1, "interrupted")
+    journal.add(kinds.RUN_RESUMED, "run")
+    chart = folded(journal.events)
+    assert (chart.counts.done, chart.counts.speculative, chart.state) == (1, 0, "running")
 
 
 def test_usage_adds_up_and_an_unknown_price_stays_unknown():

@@ -188,7 +188,7 @@ def test_a_run_that_has_crashed_is_drawn_with_what_was_cut_and_the_way_to_go_on(
 
 
 class Terminal:
-    """A process whose standard streams are a terminal of the test's."""
+    """A process whose standard streams are a terminal of the test's; it is gone when the block is."""
 
     def __init__(self, abreast, *arguments, **environment):
         self._master, theirs = pty.openpty()
@@ -198,7 +198,20 @@ class Terminal:
             stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
         )  # fmt: skip
         os.close(theirs)
-        self.shown = ""
+        self.raw = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        os.close(self._master)
+
+    @property
+    def shown(self):
+        """What could be read on it so far."""
+        return re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", self.raw)
 
     def read_until(self, words):
         while words not in self.shown and self._read():
@@ -206,19 +219,17 @@ class Terminal:
         assert words in self.shown
 
     def end(self):
-        """What was shown until its end; the exit code is the process's."""
+        """Read on to its end; the exit code."""
         while self._read():
             pass
-        os.close(self._master)
-        self.process.wait(PATIENCE)
-        return self.shown
+        return self.process.wait(PATIENCE)
 
     def _read(self):
         try:
             piece = os.read(self._master, 65_536)
         except OSError:  # as Linux says that the last one has closed it
             piece = b""
-        self.shown += piece.decode("utf-8", "replace")
+        self.raw += piece.decode("utf-8", "replace")
         return piece
 
 
@@ -226,13 +237,12 @@ def test_ctrl_c_stops_the_watching_and_not_the_run(abreast, gate):
     abreast.file("items", "1\n")
     with abreast.start("map", "--input", "items", *gate.command) as driver:
         gate.wait()
-        watching = Terminal(abreast, "watch")
-        watching.read_until("1 running")
-        os.kill(watching.process.pid, signal.SIGINT)
-        shown = watching.end()
-        assert watching.process.returncode == 0
-        assert shown.rstrip().endswith("\x1b[?25h")  # the cursor is there again, and nothing was said
-        assert "Traceback" not in shown
+        with Terminal(abreast, "watch") as watching:
+            watching.read_until("1 running")
+            os.kill(watching.process.pid, signal.SIGINT)
+            assert watching.end() == 0
+            assert watching.raw.rstrip().endswith("\x1b[?25h")  # the cursor is there again
+            assert "Traceback" not in watching.shown
         gate.open()
         assert end(driver).code == 0
 
@@ -241,25 +251,23 @@ def test_a_terminal_gets_a_live_picture_in_colour(abreast, gate):
     abreast.file("items", "1\n2\n")
     with abreast.start("map", "--width", 1, "--input", "items", *gate.command) as driver:
         gate.wait()
-        watching = Terminal(abreast, "watch")
-        watching.read_until("running")
-        gate.open()
-        gate.wait()
-        gate.open()
-        shown = watching.end()
+        with Terminal(abreast, "watch") as watching:
+            watching.read_until("running")
+            gate.open()
+            gate.wait()
+            gate.open()
+            assert watching.end() == 0
+            assert "done after" in watching.shown
+            assert "\x1b[38;5;" in watching.raw
         end(driver)
-    assert watching.process.returncode == 0
-    assert "\x1b[?25l" in shown
-    assert "\x1b[38;5;" in shown
 
 
 def test_without_colours_states_have_letters(abreast):
     finished(abreast)
-    terminal = Terminal(abreast, "watch", NO_COLOR="1")
-    shown = terminal.end()
-    assert terminal.process.returncode == 0
-    assert "[38;5;" not in shown
-    assert "x failed" in re.sub("\x1b\\[[0-9;]*m", "", shown)
+    with Terminal(abreast, "watch", NO_COLOR="1") as terminal:
+        assert terminal.end() == 0
+        assert "[38;5;" not in terminal.raw
+        assert "x failed" in terminal.shown
 
 
 # --- the view of a store ----------------------------------------------------------------------------------------------

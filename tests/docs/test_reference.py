@@ -4,6 +4,8 @@ import importlib.util
 
 import pytest
 
+from abreast.cli import template
+from abreast.cli.config import SETTINGS
 from abreast.cli.main import cli
 from tests.docs.pages import ROOT
 
@@ -45,6 +47,17 @@ def test_it_names_every_option_of_map(write, page):
     options = [name for option in command.params if not getattr(option, "hidden", False) for name in option.opts]
 
     assert [name for name in options if name.startswith("-") and name not in page.read_text("utf-8")] == []
+
+
+def test_it_names_every_setting_and_placeholder(write, page):
+    write()
+    text = page.read_text("utf-8")
+
+    assert [setting.name for setting in SETTINGS if f"| `{setting.name}` | `{setting.variable}` |" not in text] == []
+    marks = [
+        mark for mark in ("", "#", ".field", *template._ABOUT, *template._PATHS) if f"| `{{{mark}}}` |" not in text
+    ]
+    assert marks == []
 
 
 def test_it_is_the_same_on_any_terminal(write, page, monkeypatch):

@@ -100,6 +100,14 @@ def _say(what: str, more: str) -> None:
     sys.stdout.flush()
 
 
+def surroundings() -> dict[str, str]:
+    """The environment without any settings of the user's, and in which this very abreast is found from anywhere."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    places = [str(Path(__file__).parents[2]), *(str(Path(place).absolute()) for place in given if place)]
+    return {**environment, "PYTHONPATH": os.pathsep.join(places)}
+
+
 class Trial:
     """Two runs of the same items in one store; each item counts its executions in a file of its own."""
 
@@ -140,11 +148,10 @@ class Trial:
         return self._abreast("map", *options, "--", "sh", "-c", _SCRIPT, "sh", "{}", counts, "{seed}")
 
     def _abreast(self, verb: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start abreast in a process of its own, without any settings of the user's."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
+        """Start abreast in a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "abreast", verb, "--store", str(self._place), *arguments], cwd=self._folder,
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=surroundings(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def _finish(self, process: subprocess.Popen[bytes]) -> bytes:

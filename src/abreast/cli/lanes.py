@@ -23,6 +23,7 @@ CANCELLED: Final = "cancelled"
 RETRIED: Final = "retried"
 CRASHED: Final = "crashed"
 RUNNING: Final = "running"
+SPECULATIVE: Final = "speculative"
 _WORST: Final = (RUNNING, DONE, CANCELLED, RETRIED, CRASHED, FAILED)
 
 OTHERS: Final = "others"
@@ -209,11 +210,6 @@ class Chart:
         """All lanes together."""
         return sum((strip.counts for strip in self.strips.values()), Counts())
 
-    @property
-    def left(self) -> int:
-        """Items read that nothing has become of yet."""
-        return max(0, self.read - self.settled - len(self._places))
-
     def at(self, wall: float) -> float:
         """The picture's time at a time of day, while the run is driven."""
         return self.now + max(0.0, wall - self._wall)
@@ -252,6 +248,9 @@ class Chart:
 
     def _run_resumed(self, _: Event) -> None:
         self.cut()
+        for strip in self.strips.values():  # what ended after an interrupt is taken up by the next driver
+            strip.counts.change(DONE, strip.counts.speculative)
+            strip.counts.speculative = 0
         self.seams.append(self.now)
         self.state, self.reason = RUNNING, ""
 
@@ -301,14 +300,14 @@ class Chart:
         self._item_queued(event)
 
     def _item_settled(self, event: Event) -> None:
-        path, state = event.path, str(event.data.get("state"))
-        strip = self._strip(event)
+        path, strip = event.path, self._strip(event)
+        state = next((known for known in (DONE, CANCELLED) if event.data.get("state") == known), FAILED)
         if path in self._places:
             self._end(path, state)
         if path in self._waiting:
             self._stop_waiting(path)
         self._map(path).members.discard(path)
-        self._count(path, strip, "speculative" if state == DONE and event.data.get("speculative") else state)
+        self._count(path, strip, SPECULATIVE if state == DONE and event.data.get("speculative") else state)
         second = int(self.now)
         if not self._recent or self._recent[-1][0] != second:
             self._recent.append([second, 0])
@@ -333,7 +332,7 @@ class Chart:
             self.settled -= 1
         strip.counts.change(state, 1)
         self.settled += 1
-        if state != DONE and len(self._unsettled) < _UNSETTLED:
+        if state in (FAILED, CANCELLED) and len(self._unsettled) < _UNSETTLED:
             self._unsettled[mark] = (strip, state)
 
     def _wait(self, event: Event) -> None:

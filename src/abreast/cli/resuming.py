@@ -39,7 +39,14 @@ def drive_again(
     _check(row, job, complete=complete)
     view = View(as_json, quiet, options.is_verbose())
     progress = _progress(store, row, complete=complete) if wants_progress() and not quiet else None
-    start = Start(row.name, resume=resume, run_id=row.id, retry_keys=keys, input_complete=complete)
+    start = Start(
+        row.name,
+        resume=resume,
+        run_id=row.id,
+        retry_keys=keys,
+        input_complete=complete,
+        input_lost=not complete and not store.events(row.id, kinds={ITEM_READ}, limit=1),
+    )
     return Work(job, start, choice, view, progress).run(store)
 
 

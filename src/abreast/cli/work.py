@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -54,6 +54,8 @@ class Start:
     run_id: str | None = None
     retry_keys: tuple[str, ...] = ()
     input_complete: bool = False
+    input_lost: bool = False
+    """An earlier driver died before it had read anything: to be given nothing now is not the same as no items."""
 
 
 @dataclass(slots=True)
@@ -160,7 +162,16 @@ class Work:
         job, start = self._job, self._start
         if start.input_complete:
             return ()
-        return Lines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
+        lines = Lines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
+        return self._not_nothing(lines) if start.input_lost else lines
+
+    def _not_nothing(self, lines: Iterable[object]) -> Iterator[object]:
+        empty = True
+        for item in lines:
+            empty = False
+            yield item
+        if empty:
+            raise Sorry(f"{self._run_id} died before it had read any of its input; hand it the items again on stdin")
 
     def _render(self) -> Callable[[Outcome[Any]], list[Piece]]:
         if self._view.json:
