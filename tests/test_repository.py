@@ -147,6 +147,7 @@ GATES = {
     "coverage of all": "coverage report --fail-under=90",
     "the documentation": "sphinx-build *-W*docs*",
     "the requirements": "python scripts/check_requirements.py",
+    "the reference": "python scripts/cli_reference.py --check",
 }
 
 
@@ -441,7 +442,7 @@ def test_a_test_of_something_else_is_not_one_of_time(text):
     assert not list(timing(ast.parse(text)))
 
 
-# --- what is imported
+# --- the imports
 
 
 def module_name(path: Path) -> str:

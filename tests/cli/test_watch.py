@@ -396,6 +396,26 @@ def test_a_key_that_is_markup_or_moves_the_cursor_is_only_text():
     assert "\x1b[2J" not in captured.get()
 
 
+def test_waiting_a_crash_and_what_was_spent_are_to_be_seen():
+    chart = Chart(whole=True)
+    used = {"requests": 2, "input_tokens": 30, "output_tokens": 12, "usd": 0.5, "estimate": False}
+    for one in (
+        event(1, kinds.RUN_STARTED),
+        event(2, kinds.ITEM_STARTED, at=1.0, lane="api", attempt=1),
+        event(3, kinds.ITEM_QUEUED, "run/work/0001", 2.0, lane="api"),
+        event(4, kinds.RUN_RESUMED, at=4.0),
+        event(5, kinds.ITEM_QUEUED, at=4.0, lane="api"),
+        event(6, kinds.ITEM_STARTED, at=7.0, lane="api", attempt=1),
+        event(7, kinds.ITEM_SETTLED, at=9.0, lane="api", state="done", **used),
+    ):
+        chart.add(one)
+    text = svg(chart, "run-1", "done", chart.now)
+    ET.fromstring(text)
+    assert all(words in text for words in (">resumed<", ">1 waiting<", ">crashed<", "2 req, 42 tok, 0.5000 usd"))
+    plain = draw(chart, "run-1", "done", chart.now, Canvas()).plain
+    assert all(words in plain for words in ("┊", "1 waiting", "! crashed", "·····", "2 req, 42 tok, 0.5000 usd"))
+
+
 def test_an_empty_run_has_a_picture_too():
     chart = Chart()
     assert draw(chart, "run-1", "running", 0.0, Canvas()).plain.startswith("run-1  running for 0 s   0 done")

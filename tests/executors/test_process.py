@@ -375,40 +375,53 @@ async def test_a_worker_that_even_the_kernel_cannot_end_is_named(monkeypatch):
 
 
 ARMED = """
-import fcntl, os, signal, subprocess, sys
+import ctypes, fcntl, os, signal, subprocess, sys
 {before}
 from abreast.executors.worker import die_with
 grandchild = subprocess.Popen(["sleep", "1000"])
 die_with({parent}, {lifeline})
-print(grandchild.pid, flush=True)
+on_death = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(on_death))
+print(grandchild.pid, on_death.value, flush=True)
 signal.pause()
 """
 
 
+@contextlib.contextmanager
+def armed(before="", parent=None):
+    """A process that dies with us; our end of its lifeline."""
+    lifeline, ours = os.pipe()
+    script = ARMED.format(before=before, parent=parent or os.getpid(), lifeline=lifeline)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with os.fdopen(ours, "wb") as end, subprocess.Popen(
+        [sys.executable, "-c", script], pass_fds=[lifeline], start_new_session=True, stdout=subprocess.PIPE, text=True,
+        env=environment,
+    ) as worker:  # fmt: skip
+        os.close(lifeline)
+        try:
+            yield worker, end
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("before", ["", "del fcntl.F_SETSIG"], ids=["by a signal", "by a thread"])
 def test_the_lifelines_end_is_the_end_of_the_whole_group(before):
-    lifeline, ours = os.pipe()
-    script = ARMED.format(before=before, parent=os.getpid(), lifeline=lifeline)
-    command = [sys.executable, "-c", script]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(
-        command, pass_fds=[lifeline], start_new_session=True, stdout=subprocess.PIPE, text=True, env=environment
-    ) as worker:
-        os.close(lifeline)
-        with watch(worker.pid, int(worker.stdout.readline())) as handles:
-            os.close(ours)
+    with armed(before) as (worker, end), watch(worker.pid, int(worker.stdout.readline().split()[0])) as handles:
+        end.close()
+        assert wait_until_ended(handles) == set()
+        assert worker.wait() == -signal.SIGKILL
+
+
+def test_the_parent_death_signal_is_the_end_of_the_whole_group():
+    with armed() as (worker, _):
+        grandchild, on_death = map(int, worker.stdout.readline().split())
+        with watch(worker.pid, grandchild) as handles:
+            worker.send_signal(on_death)
             assert wait_until_ended(handles) == set()
-    assert worker.returncode == -signal.SIGKILL
 
 
 def test_a_worker_whose_driver_is_gone_already_ends_at_once():
-    lifeline, ours = os.pipe()
-    script = ARMED.format(before="", parent=1, lifeline=lifeline)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    worker = subprocess.run(
-        [sys.executable, "-c", script], pass_fds=[lifeline], start_new_session=True, stdout=subprocess.PIPE,
-        timeout=100, check=False, env=environment,
-    )  # fmt: skip
-    os.close(lifeline)
-    os.close(ours)
-    assert (worker.returncode, worker.stdout) == (-signal.SIGKILL, b"")
+    with armed(parent=1) as (worker, _):
+        assert worker.communicate(timeout=100)[0] == ""
+        assert worker.returncode == -signal.SIGKILL

@@ -8,6 +8,7 @@ import inspect
 import os
 import select
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from pathlib import Path
 import pytest
 
 import abreast
-from abreast.core.errors import Halted, ItemsFailed
+from abreast.core.errors import Halted, ItemsFailed, StoreError
 from abreast.run.journal import Journal
 from abreast.store.port import Store, each_event
 from abreast.store.sqlite import SqliteStore
@@ -111,6 +112,28 @@ async def test_two_hundred_cancelled_items_leave_no_open_file_and_no_warning(ope
     assert len(gate.arrived) == 200
 
 
+@pytest.mark.xfail(strict=True, reason="a connection whose first statements fail is left to the garbage collector")
+@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" + b"x" * 5000])
+def test_a_store_that_cannot_be_used_leaves_no_connection_unclosed(tmp_path, monkeypatch, content):
+    opened, closed, connect = [], [], sqlite3.connect
+
+    class Noted(sqlite3.Connection):
+        def close(self):
+            closed.append(self)
+            super().close()
+
+    def noted(*args, **options):
+        opened.append(connect(*args, factory=Noted, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    (tmp_path / "runs.db").write_bytes(content)
+    with pytest.raises(StoreError):
+        SqliteStore(tmp_path / "runs.db")
+    assert opened
+    assert closed == opened
+
+
 async def ended_by_until(run, mapped, gate):
     async with mapped as outcomes:
         await gate.wait_for(1, 2)
@@ -177,8 +200,7 @@ async def test_cancellation_at_any_point_returns_the_slot(stored):
         await turns(3)
         if abreast.current().attempt == 1:
             raise ConnectionError("again")
-        if not stored:
-            await abreast.current().run.map(turns, [2], width=1, lane="api").values()
+        await abreast.current().run.map(turns, [2], width=1, lane="api").values()
 
     async def main(api, tree):
         store = MemoryStore() if stored else None
@@ -232,14 +254,10 @@ async def test_cancellation_while_the_outcome_of_a_nested_map_is_on_its_way_to_t
     task.cancel()
     await turns(20)
     store.free.set()
-    await asyncio.wait([task], timeout=3)
-    try:
-        assert task.done()
-        assert lane.taken == 0
-    finally:
-        for left in others():
-            left.cancel()
-        await asyncio.wait(others() or [task], timeout=3)
+    await asyncio.wait([task], timeout=20)
+    assert task.cancelled()
+    assert lane.taken == 0
+    assert not others()
 
 
 # --- errors
@@ -459,6 +477,39 @@ async def _move(clock):
         clock.advance_nowait(0.001)
 
 
+@pytest.mark.parametrize("stored", [False, True])
+async def test_waiting_for_a_permit_is_no_part_of_the_service_time(stored):
+    clock, store = ManualClock(), MemoryStore() if stored else None
+
+    async def work(item):
+        woken = asyncio.Event()
+        clock.call_at(clock.now() + 2.0, woken.set)
+        await woken.wait()
+
+    async with abreast.open_run("law", clock=clock, lanes={"one": abreast.Slots(1)}, store=store) as run:
+        async with run.map(work, range(3), width=3, lane="one") as outcomes:
+            async for outcome in _moved(outcomes, clock):
+                assert outcome.timing.service == (2.0,)
+                assert outcome.timing.waited == 2.0 * outcome.index
+    if store is not None:
+        async with abreast.open_run("law", store=store, run_id="law-1", lanes={"one": abreast.Slots(1)}) as run:
+            again = [outcome.timing async for outcome in run.map(work, range(3), width=3, lane="one")]
+        assert [(timing.service, timing.waited) for timing in again] == [((2.0,), 2.0 * n) for n in range(3)]
+
+
+async def _moved(outcomes, clock):
+    """The outcomes, with time going on whenever nothing else does."""
+    while True:
+        coming = asyncio.ensure_future(anext(outcomes, None))
+        while not coming.done():
+            await turns(20)
+            if clock.next_due is not None and not coming.done():
+                clock.advance_nowait(clock.next_due - clock.now())
+        if coming.result() is None:
+            return
+        yield coming.result()
+
+
 # --- order
 
 
@@ -590,13 +641,7 @@ def test_every_record_goes_through_one_door():
     }
 
 
-@pytest.mark.parametrize(
-    "plain",
-    [
-        False,
-        True,
-    ],
-)
+@pytest.mark.parametrize("plain", [False, True])
 async def test_records_of_concurrent_items_are_numbered_on_one_thread_and_written_whole(watched, plain, monkeypatch):
     threads, emit = set(), Journal.emit
 

@@ -192,7 +192,7 @@ def _bars(bars: Sequence[Bar], frame: Frame, seams: Iterable[float], canvas: Can
     text = Text()
     for column in range(frame.columns):
         cell = parts[column * _PARTS : (column + 1) * _PARTS]
-        if column in edges and cell[0] is None:
+        if column in edges and cell[0] in (None, (WAITING, 0)):
             text.append(":" if canvas.ascii else "┊", _ink(CRASHED))
         elif canvas.colour and not canvas.ascii:
             text.append(*(names[column] if column in names else _cell(cell)))

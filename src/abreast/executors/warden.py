@@ -40,7 +40,7 @@ class Warden:
     def __init__(self, line: int, driver: int) -> None:
         """Watch the line, the driver's life and the bell that rings when a child ends; nothing runs yet."""
         self._line = line
-        self._home = os.open(".", os.O_RDONLY)
+        self._home = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # readable or not
         self._environment: dict[bytes, bytes] = {}
         self._inbox = bytearray()
         self._outbox: list[Message] = []
