@@ -51,8 +51,8 @@ $(DEV): pyproject.toml .venv/.tools
 
 # --- the two commands
 
-demo: .venv/.run ## a map whose outcomes you can watch
-	@PYTHONPATH=src $(PY) examples/quickstart.py
+demo: .venv/.run ## commands side by side, their lanes drawn as they run, and what to try next
+	@PYTHONPATH=src $(PY) -m abreast demo
 
 # .coverage exists only if the whole suite passed: `check` trusts it for as long as it is newer than what was tested.
 define run_suite

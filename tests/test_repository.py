@@ -55,15 +55,10 @@ def text_of(name: str) -> str:
 
 @cache
 def files() -> tuple[Path, ...]:
-    """What belongs to the repository: what git has or would take, or, in an unpacked archive, what lies there."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-    )
-    if listed.returncode == 0:
-        names = listed.stdout.decode().split("\0")
+    """What belongs to the repository: what git has or would take, or, where there is no git, what lies there."""
+    if shutil.which("git") and (ROOT / ".git").exists():
+        command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
         return tuple(path for name in names if name and (path := ROOT / name).is_file())
     built = {"build", "dist", "__pycache__"}
     return tuple(

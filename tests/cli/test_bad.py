@@ -98,6 +98,17 @@ NO_SIZE = "--keep: must be a size such as"
 NO_AMOUNT = "is no amount; write 50req"
 
 USAGE = [
+    bad(
+        "an item in shell code",
+        ("map", "--", "sh", "-c", "echo {}"),
+        "is shell code, in which an item's text would be run",
+    ),
+    bad(
+        "an item in a login shell's code",
+        ("map", "--", "/bin/bash", "-lc", "echo {key}"),
+        "hand it over as an argument",
+    ),
+    bad("runs in a state there is not", ("runs", "--state", "nosuch"), "there is no state 'nosuch'"),
     bad("an unknown command", ("mpa",), "there is no command 'mpa'; did you mean map?"),
     bad("a command that resembles none", ("xyzzy",), "there is no command 'xyzzy'; `abreast --help` lists them"),
     bad("an unknown option", ("map", "--nope", "--", "true"), "no such option"),

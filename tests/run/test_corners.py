@@ -207,3 +207,18 @@ async def test_a_decider_may_narrow_width_and_span_together():
         mapped = run.map(str, range(6), width=4)
         assert await mapped.values() == list("012345")
         assert mapped.peak <= 2
+
+
+@pytest.mark.parametrize("retry", [None, 1])
+async def test_an_error_outside_of_exception_is_that_items_failure(retry):
+    class Odd(BaseException):
+        pass
+
+    async def work(item):
+        raise Odd
+
+    async with abreast.open_run("r") as run:
+        (outcome,) = [
+            o async for o in run.map(work, [1], width=1, retry=abreast.Retry(1, base=0, cap=0) if retry else None)
+        ]
+    assert isinstance(outcome.error, Odd)

@@ -17,13 +17,13 @@ SHELLS = ("bash", "zsh", "fish")
 @options.as_json
 @options.verbose
 def command(*, shell: str, as_json: bool) -> int:
-    r"""Print the completion script for SHELL: bash, zsh or fish.
+    """Print the completion script for SHELL: bash, zsh or fish.
 
     \b
       bash:  eval "$(abreast completion bash)"
       zsh:   eval "$(abreast completion zsh)"
       fish:  abreast completion fish | source
-    """
+    """  # noqa: D301 - click wants the character itself
     found = get_completion_class(shell) if shell in SHELLS else None
     if found is None:
         raise Sorry(f"there is no completion for {shell!r}; there is for {', '.join(SHELLS)}")

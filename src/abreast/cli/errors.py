@@ -37,6 +37,8 @@ PIPE_CLOSED: Final = 141
 class Sorry(Exception):
     """What was asked for can't be done; the message is the sentence that a person reads."""
 
+    is_sentence = True
+
     def __init__(self, sentence: str, code: int = USAGE) -> None:
         """Keep the sentence and the exit code."""
         super().__init__(sentence)

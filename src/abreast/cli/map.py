@@ -54,7 +54,7 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
 @options.common
 @click.argument("arguments", metavar="[--] COMMAND [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...], **given: Any) -> int:
-    r"""Run COMMAND for every line of the input, side by side.
+    """Run COMMAND for every line of the input, side by side.
 
     In its arguments, {} is the line, {.field} a field of a JSON line, {#} the item's number, {key} its key, {attempt}
     the number of the attempt, {seed} the item's own seed; the line is added at the end if none of them names it. A
@@ -68,7 +68,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
 
     The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is spent, 4 if the run
     was cancelled, 130 after Ctrl-C.
-    """
+    """  # noqa: D301 - click wants the character itself: it keeps the next paragraph's lines as they are
     config = Config.load()
     job = _job(config, arguments, given)
     _check(job, given["name"])

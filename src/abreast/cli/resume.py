@@ -71,7 +71,7 @@ def _newest_unfinished(store: Store) -> RunRow | None:
 
 def _over(store: Store, row: RunRow, choice: StoreChoice) -> int:
     failed = tally(store, row.id).failed
-    if failed:
+    if failed and row.kind == KIND:
         tell(f"{row.id} is done, with {failed} failed; run those again with: abreast retry {row.id}{choice.flag}")
     else:
         tell(f"{row.id} is done; see its results with: abreast export {row.id}{choice.flag}")

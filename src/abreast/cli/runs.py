@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
 from abreast.cli import options, units
@@ -11,7 +13,7 @@ from abreast.cli.show import facts_of_run
 from abreast.cli.stores import StoreChoice, state_of
 from abreast.cli.tables import local_moment, say_json, say_table, span
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.store.port import RunRow, Store
+from abreast.store.port import RunRow, RunState, Store
 
 
 @click.command("runs")
@@ -45,6 +47,9 @@ def command(
 
 
 def _rows(store: Store, name: str | None, state: str | None, tag: str | None, most: int) -> list[RunRow]:
+    states = (*get_args(RunState), "crashed")
+    if state is not None and state not in states:
+        raise Sorry(f"--state: there is no state {state!r}; there are {', '.join(states)}")
     if state not in ("running", "crashed"):
         return store.runs(name=name, state=state, tag=tag, limit=most)
     running = store.runs(name=name, state="running", tag=tag, limit=1_000_000)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
@@ -50,6 +51,9 @@ _ABOUT: Final[Mapping[str, Callable[[Where], str]]] = {
     "attempt": lambda where: str(where.attempt),
     "seed": lambda where: str(where.seed),
 }
+_OURS: Final = frozenset({"#", "attempt", "seed"})  # numbers that we made
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
+_TAKES_CODE: Final = re.compile(r"-[a-zA-Z]*c")
 _PATHS: Final[Mapping[str, Callable[[PurePosixPath], PurePosixPath]]] = {
     ".": lambda path: path.with_suffix(""),
     "/": lambda path: PurePosixPath(path.name),
@@ -77,6 +81,8 @@ class Template:
                 )
             if name in _PATHS and json_items:
                 raise Sorry(f"{option}: {{{name}}} works on lines that are paths, not with --jsonl; write {{.field}}")
+        if add_item:
+            _refuse_code(texts)
         if add_item and all(name in _ABOUT for name in names):
             texts = (*texts, "{}")
         self.texts = tuple(texts)
@@ -91,6 +97,17 @@ class Template:
     def fill(self, value: object, where: Where) -> list[str]:
         """The texts for one item; a ValueError for a field that it doesn't have, or text that no argument can hold."""
         return [parts[0] if len(parts) == 1 else _fill(parts, value, where) for parts in self._parts]
+
+
+def _refuse_code(texts: Sequence[str]) -> None:
+    """Refuse an item's text in the code of a shell: there it would be run, whatever it says."""
+    if PurePosixPath(texts[0]).name not in _SHELLS:
+        return
+    code = next((text for option, text in pairwise(texts[1:]) if _TAKES_CODE.fullmatch(option)), "")
+    if any(match["name"] not in _OURS for match in _MARK.finditer(code)):
+        name = texts[0]
+        raise Sorry(f"the command: {code!r} is shell code, in which an item's text would be run; hand it over as an "
+                    f"argument: {name} -c '... \"$1\" ...' {name} {{}}")  # fmt: skip
 
 
 def _split(text: str) -> tuple[str, ...]:

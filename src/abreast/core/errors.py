@@ -35,6 +35,8 @@ from collections.abc import Mapping
 class AbreastError(Exception):
     """The root of all errors that abreast raises by itself."""
 
+    is_sentence = True  # its message needs no type's name in front of it to be understood
+
 
 class KeyReused(AbreastError):
     """Two items of one map, or two maps of one scope, go by the same name."""

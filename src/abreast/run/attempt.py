@@ -70,7 +70,9 @@ class Attempts:
         value: Any = None
         try:
             value = await self._call(work.value)
-        except (Exception, asyncio.CancelledError, SystemExit) as raised:  # noqa: BLE001 - all become outcomes
+        except (KeyboardInterrupt, GeneratorExit):
+            raise  # not the item's: somebody wants this process, or this task, to end
+        except BaseException as raised:  # noqa: BLE001 - all others become outcomes
             error = raised
         await self.conclude(work, value, error)
 

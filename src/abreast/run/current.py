@@ -35,6 +35,9 @@ class Place:
     lane: str | None
     held: Mapping[str, object]
 
+    def note(self, kind: str, **facts: Plain) -> None:
+        """Notes are for the run's own process; in another there is no journal to write them into."""
+
     @property
     def run(self) -> Run:
         """There is no run here: the driver is in another process."""

@@ -121,7 +121,7 @@ def _how(why: BaseException | None, error: BaseException | None) -> tuple[RunSta
     for kind, state in _STATES:
         if isinstance(why, kind):
             return state, str(why)
-    return "failed", f"{type(why).__name__}: {why}"
+    return "failed", str(why) if getattr(why, "is_sentence", False) else f"{type(why).__name__}: {why}"
 
 
 _STATES: tuple[tuple[type[BaseException], RunState], ...] = (

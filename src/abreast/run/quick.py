@@ -6,7 +6,6 @@ into two: 6 us an item against 10. Whatever isn't a plain success turns off to t
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import Task
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -64,7 +63,9 @@ class Quick:
         drive, window, index = self._drive, self._window, work.index
         try:
             value = await self._call(work.value)
-        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - all become outcomes
+        except (KeyboardInterrupt, GeneratorExit):
+            raise  # not the item's: somebody wants this process, or this task, to end
+        except BaseException as error:  # noqa: BLE001 - all others become outcomes
             await self._attempts.conclude(work, None, error)
             return
         if drive.stopped or work.scope is not None:
