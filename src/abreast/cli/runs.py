@@ -30,6 +30,9 @@ def command(
         most = units.number(limit, least=1)
     except ValueError as error:
         raise Sorry(f"--limit: {error}") from None
+    states = (*get_args(RunState), "crashed")
+    if state is not None and state not in states:
+        raise Sorry(f"--state: there is no state {state!r}; there are {', '.join(states)}")
     choice = StoreChoice(Config.load(), store)
     with choice.look() as opened:
         if opened is None:
@@ -47,9 +50,6 @@ def command(
 
 
 def _rows(store: Store, name: str | None, state: str | None, tag: str | None, most: int) -> list[RunRow]:
-    states = (*get_args(RunState), "crashed")
-    if state is not None and state not in states:
-        raise Sorry(f"--state: there is no state {state!r}; there are {', '.join(states)}")
     if state not in ("running", "crashed"):
         return store.runs(name=name, state=state, tag=tag, limit=most)
     running = store.runs(name=name, state="running", tag=tag, limit=1_000_000)

@@ -54,7 +54,6 @@ class Warden:
         self._poll = select.poll()
         self._hear: dict[int, Callable[[], None]] = {}
         self._bell = _make_bell()
-        # The bell first: what has ended is reported before more is started, which takes a while.
         self._watch(self._bell, self._reap)
         self._watch(line, self._read)
         life = _life_of(driver)
@@ -68,8 +67,9 @@ class Warden:
                 if fd in self._hear:
                     self._hear[fd]()
             self._tick(time.monotonic())
+            self._send()  # before the starts, which take a while
+            self._start_queued()
             self._send()
-            self._start_next()
 
     def quit(self, *last: Message) -> None:
         """End all commands, then this process; the alarm ends it if a command won't."""
@@ -117,13 +117,11 @@ class Warden:
             else:
                 self._environment = message[1]
 
-    def _start_next(self) -> None:
-        """Start one command: it takes as long as many others need to end, and those are looked after first."""
-        if self._queue and not self._short:
-            message = self._queue.popleft()
-            self._short = not self._start(message)
-            if self._short:
-                self._queue.appendleft(message)
+    def _start_queued(self) -> None:
+        while self._queue and not self._short:
+            self._short = not self._start(self._queue[0])
+            if not self._short:
+                self._queue.popleft()
 
     def _start(self, message: Message) -> bool:
         """Start a command, or say why not; False if it may start when another has ended."""
@@ -150,7 +148,7 @@ class Warden:
         else:
             self._wards[number] = self._leaders[ward.pid] = ward
             self._young.append(ward)
-            # Not urgent: most short commands are told of as started and finished in one message.
+            # Not urgent: of most short commands the driver hears in one message that they started and finished.
             self._outbox.append((wards.STARTED, number, ward.pid))
         finally:
             if cwd is not None:
@@ -230,8 +228,6 @@ class Warden:
 
     def _timeout(self) -> int | None:
         """Milliseconds until something is due."""
-        if self._urgent or (self._queue and not self._short):
-            return 0
         dues = [ward.due for ward in self._leaving.values() if ward.due is not None]
         if self._young:
             dues.append(self._young[0].born + UNWATCHED)
