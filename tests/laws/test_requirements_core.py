@@ -112,7 +112,6 @@ async def test_two_hundred_cancelled_items_leave_no_open_file_and_no_warning(ope
     assert len(gate.arrived) == 200
 
 
-@pytest.mark.xfail(strict=True, reason="a connection whose first statements fail is left to the garbage collector")
 @pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" + b"x" * 5000])
 def test_a_store_that_cannot_be_used_leaves_no_connection_unclosed(tmp_path, monkeypatch, content):
     opened, closed, connect = [], [], sqlite3.connect

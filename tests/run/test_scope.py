@@ -100,7 +100,7 @@ async def test_raise_gives_the_very_exception_with_its_traceback_at_its_place():
                 seen.append(outcome.value)
     assert seen == [0]
     assert caught.value is boom
-    assert any("in work" in line or "work" in line for line in map(str, caught.traceback))
+    assert caught.traceback[-1].name == "work"
 
 
 async def test_values_raises_one_error_as_itself_and_several_as_one_with_the_first_as_cause():

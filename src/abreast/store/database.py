@@ -97,10 +97,14 @@ class Database:
 
     def _connect(self, *, query_only: bool = False) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        db.execute(f"PRAGMA busy_timeout = {round(self._busy_timeout * 1000)}")
-        db.execute("PRAGMA synchronous = FULL")
-        if query_only:
-            db.execute("PRAGMA query_only = ON")
+        try:
+            db.execute(f"PRAGMA busy_timeout = {round(self._busy_timeout * 1000)}")
+            db.execute("PRAGMA synchronous = FULL")
+            if query_only:
+                db.execute("PRAGMA query_only = ON")
+        except BaseException:
+            db.close()
+            raise
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
