@@ -101,7 +101,7 @@ class Template:
 
 def _refuse_code(texts: Sequence[str]) -> None:
     """Refuse an item's text in the code of a shell: there it would be run, whatever it says."""
-    if PurePosixPath(texts[0]).name not in _SHELLS:
+    if not texts or PurePosixPath(texts[0]).name not in _SHELLS:
         return
     code = next((text for option, text in pairwise(texts[1:]) if _TAKES_CODE.fullmatch(option)), "")
     if any(match["name"] not in _OURS for match in _MARK.finditer(code)):
