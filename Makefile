@@ -57,7 +57,7 @@ demo: .venv/.run ## commands side by side, their lanes drawn as they run, and wh
 # .coverage exists only if the whole suite passed: `check` trusts it for as long as it is newer than what was tested.
 define run_suite
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n 2
+	$(BIN)/coverage run -m pytest -n 4
 	@$(BIN)/coverage combine --quiet
 endef
 

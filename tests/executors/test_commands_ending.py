@@ -166,19 +166,21 @@ async def test_a_grandchild_that_only_stays_in_the_group_is_ended_too(commands, 
     assert witness.is_silent()
 
 
-# Goes on when the command it is given has exited and was reaped.
-AFTERWARDS = "while kill -0 $0 2>/dev/null; do :; done; echo late"
+# Tells the command that it is there, and goes on when that has exited and was reaped.
+AFTERWARDS = "echo >$1; while kill -0 $0 2>/dev/null; do :; done; echo late"
 
 
 @pytest.mark.parametrize("way", ["", "setsid"], ids=["in the group", "out of it"])
-async def test_what_a_grandchild_writes_after_the_exit_is_kept(patient, way):
-    finished = await patient.run(shell(f"{way} sh -c '{AFTERWARDS}' $$ & echo early; exec true"))
-    assert finished.stdout == b"early\nlate\n"
+async def test_what_a_grandchild_writes_after_the_exit_is_kept(patient, tmp_path, way):
+    os.mkfifo(tmp_path / "gate")
+    script = f"{way} sh -c '{AFTERWARDS}' $$ $1 & read line <$1; echo early; exec true"
+    assert (await patient.run(shell(script, tmp_path / "gate"))).stdout == b"early\nlate\n"
 
 
-async def test_a_grandchild_that_ends_by_itself_is_waited_for_no_longer(patient):
-    finished = await patient.run(shell(f"sh -c '{AFTERWARDS}' $$ >/dev/null 2>&1 & echo early; exec true"))
-    assert finished.stdout == b"early\n"
+async def test_a_grandchild_that_ends_by_itself_is_waited_for_no_longer(patient, tmp_path):
+    os.mkfifo(tmp_path / "gate")
+    script = f"sh -c '{AFTERWARDS}' $$ $1 >/dev/null 2>&1 & read line <$1; echo early; exec true"
+    assert (await patient.run(shell(script, tmp_path / "gate"))).stdout == b"early\n"
 
 
 async def test_one_that_escaped_with_the_pipe_does_not_hold_up_the_command(commands, witness):

@@ -24,7 +24,7 @@ from abreast.cli.results import Row, row_of
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say, say_json
 from abreast.cli.watch import can_redraw, canvas_of, cursor_back, make_console, show
-from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.outcome import Outcome
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _REDRAWN: Final = 12  # times per second
 _COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
 _HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
+_PATIENCE: Final = 200
 _TRY: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
 
 
@@ -98,6 +99,10 @@ class Stage:
 
     def _line(self, row: Row) -> str:
         wrote = row["stdout"].strip() if row["state"] == "done" else f"({row['error']['message'].partition(':')[0]})"
+        for _ in range(_PATIENCE):  # events come by a thread of their own, a moment before the outcome or after it
+            if row["key"] in self._ended:
+                break
+            pause(0.01)
         ended = self._ended.index(row["key"]) + 1 if row["key"] in self._ended else ""
         return _COLUMNS.format(row["index"], ended, row["lane"], f"{row['seconds']:.1f} s", wrote)
 
