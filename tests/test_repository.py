@@ -166,7 +166,7 @@ def test_a_gate_that_fails_stops_the_one_command(gate, broken):
 def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     _, calls = gate.run("make", "test")
     (suite,) = [call for call in calls if "pytest" in call]
-    assert suite == "coverage run -m pytest -n 2"
+    assert suite == "coverage run -m pytest -n 4"
     options = config()["tool"]["pytest"]["ini_options"]
     assert options["testpaths"] == ["tests"]
     assert [option for option in options["addopts"] if "ignore" in option or option in ("-k", "-x", "--lf")] == []
