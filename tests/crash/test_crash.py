@@ -14,6 +14,7 @@ import pytest
 
 JOB = Path(__file__).with_name("job.py")
 WIDTH = 8
+SHORT = 200  # items; enough for a dozen commits
 
 
 class Job:
@@ -50,7 +51,7 @@ class Job:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """What the job says when nobody kills it."""
-    return {items: Job(tmp_path_factory.mktemp(f"calm{items}"), items).finish() for items in (60, 500)}
+    return {items: Job(tmp_path_factory.mktemp(f"calm{items}"), items).finish() for items in (SHORT, 500)}
 
 
 def check(job: Job, kills: int, undisturbed: str) -> None:
@@ -63,12 +64,12 @@ def check(job: Job, kills: int, undisturbed: str) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("commit", range(1, 13))
 def test_killed_at_a_boundary_of_the_journal_and_resumed_it_returns_the_same(tmp_path, commit, when, undisturbed):
-    job = Job(tmp_path, 60)
+    job = Job(tmp_path, SHORT)
     child = job.start("--crash", str(commit), when)
     child.communicate(timeout=60)
     assert child.returncode == -signal.SIGKILL
     recorded, executed = job.recorded(), job.executed()
-    check(job, 1, undisturbed[60])
+    check(job, 1, undisturbed[SHORT])
     again = job.executed()
     assert all(again[item] == executed[item] for item in recorded), "a recorded item ran again"
 

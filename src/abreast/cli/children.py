@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -31,27 +32,49 @@ class Groups:
 
     def __init__(self) -> None:
         """None yet."""
-        self._alive: dict[int, asyncio.TimerHandle] = {}
+        self._alive: dict[int, _Child] = {}
+        self._looking = False
 
     def started(self, item: Current, group: int) -> None:
         """A child of the item began: remember its group here, and if it lives on for a moment in the journal."""
-        loop = asyncio.get_running_loop()
-        self._alive[group] = loop.call_later(_YOUNG, _note, item, group)
+        self._alive[group] = _Child(item, group, SYSTEM_CLOCK.now())
+        self._look_later()
 
     def ended(self, group: int) -> None:
         """The group is no more."""
-        noting = self._alive.pop(group, None)
-        if noting is not None:
-            noting.cancel()
+        self._alive.pop(group, None)
 
     def kill(self) -> None:
         """End all of them now, without a word."""
         for group in self._alive:
             _kill(group)
 
+    def _look_later(self) -> None:
+        # One timer for all: most children are gone before it goes off, and one each would cost as much as their start.
+        if not self._looking:
+            self._looking = True
+            asyncio.get_running_loop().call_later(_YOUNG, self._look)
 
-def _note(item: Current, group: int) -> None:
-    item.note(CHILD_STARTED, pgid=group, born=born(group))
+    def _look(self) -> None:
+        """Write down those that are no longer young."""
+        self._looking = False
+        now = SYSTEM_CLOCK.now()
+        for child in self._alive.values():
+            if not child.noted and now - child.since >= _YOUNG:
+                child.noted = True
+                child.item.note(CHILD_STARTED, pgid=child.group, born=born(child.group))
+        if any(not child.noted for child in self._alive.values()):
+            self._look_later()
+
+
+@dataclass(slots=True)
+class _Child:
+    """A process group, whose it is, and whether the journal knows of it."""
+
+    item: Current
+    group: int
+    since: float
+    noted: bool = False
 
 
 class _Stat(NamedTuple):

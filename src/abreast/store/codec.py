@@ -28,6 +28,7 @@ _SHORT: Final = 600  # characters: a text this short holds no int past MAX_INT_B
 _MARK: Final = '{"~":'  # inside a JSON string its quotes would be escaped, so this is always a tagged object
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _STR: Final = frozenset({str})
+_PLAIN: Final = 1 << 63
 
 
 def json_writer(*, ascii_only: bool = False, sort_keys: bool = False) -> Callable[[object], str]:
@@ -65,6 +66,8 @@ def encode(value: object, where: str) -> str:
 
 def digest(value: object) -> str | None:
     """A short name for the value's content, the same for equal dicts in any order; None if it can't be encoded."""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return f"{value}"  # its own name; a hash is for what is long, or nobody's business
     text = _flat_text(value, _SORTED)
     if text is None:
         try:

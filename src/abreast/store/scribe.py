@@ -19,6 +19,7 @@ T = TypeVar("T")
 Durable: TypeAlias = Callable[[], None]
 
 _POLL = 0.5  # seconds between two looks at the requests of other processes
+_LINGER = 0.05  # seconds an event that nobody waits for may wait for company
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class Scribe:
     """Writes a run's events from a thread of its own.
 
     Events of one turn of the loop go over together; while a commit is on its way to the disk the next batch gathers.
+    An event that nobody waits for (most are the start of an item) rides along with the next one that somebody does.
     After a commit has failed nothing more is written: what was acknowledged stays, and the run is told once.
     """
 
@@ -53,7 +55,9 @@ class Scribe:
         self._spent = spent
         self._loop = asyncio.get_running_loop()
         self._open = _Batch()
+        self._leaving: asyncio.Handle | None = None  # the open batch goes over then
         self.broken = False
+        self._closing = False
         self._queue: SimpleQueue[_Batch | Callable[[], None] | None] = SimpleQueue()
         # A daemon, so that a disk that never answers can't keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"abreast-scribe-{row.id}", daemon=True)
@@ -62,11 +66,13 @@ class Scribe:
     def write(self, event: Event, durable: Durable | None = None) -> None:
         """Have `event` written; `durable` is called on the loop once it is on disk. Never waits."""
         batch = self._open
-        if not batch.events:
-            self._loop.call_soon(self._hand_over)
         batch.events.append(event)
         if durable is not None:
+            if not batch.durable:
+                self._leave(self._loop.call_soon(self._hand_over))
             batch.durable.append(durable)
+        elif self._leaving is None:
+            self._leave(self._loop.call_later(_LINGER, self._hand_over))
 
     async def flush(self) -> None:
         """Wait until everything written so far is on disk; raises the store's error if it can't be."""
@@ -90,12 +96,19 @@ class Scribe:
 
     async def close(self) -> None:
         """Write what is left and end the thread."""
+        self._closing = True
         self._hand_over()
         await self.read(lambda: None)
         self._queue.put(None)
         self._thread.join()
 
+    def _leave(self, leaving: asyncio.Handle | None) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+        self._leaving = leaving
+
     def _hand_over(self) -> None:
+        self._leave(None)
         batch = self._open
         if batch.events:
             self._open = _Batch()
@@ -153,7 +166,8 @@ class Scribe:
     def _acknowledge(self, batch: _Batch, took: float) -> None:
         for durable in batch.durable:
             durable()
-        self._listener.committed(len(batch.events), took)
+        if not self._closing:  # a note about the last batch would need a batch of its own
+            self._listener.committed(len(batch.events), took)
 
     def _look_for_requests(self) -> None:
         try:
