@@ -1,0 +1,250 @@
+"""The storm on a socket of this machine: HTTP in front of a World."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from aiohttp import web
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.testing.storm.bodies import JSON, SSE, Answer, dumped, error_answer, reply_answer
+from abreast.testing.storm.ledger import Stats
+from abreast.testing.storm.replies import Script, fixed_text
+from abreast.testing.storm.routes import route
+from abreast.testing.storm.shape import Ask, BadRequest, Shape, count_tokens
+from abreast.testing.storm.world import Request, Verdict, World
+
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http_parser import RawRequestMessage
+    from aiohttp.streams import StreamReader
+    from aiohttp.web_protocol import RequestHandler
+
+_LARGEST = 256 * 1024 * 1024  # bytes of a request
+_AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: closing resets
+_PATIENCE = 1.0  # seconds for handlers to end when the storm does; they were cancelled, so they do at once
+
+Watcher = tuple[Callable[[Stats], bool], "asyncio.Future[None]"]
+
+
+class StormServer:
+    """Answers on 127.0.0.1 as its world says. Whoever made it closes it."""
+
+    def __init__(self, world: World, script: Script | None = None) -> None:
+        self.world = world
+        self.connections = 0
+        self.port = 0
+        self._script = script
+        self._closing = False
+        self._watchers: list[Watcher] = []
+        self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True, access_log=None)
+        self._listening: asyncio.Server | None = None
+
+    async def open(self, port: int = 0) -> None:
+        """Listen; OSError if the port is taken."""
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(self._connect, "127.0.0.1", port, backlog=4096)
+        self.port = self._listening.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Hang up on everybody; what is in flight stays so in the log."""
+        self._closing = True
+        if self._listening is not None:
+            self._listening.close()
+        for connection in self._http.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+        await self._http.shutdown(_PATIENCE)
+        if self._listening is not None:
+            await self._listening.wait_closed()
+
+    def stats(self) -> Stats:
+        """The world's numbers, and those of the socket."""
+        used = os.times()
+        return replace(self.world.stats(), connections=self.connections, cpu_seconds=used.user + used.system)
+
+    async def until(self, holds: Callable[[Stats], bool]) -> None:
+        """Wait until the numbers are as `holds` wants them; it is asked after everything that happens."""
+        if holds(self.stats()):
+            return
+        watcher: Watcher = (holds, asyncio.get_running_loop().create_future())
+        self._watchers.append(watcher)
+        try:
+            await watcher[1]
+        finally:
+            self._watchers.remove(watcher)
+
+    # --- a request
+
+    def _connect(self) -> RequestHandler:
+        self.connections += 1
+        return self._http()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method == "POST":
+            target = route(request.path)
+            if target is not None:
+                body = await request.read()
+                shape, model, stream = target
+                try:
+                    ask = shape.ask(_parsed(body), model, stream=stream)
+                except BadRequest as error:
+                    return _json(shape.error(400, "bad", str(error), None), status=400)
+                return await self._answer(request, shape, ask)
+        return await self._about(request)
+
+    async def _answer(self, request: web.BaseRequest, shape: Shape, ask: Ask) -> web.StreamResponse:
+        world, clock = self.world, SYSTEM_CLOCK
+        text = fixed_text(ask, world.settings.reply, self._script)
+        verdict = world.arrive(clock.now(), _request(shape, ask, text))
+        if self._watchers:
+            self._tell()
+        if not verdict.admitted:
+            return _whole(error_answer(shape, verdict), verdict)
+        try:
+            response = await self._serve(request, shape, ask, verdict, text)
+        except (asyncio.CancelledError, ConnectionError):
+            if not self._closing:
+                world.leave(clock.now(), verdict.id)
+                self._tell()
+            raise
+        world.finish(clock.now(), verdict.id)
+        if self._watchers:
+            self._tell()
+        return response
+
+    async def _serve(
+        self, request: web.BaseRequest, shape: Shape, ask: Ask, verdict: Verdict, text: str | None
+    ) -> web.StreamResponse:
+        fault = verdict.fault.name if verdict.fault is not None else ""
+        if fault == "stall":
+            await _for_ever()
+        if verdict.status >= 500:  # noqa: PLR2004 - a server's error
+            answer = error_answer(shape, verdict)
+        else:
+            answer = reply_answer(shape, ask, verdict, text, self.world.settings.chunks)
+        streams = answer.kind == SSE
+        wait = verdict.first if streams else verdict.latency
+        if wait:
+            await asyncio.sleep(wait)
+        if fault == "reset":
+            self._fail(verdict)
+            _reset(request)
+            return web.Response()
+        self.world.first(SYSTEM_CLOCK.now(), verdict.id)
+        if not streams and answer.ends == "well":
+            return _whole(answer, verdict)
+        return await self._send(request, answer, verdict)
+
+    async def _send(self, request: web.BaseRequest, answer: Answer, verdict: Verdict) -> web.StreamResponse:
+        """Send the parts evenly over the time that the tokens take, and end as the answer does."""
+        response = web.StreamResponse(status=answer.status, headers=_headers(answer, verdict))
+        if answer.missing:
+            response.content_length = sum(map(len, answer.parts)) + answer.missing
+        await response.prepare(request)
+        pause = (verdict.latency - verdict.first) / max(1, len(answer.parts) - 1) if answer.kind == SSE else 0.0
+        for number, part in enumerate(answer.parts):
+            if number and pause:
+                await asyncio.sleep(pause)
+            await response.write(part)
+        if answer.ends == "never":
+            await _for_ever()
+        if answer.ends == "lost":
+            self._fail(verdict)
+            if request.transport is not None:
+                request.transport.close()
+            return response
+        await response.write_eof()
+        return response
+
+    def _fail(self, verdict: Verdict) -> None:
+        # Before the connection is lost by our own hand: else it would count as the client's leaving.
+        self.world.finish(SYSTEM_CLOCK.now(), verdict.id)
+
+    # --- about itself
+
+    async def _about(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/storm/log":
+            since = int(request.query.get("since", "0"))
+            lines = (json.dumps(entry.as_dict()) + "\n" for entry in self.world.ledger.entries[since:])
+            return web.Response(text="".join(lines), content_type="application/x-ndjson")
+        if request.path == "/storm/stats":
+            return _json(asdict(self.stats()))
+        if request.path == "/storm/settings" and request.method == "POST":
+            return self._change(await request.read())
+        if request.path == "/v1/models":
+            return _json({"object": "list", "data": [{"id": "storm", "object": "model", "owned_by": "storm"}]})
+        return _json({"error": {"message": f"There is nothing at {request.path}.", "type": "not_found"}}, status=404)
+
+    def _change(self, body: bytes) -> web.Response:
+        try:
+            self.world.change(SYSTEM_CLOCK.now(), **_parsed(body))
+        except (BadRequest, ValueError) as error:
+            return _json({"error": {"message": str(error)}}, status=400)
+        return _json({})
+
+    def _tell(self) -> None:
+        stats = self.stats()
+        for holds, watcher in self._watchers:
+            if not watcher.done() and holds(stats):
+                watcher.set_result(None)
+
+
+def _make_request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST)
+
+
+def _request(shape: Shape, ask: Ask, text: str | None) -> Request:
+    output = None if text is None else count_tokens(text)
+    return Request(ask.key, ask.input_tokens, ask.max_tokens, output, shape.lane, ask.model, ask.prompt)
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except ValueError as error:
+        raise BadRequest(f"the body is no JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise BadRequest("the body is an object of JSON")
+    return parsed
+
+
+def _headers(answer: Answer, verdict: Verdict) -> dict[str, str]:
+    headers = {"content-type": answer.kind, "x-request-id": f"storm-{verdict.id}", **(verdict.headers or {})}
+    if verdict.retry_after is not None:
+        headers["retry-after"] = verdict.retry_after
+    return headers
+
+
+def _whole(answer: Answer, verdict: Verdict) -> web.Response:
+    return web.Response(status=answer.status, body=b"".join(answer.parts), headers=_headers(answer, verdict))
+
+
+def _json(body: Mapping[str, Any], *, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=dumped(dict(body)), content_type=JSON)
+
+
+def _reset(request: web.BaseRequest) -> None:
+    transport = request.transport
+    if transport is not None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        transport.abort()
+
+
+async def _for_ever() -> NoReturn:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError

@@ -1,0 +1,177 @@
+"""What a storm is like: its limits, its speed, what it says about itself and how it breaks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from abreast.testing.storm.faults import FAULTS
+
+WINDOWS = ("bucket", "fixed", "sliding")
+HEADERS = ("honest", "absent", "late", "lying")
+RETRY_AFTER = ("right", "absent", "long", "short", "date")
+REPLIES = ("words", "echo")
+OVERSIZE = ("reject", "admit")
+
+
+def _setting(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+def _limit(doc: str) -> Any:
+    return field(default=None, metadata={"doc": doc, "limit": True})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. Times are in seconds of a minute of 60; `minute` scales all of them at once.
+
+    A limit of None is no limit. ValueError, in one sentence, for what can't be.
+
+        Settings(rpm=600, concurrency=40, latency=0.5, per_token=0.01, minute=3)
+    """
+
+    rpm: float | None = _limit("requests a minute")
+    tpm: float | None = _limit("tokens a minute, input and output together")
+    input_tpm: float | None = _limit("input tokens a minute")
+    output_tpm: float | None = _limit("output tokens a minute")
+    concurrency: int | None = _limit("requests in flight at once")
+    per_day: float | None = _limit("requests a day (1440 minutes)")
+    window: str = _setting("bucket", "how a minute is counted: bucket, fixed or sliding")
+    burst: float | None = _limit("how many requests a full bucket holds (a minute's worth if not given)")
+    token_burst: float | None = _limit("how many tokens a full bucket holds (a minute's worth if not given)")
+    oversize: str = _setting("reject", "a request that no full bucket could hold: reject, or admit it alone")
+    neighbour: float = _setting(0.0, "the share of every rate that somebody else takes, from 0 to less than 1")
+    minute: float = _setting(60.0, "how many real seconds a minute lasts; every other time shrinks with it")
+    latency: float = _setting(0.0, "seconds to the first token")
+    per_token: float = _setting(0.0, "seconds for each output token")
+    noise: float = _setting(0.0, "up to so many seconds more, drawn from the seed")
+    output_min: int = _setting(8, "the fewest output tokens of a reply")
+    output_max: int = _setting(32, "the most output tokens of a reply; max_tokens of a request may cut it shorter")
+    chunks: int = _setting(8, "the most pieces a stream comes in")
+    reply: str = _setting("words", "what a reply says: words drawn from a digest of the request, or echo")
+    headers: str = _setting("honest", "what the rate-limit headers are: honest, absent, late or lying")
+    lag: float = _setting(5.0, "how many seconds late headers are")
+    lie: float = _setting(2.0, "lying headers claim so many times the limit, with nothing of it used")
+    retry_after: str | float = _setting(
+        "right", "Retry-After of a 429: right, absent, long (4 x), short (a quarter), date, or so many seconds"
+    )
+    markers: bool = _setting(default=True, doc="obey fault-NAME in a model's name or a prompt")
+    faults: Mapping[str, float] = field(default_factory=dict, metadata={"doc": "how often each fault happens, 0 to 1"})
+    fault_at: Mapping[int, str] = field(
+        default_factory=dict, metadata={"doc": "faults of the n-th request to arrive, counted from 1"}
+    )
+    steps: tuple[Step, ...] = field(default=(), metadata={"doc": "settings that change at a time"})
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be."""
+        for each in fields(self):
+            _check_number(each.name, getattr(self, each.name), limit="limit" in each.metadata)
+        _check_choices(self)
+        _check_faults(self)
+        if self.window != "bucket" and (self.burst is not None or self.token_burst is not None):
+            raise ValueError(f"a burst belongs to the bucket: it means nothing with window={self.window!r}")
+        if not self.neighbour < 1:
+            raise ValueError(f"neighbour is a share below 1, not {self.neighbour!r}")
+        if self.minute == 0:
+            raise ValueError("a minute lasts longer than 0 seconds")
+        if self.output_min > self.output_max:
+            raise ValueError(f"output_min ({self.output_min}) is more than output_max ({self.output_max})")
+        object.__setattr__(self, "steps", tuple(sorted(map(Step.of, self.steps), key=lambda step: step.at)))
+
+    @property
+    def scale(self) -> float:
+        """Real seconds for each second of a setting."""
+        return self.minute / 60.0
+
+    def changed(self, changes: Mapping[str, Any]) -> Settings:
+        """These settings with some of them changed; ValueError for a name that is none, or one that must stay."""
+        for name in changes:
+            if name in _FIXED or name not in NAMES:
+                raise ValueError(f"{name!r} can't change while the storm runs; {', '.join(sorted(CHANGEABLE))} can")
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From `at` seconds after the start on, these settings are different.
+
+    Step(60, {"rpm": 150})
+    """
+
+    at: float
+    changes: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, given: Any) -> Step:
+        """A Step, or the pair of a time and the changes that makes one."""
+        step = given if isinstance(given, Step) else cls(*given)
+        _check_number("the time of a step", step.at, limit=False)
+        if not set(step.changes) <= CHANGEABLE:
+            unknown = ", ".join(sorted(set(step.changes) - CHANGEABLE))
+            raise ValueError(f"a step can't change {unknown}; it can change {', '.join(sorted(CHANGEABLE))}")
+        return step
+
+
+NAMES = frozenset(each.name for each in fields(Settings))
+_FIXED = frozenset({"minute", "steps", "window", "output_min", "output_max"})
+CHANGEABLE = NAMES - _FIXED
+
+
+def make_settings(options: Mapping[str, Any]) -> Settings:
+    """Settings of these options, each step looked at too; ValueError names what is wrong."""
+    unknown = options.keys() - NAMES
+    if unknown:
+        raise ValueError(f"there is no setting {', '.join(sorted(unknown))}; there are {', '.join(sorted(NAMES))}")
+    settings = Settings(**options)
+    seen = settings
+    for step in settings.steps:
+        seen = seen.changed(step.changes)
+    return settings
+
+
+def _check_number(name: str, value: object, *, limit: bool) -> None:
+    if value is None or isinstance(value, bool | str) or not isinstance(value, int | float):
+        if limit and value is not None:
+            raise ValueError(f"{name} is a number, not {value!r}")
+        return
+    if not math.isfinite(value) or value < 0 or (limit and value == 0):
+        raise ValueError(f"{name} is a {'positive number' if limit else 'number of at least 0'}, not {value!r}")
+
+
+def _check_choices(settings: Settings) -> None:
+    for name, allowed in _CHOICES.items():
+        if getattr(settings, name) not in allowed:
+            raise ValueError(f"{name} is one of {', '.join(allowed)}, not {getattr(settings, name)!r}")
+    wait = settings.retry_after
+    if isinstance(wait, bool) or (isinstance(wait, str) and wait not in RETRY_AFTER):
+        raise ValueError(f"retry_after is one of {', '.join(RETRY_AFTER)} or a number of seconds, not {wait!r}")
+    for name in ("latency", "per_token", "noise", "neighbour", "minute", "lag", "lie"):
+        if isinstance(getattr(settings, name), bool) or not isinstance(getattr(settings, name), int | float):
+            raise ValueError(f"{name} is a number, not {getattr(settings, name)!r}")
+    for name in ("concurrency", "output_min", "output_max", "chunks"):
+        value = getattr(settings, name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise ValueError(f"{name} is a whole number of at least 1, not {value!r}")
+
+
+def _check_faults(settings: Settings) -> None:
+    _known([*settings.faults, *settings.fault_at.values()])
+    rates = settings.faults.values()
+    if not all(0 <= rate <= 1 for rate in rates) or sum(rates) > 1:
+        raise ValueError(
+            f"the rates of faults are from 0 to 1, and no more than 1 together, not {dict(settings.faults)}"
+        )
+    if not all(number >= 1 for number in settings.fault_at):
+        raise ValueError(f"fault_at counts requests from 1, not {sorted(settings.fault_at, key=str)}")
+
+
+def _known(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in FAULTS:
+            raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
+
+
+_CHOICES = {"window": WINDOWS, "headers": HEADERS, "reply": REPLIES, "oversize": OVERSIZE}

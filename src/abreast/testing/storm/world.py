@@ -1,0 +1,325 @@
+"""The storm itself, as a pure state machine: time and requests go in, verdicts come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from abreast.core.seeds import derive_fraction
+from abreast.testing.storm.faults import FAULTS, Fault, marked
+from abreast.testing.storm.ledger import Entry, Ledger, Stats
+from abreast.testing.storm.quota import Quota, make_quota
+from abreast.testing.storm.settings import Settings, make_settings
+from abreast.testing.storm.told import Level, Teller
+
+_DAY = 1440  # minutes
+_TOKENS = ("tpm", "input_tpm", "output_tpm")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a storm needs to know of a request.
+
+    `key` says which requests are alike: they get the same reply, and the k-th of them the same fault and noise in
+    every run of the same seed, whatever came in between. `output_tokens` of None are drawn from the seed.
+    """
+
+    key: str
+    input_tokens: int = 1
+    max_tokens: int | None = None
+    output_tokens: int | None = None
+    lane: str = "openai"
+    model: str = ""
+    prompt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to happen to a request.
+
+    Admitted: it takes `latency` seconds, the first `first` of them silent, and ends as `fault` says, if that is set.
+    Rejected: `status`, and `kind` for the limit that was hit; `ready_at` is the true time when it would have been
+    admitted, None if nobody knows, and `retry_after` what the client is told.
+    """
+
+    id: int
+    admitted: bool
+    kind: str = ""
+    status: int = 200
+    latency: float = 0.0
+    first: float = 0.0
+    fault: Fault | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cut: bool = False
+    ready_at: float | None = None
+    retry_after: str | None = None
+    headers: Mapping[str, str] | None = None
+
+
+class World:
+    """A storm without a socket: exact limits, seeded faults, and a log of the truth. It never asks what time it is.
+
+    `start` is the clock's time at which it begins, `wall` the time of day then, for headers that tell one.
+
+        world = World(Settings(rpm=60, burst=1), seed=7)
+        verdict = world.arrive(0.0, Request("a"))      # admitted
+        world.arrive(0.5, Request("b")).ready_at       # 1.0
+        world.finish(verdict.latency, verdict.id)
+    """
+
+    def __init__(
+        self, settings: Settings | None = None, seed: int = 0, *, start: float = 0.0, wall: float = 0.0
+    ) -> None:
+        self.settings = settings or make_settings({})
+        self.seed = seed
+        self.start = start
+        self.ledger = Ledger()
+        self._teller = Teller(start, wall)
+        self._steps = list(reversed(self.settings.steps))
+        self._quotas: dict[str, Quota] = {}
+        self._turns: dict[str, int] = {}
+        self._arrange(start)
+
+    def __repr__(self) -> str:
+        """How many are in flight, and how it went so far."""
+        ledger = self.ledger
+        return f"<World {ledger.in_flight} in flight, {ledger.admitted} admitted, {ledger.rejected} rejected>"
+
+    # --- what happens
+
+    def arrive(self, now: float, request: Request) -> Verdict:
+        """Admit a request or reject it, and charge the limits for what was admitted."""
+        self._advance(now)
+        turn = self._turns[request.key] = self._turns.get(request.key, 0) + 1
+        number = len(self.ledger.entries) + 1
+        fault = self._fault(request, number, turn)
+        if fault is not None and fault.early:
+            return self._refused(now, request, fault)
+        output, cut = self._output(request)
+        kind, wait = self._hindrance(now, request, output)
+        if kind:
+            return self._rejected(now, request, kind, wait)
+        for name, quota in self._quotas.items():
+            quota.take(self._cost(name, request, output), now)
+        return self._admitted(now, request, _Plan(turn, fault, output, cut))
+
+    def first(self, now: float, number: int) -> None:
+        """The first byte of a reply has been sent."""
+        self.ledger.entries[number - 1].t_first = now - self.start
+
+    def finish(self, now: float, number: int) -> None:
+        """A request has been answered, as its verdict said."""
+        entry = self.ledger.entries[number - 1]
+        self.ledger.close(number, now - self.start, "fault" if entry.fault else "ok")
+
+    def leave(self, now: float, number: int) -> None:
+        """The client went away before the end of the reply."""
+        self.ledger.close(number, now - self.start, "disconnected")
+
+    def change(self, now: float, **changes: Any) -> None:
+        """Other limits, speed or faults from now on; ValueError for what can't be."""
+        self._advance(now)
+        self.settings = self.settings.changed(changes)
+        self._arrange(now)
+
+    def stats(self) -> Stats:
+        """The numbers up to now."""
+        return self.ledger.stats()
+
+    # --- the limits
+
+    def _advance(self, now: float) -> None:
+        scale = self.settings.scale
+        while self._steps and self.start + self._steps[-1].at * scale <= now:
+            step = self._steps.pop()
+            self.settings = self.settings.changed(step.changes)
+            self._arrange(self.start + step.at * scale)
+
+    def _arrange(self, now: float) -> None:
+        """Make the quotas what the settings say, keeping what is used of those that stay."""
+        settings = self.settings
+        ours = 1.0 - settings.neighbour
+        wanted = {
+            "rpm": (settings.rpm, settings.burst),
+            "tpm": (settings.tpm, settings.token_burst),
+            "input_tpm": (settings.input_tpm, settings.token_burst),
+            "output_tpm": (settings.output_tpm, settings.token_burst),
+        }
+        for name, (limit, burst) in wanted.items():
+            hold = None if limit is None else (limit * ours if burst is None else burst)
+            self._place(name, limit and limit * ours, hold, now)
+        self._place("per_day", settings.per_day, settings.per_day, now)
+
+    def _place(self, name: str, limit: float | None, hold: float | None, now: float) -> None:
+        if limit is None or hold is None:
+            self._quotas.pop(name, None)
+            return
+        if (quota := self._quotas.get(name)) is not None:
+            quota.left(now)  # what it has filled until now, it has filled at the old rate
+            quota.resize(limit, hold)
+            return
+        minute = self.settings.minute
+        if name == "per_day":
+            self._quotas[name] = make_quota("fixed", limit, hold, minute * _DAY, self.start)
+        else:
+            window = self.settings.window
+            self._quotas[name] = make_quota(window, limit, hold, minute, self.start if window == "fixed" else now)
+
+    def _cost(self, name: str, request: Request, output: int) -> float:
+        if name == "input_tpm":
+            return request.input_tokens
+        if name == "output_tpm":
+            return output
+        return request.input_tokens + output if name == "tpm" else 1.0
+
+    def _hindrance(self, now: float, request: Request, output: int) -> tuple[str, float]:
+        """Which limit a request runs into, and how long that lasts: the one that lasts longest."""
+        cap = self.settings.concurrency
+        if cap is not None and self.ledger.in_flight >= cap:
+            return "concurrency", inf
+        kind, longest = "", 0.0
+        for name, quota in self._quotas.items():
+            wait = self._wait(name, quota, self._cost(name, request, output), now)
+            if wait > longest:
+                kind, longest = name, wait
+        return ("oversize" if longest == inf else kind), longest
+
+    def _wait(self, name: str, quota: Quota, cost: float, now: float) -> float:
+        alone = name in _TOKENS and self.settings.oversize == "admit"
+        return quota.wait(min(cost, quota.hold) if alone else cost, now)
+
+    # --- what is drawn
+
+    def _draw(self, what: str, key: str, turn: int = 0) -> float:
+        return derive_fraction(self.seed, f"{what}/{turn}/{key}")
+
+    def _output(self, request: Request) -> tuple[int, bool]:
+        """How many tokens the reply has, and whether max_tokens cut it short."""
+        wanted = request.output_tokens
+        if wanted is None:
+            least, most = self.settings.output_min, self.settings.output_max
+            wanted = least + int(self._draw("output", request.key) * (most - least + 1))
+        if request.max_tokens is not None and wanted > request.max_tokens:
+            return request.max_tokens, True
+        return wanted, False
+
+    def _fault(self, request: Request, number: int, turn: int) -> Fault | None:
+        settings = self.settings
+        if number in settings.fault_at:
+            return FAULTS[settings.fault_at[number]]
+        if settings.markers:
+            asked = marked(request.model, turn) or marked(request.prompt, turn)
+            if asked is not None:
+                return asked
+        if settings.faults:
+            drawn = self._draw("fault", request.key, turn)
+            for name, rate in settings.faults.items():
+                drawn -= rate
+                if drawn < 0:
+                    return FAULTS[name]
+        return None
+
+    # --- verdicts
+
+    def _admitted(self, now: float, request: Request, plan: _Plan) -> Verdict:
+        settings = self.settings
+        noise = self._draw("noise", request.key, plan.turn) * settings.noise if settings.noise else 0.0
+        first = (settings.latency + noise) * settings.scale
+        failed = plan.fault is not None and plan.fault.status >= 500  # noqa: PLR2004 - a server's error
+        output = 0 if failed else plan.output
+        entry = self._enter(now, request, "admitted", "", output)
+        entry.fault = plan.fault.name if plan.fault is not None else ""
+        self.ledger.open(entry)
+        return Verdict(
+            entry.id,
+            admitted=True,
+            status=plan.fault.status if plan.fault is not None else 200,
+            first=first,
+            latency=first + settings.per_token * output * settings.scale,
+            fault=plan.fault,
+            input_tokens=request.input_tokens,
+            output_tokens=output,
+            cut=plan.cut,
+            headers=self._headers(now, request),
+        )
+
+    def _rejected(self, now: float, request: Request, kind: str, wait: float) -> Verdict:
+        known = None if wait == inf else wait
+        return self._turned_away(now, request, kind, known, self.settings.retry_after)
+
+    def _refused(self, now: float, request: Request, fault: Fault) -> Verdict:
+        told: str | float = {"429": "right", "429-date": "date"}.get(fault.name, "absent")
+        wait = self.settings.scale if told != "absent" else None
+        if fault.name == "quota":
+            wait = _DAY * self.settings.minute - (now - self.start) % (_DAY * self.settings.minute)
+        return self._turned_away(now, request, _KIND.get(fault.name, fault.name), wait, told, fault=fault)
+
+    def _turned_away(
+        self,
+        now: float,
+        request: Request,
+        kind: str,
+        wait: float | None,
+        told: str | float,
+        *,
+        fault: Fault | None = None,
+    ) -> Verdict:
+        status = 429 if fault is None else fault.status
+        entry = self._enter(now, request, "rejected", kind, 0)
+        entry.fault = fault.name if fault is not None else ""
+        entry.outcome = "rejected" if status == 429 else "fault"  # noqa: PLR2004 - too many requests
+        entry.t_end = entry.t_arrive
+        self.ledger.open(entry)
+        return Verdict(
+            entry.id,
+            admitted=False,
+            kind=kind,
+            status=status,
+            fault=fault,
+            input_tokens=request.input_tokens,
+            ready_at=None if wait is None else now + wait,
+            retry_after=self._teller.retry_after(now, wait, told, self.settings.scale),
+            headers=self._headers(now, request),
+        )
+
+    def _enter(self, now: float, request: Request, verdict: str, kind: str, output: int) -> Entry:
+        ledger = self.ledger
+        return Entry(
+            len(ledger.entries) + 1,
+            request.lane,
+            request.model,
+            now - self.start,
+            verdict,
+            kind,
+            ledger.in_flight,
+            request.input_tokens,
+            output,
+        )
+
+    def _headers(self, now: float, request: Request) -> Mapping[str, str]:
+        settings = self.settings
+        if settings.headers == "absent":
+            return {}
+        shown = 1.0 - settings.neighbour  # the limit that is told is everybody's
+        levels = {
+            name: Level(quota.limit / shown, quota.left(now), quota.reset(now))
+            for name, quota in self._quotas.items()
+            if name != "per_day"
+        }
+        return self._teller.headers(now, request.lane, levels, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What was drawn for a request that is let in."""
+
+    turn: int
+    fault: Fault | None
+    output: int
+    cut: bool
+
+
+_KIND = {"429": "rpm", "429-bare": "rpm", "429-date": "rpm", "429-concurrency": "concurrency", "quota": "per_day"}
