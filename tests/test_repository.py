@@ -39,7 +39,6 @@ DEPRECATED = re.compile(
 # Definitions that nothing in src mentions, and why they are there all the same.
 UNMENTIONED = {
     "Traveller": "what an executor may ask of an item's context, written down as a type",
-    "each_event": "for those who read a journal: the tests, and programs beside abreast",
     "join_path": "the form of a path; the driver spells it out, item by item",
 }
 

@@ -71,6 +71,15 @@ def test_show_tells_what_became_of_a_run(failed):
     assert row["manifest"]["map"]["command"][:2] == ["sh", "-c"]
 
 
+def test_show_tells_what_made_outcomes_depend_on_timing(abreast):
+    abreast("map", "--timeout", "0.05", "--", "sleep", given="30\n")
+    assert abreast("show", "last", "--json").rows[0]["timing_dependent"] == ["timeout"]
+    assert "outcomes depend on it: timeout" in abreast("show", "last").out
+    abreast("map", "--", "true", given="x\n")
+    assert abreast("show", "last", "--json").rows[0]["timing_dependent"] == []
+    assert "depend on it" not in abreast("show", "last").out
+
+
 def test_show_tells_what_became_of_an_item(failed):
     said = failed("show", "last", "0001")
     assert "exit code 7" in said.out

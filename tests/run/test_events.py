@@ -233,3 +233,19 @@ async def test_a_timeout_is_an_attempt_and_says_which():
     assert str(outcome.error) == "e/hang/0000: attempt 2 took longer than 30 s"
     assert outcome.timing.service == (30.0, 30.0)
     assert mapped.timing_dependent == {"timeout"}
+
+
+async def test_what_depends_on_timing_is_recorded_and_known_to_a_resumed_run():
+    store = MemoryStore()
+
+    async def hang(item):
+        await asyncio.get_running_loop().create_future()
+
+    for resume in ("never", "must"):
+        async with abreast.open_run("e", store=store, resume=resume) as run:
+            mapped = run.map(hang, [0], width=1, timeout=0.001)
+            await _all(mapped)
+            assert mapped.timing_dependent == {"timeout"}
+            run.halt("not yet") if resume == "never" else None
+    ends = [event.data for event in store.events("e-1") if event.kind == "map-ended"]
+    assert [end["timing_dependent"] for end in ends] == ["timeout", "timeout"]

@@ -14,14 +14,13 @@ from typing import Final, NamedTuple
 
 from abreast.core.clock import SYSTEM_CLOCK, sleep_until
 from abreast.run.current import Current
-from abreast.store.port import Store
+from abreast.store.port import Store, each_event
 
 CHILD_STARTED: Final = "child-started"
 RUN_VARIABLE: Final = "ABREAST_RUN_ID"
 """Names its run to every child, and in a child's environment to us."""
 
 _PROC: Final = Path("/proc")
-_PAGE: Final = 1000
 _YOUNG: Final = 0.05  # seconds; most commands of a large number end sooner, and asking for their birth costs a tenth
 _PATIENCE: Final = 2.0  # seconds until killed processes are gone
 _STEP: Final = 0.01
@@ -110,13 +109,10 @@ async def end_leftovers(store: Store, run_id: str) -> int:
 
 
 def _recorded(store: Store, run_id: str) -> Iterator[tuple[int, str | None]]:
-    after = 0
-    while page := store.events(run_id, after=after, limit=_PAGE, kinds={CHILD_STARTED}):
-        for event in page:
-            group, when = event.data.get("pgid"), event.data.get("born")
-            if isinstance(group, int) and group > 1:
-                yield group, when if isinstance(when, str) else None
-        after = page[-1].seq
+    for event in each_event(store, run_id, {CHILD_STARTED}):
+        group, when = event.data.get("pgid"), event.data.get("born")
+        if isinstance(group, int) and group > 1:
+            yield group, when if isinstance(when, str) else None
 
 
 def _is_theirs(stat: _Stat, recorded: dict[int, str | None], run_id: str) -> bool:

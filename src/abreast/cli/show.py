@@ -16,8 +16,9 @@ from abreast.cli.recorded import each_result, row_of_recorded, tally
 from abreast.cli.results import Row
 from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.tables import local_moment, moment, say, say_facts, say_json
+from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
-from abreast.store.port import Recorded, RunRow, Store, each_outcome
+from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
 
 _SHOWN: Final = 10  # failed items named
 
@@ -38,7 +39,10 @@ def command(*, run: str, key: str | None, store: str | None, as_json: bool) -> i
             found = row_of_recorded(find_item(opened, row, key))
             say_json({"run": row.id, **found}) if as_json else _show_item(found)
         elif as_json:
-            say_json({**facts_of_run(opened, row), "items": _counts(opened, row), "manifest": dict(row.manifest)})
+            say_json({
+                **facts_of_run(opened, row), "items": _counts(opened, row),
+                "timing_dependent": timing_dependent(opened, row), "manifest": dict(row.manifest),
+            })  # fmt: skip
         else:
             _show_run(opened, row, choice)
     return 0
@@ -69,6 +73,12 @@ def find_item(store: Store, row: RunRow, key: str) -> Recorded:
     raise Sorry(f"nothing is recorded of an item {key!r} in {row.id}; `abreast export {row.id}` shows what is")
 
 
+def timing_dependent(store: Store, row: RunRow) -> list[str]:
+    """What made outcomes of the run depend on timing; empty if any width would have given the same."""
+    ended = each_event(store, row.id, {MAP_ENDED})
+    return sorted({why for event in ended for why in str(event.data.get("timing_dependent") or "").split(",") if why})
+
+
 def _counts(store: Store, row: RunRow) -> dict[str, int]:
     count = tally(store, row.id)
     return {"done": count.done, "failed": count.failed, "cancelled": count.cancelled, "speculative": count.speculative}
@@ -79,7 +89,8 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
     counts = _counts(store, row)
     said = ", ".join(f"{number} {name}" for name, number in counts.items() if number or name == "done")
     say_facts({
-        "run": row.id, "state": state, "reason": row.reason, "items": said, "command": _started_with(row),
+        "run": row.id, "state": state, "reason": row.reason, "items": said,
+        "timing": _on_timing(timing_dependent(store, row)), "command": _started_with(row),
         "directory": row.manifest.get("cwd"), "started": local_moment(row.created), "ended": local_moment(row.ended),
         "drivers": row.epoch if row.epoch > 1 else None, "driver": row.driver if state == "running" else None,
         "seed": row.seed, "tags": " ".join(row.tags), "commit": row.manifest.get("commit"),
@@ -92,6 +103,10 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
         say(f"  and {len(failed) - _SHOWN} more")
     if hint := _next_step(row, state, counts["failed"]):
         say(f"\n{hint}{choice.flag}")
+
+
+def _on_timing(why: list[str]) -> str:
+    return f"outcomes depend on it: {', '.join(why)}" if why else ""
 
 
 def _next_step(row: RunRow, state: str, failed: int) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from types import CodeType
 from typing import Any
 
-from abreast.core.errors import CannotStore, ItemChanged, OutcomeUnknown
+from abreast.core.errors import CannotStore, ItemChanged, OutcomeUnknown, RecordedError, TimedOut
 from abreast.core.events import (
     ATTEMPT_FAILED,
     ITEM_QUEUED,
@@ -20,6 +20,7 @@ from abreast.core.events import (
     MAP_ENDED,
     MAP_STARTED,
     MAP_STOPPED,
+    Plain,
 )
 from abreast.core.outcome import Done, Failed, Outcome, make_done
 from abreast.run.current import Current
@@ -106,9 +107,12 @@ class Book:
         """The map ends with item `at`; what ran past it is in no result."""
         self._journal.emit(MAP_STOPPED, self._path, data={"at": at, "reason": reason})
 
-    def ended(self, peak: int, released: int) -> None:
-        """The map is over."""
-        self._journal.emit(MAP_ENDED, self._path, data={"peak": peak, "released": released})
+    def ended(self, peak: int, released: int, why: Collection[str]) -> None:
+        """The map is over; `why` says what made its outcomes depend on timing, if anything did."""
+        facts: dict[str, Plain | list[float]] = {"peak": peak, "released": released}
+        if why:
+            facts["timing_dependent"] = ",".join(sorted(why))
+        self._journal.emit(MAP_ENDED, self._path, data=facts)
 
     def digest(self, work: Current) -> None:
         """Note what the item's value is, so that a resumed run can tell whether it is still the same."""
@@ -137,6 +141,13 @@ class Book:
             if path in self._in_doubt and path not in found and not self._retries(work.key):
                 known[work.index] = self._unknown(work)
         return known
+
+    @staticmethod
+    def timed_out(known: Outcome[Any]) -> bool:
+        """Whether an item that is recorded as failed had run out of time."""
+        if not isinstance(known, Failed) or not isinstance(known.error, RecordedError):
+            return False
+        return known.error.kind == codec.type_name(TimedOut)
 
     def _retries(self, key: str) -> bool:
         """Whether a failure of that item is to be tried again."""

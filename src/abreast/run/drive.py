@@ -221,6 +221,8 @@ class Drive:
             self.ask(work)
         else:
             del self.works[work.index]
+            if self.book is not None and self.book.timed_out(known):
+                self.why.add("timeout")
             self.window.settle(work.index, known)
             self._advance()
 
@@ -403,7 +405,7 @@ class Drive:
             warnings.warn(f"{self.path}: {name} can't be stopped and is still running", LeftBehind, stacklevel=2)
         await self._close_source()
         if self.book is not None:
-            self.book.ended(self.window.peak, self.window.taken)
+            self.book.ended(self.window.peak, self.window.taken, self.why)
         self.run.release(self)
 
     async def _settle_tasks(self, grace: float) -> None:

@@ -152,9 +152,11 @@ class Store(Protocol):
         """Close it; harmless the second time."""
 
 
-def each_event(store: Store, run_id: str, *, after: int = 0, page: int = 1000) -> Iterator[Event]:
-    """All events of a run, a page at a time."""
-    while batch := store.events(run_id, after=after, limit=page):
+def each_event(
+    store: Store, run_id: str, kinds: Collection[str] = (), *, after: int = 0, page: int = 1000
+) -> Iterator[Event]:
+    """All events of a run, or those of some kinds, a page at a time."""
+    while batch := store.events(run_id, after=after, limit=page, kinds=kinds):
         yield from batch
         after = batch[-1].seq
 
