@@ -32,14 +32,20 @@ class Said:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+def plain_environment():
+    """Ours, without settings of abreast, and with the paths on which it is found."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
 class Shell:
     """A directory, and abreast in it. A project has a mark, so that no store of ours above it is found."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, warm=None):
         self.folder = Path(folder)
+        self._warm = warm
         (self.folder / ".git").mkdir()
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
-        self.environment = {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self.environment = plain_environment()
 
     @property
     def store(self):
@@ -53,7 +59,20 @@ class Shell:
         return path
 
     def __call__(self, *arguments, given=b"", cwd=None, **environment):
-        """Run it to its end."""
+        """Run it to its end: in a process of its own, forked from one that has imported it already."""
+        if self._warm is None or any(name.startswith("PYTHON") for name in environment):
+            return self.anew(*arguments, given=given, cwd=cwd, **environment)
+        code, out, err = self._warm.run(
+            [*map(str, arguments)],
+            given if isinstance(given, bytes) else given.encode(),
+            cwd=cwd or self.folder,
+            environment={**self.environment, **environment},
+            patience=PATIENCE,
+        )
+        return Said(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+    def anew(self, *arguments, given=b"", cwd=None, **environment):
+        """Run it to its end, in an interpreter of its own."""
         process = subprocess.run(
             [*ABREAST, *map(str, arguments)],
             cwd=cwd or self.folder,

@@ -1,6 +1,7 @@
 """Everything that can be asked wrongly: one clear sentence, the right exit code, no traceback, nothing lost."""
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -418,7 +419,10 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("case", USAGE + INPUT + STORES + RUNS + FAILURES)
+CASES = USAGE + INPUT + STORES + RUNS + FAILURES
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_it_is_told_in_one_sentence(abreast, case):
     case.prepare(abreast)
     said = abreast(*case.arguments, given=case.given)
@@ -430,8 +434,32 @@ def test_it_is_told_in_one_sentence(abreast, case):
     assert all(len(line) < 1000 for line in lines)
 
 
-def test_there_are_more_than_a_hundred_of_them():
-    assert len(USAGE + INPUT + STORES + RUNS + FAILURES) > 150
+# Of each kind of trouble, one: for what only the start of an interpreter could spoil.
+ANEW = {
+    "an unknown command", "an unknown option of the group", "a missing path", "--width 2.5", "a module that exits",
+    "a directory as input", "UTF-16", "a line of 100 MB", "JSON nested too deeply", "a damaged store",
+    "a FIFO as a store", "an unknown run", "an unknown shell", "a resume without its input",
+    "an item too long for an argument", "a command that kills itself", "a function that exits",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.id in ANEW])
+def test_a_new_interpreter_says_the_same(abreast, tmp_path, case):
+    (tmp_path / "another").mkdir()
+    another = Shell(tmp_path / "another")
+    said = []
+    for shell, run in ((abreast, abreast), (another, another.anew)):
+        case.prepare(shell)
+        found = run(*case.arguments, given=case.given)
+        said.append((found.code, re.sub(r"\d+\.\d+ s", "TIME", found.err.replace(str(shell.folder), "HERE"))))
+    assert said[0] == said[1]
+    assert said[1][0] == case.code
+    assert case.sentence in said[1][1]
+
+
+def test_there_are_more_than_a_hundred_of_them_and_of_each_kind_one_is_started_anew():
+    assert len(CASES) > 150
+    assert {case.id for case in CASES} >= ANEW
 
 
 def test_a_store_that_somebody_keeps_locked_is_not_waited_for_for_ever(abreast):

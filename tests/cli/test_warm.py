@@ -1,0 +1,103 @@
+"""A call by fork is a call: what a function that abreast runs sees there is what it sees in a new interpreter."""
+
+import json
+import re
+import signal
+import subprocess
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import plain_environment
+from tests.cli.warm import Warm
+
+LOOKING = """
+import asyncio, gc, os, signal, sys, threading, warnings
+from pathlib import Path
+
+def there():
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            yield entry.readlink().name.partition(":")[0].lstrip("0123456789")
+        except FileNotFoundError:
+            pass
+
+def look(_):
+    main = sys.modules["__main__"]
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return {
+        "arguments": sys.argv, "path": sys.path, "flags": str(sys.flags), "cwd": os.getcwd(),
+        "environment": dict(os.environ), "main": [main.__name__, main.__spec__.name, main.__file__],
+        "signals": [str(signal.getsignal(number)).partition(" at ")[0] for number in signal.valid_signals()],
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), "umask": os.umask(0o22),
+        "streams": [(s.encoding, s.errors, s.line_buffering, s.fileno(), s.seekable(), s.isatty()) for s in streams],
+        "files": sorted(there()), "threads": sorted(thread.name for thread in threading.enumerate()),
+        "group": os.getpgid(0), "session": os.getsid(0), "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "filters": [str(one[:3]) for one in warnings.filters], "tracing": sys.gettrace() is not None,
+        "collects": [gc.isenabled(), *gc.get_threshold()], "limits": Path("/proc/self/limits").read_text(),
+    }
+"""
+
+
+def test_it_sees_what_it_sees_in_a_new_interpreter(abreast):
+    abreast.file("look.py", LOOKING)
+    call = ("map", "--call", "look:look")
+    said = {how: run(*call, given="x\n", EXTRA="ü") for how, run in (("fork", abreast), ("new", abreast.anew))}
+    fork, new = (json.loads(same(said[how].out)) for how in ("fork", "new"))
+    assert fork["environment"]["EXTRA"] == "ü"
+    assert fork["cwd"] == str(abreast.folder)
+    for name, seen in new.items():
+        assert fork[name] == seen, name
+
+
+def test_calls_do_not_see_each_other(abreast):
+    abreast.file("note.py", "import builtins\n\ndef note(_):\n    builtins.noted = getattr(builtins, 'noted', 0) + 1\n"
+                            "    return builtins.noted\n")  # fmt: skip
+    assert [abreast("map", "--call", "note:note", given="x\n").lines for _ in range(2)] == [["1"], ["1"]]
+
+
+def test_calls_may_run_beside_each_other(abreast):
+    # Each waits for the other, which a server of one call at a time never comes to.
+    meet = 'touch "$1"; until [ -e 1 ] && [ -e 2 ]; do :; done; echo "$1"'
+    said = {}
+
+    def call(name):
+        said[name] = abreast("map", "--name", f"n{name}", "--", "sh", "-c", meet, "sh", "{}", given=name).lines
+
+    threads = [threading.Thread(target=call, args=(name,)) for name in ("1", "2")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == {"1": ["1"], "2": ["2"]}
+
+
+@pytest.mark.parametrize(("body", "code"), [
+    ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+    ("raise LookupError('no')", 1),
+    ("atexit.register(print, 'at the end')", 0),
+    ("sys.stdout.write('never flushed'), os._exit(7)", 7),
+    ("atexit.register(lambda: os.close(1) or print('to nobody'))", 0),
+    ("threading.Thread(target=lambda: threading.main_thread().join() or print('later')).start()", 0),
+])  # fmt: skip
+def test_it_ends_as_a_new_interpreter_ends(abreast, body, code):
+    abreast.file("work.py", f"import atexit, os, signal, sys, threading\n\ndef work(_):\n    {body}\n")
+    fork, new = (run("map", "--call", "work:work", given="x\n") for run in (abreast, abreast.anew))
+    assert (fork.code, fork.out) == (new.code, new.out)
+    assert same(fork.err) == same(new.err)
+    assert fork.code == code
+
+
+def same(text):
+    """What two runs of the same say alike."""
+    return re.sub(r"map-\d|\d+\.\d+ s|0x[0-9a-f]+", "…", text)
+
+
+def test_one_that_does_not_end_is_ended(tmp_path):
+    script = "import os, threading\n\ndef stay(_):\n    print(os.getpid(), flush=True)\n    threading.Event().wait()\n"
+    (tmp_path / "work.py").write_text(script)
+    with closing(Warm(plain_environment())) as warm, pytest.raises(subprocess.TimeoutExpired) as error:
+        warm.run(["map", "--call", "work:stay"], b"x\n", cwd=tmp_path, environment=plain_environment(), patience=2)
+    assert not Path("/proc", error.value.output.decode().strip()).exists()

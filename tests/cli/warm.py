@@ -1,0 +1,170 @@
+"""A Python that has imported abreast already, and forks into a new `python -m abreast` for every call.
+
+Each call is a process of its own, with the standard files, the directory, the environment and the end that it would
+have anyway. Only the start of an interpreter and its imports are saved, which are most of a short call: 300 ms of
+360 ms where coverage is measured. `test_warm.py` holds it to what a new interpreter does.
+"""
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+
+PROGRAM = "from tests.cli.warm import serve; serve({line})"
+LONGEST = 200_000  # bytes of a request, as a packet on the line
+ALSO = ("asyncio", "concurrent.futures.thread", "csv", "sqlite3", "tomllib", "rich.live", "rich.text")
+
+
+class Warm:
+    """The end of the tests: the process is there until it is closed."""
+
+    def __init__(self, environment):
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pipe = subprocess.PIPE  # as in every call: what standard files are is found out when an interpreter starts
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM.format(line=theirs.fileno())], env=environment,
+                stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=(theirs.fileno(),),
+            )  # fmt: skip
+
+    def close(self):
+        self._line.close()
+        self._process.communicate(timeout=60)
+
+    def run(self, arguments, given, *, cwd, environment, patience):
+        """Run abreast to its end: exit code, stdout, stderr."""
+        with ExitStack() as files:
+            theirs_in, stdin = _pipe(files)
+            stdout, theirs_out = _pipe(files)
+            stderr, theirs_err = _pipe(files)
+            ended, theirs_end = _pipe(files)
+            request = json.dumps([list(arguments), os.fspath(cwd), environment]).encode()
+            theirs = [theirs_in, theirs_out, theirs_err, theirs_end]
+            socket.send_fds(self._line, [request], [file.fileno() for file in theirs])
+            for file in theirs:
+                file.close()
+            out, err, end = _exchange(given, stdin, (stdout, stderr, ended), patience)
+            pid, _, status = end.decode().partition(" ")
+            if not ended.closed:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+                ended.read()
+            if not status:
+                raise subprocess.TimeoutExpired(arguments, patience, out, err)
+        return os.waitstatus_to_exitcode(int(status)), out, err
+
+
+def _pipe(files):
+    """Both ends of a pipe, the one to read first."""
+    ends = zip(os.pipe(), ("rb", "wb"), strict=True)
+    return [files.enter_context(os.fdopen(end, mode, buffering=0)) for end, mode in ends]
+
+
+def _exchange(given, stdin, sources, patience):
+    """Write what is given and read all that is said, until everybody has hung up or patience is at its end."""
+    said = {source: bytearray() for source in sources}
+    rest = memoryview(given)
+    due = time.monotonic() + patience
+    with selectors.DefaultSelector() as selector:
+        for source in sources:
+            selector.register(source, selectors.EVENT_READ)
+        os.set_blocking(stdin.fileno(), False)
+        selector.register(stdin, selectors.EVENT_WRITE)
+        while selector.get_map() and time.monotonic() < due:
+            for key, _ in selector.select(due - time.monotonic()):
+                if key.fileobj is stdin:
+                    try:
+                        rest = rest[os.write(key.fd, rest) :] if rest else rest
+                    except BrokenPipeError:
+                        rest = rest[:0]
+                    more = bool(rest)
+                else:
+                    piece = os.read(key.fd, 1 << 20)
+                    said[key.fileobj] += piece
+                    more = bool(piece)
+                if not more:
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+    return (bytes(said[source]) for source in sources)
+
+
+# --- the other end ----------------------------------------------------------------------------------------------------
+
+
+def serve(number):
+    """Fork for every request; each child leaves by being abreast, and this process when the line is closed."""
+    _import_all()
+    _save_coverage()
+    gc.freeze()  # a collection in a child would copy all that was imported
+    line = socket.socket(fileno=number)
+    line.set_inheritable(False)
+    running = {}  # by handle: the process, and where its end is told
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd != line.fileno():
+                poll.unregister(fd)
+                pid, end = running.pop(fd)
+                os.write(end, f" {os.waitpid(pid, 0)[1]}".encode())
+                os.close(end)
+                os.close(fd)
+                continue
+            request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
+            if not request:
+                return
+            pid = os.fork()
+            if pid == 0:
+                for other in (line.detach(), *running, *(end for _, end in running.values())):
+                    os.close(other)
+                be_abreast(*json.loads(request), files)
+            *standard, end = files
+            for file in standard:
+                os.close(file)
+            os.write(end, str(pid).encode())
+            handle = os.pidfd_open(pid)
+            running[handle] = (pid, end)
+            poll.register(handle, select.POLLIN)
+
+
+def _import_all():
+    """All that a command may need: what is imported later than that is imported in every child."""
+    import abreast
+
+    for module in pkgutil.walk_packages(abreast.__path__, "abreast."):
+        if not module.name.startswith(("abreast.testing", "abreast.__main__")):
+            importlib.import_module(module.name)
+    for name in ALSO:
+        importlib.import_module(name)
+
+
+def _save_coverage():
+    """What the imports reached is measured here, once; each child adds what it reaches itself."""
+    coverage = sys.modules.get("coverage")
+    measured = coverage and coverage.Coverage.current()
+    if measured:
+        measured.save()
+
+
+def be_abreast(arguments, cwd, environment, files):
+    """What `python -m abreast` does once the interpreter is there, up to its exit."""
+    for number, file in enumerate(files[:3]):
+        os.dup2(file, number)
+    for file in files:
+        os.close(file)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[0] = cwd
+    sys.argv = ["-m", *arguments]
+    runpy._run_module_as_main("abreast")
