@@ -9,9 +9,22 @@ async with open_storm(rpm=600, latency=0.5) as storm:
 from abreast.testing.storm.door import Storm, open_storm
 from abreast.testing.storm.faults import FAULTS, Fault
 from abreast.testing.storm.ledger import Entry, Stats
+from abreast.testing.storm.process import StormProcess, start_process
 from abreast.testing.storm.settings import Settings, Step
 from abreast.testing.storm.world import Request, Verdict, World
 
 __all__ = [
-    "FAULTS", "Entry", "Fault", "Request", "Settings", "Stats", "Step", "Storm", "Verdict", "World", "open_storm",
-]  # fmt: skip
+    "FAULTS",
+    "Entry",
+    "Fault",
+    "Request",
+    "Settings",
+    "Stats",
+    "Step",
+    "Storm",
+    "StormProcess",
+    "Verdict",
+    "World",
+    "open_storm",
+    "start_process",
+]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from abreast.testing.storm.replies import HUGE, drafted, pieces_of
-from abreast.testing.storm.shape import Ask, Draft, Json, Shape, line_of
+from abreast.testing.storm.shape import Ask, Draft, Json, Shape, encode, line_of
 from abreast.testing.storm.world import Verdict
 
 JSON = "application/json"
@@ -60,7 +59,7 @@ def reply_answer(shape: Shape, ask: Ask, verdict: Verdict, text: str | None, chu
     if fault == "html":
         return Answer(200, HTML, [_PAGE])
     if fault == "huge":
-        draft = replace(draft, text=(draft.text + " ") * (HUGE // (len(draft.text) + 1) + 1))
+        draft = draft._replace(text=(draft.text + " ") * (HUGE // (len(draft.text) + 1) + 1))
     if ask.stream:
         return _broken_stream(list(_stream(shape, ask, draft, chunks, bare=fault == "empty")), fault)
     body: Json = shape.empty(ask, draft) if fault == "empty" else shape.reply(ask, draft)
@@ -69,7 +68,7 @@ def reply_answer(shape: Shape, ask: Ask, verdict: Verdict, text: str | None, chu
 
 def dumped(body: Json) -> bytes:
     """A body of JSON."""
-    return json.dumps(body, separators=(",", ":")).encode()
+    return encode(body).encode()
 
 
 def _stream(shape: Shape, ask: Ask, draft: Draft, chunks: int, *, bare: bool) -> Iterator[bytes]:

@@ -14,10 +14,12 @@ Script: TypeAlias = Mapping[str, str] | Callable[[str], str | None]
 """A text for each prompt; None, or a prompt that is missing, for a reply like any other."""
 
 # Three letters and a space are one token, as tokens are counted here.
-_WORDS = (  # noqa: SIM905 - a line of words reads better than a list of them
+_LINE = (
     "air arc bay bow cup day dew ebb elm fog gem hay ice ink jar jet key kit lap log map mud net nut oak oar pen pin "
-    "ray rib sea sky tar tea urn van web wax yak yew zip zoo ash bud cap den eel fin gap hut ivy jam keg lid"
-).split()
+    "ray rib sea sky tar tea urn van web wax yak yew zip zoo ash bud cap den eel fin gap hut ivy jam keg lid nib orb "
+    "pot rye sap tin"
+)
+_WORDS = [f"{word} " for word in _LINE.split() * 5][:256]  # one for each byte
 _CYCLE = 16  # words until they come again
 HUGE = 10_000_000
 
@@ -53,9 +55,9 @@ def words(key: str, tokens: int) -> str:
     >>> len(words("a", 100).split())
     100
     """
-    drawn = [_WORDS[byte % len(_WORDS)] for byte in blake2b(key.encode(), digest_size=_CYCLE).digest()]
-    rounds, rest = divmod(tokens, _CYCLE)
-    return " ".join(drawn * rounds + drawn[:rest])
+    drawn = blake2b(key.encode(), digest_size=_CYCLE).digest()
+    text = "".join([_WORDS[byte] for byte in drawn])
+    return (text * (tokens // _CYCLE + 1))[: max(0, 4 * tokens - 1)]
 
 
 def pieces_of(text: str, most: int) -> list[str]:

@@ -73,12 +73,7 @@ class Settings:
         _check_faults(self)
         if self.window != "bucket" and (self.burst is not None or self.token_burst is not None):
             raise ValueError(f"a burst belongs to the bucket: it means nothing with window={self.window!r}")
-        if not self.neighbour < 1:
-            raise ValueError(f"neighbour is a share below 1, not {self.neighbour!r}")
-        if self.minute == 0:
-            raise ValueError("a minute lasts longer than 0 seconds")
-        if self.output_min > self.output_max:
-            raise ValueError(f"output_min ({self.output_min}) is more than output_max ({self.output_max})")
+        _check_together(self)
         object.__setattr__(self, "steps", tuple(sorted(map(Step.of, self.steps), key=lambda step: step.at)))
 
     @property
@@ -107,7 +102,14 @@ class Step:
     @classmethod
     def of(cls, given: Any) -> Step:
         """A Step, or the pair of a time and the changes that makes one."""
-        step = given if isinstance(given, Step) else cls(*given)
+        if isinstance(given, Step):
+            step = given
+        elif isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], Mapping):  # noqa: PLR2004
+            step = cls(*given)
+        else:
+            raise ValueError(f"a step is a time and what changes then, as in (60, {{'rpm': 150}}), not {given!r}")
+        if isinstance(step.at, bool | str):
+            raise ValueError(f"the time of a step is a number, not {step.at!r}")
         _check_number("the time of a step", step.at, limit=False)
         if not set(step.changes) <= CHANGEABLE:
             unknown = ", ".join(sorted(set(step.changes) - CHANGEABLE))
@@ -125,11 +127,28 @@ def make_settings(options: Mapping[str, Any]) -> Settings:
     unknown = options.keys() - NAMES
     if unknown:
         raise ValueError(f"there is no setting {', '.join(sorted(unknown))}; there are {', '.join(sorted(NAMES))}")
+    _check_shapes(options)
     settings = Settings(**options)
     seen = settings
     for step in settings.steps:
         seen = seen.changed(step.changes)
     return settings
+
+
+def _check_shapes(options: Mapping[str, Any]) -> None:
+    """What comes from outside may be of any type; numbers and words are looked at by Settings itself."""
+    for name, keys, values in (("faults", str, int | float), ("fault_at", int, str)):
+        given = options.get(name, {})
+        right = isinstance(given, Mapping) and all(
+            isinstance(k, keys) and isinstance(v, values) for k, v in given.items()
+        )
+        if not right:
+            raise ValueError(f"{name} is a mapping, as in {_LIKE[name]}, not {given!r}")
+    if not isinstance(options.get("steps", ()), tuple | list):
+        raise ValueError(f"steps are a list, as in {_LIKE['steps']}, not {options['steps']!r}")
+
+
+_LIKE = {"faults": '{"500": 0.01}', "fault_at": '{3: "stall"}', "steps": '[(60, {"rpm": 150})]'}
 
 
 def _check_number(name: str, value: object, *, limit: bool) -> None:
@@ -155,6 +174,19 @@ def _check_choices(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise ValueError(f"{name} is a whole number of at least 1, not {value!r}")
+
+
+def _check_together(settings: Settings) -> None:
+    if not settings.neighbour < 1:
+        raise ValueError(f"neighbour is a share below 1, not {settings.neighbour!r}")
+    if settings.minute == 0:
+        raise ValueError("a minute lasts longer than 0 seconds")
+    if settings.output_min > settings.output_max:
+        raise ValueError(f"output_min ({settings.output_min}) is more than output_max ({settings.output_max})")
+    left = (settings.rpm or 1.0) * (1.0 - settings.neighbour) if settings.window != "bucket" else 1.0
+    for name, value in (("burst", settings.burst), ("per_day", settings.per_day), ("what is left of rpm", left)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is at least 1, or nothing would ever be admitted, not {value!r}")
 
 
 def _check_faults(settings: Settings) -> None:

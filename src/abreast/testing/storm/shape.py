@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from json import JSONEncoder
+from typing import Any, NamedTuple, Protocol
 
 Json = dict[str, Any]
+encode = JSONEncoder(separators=(",", ":")).encode  # once: json.dumps would make an encoder for each call
 Event = tuple[str, Json]
 """A piece of a stream: its event's name, empty for none, and its data."""
 
@@ -17,8 +17,7 @@ class BadRequest(Exception):
     """A body that the provider would not understand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A request, whatever the shape it came in. `tool` is the tool to be called, with the schema of its arguments."""
 
     model: str
@@ -32,8 +31,7 @@ class Ask:
     tool: tuple[str, Json] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """What a reply says. `finish` is stop, length, tool or refusal."""
 
     number: int
@@ -118,5 +116,5 @@ def called(tools: Iterable[tuple[str, Json]], prompt: str, forced: object) -> tu
 def line_of(event: Event) -> bytes:
     """An event as a stream of server-sent events has it."""
     name, data = event
-    text = json.dumps(data, separators=(",", ":"))
+    text = encode(data)
     return (f"event: {name}\ndata: {text}\n\n" if name else f"data: {text}\n\n").encode()

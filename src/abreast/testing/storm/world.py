@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from abreast.core.seeds import derive_fraction
 from abreast.testing.storm.faults import FAULTS, Fault, marked
@@ -18,8 +17,7 @@ _DAY = 1440  # minutes
 _TOKENS = ("tpm", "input_tpm", "output_tpm")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What a storm needs to know of a request.
 
     `key` says which requests are alike: they get the same reply, and the k-th of them the same fault and noise in
@@ -35,8 +33,7 @@ class Request:
     prompt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What is to happen to a request.
 
     Admitted: it takes `latency` seconds, the first `first` of them silent, and ends as `fault` says, if that is set.
@@ -149,14 +146,16 @@ class World:
             "output_tpm": (settings.output_tpm, settings.token_burst),
         }
         for name, (limit, burst) in wanted.items():
-            hold = None if limit is None else (limit * ours if burst is None else burst)
-            self._place(name, limit and limit * ours, hold, now)
-        self._place("per_day", settings.per_day, settings.per_day, now)
+            if limit is None:
+                self._quotas.pop(name, None)
+            else:
+                self._place(name, limit * ours, max(1.0, limit * ours) if burst is None else burst, now)
+        if settings.per_day is None:
+            self._quotas.pop("per_day", None)
+        else:
+            self._place("per_day", settings.per_day, settings.per_day, now)
 
-    def _place(self, name: str, limit: float | None, hold: float | None, now: float) -> None:
-        if limit is None or hold is None:
-            self._quotas.pop(name, None)
-            return
+    def _place(self, name: str, limit: float, hold: float, now: float) -> None:
         if (quota := self._quotas.get(name)) is not None:
             quota.left(now)  # what it has filled until now, it has filled at the old rate
             quota.resize(limit, hold)
@@ -312,8 +311,7 @@ class World:
         return self._teller.headers(now, request.lane, levels, settings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What was drawn for a request that is let in."""
 
     turn: int
