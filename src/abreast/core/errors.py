@@ -10,10 +10,26 @@
     |-- OutcomeUnknown   a `once` step was in flight when its driver died: done or not, nobody knows
     |-- WouldBlock       a blocking door was used where it would stop the loop
     |-- WorkerDied       a worker process ended in the middle of an item
+    |-- CallFailed       a model call did not give a usable reply; what came instead is in `raw`
+    |   |-- Throttled        too many requests: the lane is held, and the call goes on later
+    |   |-- QuotaSpent       the account's quota is used up: the lane is parked
+    |   |-- ServerFault      the provider failed (5xx)                     (retryable)
+    |   |-- ConnectionLost   the connection failed or broke off            (retryable, also a ConnectionError)
+    |   |-- ReplyTimeout     no reply in time                              (retryable, also a TimeoutError)
+    |   |-- ReplyBroken      a reply that can't be read: malformed, empty, of the wrong type, too long
+    |   |-- ReplyInvalid     a reply that can be read but does not obey the schema
+    |   |-- Refused          the model or its provider declined to answer
+    |   |-- TooLong          the request does not fit the model's context
+    |   |-- KeyRefused       the key is wrong, or may not do this
+    |   |-- NoSuchModel      the provider has no model of that name
+    |   `-- RequestRefused   the provider says that the request is wrong
+    |-- KeysMissing      keys of lanes that are needed are not set; names them all
+    |-- ModelUnknown     no provider or model goes by that name
     |-- Stopped          a run or map ended before its items did
     |   |-- Halted           by `run.halt`, with the reason given
     |   |-- CancelRequested  by a request from another process
-    |   `-- BudgetSpent      nothing in flight could still make room under the cap
+    |   |-- BudgetSpent      nothing in flight could still make room under the cap
+    |   `-- LaneParked       a provider takes no more requests for now (also a BudgetSpent)
     `-- StoreError       the store can't do what is asked of it
         |-- RunBusy          another driver is on this run
         |-- DriverReplaced   another driver took this run over; nothing more is written
@@ -116,6 +132,105 @@ class WorkerDied(AbreastError):
     retryable = True
 
 
+class CallFailed(AbreastError):
+    """A model call did not give a usable reply. `status` is HTTP's, if there was one; `raw` is what came instead."""
+
+    retryable = False
+
+    def __init__(self, message: str, *, status: int | None = None, raw: str = "") -> None:
+        """Keep the first part of what came, so that it is recorded beside the failure."""
+        super().__init__(message)
+        self.status = status
+        self.raw = raw
+        self.details: dict[str, object] = {"status": status, "raw": raw} if status or raw else {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """As a pickle: the sentence, and what is kept beside it."""
+        return type(self), self.args, self.__dict__
+
+
+class Throttled(CallFailed):
+    """Too many requests (429). It is no attempt: the lane is held for `retry_after` seconds, and the call goes on."""
+
+    retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        limit: str = "",
+        status: int | None = 429,
+        raw: str = "",
+    ) -> None:
+        """`limit` names what was passed, where the provider says so: requests, tokens, concurrency."""
+        super().__init__(message, status=status, raw=raw)
+        self.retry_after = retry_after
+        self.limit = limit
+
+
+class QuotaSpent(CallFailed):
+    """The account's quota is used up, for a day or until it is paid for: waiting a minute doesn't help."""
+
+
+class ServerFault(CallFailed):
+    """The provider failed (5xx); it may be tried again."""
+
+    retryable = True
+
+
+class ConnectionLost(CallFailed, ConnectionError):
+    """There was no connection, or it broke off before the reply was whole; it may be tried again."""
+
+    retryable = True
+
+
+class ReplyTimeout(CallFailed, TimeoutError):
+    """No whole reply came in time; it may be tried again."""
+
+    retryable = True
+
+
+class ReplyBroken(CallFailed):
+    """The reply can't be read: malformed, empty, of the wrong type, or too long."""
+
+
+class ReplyInvalid(CallFailed):
+    """The reply can be read, but does not obey the schema that was asked for."""
+
+
+class Refused(CallFailed):
+    """The model, or its provider's filter, declined to answer."""
+
+
+class TooLong(CallFailed):
+    """The request does not fit the model's context."""
+
+
+class KeyRefused(CallFailed):
+    """The key is wrong, or may not do this."""
+
+
+class NoSuchModel(CallFailed):
+    """The provider has no model of that name."""
+
+
+class RequestRefused(CallFailed):
+    """The provider says that the request is wrong."""
+
+
+class KeysMissing(AbreastError):
+    """Keys that are needed are not set; the message names all of them, and where each is looked for."""
+
+    retryable = False
+
+
+class ModelUnknown(AbreastError):
+    """No provider or model goes by that name; the message lists what there is."""
+
+    retryable = False
+
+
 class Stopped(AbreastError):
     """A run or map ended before its items did; what is recorded stays, and the run can be resumed."""
 
@@ -132,6 +247,10 @@ class CancelRequested(Stopped):
 
 class BudgetSpent(Stopped):
     """The next piece of work doesn't fit under the cap, and nothing in flight could still make room."""
+
+
+class LaneParked(BudgetSpent):
+    """A provider takes no more requests for now (a daily quota); what is recorded stays, to be resumed later."""
 
 
 class StoreError(AbreastError):

@@ -1,0 +1,1 @@
+"""Language models: one port, wrappers that are models themselves, and a file per provider."""

@@ -1,0 +1,89 @@
+"""What a model is: a request goes in, a reply comes out, and whoever wraps one is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from abreast.core.outcome import NO_USAGE, Usage
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refused", "other"]
+Hear: TypeAlias = Callable[[str], object]
+"""Called with each piece of text as it comes; asking for it makes a call stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to have a tool called; passed through, never carried out here."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON, as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    """Of a `tool` turn: the call that it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that decides a reply. Two equal requests to one model are the same question."""
+
+    messages: tuple[Message, ...]
+    system: str | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    schema: Mapping[str, Json] | None = None
+    """A JSON schema that the reply must obey; its value is then in `Reply.value`."""
+    tools: tuple[Mapping[str, Json], ...] = ()
+    """Each with `name`, `description` and `parameters` (a JSON schema)."""
+    extra: Mapping[str, Json] = field(default_factory=dict)
+    """Further fields for the provider's own body, as it names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered. `seconds` is the service time of this one attempt, without any waiting before it."""
+
+    text: str
+    value: Json = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = NO_USAGE
+    finish: Finish = "stop"
+    model: str = ""
+    """The model as its provider names it, which may say more than was asked for."""
+    id: str = ""
+    seconds: float = 0.0
+    first_token: float | None = None
+    """Seconds until the first piece of text; None for a reply that came all at once."""
+
+
+class Model(Protocol):
+    """Something that answers requests. Wrappers are models too: limited, retried, cached, recorded.
+
+    `name` is `provider/model`. A model makes one attempt per call and raises one of the errors beneath `CallFailed`;
+    it never retries by itself, so that layers of retries can't multiply. Cancelling a call closes its connection.
+    """
+
+    @property
+    def name(self) -> str:
+        """`provider/model`, as it was asked for."""
+
+    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+        """Answer once. With `hear`, the text is told piece by piece as it comes."""
+
+    async def close(self) -> None:
+        """Let go of connections and memory; harmless the second time."""
