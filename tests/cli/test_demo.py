@@ -18,9 +18,9 @@ from tests.cli.test_watch import Terminal
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
+def project(tmp_path_factory, warm):
     folder = tmp_path_factory.mktemp("demo")
-    return Shell(folder)
+    return Shell(folder, warm)
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,8 @@ def test_on_a_terminal_the_lanes_move_and_a_table_follows(tmp_path):
     assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")  # the cursor is there again
 
 
-def test_ctrl_c_ends_it_quietly_and_leaves_nothing_running(tmp_path):
-    shell = Shell(tmp_path)
+def test_ctrl_c_ends_it_quietly_and_leaves_nothing_running(tmp_path, warm):
+    shell = Shell(tmp_path, warm)
     with Terminal(shell, "demo") as terminal:
         terminal.read_until("4 running")
         os.kill(terminal.process.pid, signal.SIGINT)
@@ -102,8 +102,8 @@ def test_ctrl_c_ends_it_quietly_and_leaves_nothing_running(tmp_path):
     assert [run["state"] for run in shell("runs", "--json").rows] == ["interrupted"]
 
 
-def test_it_can_be_had_as_json_with_a_store_of_ones_own(tmp_path):
-    shell = Shell(tmp_path)
+def test_it_can_be_had_as_json_with_a_store_of_ones_own(tmp_path, warm):
+    shell = Shell(tmp_path, warm)
     said = shell("demo", "--json", "--store", "here.db")
     (found,) = said.rows
     assert said.code == 0

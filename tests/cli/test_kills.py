@@ -58,7 +58,7 @@ def storm(abreast, *, items, kills, seed):
     killed, recorded, before = 0, set(), {}
     arguments = ("map", "--input", "items", "-P", str(WIDTH), *COUNTING)
     while killed < kills and len(recorded) < items:
-        with abreast.start(*arguments) as process:
+        with abreast.start(*arguments, measured=False) as process:  # a killed one leaves no measures
             kill(process, chance, lines=chance.randrange(len(recorded) + 20), group=chance.random() < 0.5)
         killed += process.returncode == -signal.SIGKILL
         after = counts(abreast)

@@ -162,7 +162,8 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly(abreast):
 
 @pytest.mark.parametrize("command", [["runs", "--json"], ["export", "last"], ["show", "last", "--json"], ["doctor"]])
 def test_other_commands_end_quietly_too_when_nobody_reads(abreast, command):
-    abreast("map", "--", "echo", given="".join(f"{number}\n" for number in range(2000)))
+    items = "".join(f"{number}\n" for number in range(2000))
+    assert abreast("map", "--call", "builtins:str", given=items).lines == items.splitlines()
     read_end, write_end = os.pipe()
     os.close(read_end)
     with abreast.start(*command, stdout=write_end) as process:

@@ -1,6 +1,7 @@
 """Law 5: resume after crash is identity: nothing recorded is lost or run again, at most `width` repeated per kill."""
 
 import json
+import os
 import random
 import select
 import signal
@@ -12,30 +13,40 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm import Warm
+
 JOB = Path(__file__).with_name("job.py")
 WIDTH = 8
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
 SHORT = 200  # items; enough for a dozen commits
 
 
 class Job:
     """The killed job: its store, its counters, and children that run it."""
 
-    def __init__(self, folder: Path, items: int) -> None:
+    def __init__(self, folder: Path, items: int, warm: Warm) -> None:
         self.store = folder / "runs.db"
         self.counts = folder / "counts"
         self.counts.mkdir()
         self.items = items
+        self._warm = warm
+        self._arguments = (str(self.store), str(self.counts), str(items), str(WIDTH))
 
-    def start(self, *extra: str) -> subprocess.Popen[bytes]:
-        argv = [sys.executable, str(JOB), str(self.store), str(self.counts), str(self.items), str(WIDTH), *extra]
-        return subprocess.Popen(argv, stdout=subprocess.PIPE)
+    def start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, str(JOB), *self._arguments], stdout=subprocess.PIPE)
+
+    def run(self, *extra: str) -> tuple[int, str]:
+        """Run it to its end, or until it is killed: its code, and what it printed."""
+        arguments = (*self._arguments, *extra)
+        code, out, _ = self._warm.run(str(JOB), arguments, cwd=self.counts, environment={**os.environ}, patience=60)
+        return code, out.decode()
 
     def finish(self) -> str:
         """Run it to its end; the last line it printed."""
-        child = self.start()
-        said = child.communicate(timeout=60)[0].decode().split("\n")
-        assert child.returncode == 0
-        return said[-2]
+        code, said = self.run()
+        assert code == 0
+        return said.split("\n")[-2]
 
     def executed(self) -> dict[int, int]:
         return {int(path.name): path.stat().st_size for path in self.counts.iterdir()}
@@ -49,9 +60,9 @@ class Job:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory, warm):
     """What the job says when nobody kills it."""
-    return {items: Job(tmp_path_factory.mktemp(f"calm{items}"), items).finish() for items in (SHORT, 500)}
+    return {items: Job(tmp_path_factory.mktemp(f"calm{items}"), items, warm).finish() for items in (SHORT, 500)}
 
 
 def check(job: Job, kills: int, undisturbed: str) -> None:
@@ -63,11 +74,9 @@ def check(job: Job, kills: int, undisturbed: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("commit", range(1, 13))
-def test_killed_at_a_boundary_of_the_journal_and_resumed_it_returns_the_same(tmp_path, commit, when, undisturbed):
-    job = Job(tmp_path, SHORT)
-    child = job.start("--crash", str(commit), when)
-    child.communicate(timeout=60)
-    assert child.returncode == -signal.SIGKILL
+def test_killed_at_a_boundary_of_the_journal_and_resumed_it_returns_the_same(tmp_path, commit, when, undisturbed, warm):
+    job = Job(tmp_path, SHORT, warm)
+    assert job.run("--crash", str(commit), when)[0] == -signal.SIGKILL
     recorded, executed = job.recorded(), job.executed()
     check(job, 1, undisturbed[SHORT])
     again = job.executed()
@@ -101,17 +110,17 @@ def storm(job: Job, kills: int, seed: int) -> int:
     return done
 
 
-def test_killed_at_random_times_it_loses_nothing_and_repeats_no_recorded_item(tmp_path, undisturbed):
-    job = Job(tmp_path, 500)
+def test_killed_at_random_times_it_loses_nothing_and_repeats_no_recorded_item(tmp_path, undisturbed, warm):
+    job = Job(tmp_path, 500, warm)
     check(job, storm(job, 6, seed=1), undisturbed[500])
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_a_hundred_kills_lose_nothing(tmp_path_factory, undisturbed):
+def test_a_hundred_kills_lose_nothing(tmp_path_factory, undisturbed, warm):
     kills = round_ = 0
     while kills < 100:
-        job = Job(tmp_path_factory.mktemp(f"round{round_}"), 500)
+        job = Job(tmp_path_factory.mktemp(f"round{round_}"), 500, warm)
         killed = storm(job, 100 - kills, seed=round_)
         check(job, killed, undisturbed[500])
         kills, round_ = kills + killed, round_ + 1

@@ -15,6 +15,8 @@ from tests.executors import work
 from tests.executors.meeting import open_meeting
 from tests.executors.traces import nothing_left
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 EXECUTORS = {"local": LocalExecutor, "process": ProcessExecutor}
 
 

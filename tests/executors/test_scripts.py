@@ -10,6 +10,8 @@ import pytest
 
 from tests.executors.traces import wait_until_ended, watch
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 PATH = os.pathsep.join(filter(None, sys.path))
 
 

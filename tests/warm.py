@@ -1,4 +1,4 @@
-"""A Python that has imported abreast already, and forks into a new `python -m abreast` for every call.
+"""A Python that has imported abreast already, and forks for every call: to be `python -m abreast`, or a script.
 
 Each call is a process of its own, with the standard files, the directory, the environment and the end that it would
 have anyway. Only the start of an interpreter and its imports are saved, which are most of a short call: 300 ms of
@@ -19,8 +19,9 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
-PROGRAM = "from tests.cli.warm import serve; serve({line})"
+PROGRAM = "from tests.warm import serve; serve({line})"
 LONGEST = 200_000  # bytes of a request, as a packet on the line
 ALSO = ("asyncio", "concurrent.futures.thread", "csv", "sqlite3", "tomllib", "rich.live", "rich.text")
 
@@ -41,20 +42,23 @@ class Warm:
         self._line.close()
         self._process.communicate(timeout=60)
 
-    def run(self, arguments, given, *, cwd, environment, patience):
-        """Run abreast to its end: exit code, stdout, stderr."""
+    def run(self, program, arguments, given=b"", *, cwd, environment, patience):
+        """Run a module by its name, or a script by its path, to its end: exit code, stdout, stderr."""
         with ExitStack() as files:
             theirs_in, stdin = _pipe(files)
             stdout, theirs_out = _pipe(files)
             stderr, theirs_err = _pipe(files)
             ended, theirs_end = _pipe(files)
-            request = json.dumps([list(arguments), os.fspath(cwd), environment]).encode()
+            request = json.dumps([program, list(arguments), os.fspath(cwd), environment]).encode()
             theirs = [theirs_in, theirs_out, theirs_err, theirs_end]
-            socket.send_fds(self._line, [request], [file.fileno() for file in theirs])
+            with suppress(BrokenPipeError):  # it is gone, and what it said comes below
+                socket.send_fds(self._line, [request], [file.fileno() for file in theirs])
             for file in theirs:
                 file.close()
             out, err, end = _exchange(given, stdin, (stdout, stderr, ended), patience)
             pid, _, status = end.decode().partition(" ")
+            if not pid:
+                raise RuntimeError(f"there is nobody to fork: {self._process.stderr.read().decode()}")
             if not ended.closed:
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
@@ -102,7 +106,7 @@ def _exchange(given, stdin, sources, patience):
 
 
 def serve(number):
-    """Fork for every request; each child leaves by being abreast, and this process when the line is closed."""
+    """Fork for every request; each child leaves by being the program, and this process when the line is closed."""
     _import_all()
     _save_coverage()
     gc.freeze()  # a collection in a child would copy all that was imported
@@ -127,7 +131,7 @@ def serve(number):
             if pid == 0:
                 for other in (line.detach(), *running, *(end for _, end in running.values())):
                     os.close(other)
-                be_abreast(*json.loads(request), files)
+                become(*json.loads(request), files)
             *standard, end = files
             for file in standard:
                 os.close(file)
@@ -156,8 +160,8 @@ def _save_coverage():
         measured.save()
 
 
-def be_abreast(arguments, cwd, environment, files):
-    """What `python -m abreast` does once the interpreter is there, up to its exit."""
+def become(program, arguments, cwd, environment, files):
+    """What `python -m program`, or `python program.py`, does once the interpreter is there, up to its exit."""
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
     for file in files:
@@ -165,6 +169,10 @@ def be_abreast(arguments, cwd, environment, files):
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
-    sys.path[0] = cwd
-    sys.argv = ["-m", *arguments]
-    runpy._run_module_as_main("abreast")
+    script = program.endswith(".py")
+    sys.path[0] = str(Path(program).parent) if script else cwd
+    sys.argv = [program, *arguments]
+    if script:
+        runpy.run_path(program, run_name="__main__")
+        sys.exit()
+    runpy._run_module_as_main(program)

@@ -1,6 +1,7 @@
 """A call by fork is a call: what a function that abreast runs sees there is what it sees in a new interpreter."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import plain_environment
-from tests.cli.warm import Warm
+from tests.cli.shell import Shell, plain_environment
+from tests.warm import Warm
 
 LOOKING = """
 import asyncio, gc, os, signal, sys, threading, warnings
@@ -39,6 +40,11 @@ def look(_):
         "collects": [gc.isenabled(), *gc.get_threshold()], "limits": Path("/proc/self/limits").read_text(),
     }
 """
+
+
+@pytest.fixture
+def abreast(tmp_path, warm):
+    return Shell(tmp_path, warm)
 
 
 def test_it_sees_what_it_sees_in_a_new_interpreter(abreast):
@@ -99,5 +105,16 @@ def test_one_that_does_not_end_is_ended(tmp_path):
     script = "import os, threading\n\ndef stay(_):\n    print(os.getpid(), flush=True)\n    threading.Event().wait()\n"
     (tmp_path / "work.py").write_text(script)
     with closing(Warm(plain_environment())) as warm, pytest.raises(subprocess.TimeoutExpired) as error:
-        warm.run(["map", "--call", "work:stay"], b"x\n", cwd=tmp_path, environment=plain_environment(), patience=2)
+        warm.run(
+            "abreast", ["map", "--call", "work:stay"], b"x\n", cwd=tmp_path, environment=plain_environment(), patience=2
+        )
     assert not Path("/proc", error.value.output.decode().strip()).exists()
+
+
+def test_where_abreast_cannot_be_imported_that_is_said(tmp_path):
+    (tmp_path / "abreast.py").write_text("raise LookupError('half of it is missing')\n")
+    environment = plain_environment()
+    path = os.pathsep.join((str(tmp_path), environment["PYTHONPATH"]))
+    with closing(Warm({**environment, "PYTHONPATH": path})) as warm:
+        with pytest.raises(RuntimeError, match="half of it is missing"):
+            warm.run("abreast", ["version"], cwd=tmp_path, environment=environment, patience=60)
