@@ -16,8 +16,8 @@ NO_SLEEP := 'lint.flake8-tidy-imports.banned-api."time.sleep".msg = "a test neve
 
 TESTED := $(shell find src tests examples -type f -not -name '*.pyc' 2>/dev/null)
 
-# Another environment that happens to be active is not ours.
-unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+# Another environment that happens to be active is not ours. Bytecode is kept: the tests start Python hundreds of times.
+unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
