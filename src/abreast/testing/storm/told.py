@@ -7,19 +7,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from math import ceil
-from typing import NamedTuple
 
+from abreast.testing.storm.limits import Level
 from abreast.testing.storm.settings import Settings
 
 _LONG, _SHORT = 4.0, 0.25
-
-
-class Level(NamedTuple):
-    """A limit, how much of it is left, and in how many seconds all of it is there again."""
-
-    limit: float
-    left: float
-    reset: float
 
 
 Levels = Mapping[str, Level]
@@ -71,8 +63,8 @@ def _openai(levels: Levels) -> dict[str, str]:
     tokens = levels.get("tpm") or levels.get("input_tpm") or levels.get("output_tpm")
     for name, level in (("requests", levels.get("rpm")), ("tokens", tokens)):
         if level is not None:
-            headers[f"x-ratelimit-limit-{name}"] = str(int(level.limit))
-            headers[f"x-ratelimit-remaining-{name}"] = str(int(level.left))
+            headers[f"x-ratelimit-limit-{name}"] = str(round(level.limit))
+            headers[f"x-ratelimit-remaining-{name}"] = _whole(level.left)
             headers[f"x-ratelimit-reset-{name}"] = duration(level.reset)
     return headers
 
@@ -81,8 +73,8 @@ def _anthropic(levels: Levels, wall: float, scale: float) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, key in _ANTHROPIC:
         if (level := levels.get(key)) is not None:
-            headers[f"anthropic-ratelimit-{name}-limit"] = str(int(level.limit))
-            headers[f"anthropic-ratelimit-{name}-remaining"] = str(int(level.left))
+            headers[f"anthropic-ratelimit-{name}-limit"] = str(round(level.limit))
+            headers[f"anthropic-ratelimit-{name}-remaining"] = _whole(level.left)
             headers[f"anthropic-ratelimit-{name}-reset"] = rfc3339(wall + level.reset, whole=scale == 1)
     return headers
 
@@ -93,6 +85,10 @@ _ANTHROPIC = (
     ("input-tokens", "input_tpm"),
     ("output-tokens", "output_tpm"),
 )
+
+
+def _whole(left: float) -> str:
+    return str(int(left + 1e-6))  # what lacks a hair of a request is one that would be let in
 
 
 def _seconds(wait: float, scale: float) -> str:

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from abreast.core.seeds import derive_fraction
 from abreast.testing.storm.faults import FAULTS, Fault, marked
 from abreast.testing.storm.ledger import Entry, Ledger, Stats
-from abreast.testing.storm.quota import Quota, make_quota
+from abreast.testing.storm.limits import Cost, Limits, cost_of
 from abreast.testing.storm.settings import Settings, make_settings
-from abreast.testing.storm.told import Level, Teller
+from abreast.testing.storm.told import Teller
 
 _DAY = 1440  # minutes
-_TOKENS = ("tpm", "input_tpm", "output_tpm")
 
 
 class Request(NamedTuple):
@@ -76,9 +75,8 @@ class World:
         self.ledger = Ledger()
         self._teller = Teller(start, wall)
         self._steps = list(reversed(self.settings.steps))
-        self._quotas: dict[str, Quota] = {}
+        self._limits = Limits(self.settings, start)
         self._turns: dict[str, int] = {}
-        self._arrange(start)
 
     def __repr__(self) -> str:
         """How many are in flight, and how it went so far."""
@@ -96,11 +94,11 @@ class World:
         if fault is not None and fault.early:
             return self._refused(now, request, fault)
         output, cut = self._output(request)
-        kind, wait = self._hindrance(now, request, output)
+        cost = cost_of(request.input_tokens, output)
+        kind, wait = self._hindrance(cost, now)
         if kind:
             return self._rejected(now, request, kind, wait)
-        for name, quota in self._quotas.items():
-            quota.take(self._cost(name, request, output), now)
+        self._limits.charge(cost, now)
         return self._admitted(now, request, _Plan(turn, fault, output, cut))
 
     def first(self, now: float, number: int) -> None:
@@ -119,76 +117,28 @@ class World:
     def change(self, now: float, **changes: Any) -> None:
         """Other limits, speed or faults from now on; ValueError for what can't be."""
         self._advance(now)
-        self.settings = self.settings.changed(changes)
-        self._arrange(now)
+        self._set(self.settings.changed(changes), now)
 
     def stats(self) -> Stats:
         """The numbers up to now."""
         return self.ledger.stats()
 
-    # --- the limits
-
     def _advance(self, now: float) -> None:
         scale = self.settings.scale
         while self._steps and self.start + self._steps[-1].at * scale <= now:
             step = self._steps.pop()
-            self.settings = self.settings.changed(step.changes)
-            self._arrange(self.start + step.at * scale)
+            self._set(self.settings.changed(step.changes), self.start + step.at * scale)
 
-    def _arrange(self, now: float) -> None:
-        """Make the quotas what the settings say, keeping what is used of those that stay."""
-        settings = self.settings
-        ours = 1.0 - settings.neighbour
-        wanted = {
-            "rpm": (settings.rpm, settings.burst),
-            "tpm": (settings.tpm, settings.token_burst),
-            "input_tpm": (settings.input_tpm, settings.token_burst),
-            "output_tpm": (settings.output_tpm, settings.token_burst),
-        }
-        for name, (limit, burst) in wanted.items():
-            if limit is None:
-                self._quotas.pop(name, None)
-            else:
-                self._place(name, limit * ours, max(1.0, limit * ours) if burst is None else burst, now)
-        if settings.per_day is None:
-            self._quotas.pop("per_day", None)
-        else:
-            self._place("per_day", settings.per_day, settings.per_day, now)
+    def _set(self, settings: Settings, now: float) -> None:
+        self.settings = settings
+        self._limits.arrange(settings, now)
 
-    def _place(self, name: str, limit: float, hold: float, now: float) -> None:
-        if (quota := self._quotas.get(name)) is not None:
-            quota.left(now)  # what it has filled until now, it has filled at the old rate
-            quota.resize(limit, hold)
-            return
-        minute = self.settings.minute
-        if name == "per_day":
-            self._quotas[name] = make_quota("fixed", limit, hold, minute * _DAY, self.start)
-        else:
-            window = self.settings.window
-            self._quotas[name] = make_quota(window, limit, hold, minute, self.start if window == "fixed" else now)
-
-    def _cost(self, name: str, request: Request, output: int) -> float:
-        if name == "input_tpm":
-            return request.input_tokens
-        if name == "output_tpm":
-            return output
-        return request.input_tokens + output if name == "tpm" else 1.0
-
-    def _hindrance(self, now: float, request: Request, output: int) -> tuple[str, float]:
-        """Which limit a request runs into, and how long that lasts: the one that lasts longest."""
+    def _hindrance(self, cost: Cost, now: float) -> tuple[str, float]:
+        """What is in the way of a request, and for how long; infinite if nobody knows."""
         cap = self.settings.concurrency
         if cap is not None and self.ledger.in_flight >= cap:
             return "concurrency", inf
-        kind, longest = "", 0.0
-        for name, quota in self._quotas.items():
-            wait = self._wait(name, quota, self._cost(name, request, output), now)
-            if wait > longest:
-                kind, longest = name, wait
-        return ("oversize" if longest == inf else kind), longest
-
-    def _wait(self, name: str, quota: Quota, cost: float, now: float) -> float:
-        alone = name in _TOKENS and self.settings.oversize == "admit"
-        return quota.wait(min(cost, quota.hold) if alone else cost, now)
+        return self._limits.hindrance(cost, now)
 
     # --- what is drawn
 
@@ -253,7 +203,8 @@ class World:
         told: str | float = {"429": "right", "429-date": "date"}.get(fault.name, "absent")
         wait = self.settings.scale if told != "absent" else None
         if fault.name == "quota":
-            wait = _DAY * self.settings.minute - (now - self.start) % (_DAY * self.settings.minute)
+            day = _DAY * self.settings.minute
+            wait = day - (now - self.start) % day
         return self._turned_away(now, request, _KIND.get(fault.name, fault.name), wait, told, fault=fault)
 
     def _turned_away(
@@ -299,16 +250,9 @@ class World:
         )
 
     def _headers(self, now: float, request: Request) -> Mapping[str, str]:
-        settings = self.settings
-        if settings.headers == "absent":
+        if self.settings.headers == "absent":
             return {}
-        shown = 1.0 - settings.neighbour  # the limit that is told is everybody's
-        levels = {
-            name: Level(quota.limit / shown, quota.left(now), quota.reset(now))
-            for name, quota in self._quotas.items()
-            if name != "per_day"
-        }
-        return self._teller.headers(now, request.lane, levels, settings)
+        return self._teller.headers(now, request.lane, self._limits.levels(now), self.settings)
 
 
 class _Plan(NamedTuple):
