@@ -178,7 +178,16 @@ async def test_a_tool_is_called_if_the_prompt_asks_for_it_or_it_must_be(prompt, 
 
 
 @pytest.mark.parametrize(
-    "body", ["{", "[]", "{}", '{"messages": []}', '{"messages": [{"role": "user"}], "max_tokens": 0}']
+    "body",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"messages": []}',
+        '{"messages": [{"role": "user"}], "max_tokens": 0}',
+        '{"messages": [{"role": "user"}], "stream_options": 3}',
+        json.dumps(chat(response_format={"type": "json_schema", "json_schema": {"schema": {"$ref": "#/nowhere"}}})),
+    ],
 )
 async def test_what_is_no_request_is_told_so_and_is_not_in_the_log(body):
     async with weather() as (storm, client):
@@ -245,6 +254,11 @@ async def test_limits_can_be_changed_while_it_runs():
         assert (status, (await client.chat())[0]) == (200, 200)
         status, _, text = await client.post("/storm/settings", {"rpm": -1})
         assert (status, json.loads(text)["error"]["message"]) == (400, "rpm is a positive number, not -1")
+        number = len(storm.log) + 1
+        assert (await client.post("/storm/settings", {"fault_at": {str(number): "503"}}))[0] == 200
+        assert (await client.chat())[0] == 503
+        assert (await client.post("/storm/settings", {"fault_at": {"one": "503"}}))[0] == 400
+        assert (await client.post("/storm/settings", {"faults": 3}))[0] == 400
 
 
 # --- clients that go away
@@ -435,6 +449,7 @@ async def test_the_log_and_the_numbers_are_there_over_http_too():
         await client.chat("two")
         _, _, log = await client.get("/storm/log")
         _, _, later = await client.get("/storm/log?since=1")
+        nonsense, _, _ = await client.get("/storm/log?since=never")
         _, _, stats = await client.get("/storm/stats")
     lines = [json.loads(line) for line in log.splitlines()]
     assert [(line["id"], line["verdict"], line["outcome"]) for line in lines] == [
@@ -443,6 +458,7 @@ async def test_the_log_and_the_numbers_are_there_over_http_too():
     assert lines[0] == storm.log[0].as_dict()
     assert lines[0]["t_arrive"] <= lines[0]["t_first"] <= lines[0]["t_end"]
     assert [json.loads(line)["id"] for line in later.splitlines()] == [2]
+    assert nonsense == 400
     told = json.loads(stats)
     assert (told["admitted"], told["rejected"], told["peak_in_flight"], told["connections"]) == (1, 1, 1, 1)
 

@@ -265,6 +265,12 @@ def test_faults_come_as_often_as_their_rates_say():
         assert names.count(name) / 4000 == pytest.approx(rate, rel=0.2)
 
 
+def test_a_request_that_broke_by_chance_may_succeed_the_next_time():
+    world = World(Settings(faults={"500": 0.5}), seed=1)
+    tries = [[world.arrive(0, Request(str(n))).fault for _ in range(8)] for n in range(20)]
+    assert all(None in fates for fates in tries)
+
+
 def test_the_nth_request_to_arrive_is_the_one_that_breaks():
     world = World(Settings(fault_at={2: "503", 3: "401"}))
     verdicts = [world.arrive(0, Request(str(n))) for n in range(4)]

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from abreast.testing.storm.door import Storm, open_storm
 from abreast.testing.storm.faults import FAULTS
-from abreast.testing.storm.settings import Settings, Step, make_settings
+from abreast.testing.storm.settings import Settings, Step, from_json, make_settings
 
 _USAGE_ERROR = 2
 _OWN_FLAGS = ("faults", "fault_at", "steps", "markers", "retry_after")
@@ -114,10 +114,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     given["faults"] = dict(options.fault) if options.fault else None
     given["fault_at"] = dict(options.fault_at) if options.fault_at else None
     given["steps"] = tuple(options.step) if options.step else None
-    settings: dict[str, Any] = options.settings | {name: value for name, value in given.items() if value is not None}
-    if isinstance(at := settings.get("fault_at"), dict):  # JSON has no names but strings
-        settings["fault_at"] = {int(number) if str(number).isdigit() else number: name for number, name in at.items()}
-    return settings
+    return from_json(options.settings | {name: value for name, value in given.items() if value is not None})
 
 
 def _port(text: str) -> int:

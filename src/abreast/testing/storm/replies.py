@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from abreast.testing.storm.shape import Ask, Draft
+from abreast.testing.storm.shape import Ask, BadRequest, Draft
 from abreast.testing.storm.world import Verdict
 
 Script: TypeAlias = Mapping[str, str] | Callable[[str], str | None]
@@ -27,14 +27,21 @@ HUGE = 10_000_000
 def fixed_text(ask: Ask, reply: str, script: Script | None) -> str | None:
     """The text of a reply that doesn't depend on how long it may be; None if it is to be drawn."""
     if ask.tool is not None:
-        return json.dumps(instance(ask.tool[1]))
+        return _filled(ask.tool[1])
     if script is not None:
         said = script(ask.prompt) if callable(script) else script.get(ask.prompt)
         if said is not None:
             return said
     if ask.schema is not None:
-        return json.dumps(instance(ask.schema))
+        return _filled(ask.schema)
     return ask.prompt if reply == "echo" else None
+
+
+def _filled(schema: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(instance(schema))
+    except (AttributeError, KeyError, IndexError, RecursionError, TypeError) as error:
+        raise BadRequest(f"a storm follows simple schemas only: {error!r}") from None
 
 
 def drafted(ask: Ask, verdict: Verdict, text: str | None) -> Draft:

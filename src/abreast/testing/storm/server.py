@@ -18,6 +18,7 @@ from abreast.testing.storm.bodies import JSON, SSE, Answer, dumped, error_answer
 from abreast.testing.storm.ledger import Stats
 from abreast.testing.storm.replies import Script, fixed_text
 from abreast.testing.storm.routes import route
+from abreast.testing.storm.settings import from_json
 from abreast.testing.storm.shape import Ask, BadRequest, Shape, count_tokens
 from abreast.testing.storm.world import Request, Verdict, World
 
@@ -94,15 +95,15 @@ class StormServer:
                 body = await request.read()
                 shape, model, stream = target
                 try:
-                    ask = shape.ask(_parsed(body), model, stream=stream)
+                    ask = _asked(shape, _parsed(body), model, stream=stream)
+                    text = fixed_text(ask, self.world.settings.reply, self._script)
                 except BadRequest as error:
                     return _json(shape.error(400, "bad", str(error), None), status=400)
-                return await self._answer(request, shape, ask)
+                return await self._answer(request, shape, ask, text)
         return await self._about(request)
 
-    async def _answer(self, request: web.BaseRequest, shape: Shape, ask: Ask) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, shape: Shape, ask: Ask, text: str | None) -> web.StreamResponse:
         world, clock = self.world, SYSTEM_CLOCK
-        text = fixed_text(ask, world.settings.reply, self._script)
         verdict = world.arrive(clock.now(), _request(shape, ask, text))
         if self._watchers:
             self._tell()
@@ -172,8 +173,10 @@ class StormServer:
 
     async def _about(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/storm/log":
-            since = int(request.query.get("since", "0"))
-            lines = (json.dumps(entry.as_dict()) + "\n" for entry in self.world.ledger.entries[since:])
+            since = request.query.get("since", "0")
+            if not since.isdecimal():
+                return _json({"error": {"message": f"since is a whole number, not {since!r}"}}, status=400)
+            lines = (json.dumps(entry.as_dict()) + "\n" for entry in self.world.ledger.entries[int(since) :])
             return web.Response(text="".join(lines), content_type="application/x-ndjson")
         if request.path == "/storm/stats":
             return _json(asdict(self.stats()))
@@ -185,7 +188,7 @@ class StormServer:
 
     def _change(self, body: bytes) -> web.Response:
         try:
-            self.world.change(SYSTEM_CLOCK.now(), **_parsed(body))
+            self.world.change(SYSTEM_CLOCK.now(), **from_json(_parsed(body)))
         except (BadRequest, ValueError) as error:
             return _json({"error": {"message": str(error)}}, status=400)
         return _json({})
@@ -211,6 +214,13 @@ def _make_request(
 def _request(shape: Shape, ask: Ask, text: str | None) -> Request:
     output = None if text is None else count_tokens(text)
     return Request(ask.key, ask.input_tokens, ask.max_tokens, output, shape.lane, ask.model, ask.prompt)
+
+
+def _asked(shape: Shape, body: dict[str, Any], model: str, *, stream: bool) -> Ask:
+    try:
+        return shape.ask(body, model, stream=stream)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadRequest(f"the body has something of the wrong type in it: {error}") from None
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class Settings:
         for name in changes:
             if name in _FIXED or name not in NAMES:
                 raise ValueError(f"{name!r} can't change while the storm runs; {', '.join(sorted(CHANGEABLE))} can")
+        _check_shapes(changes)
         return replace(self, **changes)
 
 
@@ -133,6 +134,15 @@ def make_settings(options: Mapping[str, Any]) -> Settings:
     for step in settings.steps:
         seen = seen.changed(step.changes)
     return settings
+
+
+def from_json(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as JSON has them: there the numbers of `fault_at` are strings."""
+    at = options.get("fault_at")
+    if not isinstance(at, dict):
+        return dict(options)
+    numbers = {int(number) if str(number).isdecimal() else number: name for number, name in at.items()}
+    return {**options, "fault_at": numbers}
 
 
 def _check_shapes(options: Mapping[str, Any]) -> None:
