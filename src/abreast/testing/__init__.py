@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from abreast.models.scripted import Scripted as ScriptedModel
 from abreast.store.memory import MemoryStore
 from abreast.testing.clock import ManualClock
 from abreast.testing.crash import crash_at
@@ -10,7 +11,7 @@ from abreast.testing.gate import Gate
 if TYPE_CHECKING:
     from abreast.testing.storm.door import open_storm
 
-__all__ = ["Gate", "ManualClock", "MemoryStore", "crash_at", "open_storm"]
+__all__ = ["Gate", "ManualClock", "MemoryStore", "ScriptedModel", "crash_at", "open_storm"]
 
 
 def __getattr__(name: str) -> object:
