@@ -367,7 +367,7 @@ def test_equal_dicts_have_one_digest_whatever_their_order():
 def test_a_digest_is_that_of_the_content(value):
     first = digest(value)
     assert first == digest(decode(encode(value, "here")))
-    assert len(bytes.fromhex(first)) == 16
+    assert first == str(value) if type(value) is int and abs(value) < 1 << 63 else len(bytes.fromhex(first)) == 16
     assert first != digest([value])
 
 

@@ -459,3 +459,36 @@ def test_a_run_is_driven_until_its_driver_lets_go(store, other):
     assert not other.driven(row.id)
     with pytest.raises(NoSuchRun):
         store.driven("nobody-7")
+
+
+def test_replies_are_kept_by_key_counted_by_model_and_forgotten(store):
+    assert store.find_reply("a") is None
+    assert store.replies() == []
+    store.keep_reply("a", "m/one", "first", 10.0)
+    store.keep_reply("a", "m/one", "second", 20.0)
+    store.keep_reply("b", "m/one", "é", 5.0)
+    store.keep_reply("c", "m/two", "third", 30.0)
+    assert store.find_reply("a") == "second"
+    assert [(r.model, r.count, r.characters, r.oldest, r.newest) for r in store.replies()] == [
+        ("m/one", 2, 7, 5.0, 20.0),
+        ("m/two", 1, 5, 30.0, 30.0),
+    ]
+    assert store.forget_replies(20.0, "m/one") == 1
+    assert store.find_reply("a") == "second"
+    assert store.forget_replies(100.0) == 2
+    assert store.replies() == []
+
+
+def test_settled_calls_are_found_beneath_their_item(store):
+    row = begin(store)
+    events = [
+        event(1, "call-settled", "job/m/0001/call/x-0"),
+        event(2, "call-started", "job/m/0001/call/x-1"),
+        event(3, "call-settled", "job/m/0001/call/x-1"),
+        event(4, "call-settled", "job/m/00011/call/x-0"),
+        event(5, "call-settled", "job/m/0001/call/x-0"),
+    ]
+    store.commit(row.id, row.epoch, events, {})
+    found = store.events(row.id, kinds={"call-settled"}, prefix="job/m/0001/call/")
+    assert [one.seq for one in found] == [1, 3, 5]
+    assert [one.seq for one in store.events(row.id, kinds={"call-settled"})] == [1, 3, 4, 5]

@@ -22,7 +22,9 @@
     |   |-- TooLong          the request does not fit the model's context
     |   |-- KeyRefused       the key is wrong, or may not do this
     |   |-- NoSuchModel      the provider has no model of that name
+    |   |-- NotRecorded      a replayed run never asked this
     |   `-- RequestRefused   the provider says that the request is wrong
+    |-- PriceUnknown     a cap on money can't be kept: nobody knows what the model costs
     |-- KeysMissing      keys of lanes that are needed are not set; names them all
     |-- ModelUnknown     no provider or model goes by that name
     |-- Stopped          a run or map ended before its items did
@@ -215,8 +217,18 @@ class NoSuchModel(CallFailed):
     """The provider has no model of that name."""
 
 
+class NotRecorded(CallFailed):
+    """A replayed run never asked this."""
+
+
 class RequestRefused(CallFailed):
     """The provider says that the request is wrong."""
+
+
+class PriceUnknown(AbreastError):
+    """A cap on money can't be kept, as nobody knows what the model costs."""
+
+    retryable = False
 
 
 class KeysMissing(AbreastError):
@@ -247,6 +259,15 @@ class CancelRequested(Stopped):
 
 class BudgetSpent(Stopped):
     """The next piece of work doesn't fit under the cap, and nothing in flight could still make room."""
+
+    def __init__(self, message: str, budget: object = None) -> None:
+        """`budget` is the one that is spent, where it is known; it doesn't travel to other processes."""
+        super().__init__(message)
+        self.budget = budget
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """As a pickle: the sentence alone."""
+        return type(self), self.args
 
 
 class LaneParked(BudgetSpent):

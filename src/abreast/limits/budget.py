@@ -114,13 +114,13 @@ class Budget:
         """None if it fits; `WHENEVER` if a settlement could make room; `BudgetSpent` if nothing can."""
         deadline = self.deadline()
         if deadline is not None and now >= deadline:
-            raise BudgetSpent(f"the budget of {self.seconds:g} seconds is spent")
+            raise BudgetSpent(f"the budget of {self.seconds:g} seconds is spent", self)
         waits = False
         for name, cap in self.caps.items():
             asked = getattr(need, name)
             if self.spent[name] + asked > cap + _DUST:  # even if it asks for none: no settlement undoes an overdraft
                 spent = f"{self.spent[name]:g} of {cap:g} {name}"
-                raise BudgetSpent(f"the budget is spent: {spent} used, and the next call asks for {asked:g}")
+                raise BudgetSpent(f"the budget is spent: {spent} used, and the next call asks for {asked:g}", self)
             waits = waits or self.spent[name] + self.reserved[name] + asked > cap + _DUST
         return WHENEVER if waits else None
 

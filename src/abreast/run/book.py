@@ -134,6 +134,8 @@ class Book:
                 changed.append(work.key)
             elif is_final(recorded, retry_failed=self._retries(work.key)):
                 known[work.index] = replace(restore(recorded), index=work.index, key=work.key)
+            else:
+                work.afresh = recorded.data["state"] == "failed"
         if changed:
             raise ItemChanged(f"{self._path}: {_listed(changed)} changed since the run recorded them; "
                               "start a new run, or give the items keys that name their content")  # fmt: skip

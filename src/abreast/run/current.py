@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from abreast.core.outcome import Usage
     from abreast.limits.limit import Limit
     from abreast.limits.line import Hold, Ticket
+    from abreast.run.callbook import Calls
     from abreast.run.drive import Drive
     from abreast.run.scope import Run
 
@@ -64,6 +65,8 @@ class Current:
     starting = False  # its start is on the way to the disk
     settling = False  # its outcome is
     scope: Run | None = None
+    calls: Calls | None = None  # to models, those an earlier driver recorded included
+    afresh = False  # it failed before and is tried again: what its calls said then doesn't count
     _path: str | None = None
 
     def __init__(  # noqa: PLR0917 - made a million times, and keywords cost

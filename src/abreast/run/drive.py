@@ -275,6 +275,16 @@ class Drive:
         self.exhausted = True
         self._advance()
 
+    def spent_within(self, work: Current, error: BudgetSpent) -> None:
+        """An item can't go on any more: nothing is recorded of it, and the map ends at its place."""
+        self.window.finish()
+        if self.stopped:
+            self.works.pop(work.index, None)
+            self.wake()
+        else:
+            self._spent(work, error)
+        self._make_room()
+
     # --- settling -------------------------------------------------------------------------------------------------
 
     def settled(self, work: Current, outcome: Outcome[Any]) -> None:

@@ -25,7 +25,7 @@ def needs_beneath(item: Current, needs: Needs) -> Needs:
     left: list[tuple[str, Limit, Need]] = []
     for lane, limit, need in needs:
         if limit.charged:
-            if need.requests and _spend_credit(item, limit):
+            if need.requests and credited(item, limit):
                 need = replace(need, requests=need.requests - 1)  # noqa: PLW2901 - what is left of it
             if not need.requests and not need.tokens and not need.usd:
                 continue
@@ -35,7 +35,8 @@ def needs_beneath(item: Current, needs: Needs) -> Needs:
     return tuple(left)
 
 
-def _spend_credit(item: Current | None, limit: Limit) -> bool:
+def credited(item: Current | None, limit: Limit) -> bool:
+    """Whether an item, or one above it, was charged for a request that has not been made yet; it is made now."""
     while item is not None:
         if item.credits and limit in item.credits:
             item.credits.discard(limit)

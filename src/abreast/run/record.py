@@ -32,19 +32,29 @@ def facts_of(outcome: Outcome[Any], attempts: int, digest: str | None) -> dict[s
     if isinstance(outcome, Cancelled):
         facts["reason"] = outcome.reason
     usage = outcome.usage
-    if usage is not NO_USAGE:
-        facts |= {
-            "requests": usage.requests, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
-            "usd": usage.usd, "estimate": usage.estimate,
-        }  # fmt: skip
-    return facts
+    return facts if usage is NO_USAGE else facts | usage_facts(usage)
+
+
+def usage_facts(used: Usage) -> dict[str, Plain | list[float]]:
+    """What was used, as plain facts."""
+    return {
+        "requests": used.requests, "input_tokens": used.input_tokens, "output_tokens": used.output_tokens,
+        "usd": used.usd, "estimate": used.estimate,
+    }  # fmt: skip
+
+
+def usage_of(data: Mapping[str, Any]) -> Usage:
+    """The same again."""
+    if "requests" not in data:
+        return NO_USAGE
+    return Usage(data["requests"], data["input_tokens"], data["output_tokens"], data["usd"], data["estimate"])
 
 
 def restore(recorded: Recorded) -> Outcome[Any]:
     """The outcome as it was, its value decoded, a failure as a `RecordedError`."""
     data: Mapping[str, Any] = recorded.data
     index, key = int(data["index"]), unescape(recorded.path.rpartition("/")[2])
-    usage, times = _usage(data), _times(data)
+    usage, times = usage_of(data), _times(data)
     if data["state"] == "done":
         value = codec.decode(recorded.body or "null")
         return Done(index, key, value, recorded.lane, usage, times)
@@ -63,12 +73,6 @@ def _times(data: Mapping[str, JsonValue]) -> Times:
     service = data.get("service")
     parts = [_number(part) for part in service] if isinstance(service, list) else []
     return (_number(data.get("queued")), _number(data.get("waited")), _number(data.get("backoff")), *parts)
-
-
-def _usage(data: Mapping[str, Any]) -> Usage:
-    if "requests" not in data:
-        return NO_USAGE
-    return Usage(data["requests"], data["input_tokens"], data["output_tokens"], data["usd"], data["estimate"])
 
 
 def _number(value: JsonValue) -> float:

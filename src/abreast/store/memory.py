@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from abreast.core.errors import StoreError
@@ -12,7 +14,7 @@ from abreast.core.events import Event
 from abreast.store.faults import one_sentence
 from abreast.store.files import appearing
 from abreast.store.kept import Kept, check_text, columns_of, outcome_of, row_of
-from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Request, RunRow, RunState
+from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Replies, Request, RunRow, RunState
 from abreast.store.rows import (
     busy,
     driver_text,
@@ -40,6 +42,7 @@ class MemoryStore:
         self._driven: set[str] = set()
         self._requests: dict[int, tuple[str, str, str, float]] = {}
         self._asked = 0
+        self._replies: dict[str, tuple[str, str, float]] = {}
 
     def __repr__(self) -> str:
         """What it holds."""
@@ -177,6 +180,36 @@ class MemoryStore:
         """Mark a request as carried out."""
         with self._lock:
             self._requests.pop(request_id, None)
+
+    def find_reply(self, key: str) -> str | None:
+        """The reply kept under a key, if there is one."""
+        with self._lock:
+            found = self._replies.get(key)
+        return found[1] if found else None
+
+    def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
+        """Keep a model's reply under a key."""
+        with self._lock:
+            self._replies[key] = (model, body, at)
+
+    def replies(self) -> list[Replies]:
+        """What is kept, by model."""
+        with self._lock:
+            kept = sorted(self._replies.values())
+        found = []
+        for model, group in groupby(kept, key=itemgetter(0)):
+            mine = list(group)
+            times = [at for _, _, at in mine]
+            found.append(Replies(model, len(mine), sum(len(body) for _, body, _ in mine), min(times), max(times)))
+        return found
+
+    def forget_replies(self, before: float, model: str | None = None) -> int:
+        """Forget replies kept before that time, of one model or of all; how many."""
+        with self._lock:
+            gone = [key for key, (of, _, at) in self._replies.items() if at < before and model in (None, of)]
+            for key in gone:
+                del self._replies[key]
+        return len(gone)
 
     def remove(self, run_id: str) -> None:
         """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""

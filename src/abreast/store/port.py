@@ -80,6 +80,17 @@ class Request:
     created: float
 
 
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """How many replies of one model are kept, how many characters they take, and when they were kept."""
+
+    model: str
+    count: int
+    characters: int
+    oldest: float
+    newest: float
+
+
 class Store(Protocol):
     """Where runs are kept. One contract, held by one test suite over every adapter."""
 
@@ -138,6 +149,18 @@ class Store(Protocol):
 
     def answer(self, request_id: int, at: float) -> None:
         """Mark a request as carried out."""
+
+    def find_reply(self, key: str) -> str | None:
+        """The reply kept under a key, if there is one."""
+
+    def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
+        """Keep a model's reply under a key; it is on disk when this returns."""
+
+    def replies(self) -> list[Replies]:
+        """What is kept, by model."""
+
+    def forget_replies(self, before: float, model: str | None = None) -> int:
+        """Forget replies kept before that time, of one model or of all; how many."""
 
     def remove(self, run_id: str) -> None:
         """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""

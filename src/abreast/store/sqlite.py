@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.errors import NoSuchRun, RunBusy, StoreError
-from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
+from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
 from abreast.store.database import Database
 from abreast.store.faults import one_sentence
 from abreast.store.files import appearing
 from abreast.store.locks import DriverLocks
-from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Request, RunRow, RunState
+from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Replies, Request, RunRow, RunState
 from abreast.store.rows import (
     SEQ_BITS,
     Row,
@@ -40,6 +40,7 @@ _LISTS: Final = {  # kinds that have an index of their own
     frozenset({ITEM_READ, ITEMS_COMPLETE}): "list_inputs",
     frozenset({ITEMS_COMPLETE}): "list_inputs",
     frozenset({MAP_STARTED}): "list_maps",
+    frozenset({CALL_SETTLED}): "list_calls",
 }
 
 
@@ -202,6 +203,27 @@ class SqliteStore:
         """Mark a request as carried out."""
         with self._db.writing() as db:
             db.execute(sql("answer_request"), (at, request_id))
+
+    def find_reply(self, key: str) -> str | None:
+        """The reply kept under a key, if there is one."""
+        with self._db.reading() as db:
+            row = db.execute(sql("find_reply"), (key,)).fetchone()
+        return row[0] if row else None
+
+    def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
+        """Keep a model's reply under a key; it is on disk when this returns."""
+        with self._db.writing() as db:
+            db.execute(sql("keep_reply"), (key, model, body, at))
+
+    def replies(self) -> list[Replies]:
+        """What is kept, by model."""
+        with self._db.reading() as db:
+            return [Replies(*row) for row in db.execute(sql("count_replies"))]
+
+    def forget_replies(self, before: float, model: str | None = None) -> int:
+        """Forget replies kept before that time, of one model or of all; how many."""
+        with self._db.writing() as db:
+            return db.execute(sql("forget_replies"), {"before": before, "model": model}).rowcount
 
     def remove(self, run_id: str) -> None:
         """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""

@@ -1,0 +1,59 @@
+"""How many tokens a call will use, before it is made: learned from the calls before it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from abreast.models.port import Reply, Request
+
+_CHARACTERS: Final = 3.0  # per token, until something is known; most texts have more, so this reserves too much
+_OUTPUT: Final = 1024  # tokens, until something is known and none are given
+_LEARN: Final = 0.1
+_RECENT: Final = 64
+_QUANTILE: Final = 0.95
+
+
+class Estimate(NamedTuple):
+    """Tokens of a call to come."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class Estimates:
+    """One model's habits: characters per token, and how long its replies have been of late."""
+
+    __slots__ = ("_characters", "_known", "_outputs")
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+        self._characters = _CHARACTERS
+        self._known = False
+        self._outputs: deque[int] = deque(maxlen=_RECENT)
+
+    def of(self, request: Request) -> Estimate:
+        """What to reserve for a request; never more output than it allows."""
+        most = request.max_tokens
+        if self._outputs:
+            ordered = sorted(self._outputs)
+            output = ordered[min(len(ordered) - 1, int(len(ordered) * _QUANTILE))]
+            output = output if most is None else min(output, most)
+        else:
+            output = _OUTPUT if most is None else most
+        return Estimate(int(length(request) / self._characters) + 8, output)
+
+    def learn(self, request: Request, reply: Reply) -> None:
+        """See what a call really used."""
+        used = reply.usage
+        if used.estimate or not used.input_tokens:
+            return
+        self._outputs.append(used.output_tokens)
+        seen = max(1.0, length(request) / used.input_tokens)
+        self._characters += (seen - self._characters) * (_LEARN if self._known else 1.0)
+        self._known = True
+
+
+def length(request: Request) -> int:
+    """The characters of a request that its provider counts."""
+    return sum(len(message.content) for message in request.messages) + len(request.system or "")

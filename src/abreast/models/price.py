@@ -1,0 +1,84 @@
+"""What a call costs, by the prices of the day on which it is made."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from abreast.core.outcome import Usage
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelPrice
+
+_MILLION = 1_000_000
+
+
+class Price(Protocol):
+    """What tokens cost."""
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        """US dollars for so many tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatPrice:
+    """US dollars per million tokens, as `abreast.toml` gives them."""
+
+    input: float
+    output: float
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        """US dollars for so many tokens."""
+        return (input_tokens * self.input + output_tokens * self.output) / _MILLION
+
+
+FREE = FlatPrice(0.0, 0.0)
+
+
+class TablePrice:
+    """A price of genai-prices; long calls may cost more per token. Asking its table takes longer than a call: once."""
+
+    def __init__(self, price: ModelPrice) -> None:
+        """As the table has it today."""
+        self._price = price
+        tiers = [tier for one in (price.input_mtok, price.output_mtok) for tier in getattr(one, "tiers", ())]
+        self._starts = sorted({int(tier.start) for tier in tiers})
+        self._flat: dict[int, FlatPrice] = {}
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        """US dollars for so many tokens."""
+        tier = bisect_left(self._starts, input_tokens)
+        flat = self._flat.get(tier)
+        if flat is None:
+            size = max(1, input_tokens)
+            alone = self._ask(size, 0)
+            flat = FlatPrice(alone * _MILLION / size, self._ask(size, _MILLION) - alone)
+            self._flat[tier] = flat
+        return flat.of(input_tokens, output_tokens)
+
+    def _ask(self, input_tokens: int, output_tokens: int) -> float:
+        from genai_prices import Usage as Tokens
+
+        used = Tokens(input_tokens=input_tokens, output_tokens=output_tokens)
+        return float(self._price.calc_price(used)["total_price"])
+
+
+def priced(used: Usage, price: Price | None) -> Usage:
+    """The usage with its cost; an unknown price stays None, never 0."""
+    usd = None if price is None else price.of(used.input_tokens, used.output_tokens)
+    return Usage(used.requests, used.input_tokens, used.output_tokens, usd, used.estimate)
+
+
+def find_price(provider: str, model: str) -> Price | None:
+    """The price in the table of genai-prices (extra `prices`); None where it isn't installed or doesn't know."""
+    try:
+        from genai_prices import Usage as Tokens
+        from genai_prices import calc_price
+    except ImportError:
+        return None
+    try:
+        found = calc_price(Tokens(input_tokens=1, output_tokens=1), model, provider_id=provider)
+    except LookupError:
+        return None
+    return TablePrice(found.model_price)

@@ -1,0 +1,2 @@
+-- A reply that was kept.
+SELECT body FROM replies WHERE key = ?
