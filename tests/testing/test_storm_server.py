@@ -64,7 +64,7 @@ def said(chunks):
 
 
 async def test_a_reply_is_a_function_of_the_request_and_its_usage_is_exact():
-    async with weather() as (_, client):
+    async with weather(output_min=20, output_max=20) as (_, client):
         status, headers, first = await client.chat("Hello there")
         _, _, again = await client.chat("Hello there")
         _, _, other = await client.chat("Hello you")

@@ -136,9 +136,8 @@ class StormServer:
         if wait:
             await asyncio.sleep(wait)
         if fault == "reset":
-            self._fail(verdict)
             _reset(request)
-            return web.Response()
+            return web.Response()  # at once: what is awaited now would be cancelled, as if the client had left
         self.world.first(SYSTEM_CLOCK.now(), verdict.id)
         if not streams and answer.ends == "well":
             return _whole(answer, verdict)
@@ -158,16 +157,11 @@ class StormServer:
         if answer.ends == "never":
             await _for_ever()
         if answer.ends == "lost":
-            self._fail(verdict)
             if request.transport is not None:
                 request.transport.close()
             return response
         await response.write_eof()
         return response
-
-    def _fail(self, verdict: Verdict) -> None:
-        # Before the connection is lost by our own hand: else it would count as the client's leaving.
-        self.world.finish(SYSTEM_CLOCK.now(), verdict.id)
 
     # --- about itself
 
