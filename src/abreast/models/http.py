@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypedDict
@@ -31,10 +31,11 @@ from abreast.models.schema import check_schema, parse
 
 Document = dict[str, Any]
 LARGEST = 8 * 1024 * 1024
+DONE = b"[DONE]"
 _KEEP_ALIVE = 30.0
 _DRAIN = 0.2  # seconds that a stream has to end after its end marker; else its connection is not used again
 _SHORTEST = 4  # a shorter secret is in every other word
-_BROKEN = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
+_BROKEN = (aiohttp.ClientError, HttpProcessingError, OSError)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _now = SYSTEM_CLOCK.now
 
@@ -52,7 +53,7 @@ class Wire(TypedDict, total=False):
 class Http:
     """A provider's connections. Sessions are made when they are first needed, one for each event loop.
 
-    `auth` and the values of `headers` are secrets: none is ever in an error.
+    `auth` and the values of `headers` are secrets: none is ever in an error. `version` is a header that is none.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Http:
         name: str,
         auth: Mapping[str, str],
         *,
+        version: tuple[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         connect: float = 30.0,
         stall: float = 600.0,
@@ -75,7 +77,7 @@ class Http:
         plain = {value.removeprefix("Bearer ") for value in secret.values()}
         escaped = {json.dumps(value)[1:-1] for value in plain}
         self._secrets = sorted((each for each in plain | escaped if len(each) >= _SHORTEST), key=len, reverse=True)
-        self._headers = {"content-type": "application/json", **secret}
+        self._headers = {"content-type": "application/json", **dict([version] if version else []), **secret}
         self._timeout = aiohttp.ClientTimeout(total=total, connect=connect, sock_read=stall)
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
@@ -97,7 +99,7 @@ class Http:
         try:
             session = self._sessions.get(asyncio.get_running_loop()) or self._session()
             return Exchange(self, await session.post(url, data=body, allow_redirects=False))
-        except _BROKEN as error:
+        except (*_BROKEN, ValueError) as error:
             failure = self.failure(error, b"", url.host)
         raise failure  # here, where the error that holds the request's headers is no context of it any more
 
@@ -144,8 +146,8 @@ class Http:
         reason = one_line(self.clean(getattr(error, "strerror", None) or str(error) or type(error).__name__))
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return self.broken(f"no HTTP ({reason})", body)
-        if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError | OSError):
-            return RequestRefused(f"{self.name}: the request can't be sent: {reason}")
+        if isinstance(error, ValueError):
+            return RequestRefused(f"{self.name}: there is no address like {host!r}")
         if isinstance(error, aiohttp.ClientPayloadError):
             return ConnectionLost(
                 f"{self.name}: the connection was lost before the reply was whole", raw=self.raw(body)
@@ -159,8 +161,8 @@ class Answer:
     """A whole answer of a server."""
 
     status: int
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
 
 
 class Exchange:
@@ -214,28 +216,40 @@ class Exchange:
                 break
         return kept
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """The data of each server-sent event, as it comes."""
-        rest = b""
-        data: list[bytes] = []
-        while part := await self.read():
-            *lines, rest = (rest + part).split(b"\n")
-            for line in lines:
-                text = line.rstrip(b"\r")
-                if text.startswith(b"data:"):
-                    data.append(text[5:].removeprefix(b" "))
-                elif not text and data:
-                    yield b"\n".join(data)
-                    data.clear()
-        if rest.strip() == b"data: [DONE]":  # the last line may lack its end; any other such event was cut off
-            yield b"[DONE]"
-
     async def drain(self) -> None:
         """Let a stream come to its end, so that its connection can be used again."""
         with suppress(TimeoutError, CallFailed):
             async with asyncio.timeout(_DRAIN):
                 while await self.read():
                     pass
+
+
+class Events:
+    """Server-sent events out of the parts of a body, wherever it was cut."""
+
+    __slots__ = ("_data", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, part: bytes) -> list[bytes]:
+        """The data of the events that this part completes."""
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        done = []
+        for line in lines:
+            text = line.rstrip(b"\r")
+            if text.startswith(b"data:"):
+                self._data.append(text[5:].removeprefix(b" "))
+            elif not text and self._data:
+                done.append(b"\n".join(self._data))
+                self._data.clear()
+        return done
+
+    def end(self) -> list[bytes]:
+        """What is left when the body ends: an event without its blank line was cut off, unless it is the end marker."""
+        last = [*self._data, self._rest.strip().removeprefix(b"data:").strip()]
+        return [DONE] if DONE in last else []
 
 
 # --- what adapters have in common
@@ -263,6 +277,8 @@ class Fold:
     pieces: list[str] = field(default_factory=list)
     begun: bool = False
     ended: bool = False
+    told: bool = True
+    """Whether its pieces are those of the reply's text; else the text is told at the end."""
 
     def take(self, event: Document) -> str:
         """Take an event in; the piece of text that it brought."""
@@ -276,6 +292,9 @@ class Fold:
 
 class Provider:
     """A model behind HTTP. Those beneath it write requests and read replies in one provider's shape."""
+
+    ends_by_marker = True
+    """Whether nothing comes after the event that ends a stream."""
 
     def __init__(self, name: str, http: Http, url: str, stream_url: str | None = None) -> None:
         self.name = name
@@ -331,7 +350,7 @@ class Provider:
             raise fault_of(self.name, answer.status, answer.headers, answer.body, clean=self._http.clean)
         kind = answer.headers.get("content-type", "json")
         if "json" not in kind:
-            raise self._http.broken(f"it is {one_line(kind)}, not JSON", answer.body, answer.status)
+            raise self._http.broken(f"it is {one_line(self._http.clean(kind))}, not JSON", answer.body, answer.status)
         document = self._document(answer.body, lambda: answer.body)
         try:
             return self.read(document, request)
@@ -364,17 +383,7 @@ class Provider:
                     hear(reply.text)
                 return reply
             fold = self.fold(request)
-            first = None
-            async for data in exchange.events():
-                if data == b"[DONE]":
-                    fold.ended = True
-                else:
-                    piece = self._taken(fold, data, exchange)
-                    if piece:
-                        first = _now() - start if first is None else first
-                        hear(piece)
-                if fold.ended and self.ends_by_marker:
-                    break
+            first = await self._listen(exchange, fold, hear, start)
             seconds = _now() - start
             self._whole(fold, exchange)
             reply = self._reply(request, fold.finished(), exchange.kept(), seconds, first)
@@ -385,10 +394,26 @@ class Provider:
         finally:
             exchange.close()
 
-    ends_by_marker = True
-    """Whether nothing comes after the event that ends a stream."""
+    async def _listen(self, exchange: Exchange, fold: Fold, hear: Hear, start: float) -> float | None:
+        """Read a stream to its end marker, or its end; the seconds until the first piece of text."""
+        events = Events()
+        first = None
+        while True:
+            part = await exchange.read()
+            for data in events.feed(part) if part else events.end():
+                piece = self._taken(fold, data, exchange)
+                if piece and fold.told:
+                    first = _now() - start if first is None else first
+                    hear(piece)
+                if fold.ended and self.ends_by_marker:
+                    return first
+            if not part:
+                return first
 
     def _taken(self, fold: Fold, data: bytes, exchange: Exchange) -> str:
+        if data == DONE:
+            fold.ended = True
+            return ""
         document = self._document(data, exchange.kept)
         try:
             piece = fold.take(document)

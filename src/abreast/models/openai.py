@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack
 
 from abreast.models.http import Document, Draft, Fold, Http, Provider, Wire, count
 from abreast.models.port import Finish, Message, Request, ToolCall
-from abreast.models.schema import strict
+from abreast.models.schema import boxed, strict, unboxed
 
 _FINISH: dict[str | None, Finish] = {
     "stop": "stop",
@@ -83,14 +83,14 @@ class OpenAI(Provider):
                 body["stream_options"] = {"include_usage": True}
         return body
 
-    def read(self, document: Document, request: Request) -> Draft:  # noqa: ARG002 - the same for every request
+    def read(self, document: Document, request: Request) -> Draft:
         """A chat completion."""
         choice = document["choices"][0]
         message = choice["message"]
         calls = message.get("tool_calls")
         content = message.get("content")
         draft = Draft(
-            content if type(content) is str else _text(content),
+            self.opened(content if type(content) is str else _text(content), request),
             _calls(calls) if calls else (),
             _FINISH.get(choice.get("finish_reason"), "other"),
             message.get("refusal") or "",
@@ -100,9 +100,15 @@ class OpenAI(Provider):
         _count(draft, document.get("usage"))
         return _settled(draft)
 
-    def fold(self, request: Request) -> _Chunks:  # noqa: ARG002 - the same for every request
+    def fold(self, request: Request) -> Fold:
         """Takes chunks."""
-        return _Chunks(by_finish=not self.ends_by_marker)
+        return _Chunks(self, request)
+
+    def opened(self, text: str, request: Request) -> str:
+        """The text, out of the box into which a schema that is not of an object was put."""
+        if request.schema is None or self._structured != "json_schema":
+            return text
+        return unboxed(text, request.schema)
 
     def _system(self, request: Request) -> str | None:
         if request.schema is None or self._structured == "json_schema":
@@ -113,17 +119,19 @@ class OpenAI(Provider):
     def _format(self, schema: Mapping[str, Any]) -> Document:
         if self._structured == "json_object":
             return {"type": "json_object"}
-        form = strict(schema) if schema.get("type") == "object" else None
-        wanted = {"name": "reply", "schema": schema if form is None else form, "strict": form is not None}
+        whole = boxed(schema).schema
+        form = strict(whole)
+        wanted = {"name": "reply", "schema": whole if form is None else form, "strict": form is not None}
         return {"type": "json_schema", "json_schema": wanted}
 
 
 class _Chunks(Fold):
     """The chunks of a stream: pieces of text, of a refusal, of tool calls."""
 
-    def __init__(self, *, by_finish: bool) -> None:
-        super().__init__()
-        self._by_finish = by_finish
+    def __init__(self, model: OpenAI, request: Request) -> None:
+        super().__init__(told=request.schema is None or not boxed(request.schema).boxed)
+        self._model = model
+        self._request = request
         self._refusal: list[str] = []
         self._calls: dict[int, _Call] = {}
 
@@ -138,13 +146,14 @@ class _Chunks(Fold):
             piece = self._delta(choice.get("delta") or {})
             if choice.get("finish_reason"):
                 draft.finish = _FINISH.get(choice["finish_reason"], "other")
-                self.ended = self.ended or self._by_finish
+                self.ended = self.ended or not self._model.ends_by_marker
             return piece
         return ""
 
     def finished(self) -> Draft:
         """The reply, put together."""
         draft = Fold.finished(self)
+        draft.text = self._model.opened(draft.text, self._request)
         draft.refusal = "".join(self._refusal)
         draft.tool_calls = tuple(
             ToolCall(call.id, call.name, "".join(call.arguments)) for _, call in sorted(self._calls.items())

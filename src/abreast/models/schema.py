@@ -15,6 +15,7 @@ BOX = "value"
 """Where providers want an object and the schema is of something else, it is put into one, under this name."""
 _FENCED = re.compile(r"\s*```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
 _write = json.JSONEncoder(separators=(",", ":")).encode
+_unbox = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def schema_of(given: object) -> Mapping[str, Json]:
@@ -110,6 +111,16 @@ def boxed(schema: Mapping[str, Any]) -> Boxed:
     shared = {key: schema[key] for key in _SHARED if key in schema}
     outer = {"type": "object", "properties": {BOX: inner}, "required": [BOX], "additionalProperties": False}
     return Boxed(outer | shared, boxed=True)
+
+
+def unboxed(text: str, schema: Mapping[str, Any]) -> str:
+    """The text of a value by this schema, out of the box that it may have been put into."""
+    if not boxed(schema).boxed:
+        return text
+    try:
+        return _unbox(json.loads(text)[BOX])
+    except (ValueError, LookupError, TypeError):
+        return text  # as it came: the check will say what is wrong with it
 
 
 _SHARED = ("$defs", "definitions", "$schema")
