@@ -23,6 +23,7 @@ from pathlib import Path
 
 PROGRAM = "from tests.warm import serve; serve({line})"
 LONGEST = 200_000  # bytes of a request, as a packet on the line
+LATER = ("abreast.__main__", "abreast.models", "abreast.testing")  # run, heavy or optional, not for users
 ALSO = ("asyncio", "concurrent.futures.thread", "csv", "sqlite3", "tomllib", "rich.live", "rich.text")
 
 
@@ -37,6 +38,12 @@ class Warm:
                 [sys.executable, "-c", PROGRAM.format(line=theirs.fileno())], env=environment,
                 stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=(theirs.fileno(),),
             )  # fmt: skip
+
+    @property
+    def calls(self):
+        """The processes of calls under way."""
+        pid = self._process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def close(self):
         self._line.close()
@@ -57,13 +64,15 @@ class Warm:
                 file.close()
             out, err, end = _exchange(given, stdin, (stdout, stderr, ended), patience)
             pid, _, status = end.decode().partition(" ")
+            if not pid and not ended.closed:  # it was not even started
+                pid = ended.read(20).decode().partition(" ")[0]
             if not pid:
                 raise RuntimeError(f"there is nobody to fork: {self._process.stderr.read().decode()}")
             if not ended.closed:
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
                 ended.read()
-            if not status:
+            if not all(file.closed for file in (stdout, stderr, ended)):
                 raise subprocess.TimeoutExpired(arguments, patience, out, err)
         return os.waitstatus_to_exitcode(int(status)), out, err
 
@@ -146,7 +155,7 @@ def _import_all():
     import abreast
 
     for module in pkgutil.walk_packages(abreast.__path__, "abreast."):
-        if not module.name.startswith(("abreast.testing", "abreast.__main__")):
+        if not module.name.startswith(LATER):
             importlib.import_module(module.name)
     for name in ALSO:
         importlib.import_module(name)
