@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.cli.shell import Shell, plain_environment
+from tests.cli.shell import Shell, plain_environment, unmeasured
 from tests.warm import Warm
 
 LOOKING = """
@@ -43,7 +43,9 @@ def look(_):
 
 @pytest.fixture
 def abreast(tmp_path, warm):
-    return Shell(tmp_path, warm)
+    shell = Shell(tmp_path, warm)
+    shell.environment = unmeasured(shell.environment)
+    return shell
 
 
 def test_it_sees_what_it_sees_in_a_new_interpreter(abreast):
@@ -110,7 +112,7 @@ def test_one_that_does_not_end_is_ended(tmp_path):
 
 def test_where_abreast_cannot_be_imported_that_is_said(tmp_path):
     (tmp_path / "abreast.py").write_text("raise LookupError('half of it is missing')\n")
-    environment = plain_environment()
+    environment = unmeasured(plain_environment())
     path = os.pathsep.join((str(tmp_path), environment["PYTHONPATH"]))
     with closing(Warm({**environment, "PYTHONPATH": path})) as warm:
         with pytest.raises(RuntimeError, match="half of it is missing"):

@@ -78,11 +78,11 @@ class Shell:
         return Said(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def anew(self, *arguments, given=b"", cwd=None, **environment):
-        """Run it to its end, in an interpreter of its own; what it reaches is measured in those that are forked."""
+        """Run it to its end, in an interpreter of its own."""
         process = subprocess.run(
             [*ABREAST, *map(str, arguments)],
             cwd=cwd or self.folder,
-            env=unmeasured({**self.environment, **environment}),
+            env={**self.environment, **environment},
             input=given if isinstance(given, bytes) else given.encode(),
             capture_output=True,
             timeout=PATIENCE,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.shell import PATIENCE, Shell, end
+from tests.cli.shell import PATIENCE, Shell, end, unmeasured
 
 MAP = ("map", "--", "true")
 
@@ -447,6 +447,7 @@ ANEW = {
 def test_a_new_interpreter_says_the_same(abreast, tmp_path, case):
     (tmp_path / "another").mkdir()
     another = Shell(tmp_path / "another")
+    another.environment = unmeasured(another.environment)
     said = []
     for shell, run in ((abreast, abreast), (another, another.anew)):
         case.prepare(shell)

@@ -10,8 +10,6 @@ import pytest
 
 from tests.executors.traces import wait_until_ended, watch
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
 PATH = os.pathsep.join(filter(None, sys.path))
 
 
