@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from abreast.limits.slots import Slots
     from abreast.run.current import current
     from abreast.run.retry import Retry
-    from abreast.wiring import open_run
+    from abreast.wiring import open_model, open_run
 
 __version__ = VERSION
 
@@ -41,6 +41,7 @@ __all__ = [
     "Slots",
     "current",
     "map",
+    "open_model",
     "open_run",
 ]
 
@@ -57,6 +58,7 @@ _HOME = {
     "Slots": "abreast.limits.slots",
     "current": "abreast.run.current",
     "map": "abreast.doors",
+    "open_model": "abreast.wiring",
     "open_run": "abreast.wiring",
 }
 

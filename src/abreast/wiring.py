@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.executors.local import LocalExecutor
@@ -15,9 +17,19 @@ from abreast.run.lifetime import RESUME, Opening
 from abreast.run.scope import Resume, Run
 
 if TYPE_CHECKING:
+    from abreast.limits.limit import Limit
+    from abreast.models.lanes import LaneSettings
+    from abreast.models.port import Model
+    from abreast.models.price import Price
+    from abreast.run.call import Caller
+    from abreast.run.lane import Lane
+    from abreast.run.retry import Retry
     from abreast.store.port import JsonValue, Store
 
 EXECUTORS = ("local", "process")
+
+# A lane lives as long as a model on it: models of one provider share its limits, in one process.
+_LANES: WeakValueDictionary[tuple[object, ...], Lane] = WeakValueDictionary()
 
 
 def open_run(
@@ -101,3 +113,123 @@ def find_executor(given: str | Executor) -> Executor:
 
         return ProcessExecutor()
     raise ValueError(f"there is no executor {given!r}; choose one of {', '.join(EXECUTORS)}")
+
+
+def open_model(
+    name: str,
+    *,
+    lanes: Mapping[str, LaneSettings] | None = None,
+    store: str | PathLike[str] | Store | None = None,
+    cache: bool = False,
+    retry: int | Retry | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Caller:
+    """A model, to be used as `async with abreast.open_model("local/smollm2") as model:`.
+
+    Args:
+        name: `provider/model`: openai, anthropic, gemini, mistral, deepseek, ollama, a lane of `abreast.toml`, `local/`
+            (in this process, without a key), `scripted/FILE`, `replay/RUN`, `litellm/...`.
+        lanes: how providers are reached and limited; by default what `abreast.toml` says.
+        store: where `replay/RUN` and the cache are.
+        cache: answer a request from the store if an equal one was answered before.
+        retry: further attempts after a 5xx, a lost connection or a timeout; 4 by default. A 429 is no attempt.
+        clock: for tests in virtual time.
+
+    Raises:
+        ModelUnknown: there is no such provider.  KeysMissing: its key isn't set.  NoSuchRun: nothing to replay.
+    """
+    from abreast.models.lanes import PRICE_TABLE, check_keys, find_lanes, split_name
+    from abreast.models.price import find_price
+    from abreast.run.call import CALL_RETRY, Caller
+    from abreast.run.retry import Retry
+
+    settings, model = split_name(name, find_lanes() if lanes is None else lanes)
+    check_keys([settings])
+    place = find_store(store) if store is not None else None
+    price: Price | None = settings.price
+    if price is None and settings.kind in ("openai", "anthropic", "gemini"):
+        price = find_price(PRICE_TABLE.get(settings.name, settings.name), model)
+    kept = None
+    if cache:
+        if place is None:
+            raise ValueError("a cache is in a store: give store=")
+        from abreast.run.cache import StoreCache
+
+        kept = StoreCache(place)
+    bare = find_model(name, settings, model, place)
+    again = CALL_RETRY if retry is None else Retry.of(retry)
+    paid = settings.kind not in ("local", "scripted", "replay")
+    return Caller(bare, _lane_of(settings), price=price, retry=again, paid=paid, cache=kept, clock=clock)
+
+
+def find_model(name: str, settings: LaneSettings, model: str, store: Store | None) -> Model:
+    """The bare model of that name: one attempt per call, no limits."""
+    if settings.kind == "replay":
+        return _replay(name, model, store)
+    if settings.kind == "scripted":
+        from abreast.models.scripted import Scripted
+
+        return Scripted(Path(model), name=name)
+    return _MODELS[settings.kind](name, settings)
+
+
+def _openai(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.openai import OpenAI
+
+    bound = settings.max_tokens or "max_completion_tokens"
+    return OpenAI(name, settings.base_url or "", settings.key, max_tokens=bound)
+
+
+def _anthropic(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.anthropic import Anthropic
+
+    return Anthropic(name, settings.base_url or "", settings.key)
+
+
+def _gemini(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.gemini import Gemini
+
+    return Gemini(name, settings.base_url or "", settings.key)
+
+
+def _local(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.embedded import Embedded
+
+    return Embedded(name, slots=settings.width)
+
+
+def _litellm(name: str, _: LaneSettings) -> Model:
+    from abreast.models.litellm import LiteLLM
+
+    return LiteLLM(name)
+
+
+_MODELS: Mapping[str, Callable[[str, LaneSettings], Model]] = {
+    "openai": _openai, "anthropic": _anthropic, "gemini": _gemini, "local": _local, "litellm": _litellm,
+}  # fmt: skip
+
+
+def _replay(name: str, model: str, store: Store | None) -> Model:
+    from abreast.run.cache import Replay
+
+    if store is None:
+        raise ValueError(f"{name}: the run to replay is in a store: give store=")
+    run_id, _, of = model.partition("/")
+    return Replay(store, run_id, of or None)
+
+
+def _lane_of(settings: LaneSettings) -> Lane:
+    from abreast.limits.rate import Rate
+    from abreast.limits.slots import Slots
+    from abreast.run.lane import Lane
+
+    key = (settings.name, settings.base_url, settings.width, settings.rpm, settings.tpm)
+    lane = _LANES.get(key)
+    if lane is None:
+        limits: list[Limit] = [Slots(settings.width)]
+        if settings.rpm is not None:
+            limits.append(Rate(settings.rpm))
+        if settings.tpm is not None:
+            limits.append(Rate(settings.tpm, of="tokens"))
+        lane = _LANES[key] = Lane(settings.name, limits)
+    return lane

@@ -45,6 +45,7 @@ def test_every_setting_is_shown_with_its_source(abreast):
     row = abreast("doctor", "--config", "--json", ABREAST_PATIENCE="2s").rows[0]
     assert {name: found["value"] for name, found in row.items() if name != "store"} == {
         "width": 8, "retries": 2, "timeout": 30.0, "budget": "5req", "seed": 7, "keep": 1 << 20, "patience": 2.0,
+        "model": "local/smollm2",
     }  # fmt: skip
     table = abreast("doctor", "--config").lines
     assert table[0].split() == ["SETTING", "VALUE", "FROM"]

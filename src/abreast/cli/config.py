@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from abreast.cli import units
 from abreast.cli.errors import Sorry, one_line, system_words
+
+if TYPE_CHECKING:
+    from abreast.models.lanes import LaneSettings
 
 T = TypeVar("T")
 
@@ -79,8 +82,11 @@ BUDGET: Final[Setting[str | None]] = Setting("budget", _optional(units.budget), 
 SEED: Final[Setting[int | None]] = Setting("seed", _optional(units.seed), None)
 KEEP: Final = Setting("keep", units.size, 8 << 20)
 PATIENCE: Final = Setting("patience", units.duration, 10.0)
+MODEL: Final = Setting("model", _text, "local/smollm2")
+LANES: Final = "lanes"
+"""The tables about models' lanes, which only files have."""
 
-SETTINGS: Final[tuple[Setting[Any], ...]] = (STORE, WIDTH, RETRIES, TIMEOUT, BUDGET, SEED, KEEP, PATIENCE)
+SETTINGS: Final[tuple[Setting[Any], ...]] = (STORE, WIDTH, RETRIES, TIMEOUT, BUDGET, SEED, KEEP, PATIENCE, MODEL)
 
 
 class Config:
@@ -118,6 +124,18 @@ class Config:
     def get(self, setting: Setting[T], flag: object = None) -> T:
         """The value that counts."""
         return self.find(setting, flag).value
+
+    def lanes(self) -> dict[str, LaneSettings]:
+        """The lanes of models: the built-in ones, and what the first file that speaks of lanes says."""
+        from abreast.models.lanes import PROVIDERS, read_lanes
+
+        for layer in self.layers:
+            if layer.folder is not None and LANES in layer.values:
+                try:
+                    return read_lanes(layer.values[LANES], layer.source)
+                except ValueError as error:
+                    raise Sorry(one_line(str(error))) from None
+        return dict(PROVIDERS)
 
 
 def _here() -> Path:
@@ -174,7 +192,7 @@ def _layer(path: Path, values: object, section: str, whole: str | None = None) -
     layer = Layer(str(path), values, path.parent, lines)
     known = [setting.name for setting in SETTINGS]
     for name in values:
-        if name not in known:
+        if name not in (*known, LANES):
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
             raise Sorry(f"{layer.place(name)}: there is no setting {name!r}; {hint}")

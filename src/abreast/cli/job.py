@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from abreast.cli.config import Config
 from abreast.cli.errors import Sorry
 from abreast.cli.template import Planned, Template
 from abreast.core.item import position_key
 from abreast.store.port import JsonValue, RunRow
+
+if TYPE_CHECKING:
+    from abreast.models.lanes import LaneSettings
 
 KIND: Final = "map"
 MANIFEST: Final = "map"
@@ -39,12 +43,22 @@ class MapJob:
     budget: str | None = None
     executor: str = "local"
     keep: int = 8 << 20
+    prompt: str | None = None
+    model: str | None = None
+    system: str | None = None
+    schema: dict[str, Any] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    cache: bool = False
+    lane_width: str | None = None
 
     def __post_init__(self) -> None:
         """Check what depends on several options at once."""
-        if bool(self.command) == bool(self.call):
-            if self.call:
-                raise Sorry("--call and a command exclude each other; leave one of them out")
+        given = [name for name, value in (("a command", self.command), ("--call", self.call), ("--prompt", self.prompt))
+                 if value]  # fmt: skip
+        if len(given) > 1:
+            raise Sorry(f"{' and '.join(given[::-1])} exclude each other; leave one of them out")
+        if not given:
             raise Sorry("there is no command to run; write: abreast map -- COMMAND {} < items")
         if self.command and self.executor != "local":
             raise Sorry("--executor is for --call; a command is a process of its own anyway")
@@ -79,6 +93,21 @@ class MapJob:
         return Template(self.command, json_items=self.jsonl, option="the command", add_item=True)
 
     @cached_property
+    def question(self) -> Template:
+        """The prompt, to be filled in for each item."""
+        asked = Template((self.prompt or "",), json_items=self.jsonl, option="--prompt")
+        if asked.uses_item:
+            return asked
+        return Template((f"{self.prompt}\n\n{{}}",), json_items=self.jsonl, option="--prompt")
+
+    @cached_property
+    def lanes(self) -> dict[str, LaneSettings]:
+        """How models are reached from where the job was started."""
+        from abreast.cli.prompt import lanes_here
+
+        return lanes_here(Config.load(), self.lane_width)
+
+    @cached_property
     def key_of(self) -> Callable[[Any], str] | None:
         """The function that gives an item its key; None for its position."""
         if self.key is None:
@@ -97,6 +126,8 @@ class MapJob:
             raise ValueError("its key is empty")
         if self.command:
             self.arguments.fill(value, Planned(index, key))
+        elif self.prompt:
+            self.question.fill(value, Planned(index, key))
 
 
 def _started_by(row: RunRow) -> str:

@@ -32,7 +32,8 @@ from abreast.core.version import VERSION
 
 # Each with the sentence that `abreast --help` shows, so that help needs none of the modules.
 _COMMANDS: Final = {
-    "map": "Run a command, or call a function, for every line of the input, side by side.",
+    "map": "Run a command, call a function or ask a model, for every line of the input, side by side.",
+    "ask": "Ask a model one question.",
     "runs": "List the runs.",
     "show": "Show a run, or one of its items.",
     "watch": "Watch a run as it goes.",
@@ -42,6 +43,8 @@ _COMMANDS: Final = {
     "export": "Write the results of a run as JSON lines, CSV or Parquet.",
     "rm": "Remove runs and all that is recorded of them.",
     "prune": "Remove old runs.",
+    "models": "List the lanes of models, their keys and limits; fetch the embedded model.",
+    "cache": "List and clear the replies that are kept for equal requests.",
     "doctor": "Say what is here, what is missing, and where each setting comes from.",
     "demo": "See it work.",
     "completion": "Print the script that lets a shell complete abreast's commands.",

@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 
-from abreast.cli import options, units
-from abreast.cli.call import find_function
-from abreast.cli.command import check_command
+from abreast.cli import options, prompt, units
 from abreast.cli.config import BUDGET, KEEP, RETRIES, SEED, TIMEOUT, WIDTH, Config
 from abreast.cli.errors import Sorry, tell
 from abreast.cli.job import MapJob
@@ -20,7 +18,7 @@ from abreast.cli.progress import Progress, wants_progress
 from abreast.cli.results import json_line
 from abreast.cli.stores import LAST, StoreChoice
 from abreast.cli.template import Planned
-from abreast.cli.work import Start, View, Work
+from abreast.cli.work import Start, View, Work, check_work
 from abreast.core.item import position_key
 from abreast.run.options import check_name
 
@@ -38,6 +36,9 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
 )
 @click.option("--key", metavar="TEXT", help="The items' stable names, such as '{.id}'; by default their positions.")
 @click.option("--call", metavar="PKG.MOD:FN", help="Call this Python function with each item, instead of a command.")
+@click.option("--prompt", metavar="TEXT", help="Ask a model about each item, instead of a command; {} is the item.")
+@prompt.asking
+@click.option("--cache", is_flag=True, help="Answer an equal request as it was answered before; see `abreast cache`.")
 @click.option("--executor", metavar="NAME", default="local", help="Where --call works: local (default) or process.")
 @click.option("--halt", is_flag=True, help="End at the first failing item, in item order.")
 @click.option("--until", metavar="N", help="End after so many successes, in item order.")
@@ -65,6 +66,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
       seq 100 | abreast map -P 8 -- curl -s https://example.com/{}
       abreast map --jsonl --key '{.id}' -- ./ask.sh {.question} < questions.jsonl
       abreast map --call package.module:function < lines
+      abreast map --prompt 'Classify: {}' -m local/smollm2 --schema label.json < reviews.txt
 
     The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is spent, 4 if the run
     was cancelled, 130 after Ctrl-C.
@@ -94,7 +96,25 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
         key=given["key"], width=config.get(WIDTH, given["width"]), halt=given["halt"], until=_until(given["until"]),
         retries=config.get(RETRIES, given["retries"]), timeout=config.get(TIMEOUT, given["timeout"]),
         budget=config.get(BUDGET, given["budget"]), executor=given["executor"], keep=config.get(KEEP, given["keep"]),
+        prompt=given["prompt"], **_asking(config, given),
     )  # fmt: skip
+
+
+def _asking(config: Config, given: dict[str, Any]) -> dict[str, Any]:
+    """How a model is asked; `Sorry` if no model is."""
+    names = ("model", "system", "schema", "temperature", "max_tokens", "lane_width", "cache")
+    if given["prompt"] is None:
+        for name in names:
+            if given[name]:
+                raise Sorry(f"--{name.replace('_', '-')} is for --prompt; write: abreast map --prompt 'Classify: {{}}'")
+        return {}
+    if not given["prompt"].strip():
+        raise Sorry("--prompt is empty; write: abreast map --prompt 'Classify: {}' < lines")
+    return {
+        "model": prompt.default_model(config, given["model"]), "system": given["system"], "cache": given["cache"],
+        "schema": prompt.read_schema(given["schema"]), "temperature": prompt.read_temperature(given["temperature"]),
+        "max_tokens": prompt.read_tokens(given["max_tokens"]), "lane_width": given["lane_width"],
+    }  # fmt: skip
 
 
 def _until(given: str | None) -> int | None:
@@ -114,10 +134,7 @@ def _check(job: MapJob, name: str) -> None:
         check_name(name)
     except ValueError as error:
         raise Sorry(f"--name: {error}") from None
-    if job.call is not None:
-        find_function(job.call, job.cwd)
-    else:
-        check_command(job)
+    check_work(job)
     _ = job.key_of, job.arguments
     if job.input is not None:
         check_input(job.input)
@@ -127,7 +144,14 @@ def _print_plan(job: MapJob, *, as_json: bool) -> int:
     """The commands that would run, one per line, each ready to be pasted into a shell."""
     for index, value in enumerate(Lines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)):
         key = job.key_of(value) if job.key_of is not None else position_key(index)
-        words = job.arguments.fill(value, Planned(index, key)) if job.command else [str(job.call), str(value)]
+        words = _planned(job, value, Planned(index, key))
         line = json_line({"key": key, "index": index, "argv": words}) if as_json else shlex.join(words)
         write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
     return 0
+
+
+def _planned(job: MapJob, value: object, where: Planned) -> list[str]:
+    """What would be done for one item."""
+    if job.command:
+        return job.arguments.fill(value, where)
+    return [str(job.model), *job.question.fill(value, where)] if job.prompt else [str(job.call), str(value)]

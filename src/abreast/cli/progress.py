@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.events import ATTEMPT_FAILED, ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, Event
+from abreast.core.events import (
+    ATTEMPT_FAILED,
+    CALL_SETTLED,
+    ITEM_READ,
+    ITEM_SETTLED,
+    ITEM_STARTED,
+    ITEMS_COMPLETE,
+    LIMIT_CHANGED,
+    Event,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,6 +47,7 @@ class Progress:
         self._before = done + failed
         self._began = self._drawn = SYSTEM_CLOCK.now()
         self._visible = False
+        self._tokens, self._usd, self._held = 0, 0.0, 0
 
     def __call__(self, event: Event) -> None:
         """Count what happened, and draw once in a while."""
@@ -49,6 +59,10 @@ class Progress:
             self._running += 1
         elif event.kind == ATTEMPT_FAILED:
             self._running -= 1
+        elif event.kind == CALL_SETTLED:
+            self._count_call(event)
+        elif event.kind == LIMIT_CHANGED and event.data.get("cause") == "429":
+            self._held += 1
         elif event.kind == ITEM_SETTLED:
             self._running -= 1
             self._done += event.data.get("state") == "done"
@@ -58,6 +72,11 @@ class Progress:
             self._drawn = now
             with self._lock:
                 self._draw()
+
+    def _count_call(self, event: Event) -> None:
+        data: Mapping[str, Any] = event.data
+        self._tokens += data.get("input_tokens", 0) + data.get("output_tokens", 0)
+        self._usd += data.get("usd") or 0.0
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -97,4 +116,9 @@ class Progress:
         line.append(f"{self._running} running", "cyan")
         if self._failed:
             line.append(f"  {self._failed} failed", "red")
-        return line.append(f"  {(over - self._before) / elapsed:.1f}/s", "dim")
+        line.append(f"  {(over - self._before) / elapsed:.1f}/s", "dim")
+        if self._tokens:
+            line.append(f"  {self._tokens:,} tokens", "dim")
+        if self._usd:
+            line.append(f"  {self._usd:.4g} usd", "dim")
+        return line.append(f"  held {self._held} times", "yellow") if self._held else line

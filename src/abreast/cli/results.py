@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
 from abreast.cli.errors import one_line
 from abreast.cli.printer import STDERR, STDOUT, Piece
 from abreast.core.errors import RecordedError
-from abreast.core.outcome import Cancelled, Done, Failed, Outcome
+from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome
 from abreast.store import codec
 
 Row: TypeAlias = dict[str, Any]
@@ -62,8 +63,9 @@ def row_of(outcome: Outcome[Any]) -> Row:
         row["error"] = {"type": kind, "message": message}
     else:
         row["reason"] = outcome.reason
-    timing = outcome.timing
-    return {**row, "attempts": len(timing.service), "seconds": round(sum(timing.service), 6)}
+    timing, used = outcome.timing, outcome.usage
+    row |= {"attempts": len(timing.service), "seconds": round(sum(timing.service), 6)}
+    return row if used is NO_USAGE else row | asdict(used)
 
 
 def is_command(value: object) -> bool:

@@ -6,15 +6,13 @@ import os
 from typing import Final
 
 from abreast.cli import options
-from abreast.cli.call import find_function
-from abreast.cli.command import check_command
 from abreast.cli.errors import Sorry
 from abreast.cli.job import INPUT, MapJob
 from abreast.cli.lines import check_input
 from abreast.cli.progress import Progress, wants_progress
 from abreast.cli.recorded import tally
 from abreast.cli.stores import StoreChoice
-from abreast.cli.work import Start, View, Work
+from abreast.cli.work import Start, View, Work, check_work
 from abreast.core.events import ITEM_READ, ITEMS_COMPLETE
 from abreast.core.item import escape
 from abreast.run.scope import Resume
@@ -54,10 +52,7 @@ def _check(row: RunRow, job: MapJob, *, complete: bool) -> None:
     """Refuse what can be seen to be wrong before the run is taken over."""
     if not os.path.isdir(job.cwd):  # noqa: PTH112
         raise Sorry(f"{row.id} ran in {job.cwd}, which is gone; put it back, for its commands run there")
-    if job.call is not None:
-        find_function(job.call, job.cwd)
-    else:
-        check_command(job)
+    check_work(job)
     if complete:
         return
     if job.input is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import asdict
 from typing import Any, Final
 
 import click
@@ -16,8 +17,10 @@ from abreast.cli.recorded import each_result, row_of_recorded, tally
 from abreast.cli.results import Row
 from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.tables import local_moment, moment, say, say_facts, say_json
-from abreast.core.events import MAP_ENDED
+from abreast.core.events import CALL_SETTLED, MAP_ENDED
 from abreast.core.item import escape
+from abreast.core.outcome import NO_USAGE, Usage
+from abreast.run.record import usage_of
 from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
 
 _SHOWN: Final = 10  # failed items named
@@ -41,7 +44,8 @@ def command(*, run: str, key: str | None, store: str | None, as_json: bool) -> i
         elif as_json:
             say_json({
                 **facts_of_run(opened, row), "items": _counts(opened, row),
-                "timing_dependent": timing_dependent(opened, row), "manifest": dict(row.manifest),
+                "timing_dependent": timing_dependent(opened, row), "usage": usage_by_model(opened, row),
+                "manifest": dict(row.manifest),
             })  # fmt: skip
         else:
             _show_run(opened, row, choice)
@@ -79,6 +83,23 @@ def timing_dependent(store: Store, row: RunRow) -> list[str]:
     return sorted({why for event in ended for why in str(event.data.get("timing_dependent") or "").split(",") if why})
 
 
+def usage_by_model(store: Store, row: RunRow) -> dict[str, Row]:
+    """What the run's calls to models have used, by model; an unknown price stays unknown."""
+    total: dict[str, Usage] = {}
+    for event in each_event(store, row.id, {CALL_SETTLED}):
+        model = str(event.data["model"])
+        total[model] = total.get(model, NO_USAGE) + usage_of(event.data)
+    return {model: asdict(used) for model, used in sorted(total.items())}
+
+
+def _used(usage: dict[str, Row]) -> str:
+    return "; ".join(
+        f"{model}: {used['requests']:,} requests, {used['input_tokens']:,} + {used['output_tokens']:,} tokens"
+        + (", unknown cost" if used["usd"] is None else f", {used['usd']:.4g} usd" if used["usd"] else "")
+        for model, used in usage.items()
+    )
+
+
 def _counts(store: Store, row: RunRow) -> dict[str, int]:
     count = tally(store, row.id)
     return {"done": count.done, "failed": count.failed, "cancelled": count.cancelled, "speculative": count.speculative}
@@ -92,6 +113,7 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
         "run": row.id, "state": state, "reason": row.reason, "items": said,
         "timing": _on_timing(timing_dependent(store, row)), "command": _started_with(row),
         "directory": row.manifest.get("cwd"), "started": local_moment(row.created), "ended": local_moment(row.ended),
+        "used": _used(usage_by_model(store, row)),
         "drivers": row.epoch if row.epoch > 1 else None, "driver": row.driver if state == "running" else None,
         "seed": row.seed, "tags": " ".join(row.tags), "commit": row.manifest.get("commit"),
     })  # fmt: skip
@@ -121,6 +143,8 @@ def _started_with(row: RunRow) -> str:
     facts = row.manifest.get(MANIFEST)
     if isinstance(facts, dict):
         words = facts.get("command")
+        if facts.get("prompt"):
+            return f"--prompt {shlex.quote(str(facts['prompt']))} --model {facts.get('model')}"
         return shlex.join(map(str, words)) if isinstance(words, list) and words else f"--call {facts.get('call')}"
     argv = row.manifest.get("argv")
     return shlex.join(map(str, argv)) if isinstance(argv, list) else ""

@@ -89,6 +89,11 @@ class Template:
         self._parts = tuple(_split(text) for text in self.texts)
 
     @property
+    def uses_item(self) -> bool:
+        """Whether anything of the item itself goes into it."""
+        return any(part not in _ABOUT for parts in self._parts for part in parts[1::2])
+
+    @property
     def names_item(self) -> bool:
         """Whether it depends on what the item is, and on nothing else about it."""
         names = {part for parts in self._parts for part in parts[1::2]}

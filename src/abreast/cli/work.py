@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
-from abreast.cli.command import CommandWork
+from abreast.cli.command import CommandWork, check_command
 from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, tell
 from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
 from abreast.cli.lines import Lines
@@ -24,12 +24,15 @@ from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, BudgetSpent
-from abreast.core.outcome import Outcome
+from abreast.core.outcome import NO_USAGE, Outcome, Usage
 from abreast.run.book import FunctionChanged
 from abreast.run.drive import LeftBehind
 from abreast.run.scope import Resume, Run
 from abreast.store.port import Store
 from abreast.wiring import open_run
+
+if TYPE_CHECKING:
+    from abreast.run.call import Caller
 
 _BATCH: Final = 256  # outcomes printed at once
 
@@ -62,10 +65,12 @@ class Start:
 class _Count:
     done: int = 0
     failed: int = 0
+    used: Usage = NO_USAGE
 
     def add(self, outcome: Outcome[Any]) -> None:
         self.done += outcome.ok
         self.failed += not outcome.ok
+        self.used = self.used + outcome.usage
 
 
 class Work:
@@ -82,6 +87,7 @@ class Work:
         self._count = _Count()
         self._run_id = ""
         self._lost: OutputLost | None = None
+        self._caller: Caller | None = None
         self._began = SYSTEM_CLOCK.now()
 
     def run(self, store: Store) -> int:
@@ -114,12 +120,15 @@ class Work:
     async def _work(self, store: Store, interrupts: Interrupts) -> None:
         start, job = self._start, self._job
         hooks = [self._progress] if self._progress is not None else []
+        self._caller = caller = _caller(job, store)
         run = open_run(
             start.name, store=store, budget=job.budget, seed=start.seed, executor=job.executor, resume=start.resume,
             hooks=hooks, tags=start.tags, kind=KIND, run_id=start.run_id, retry_keys=start.retry_keys,
-            manifest=job.manifest(),
+            manifest=job.manifest(), lanes={caller.lane.name: caller.lane.limits} if caller else None,
         )  # fmt: skip
         async with AsyncExitStack() as stack, run:  # what runs commands starts last and ends last
+            if caller is not None:
+                await stack.enter_async_context(caller)
             self._run_id = run.id or ""
             if self._view.verbose:
                 tell(f"run {self._run_id} in {store.url}")
@@ -140,6 +149,7 @@ class Work:
         outcomes = run.map(
             function, run.intake(INPUT, self._items()), width=job.width, name=ITEMS, until=job.until,
             on_error="halt" if job.halt else "collect", key=job.key_of, retry=job.retries or None, timeout=job.timeout,
+            lane=self._caller.lane.name if self._caller else None,
         )  # fmt: skip
         async for batch in outcomes.batches(_BATCH):
             pieces: list[Piece] = []
@@ -153,6 +163,10 @@ class Work:
         job = self._job
         if job.call is not None:
             return find_function(job.call, job.cwd)
+        if self._caller is not None:
+            from abreast.cli.prompt import PromptWork
+
+            return PromptWork(job, self._caller)
         from abreast.executors.commands import Commands
 
         os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is now
@@ -188,11 +202,40 @@ class Work:
         count, until = self._count, self._job.until
         short = until is not None and count.done < until
         bad = short or (until is None and count.failed > 0)
-        if not self._view.quiet and (bad or self._progress is not None or self._view.verbose):
+        if not self._view.quiet and (bad or self._progress is not None or self._view.verbose or self._caller):
             seconds = SYSTEM_CLOCK.now() - self._began
             parts = [f"{count.done} done"] + ([f"{count.failed} failed"] if count.failed else [])
             if short:
                 parts.append(f"{until} were wanted")
             hint = f"; once more: abreast retry {self._run_id}{self._choice.flag}" if count.failed and bad else ""
-            tell(f"{', '.join(parts)} in {seconds:.1f} s ({self._run_id}){hint}")
+            tell(f"{', '.join(parts)} in {seconds:.1f} s{self._spent()} ({self._run_id}){hint}")
         return FAILED if bad else DONE
+
+    def _spent(self) -> str:
+        """What was used, if models were asked."""
+        used = self._count.used
+        if self._caller is None:
+            return ""
+        cost = "" if used.usd == 0.0 else ", unknown cost" if used.usd is None else f", {used.usd:.4g} usd"
+        tokens = f"{used.input_tokens:,} + {used.output_tokens:,} tokens{' (estimated)' if used.estimate else ''}"
+        return f", {used.requests:,} requests, {tokens}{cost}"
+
+
+def check_work(job: MapJob) -> None:
+    """Refuse what can be seen to be wrong with the job's work before anything starts."""
+    if job.call is not None:
+        find_function(job.call, job.cwd)
+    elif job.prompt is not None:
+        from abreast.cli.prompt import check_prompt
+
+        check_prompt(job)
+    else:
+        check_command(job)
+
+
+def _caller(job: MapJob, store: Store) -> Caller | None:
+    if job.prompt is None:
+        return None
+    from abreast.cli.prompt import open_caller
+
+    return open_caller(job, store)

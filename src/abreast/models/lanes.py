@@ -1,0 +1,210 @@
+"""Which providers there are, where they are reached, and what `abreast.toml` says about their lanes."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from abreast.core.errors import KeysMissing, ModelUnknown
+from abreast.models.price import FlatPrice
+
+Kind: TypeAlias = Literal["openai", "anthropic", "gemini", "local", "scripted", "replay", "litellm"]
+
+DEFAULT_WIDTH: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """A provider's lane: which protocol it speaks, where, with whose key, and within which limits."""
+
+    name: str
+    kind: Kind = "openai"
+    base_url: str | None = None
+    api_key_env: str | None = None
+    api_key_file: str | None = None
+    width: int = DEFAULT_WIDTH
+    rpm: float | None = None
+    tpm: float | None = None
+    price: FlatPrice | None = None
+    max_tokens: str | None = None
+    """What an endpoint calls the bound on a reply's tokens."""
+    place: str = "built in"
+
+    @property
+    def key(self) -> str | None:
+        """The key, from the environment or its file; None if it isn't there."""
+        if self.api_key_env and (found := os.environ.get(self.api_key_env, "").strip()):
+            return found
+        if self.api_key_file:
+            try:
+                return Path(self.api_key_file).expanduser().read_text("utf-8").strip() or None
+            except (OSError, UnicodeDecodeError):
+                return None
+        return None
+
+    @property
+    def wants_key(self) -> bool:
+        """Whether it can't be used without one."""
+        return bool(self.api_key_env or self.api_key_file)
+
+
+PROVIDERS: Final[Mapping[str, LaneSettings]] = {
+    one.name: one
+    for one in (
+        LaneSettings("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        LaneSettings("anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        LaneSettings("gemini", "gemini", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+        LaneSettings("mistral", "openai", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", max_tokens="max_tokens"),
+        LaneSettings("deepseek", "openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", max_tokens="max_tokens"),
+        LaneSettings("ollama", "openai", "http://127.0.0.1:11434/v1", max_tokens="max_tokens"),
+        LaneSettings("local", "local", width=8, price=FlatPrice(0.0, 0.0)),
+        LaneSettings("scripted", "scripted", width=1_000_000, price=FlatPrice(0.0, 0.0)),
+        LaneSettings("replay", "replay", width=1_000_000),
+        LaneSettings("litellm", "litellm"),
+    )
+}
+
+PRICE_TABLE: Final[Mapping[str, str]] = {"gemini": "google"}
+"""Providers that the price table calls by another name."""
+
+_KINDS: Final = ("openai", "anthropic", "gemini")
+
+
+def read_lanes(table: object, place: str) -> dict[str, LaneSettings]:
+    """The lanes of a `[lanes.*]` table, on top of the built-in ones; a ValueError says what is wrong, and where."""
+    lanes = dict(PROVIDERS)
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{place}: lanes must be tables, such as [lanes.openai]")
+    for name, given in table.items():
+        where = f"{place}: lanes.{name}"
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{where} must be a table, such as [lanes.{name}] with width = 8")
+        if not name or "/" in name:
+            raise ValueError(f"{where}: a lane's name is the part before the / of its models' names")
+        lanes[name] = _lane(name, given, where, lanes.get(name))
+    return lanes
+
+
+def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
+    """The lanes that hold here: from `abreast.toml`, or `[tool.abreast]` of pyproject.toml, in this folder or above."""
+    here = folder or Path.cwd()
+    for name, keys in (("abreast.toml", ("lanes",)), ("pyproject.toml", ("tool", "abreast", "lanes"))):
+        for above in (here, *here.parents):
+            path = above / name
+            if path.is_file():
+                table: Any = tomllib.loads(path.read_text("utf-8"))
+                for key in keys:
+                    table = table.get(key, {}) if isinstance(table, Mapping) else {}
+                if table:
+                    return read_lanes(table, str(path))
+    return dict(PROVIDERS)
+
+
+def split_name(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[LaneSettings, str]:
+    """The lane of a model and the model's own name; `ModelUnknown` lists what there is."""
+    provider, slash, model = name.partition("/")
+    known = ", ".join(sorted(lanes))
+    if not slash or not model:
+        raise ModelUnknown(
+            f"a model is named provider/model, such as openai/gpt-4o-mini or local/smollm2, not {name!r}"
+        )
+    if provider not in lanes:
+        close = get_close_matches(provider, lanes, 1)
+        hint = f"did you mean {close[0]}/{model}?" if close else f"there are {known}"
+        raise ModelUnknown(f"there is no provider {provider!r}; {hint}; declare others as [lanes.{provider}] in "
+                           "abreast.toml")  # fmt: skip
+    return lanes[provider], model
+
+
+def check_keys(lanes: list[LaneSettings]) -> None:
+    """`KeysMissing` for all lanes whose key isn't there, at once."""
+    missing = {lane.name: lane for lane in lanes if lane.wants_key and lane.key is None}
+    if missing:
+        wanted = "; ".join(f"{name} wants {_where(lane)}" for name, lane in sorted(missing.items()))
+        raise KeysMissing(f"{'a key is' if len(missing) == 1 else 'keys are'} missing: {wanted}")
+
+
+def _where(lane: LaneSettings) -> str:
+    parts = []
+    if lane.api_key_env:
+        parts.append(f"the environment variable {lane.api_key_env}")
+    if lane.api_key_file:
+        parts.append(f"the file {lane.api_key_file}")
+    return " or ".join(parts)
+
+
+def _lane(name: str, given: Mapping[str, Any], where: str, before: LaneSettings | None) -> LaneSettings:
+    for field in given:
+        _check_field(field, where)
+    lane = before or LaneSettings(name, max_tokens="max_tokens")
+    read = {field: _READERS[field](value, f"{where}.{field}") for field, value in given.items()}
+    changes: dict[str, Any] = {"place": where, **read}
+    lane = replace(lane, **changes)
+    if lane.base_url is None and lane.kind in _KINDS:
+        raise ValueError(f"{where} needs a base_url, such as http://127.0.0.1:8000/v1")
+    return lane
+
+
+def _check_field(field: str, where: str) -> None:
+    if field in ("api_key", "key"):
+        raise ValueError(f"{where}.{field}: a key doesn't belong in this file; name a variable (api_key_env) or a file "
+                         "(api_key_file) that holds it")  # fmt: skip
+    if field not in _READERS:
+        close = get_close_matches(field, _READERS, 1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_READERS)}"
+        raise ValueError(f"{where}: there is no setting {field!r}; {hint}")
+
+
+def _url(given: object, where: str) -> str:
+    text = _text(given, where)
+    if urlsplit(text).scheme not in ("http", "https"):
+        raise ValueError(f"{where} must begin with http:// or https://, not {text!r}")
+    return text
+
+
+def _kind(given: object, where: str) -> str:
+    if given not in _KINDS:
+        raise ValueError(f"{where} must be one of {', '.join(_KINDS)}, not {given!r}")
+    return str(given)
+
+
+def check_width(given: object, where: str) -> int:
+    """A lane's width: a whole number of at least 1."""
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise ValueError(f"{where} must be a whole number of at least 1, not {given!r}")
+    return given
+
+
+def _text(given: object, where: str) -> str:
+    if not isinstance(given, str) or not given:
+        raise ValueError(f"{where} must be a text, not {given!r}")
+    return given
+
+
+def _positive(given: object, where: str) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < float("inf"):
+        raise ValueError(f"{where} must be a positive number, not {given!r}")
+    return float(given)
+
+
+def _price(given: object, where: str) -> FlatPrice:
+    if not isinstance(given, Mapping) or set(given) != {"input", "output"}:
+        raise ValueError(f"{where} must be {{input = ..., output = ...}}, US dollars per million tokens, not {given!r}")
+    amounts = {}
+    for side, amount in given.items():
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 <= amount < float("inf"):
+            raise ValueError(f"{where}.{side} must be a number of at least 0, not {amount!r}")
+        amounts[side] = float(amount)
+    return FlatPrice(**amounts)
+
+
+_READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
+    "kind": _kind, "base_url": _url, "api_key_env": _text, "api_key_file": _text, "width": check_width,
+    "rpm": _positive, "tpm": _positive, "price": _price, "max_tokens": _text,
+}  # fmt: skip
