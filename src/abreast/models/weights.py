@@ -240,7 +240,8 @@ class _Fetch:
         name = self._weights.name
         raise NoSuchModel(
             f"{name} is not on this machine and could not be fetched: {why}. To go on: `abreast models get {name}` "
-            f"once that is put right, copy {self._weights.file} to {self._path}, or name a file you have: local/path/to.gguf"
+            f"once that is put right, copy {self._weights.file} to {self._path}, "
+            "or name a file you have: local/path/to.gguf"
         )
 
 
