@@ -18,6 +18,7 @@ from abreast.run.scope import Resume, Run
 
 if TYPE_CHECKING:
     from abreast.limits.limit import Limit
+    from abreast.models.http import Wire
     from abreast.models.lanes import LaneSettings
     from abreast.models.port import Model
     from abreast.models.price import Price
@@ -177,19 +178,23 @@ def _openai(name: str, settings: LaneSettings) -> Model:
     from abreast.models.openai import OpenAI
 
     bound = settings.max_tokens or "max_completion_tokens"
-    return OpenAI(name, settings.base_url or "", settings.key, max_tokens=bound)
+    return OpenAI(name, settings.base_url or "", settings.key, max_tokens=bound, **_wire(settings))
 
 
 def _anthropic(name: str, settings: LaneSettings) -> Model:
     from abreast.models.anthropic import Anthropic
 
-    return Anthropic(name, settings.base_url or "", settings.key)
+    return Anthropic(name, settings.base_url or "", settings.key, **_wire(settings))
 
 
 def _gemini(name: str, settings: LaneSettings) -> Model:
     from abreast.models.gemini import Gemini
 
-    return Gemini(name, settings.base_url or "", settings.key)
+    return Gemini(name, settings.base_url or "", settings.key, **_wire(settings))
+
+
+def _wire(settings: LaneSettings) -> Wire:
+    return {} if settings.timeout is None else {"stall": settings.timeout}
 
 
 def _local(name: str, settings: LaneSettings) -> Model:

@@ -32,6 +32,8 @@ class LaneSettings:
     rpm: float | None = None
     tpm: float | None = None
     price: FlatPrice | None = None
+    timeout: float | None = None
+    """Seconds without a byte until a call counts as lost."""
     max_tokens: str | None = None
     """What an endpoint calls the bound on a reply's tokens."""
     place: str = "built in"
@@ -58,8 +60,8 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
     one.name: one
     for one in (
         LaneSettings("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        LaneSettings("anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-        LaneSettings("gemini", "gemini", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+        LaneSettings("anthropic", "anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+        LaneSettings("gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
         LaneSettings("mistral", "openai", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", max_tokens="max_tokens"),
         LaneSettings("deepseek", "openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", max_tokens="max_tokens"),
         LaneSettings("ollama", "openai", "http://127.0.0.1:11434/v1", max_tokens="max_tokens"),
@@ -206,5 +208,5 @@ def _price(given: object, where: str) -> FlatPrice:
 
 _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "kind": _kind, "base_url": _url, "api_key_env": _text, "api_key_file": _text, "width": check_width,
-    "rpm": _positive, "tpm": _positive, "price": _price, "max_tokens": _text,
+    "rpm": _positive, "tpm": _positive, "price": _price, "timeout": _positive, "max_tokens": _text,
 }  # fmt: skip
