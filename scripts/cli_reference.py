@@ -47,6 +47,7 @@ _MEANINGS: dict[str, str] = {
     "seed": "the run's seed; drawn if there is none",
     "keep": "how much is kept of what an item writes to stdout, and to stderr",
     "patience": "seconds to wait for a store that another process has locked (no flag)",
+    "model": "the model that is asked if none is named",
 }
 
 _PLACEHOLDERS: tuple[tuple[str, str], ...] = (
@@ -126,6 +127,8 @@ def _default(setting: Setting[Any]) -> str:
         return "`.abreast/abreast.db` of the project"
     if setting.name == "keep":
         return f"{setting.default >> 20} MiB"
+    if isinstance(setting.default, str):
+        return f"`{setting.default}`"
     return "none" if setting.default is None else f"{setting.default:g}"
 
 

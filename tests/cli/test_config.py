@@ -49,7 +49,7 @@ def test_every_setting_is_shown_with_its_source(abreast):
     }  # fmt: skip
     table = abreast("doctor", "--config").lines
     assert table[0].split() == ["SETTING", "VALUE", "FROM"]
-    assert len(table) == 9
+    assert len(table) == 10
 
 
 @pytest.mark.parametrize(("text", "sentence"), [

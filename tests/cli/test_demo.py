@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from abreast.cli import demo, demo_crash
+from abreast.cli import demo, demo_crash, demo_reviews
 from abreast.cli.demo_story import SAYING, STUMBLE, story
+from abreast.testing import MemoryStore
 from tests.cli.shell import ABREAST, PATIENCE, Shell
 from tests.cli.test_watch import Terminal
 
@@ -26,7 +27,7 @@ def project(tmp_path_factory, warm):
 @pytest.fixture(scope="module")
 def shown(project):
     """What the demo says into a pipe; it has run once for all tests that read it."""
-    return project("demo")
+    return project("demo", "--no-model")
 
 
 def left_in(folder):
@@ -81,7 +82,7 @@ def test_its_run_is_a_run_like_any_other(project, shown):
 
 
 def test_on_a_terminal_the_lanes_move_and_a_table_follows(tmp_path):
-    with Terminal(Shell(tmp_path), "demo") as terminal:
+    with Terminal(Shell(tmp_path), "demo", "--no-model") as terminal:
         terminal.read_until("demo-1  running")
         assert terminal.end() == 0
         shown = terminal.shown
@@ -94,7 +95,7 @@ def test_on_a_terminal_the_lanes_move_and_a_table_follows(tmp_path):
 
 def test_ctrl_c_ends_it_quietly_and_leaves_nothing_running(tmp_path, warm):
     shell = Shell(tmp_path, warm)
-    with Terminal(shell, "demo") as terminal:
+    with Terminal(shell, "demo", "--no-model") as terminal:
         terminal.read_until("4 running")
         os.kill(terminal.process.pid, signal.SIGINT)
         assert terminal.end() == 130
@@ -104,7 +105,7 @@ def test_ctrl_c_ends_it_quietly_and_leaves_nothing_running(tmp_path, warm):
 
 def test_it_can_be_had_as_json_with_a_store_of_ones_own(tmp_path, warm):
     shell = Shell(tmp_path, warm)
-    said = shell("demo", "--json", "--store", "here.db")
+    said = shell("demo", "--no-model", "--json", "--store", "here.db")
     (found,) = said.rows
     assert said.code == 0
     assert (found["run"], found["store"]) == ("demo-1", str(tmp_path / "here.db"))
@@ -112,6 +113,50 @@ def test_it_can_be_had_as_json_with_a_store_of_ones_own(tmp_path, warm):
     assert all(f"--store {tmp_path / 'here.db'}" in command for command in found["next"][:2])
     assert shell("show", "last", "--store", "here.db").code == 0
     assert left_in(tmp_path) == ["here.db"]
+
+
+@pytest.fixture
+def weights():
+    """The embedded model's, fetched if need be."""
+    from abreast.models.weights import SMOLLM2, fetch
+
+    return fetch(SMOLLM2)
+
+
+def test_the_model_says_the_same_at_any_width(weights, tmp_path):
+    asked = demo_reviews.reviews()[:6]
+    said = [
+        [row["said"] for row in demo_reviews.run_reviews(MemoryStore(), asked, width, lambda *_: None)[1]]
+        for width in (1, 6)
+    ]
+    assert said[0] == said[1]
+    assert set(said[0]) <= {"positive", "negative"}
+    assert len(demo_reviews.reviews()) == 40
+
+
+def test_the_whole_demo_with_its_model(weights, tmp_path, warm):
+    shell = Shell(tmp_path, warm)
+    said = shell("demo", ABREAST_CACHE=str(weights.parent.parent))
+    assert (said.code, said.err) == (0, "")
+    assert "forty reviews, judged by a real model" in said.out
+    assert re.search(r"\d\d of 40 as a person says; 40 calls, [\d,]+ tokens, 0 usd, no key", said.out)
+    assert "--prompt" in said.out
+    assert shell("show", "reviews", "--json").rows[0]["usage"]["local/smollm2"]["requests"] == 40
+
+
+def test_without_a_model_it_says_why_and_goes_on(tmp_path, warm):
+    shell = Shell(tmp_path, warm)
+    said = shell("demo", "--json", ABREAST_CACHE=str(tmp_path / "cache"), PIP_NO_INDEX="1", PIP_FIND_LINKS="/nowhere")
+    (found,) = said.rows
+    assert said.code == 0
+    assert "local/smollm2" in found["reviews"]["why_not"]
+    assert not any("--prompt" in command for command in found["next"])
+
+
+def test_a_width_that_is_none_is_refused(abreast):
+    said = abreast("demo", "--width", "0")
+    assert said.code == 2
+    assert "--width" in said.err
 
 
 def test_the_story_has_a_lane_for_every_word_and_something_of_everything():

