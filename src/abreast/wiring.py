@@ -157,7 +157,7 @@ def open_model(
         from abreast.run.cache import StoreCache
 
         kept = StoreCache(place)
-    bare = find_model(name, settings, model, place)
+    bare = _traced(find_model(name, settings, model, place))
     again = CALL_RETRY if retry is None else Retry.of(retry)
     paid = settings.kind not in ("local", "scripted", "replay")
     return Caller(bare, _lane_of(settings), price=price, retry=again, paid=paid, cache=kept, clock=clock)
@@ -172,6 +172,12 @@ def find_model(name: str, settings: LaneSettings, model: str, store: Store | Non
 
         return Scripted(Path(model), name=name)
     return _MODELS[settings.kind](name, settings)
+
+
+def _traced(model: Model) -> Model:
+    from abreast.models.traced import Traced, is_wanted
+
+    return Traced(model) if is_wanted() else model
 
 
 def _openai(name: str, settings: LaneSettings) -> Model:
