@@ -431,7 +431,10 @@ class Provider:
             raise ConnectionLost(what, status=exchange.status, raw=self._http.raw(exchange.kept()))
 
     def _reply(self, request: Request, draft: Draft, body: bytes, seconds: float, first: float | None = None) -> Reply:
-        text, calls, finish = _sound(draft.text), draft.tool_calls, draft.finish
+        clean = self._http.clean  # a reply is written down: should the key be in it, it is not
+        text, calls, finish = clean(_sound(draft.text)), draft.tool_calls, draft.finish
+        if calls:
+            calls = tuple(ToolCall(clean(each.id), clean(each.name), clean(each.arguments)) for each in calls)
         usage = self._usage(request, draft)
         if draft.refusal:
             self._raise(Refused, f"refused to answer: {one_line(self._http.clean(draft.refusal))}", body, usage)
@@ -446,7 +449,7 @@ class Provider:
             except ReplyInvalid as error:
                 vars(error)["usage"] = usage
                 raise
-        return Reply(text, value, calls, usage, finish, draft.model, draft.id, seconds, first)
+        return Reply(text, value, calls, usage, finish, clean(draft.model), clean(draft.id), seconds, first)
 
     def _usage(self, request: Request, draft: Draft) -> Usage:
         asked, said = draft.input_tokens, draft.output_tokens

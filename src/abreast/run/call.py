@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
 """Further attempts after a 5xx, a lost connection or a timeout. A 429 is none."""
 
+_ONE: Final = Usage(requests=1)
 _SEED_BITS: Final = 31  # what every provider takes
 
 
@@ -361,7 +362,7 @@ class _Call:
             self._settle(grant, Usage())
             raise caller.lane.park(error) from error
         except CallFailed as error:
-            used = priced(Usage(requests=1), caller.price)
+            used = priced(getattr(error, "usage", _ONE), caller.price)  # a refusal, say, was paid for
             self._settle(grant, used)
             self._service.append(clock.now() - sent)
             self._used += used

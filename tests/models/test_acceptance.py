@@ -1,0 +1,507 @@
+"""Calls over real HTTP through the whole stack: run, store, lane, adapter, and a storm that writes down the truth."""
+
+import asyncio
+import gc
+import json
+import statistics
+import threading
+import traceback
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+import abreast
+from abreast.core.errors import BudgetSpent, KeysMissing, LaneParked
+from abreast.models.lanes import check_keys, read_lanes, split_name
+from abreast.store.sqlite import SqliteStore
+from abreast.testing import open_storm
+from abreast.testing.storm import FAULTS, start_process
+
+KEY = "sk-planted-5e1f0b7d-acceptance"
+SHAPES = ("openai", "anthropic", "gemini")
+AT_ONCE = abreast.Retry(4, base=0.0, cap=0.0)
+every_shape = pytest.mark.parametrize("shape", SHAPES)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("STORM_KEY", KEY)
+
+
+def lanes_at(url, **settings):
+    """Lanes as `abreast.toml` would declare them, one for each shape."""
+    paths = {"openai": "/v1", "anthropic": "/v1", "gemini": "/v1beta"}
+    table = {"api_key_env": "STORM_KEY", "width": 8, "price": {"input": 1.0, "output": 2.0}, **settings}
+    return read_lanes({name: {**table, "base_url": url + path} for name, path in paths.items()}, "abreast.toml")
+
+
+def opened(url, shape="openai", retry=AT_ONCE, **settings):
+    return abreast.open_model(f"{shape}/storm", lanes=lanes_at(url, **settings), retry=retry)
+
+
+async def outcomes_of(run, model, prompts, *, width=8, **asking):
+    async def ask(prompt):
+        return (await model.ask(prompt, **asking)).text
+
+    return [outcome async for outcome in run.map(ask, prompts, width=width)]
+
+
+def events_of(path, kind, run_id="r-1"):
+    with closing(SqliteStore(path)) as store:
+        return store.events(run_id, kinds={kind}, limit=100_000)
+
+
+def state_of(path, run_id="r-1"):
+    with closing(SqliteStore(path)) as store:
+        return store.get(run_id).state
+
+
+def sockets():
+    links = Path("/proc/self/fd").iterdir()
+    return sum(link.is_symlink() and str(link.readlink()).startswith("socket:") for link in links)
+
+
+# --- cancelled calls --------------------------------------------------------------------------------------------------
+
+
+def nothing_left(main):
+    """Run it, and see that no thread and no socket outlives it."""
+    threads, before = threading.enumerate(), sockets()
+    asyncio.run(main())
+    gc.collect()
+    assert threading.enumerate() == threads
+    assert sockets() == before
+
+
+@every_shape
+def test_a_hundred_calls_cancelled_in_flight_are_a_hundred_disconnects_and_leave_nothing(shape, tmp_path):
+    path = tmp_path / "runs.db"
+
+    async def main():
+        async with open_storm(latency=600) as storm:
+            before = asyncio.all_tasks()
+
+            async def work():
+                async with opened(storm.url, shape, width=100) as model, abreast.open_run("r", store=path) as run:
+                    await outcomes_of(run, model, [f"item {n}" for n in range(100)], width=100, max_tokens=40)
+
+            task = asyncio.create_task(work())
+            await storm.until(lambda stats: stats.in_flight == 100)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await storm.until(lambda stats: stats.disconnects == 100)
+            assert storm.stats().in_flight == 0
+            assert not {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
+
+    nothing_left(main)
+    settled = events_of(path, "call-settled")
+    assert [event.data["state"] for event in settled] == ["cancelled"] * 100
+    assert all(event.data["estimate"] and event.data["usd"] > 0 for event in settled)
+    assert {event.data["output_tokens"] for event in settled} == {40}
+    assert state_of(path) == "interrupted"
+
+
+def test_after_an_early_success_no_request_is_in_flight():
+    async def main():
+        async with open_storm() as storm, opened(storm.url, width=100) as model, abreast.open_run("r") as run:
+
+            async def ask(prompt):
+                if prompt == "quick":
+                    await storm.until(lambda stats: stats.in_flight == 99)
+                return (await model.ask(prompt)).text
+
+            prompts = ["quick", *(f"{n} fault-stall" for n in range(99))]
+            done = [outcome async for outcome in run.map(ask, prompts, width=100, until=1)]
+            assert [outcome.ok for outcome in done] == [True]
+            await storm.until(lambda stats: stats.disconnects == 99)
+            assert storm.stats().in_flight == 0
+
+    nothing_left(main)
+
+
+# --- service time -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "calls", "latency"), [(1, 5, 6.0), (4, 16, 6.0), (64, 128, 16.0)])
+async def test_the_service_time_of_a_call_is_what_the_server_measured(width, calls, latency, tmp_path):
+    path = tmp_path / "runs.db"
+    # Each call is turned away once, so each waits for its lane as well as for its turn. A second is 50 ms there.
+    with start_process(latency=latency, noise=latency / 2, minute=3.0) as storm:
+        async with opened(storm.url, width=width) as model, abreast.open_run("r", store=path) as run:
+            asked = [f"{n} fault-429x1" for n in range(calls)]
+            assert all(outcome.ok for outcome in await outcomes_of(run, model, asked, width=width))
+        log = storm.log()
+    measured = {f"chatcmpl-storm{entry.id}": entry.service for entry in log if entry.outcome == "ok"}
+    ratios = []
+    for event in events_of(path, "call-settled"):
+        (service,) = event.data["service"]
+        ratios.append(service / measured.pop(json.loads(event.body)["id"]))
+    assert len(ratios) == calls
+    assert len(log) == 2 * calls
+    assert not measured
+    assert 0.95 <= statistics.median(ratios) <= 1.05
+    assert min(ratios) >= 0.95
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+RETRIED = {"500", "502", "503", "529", "reset", "reset-body", "stall", "stall-body"}
+HELD = {"429", "429-bare", "429-date", "429-concurrency"}
+PARKED = {"quota"}
+FAILED = {
+    "truncated": "ReplyBroken", "malformed": "ReplyBroken", "empty": "ReplyBroken", "huge": "ReplyBroken",
+    "html": "ReplyBroken", "refusal": "Refused", "401": "KeyRefused", "403": "KeyRefused", "404": "NoSuchModel",
+    "context": "TooLong",
+}  # fmt: skip
+
+
+def test_each_fault_has_its_outcome():
+    assert RETRIED | HELD | PARKED | FAILED.keys() == FAULTS.keys()
+
+
+@every_shape
+async def test_faults_that_pass_are_tried_again_and_each_attempt_is_counted(shape, tmp_path):
+    path = tmp_path / "runs.db"
+    prompts = [f"fault-{fault}x2" for fault in sorted(RETRIED)]
+    async with open_storm() as storm, opened(storm.url, shape, timeout=0.2) as model:
+        async with abreast.open_run("r", store=path) as run:
+            outcomes = await outcomes_of(run, model, prompts)
+        assert [outcome.ok for outcome in outcomes] == [True] * len(prompts)
+        assert {outcome.usage.requests for outcome in outcomes} == {3}
+        assert storm.stats().arrived == 3 * len(prompts)
+    settled = events_of(path, "call-settled")
+    assert {len(event.data["service"]) for event in settled} == {3}
+    assert {event.data["state"] for event in settled} == {"done"}
+
+
+@every_shape
+async def test_faults_that_do_not_pass_end_with_the_last_error_and_what_came_is_kept(shape, tmp_path):
+    path = tmp_path / "runs.db"
+    kinds = {
+        "500": "ServerFault", "502": "ServerFault", "503": "ServerFault", "529": "ServerFault",
+        "reset": "ConnectionLost", "reset-body": "ConnectionLost", "stall": "ReplyTimeout",
+        "stall-body": "ReplyTimeout",
+    }  # fmt: skip
+    assert kinds.keys() == RETRIED
+    async with open_storm() as storm, opened(storm.url, shape, timeout=0.1, retry=abreast.Retry(1, base=0)) as model:
+        async with abreast.open_run("r", store=path) as run:
+            outcomes = await outcomes_of(run, model, [f"fault-{fault}" for fault in kinds])
+        assert [type(outcome.error).__name__ for outcome in outcomes] == [*kinds.values()]
+        assert storm.stats().arrived == 2 * len(kinds)
+    assert kept(path, kinds) == {fault: fault not in ("reset", "stall") for fault in kinds}
+
+
+@every_shape
+async def test_faults_of_a_reply_or_a_request_are_typed_and_what_came_is_kept_in_the_store(shape, tmp_path):
+    path = tmp_path / "runs.db"
+    async with open_storm() as storm, opened(storm.url, shape) as model:
+        async with abreast.open_run("r", store=path) as run:
+            outcomes = await outcomes_of(run, model, [f"fault-{fault}" for fault in FAILED])
+        assert [type(outcome.error).__name__ for outcome in outcomes] == [*FAILED.values()]
+        assert storm.stats().arrived == len(FAILED)
+    assert kept(path, FAILED) == dict.fromkeys(FAILED, True)
+    assert state_of(path) == "done"
+
+
+def kept(path, faults):
+    """Of each fault, whether what came instead of a reply is in the store, with the call and with the item."""
+    with closing(SqliteStore(path)) as store:
+        calls = store.events("r-1", kinds={"call-settled"}, limit=1000)
+        items = {outcome.path: json.loads(outcome.body) for outcome in store.outcomes("r-1", limit=1000)}
+    found = {}
+    by_item = {event.path.partition("/call/")[0]: json.loads(event.body) for event in calls}
+    for fault, path_of_item in zip(faults, sorted(items), strict=True):
+        raw = items[path_of_item].get("details", {}).get("raw", "")
+        assert raw == by_item[path_of_item].get("details", {}).get("raw", "")
+        assert len(raw) <= 65_536
+        found[fault] = bool(raw)
+    return found
+
+
+async def test_each_kind_of_429_holds_the_lane_is_no_attempt_and_costs_nothing(tmp_path):
+    async def one(shape, storm):
+        path = tmp_path / f"{shape}.db"
+        async with opened(storm.url, shape, retry=0, width=1) as model, abreast.open_run("r", store=path) as run:
+            outcomes = await outcomes_of(run, model, [f"fault-{fault}x1" for fault in sorted(HELD)], width=1)
+        assert [outcome.usage.requests for outcome in outcomes if outcome.ok] == [1] * len(HELD)
+        assert [len(event.data["service"]) for event in events_of(path, "call-settled")] == [1] * len(HELD)
+        held = events_of(path, "limit-changed")
+        assert [event.data["cause"] for event in held] == ["429"] * len(HELD)
+        assert all(event.data["held"] >= 0 for event in held)
+        return [event.data["limit"] for event in held]
+
+    async with open_storm(minute=1.2) as storm:  # a second is 20 ms there, but the one of a date
+        limits = await asyncio.gather(*(one(shape, storm) for shape in SHAPES))
+        assert storm.stats().arrived == 2 * len(HELD) * len(SHAPES)
+    assert limits == [["requests", "requests", "concurrency", "requests"]] * len(SHAPES)
+
+
+@every_shape
+async def test_a_spent_quota_parks_the_lane_and_the_run_goes_on_another_day(shape, tmp_path):
+    path = tmp_path / "runs.db"
+    async with open_storm(fault_at={3: "quota"}) as storm:
+
+        async def once(resume):
+            async with (
+                opened(storm.url, shape, width=1) as model,
+                abreast.open_run("r", store=path, resume=resume) as run,
+            ):
+                return await outcomes_of(run, model, [f"item {n}" for n in range(6)], width=1)
+
+        with pytest.raises(LaneParked, match=rf"^{shape} takes no more requests: .*quota"):
+            await once("never")
+        assert storm.stats().arrived == 3
+        assert state_of(path) == "spent"
+        gc.collect()  # a lane lives as long as a model on it
+        outcomes = await once("must")
+        assert [outcome.ok for outcome in outcomes] == [True] * 6
+        assert storm.stats().arrived == 7  # the two that were recorded are not asked again
+    assert state_of(path) == "done"
+
+
+async def test_a_parked_lane_does_not_stop_the_others(tmp_path):
+    async with open_storm() as storm:
+        lanes = lanes_at(storm.url)
+        spent, well = (abreast.open_model(name, lanes=lanes) for name in ("openai/fault-quota", "gemini/storm"))
+
+        async def ask(prompt):
+            try:
+                return (await spent.ask(prompt)).text
+            except LaneParked:
+                return (await well.ask(prompt)).text
+
+        async with spent, well, abreast.open_run("r", store=tmp_path / "runs.db") as run:
+            assert len(await run.map(ask, "abc", width=1).values()) == 3
+        assert [entry.lane for entry in storm.log] == ["openai", "gemini", "gemini", "gemini"]
+
+
+@every_shape
+async def test_a_stream_that_broke_is_tried_again_only_if_nobody_heard_of_it(shape, tmp_path):
+    path = tmp_path / "runs.db"
+    unheard = ["500", "502", "503", "529", "reset", "stall"]
+    heard = {
+        "reset-body": "ConnectionLost", "stall-body": "ReplyTimeout", "truncated": "ConnectionLost",
+        "malformed": "ReplyBroken",
+    }  # fmt: skip
+    told = {}
+    async with open_storm(output_min=32) as storm, opened(storm.url, shape, timeout=0.2) as model:
+
+        async def ask(prompt):
+            told[prompt] = []
+            return (await model.ask(prompt, hear=told[prompt].append)).text
+
+        async with abreast.open_run("r", store=path) as run:
+            prompts = [f"fault-{fault}x1" for fault in (*unheard, *heard)]
+            outcomes = [outcome async for outcome in run.map(ask, prompts, width=10)]
+        assert storm.stats().arrived == 2 * len(unheard) + len(heard)
+    for prompt, outcome in zip(prompts, outcomes, strict=True):
+        if outcome.ok:
+            assert "".join(told[prompt]) == outcome.value
+        else:
+            assert outcome.error.raw
+    assert [outcome.ok for outcome in outcomes] == [True] * len(unheard) + [False] * len(heard)
+    assert [type(outcome.error).__name__ for outcome in outcomes[len(unheard) :]] == [*heard.values()]
+
+
+async def test_what_a_refusal_used_is_charged(tmp_path):
+    budget = abreast.Budget(tokens=10_000)
+    async with open_storm(output_min=20) as storm, opened(storm.url) as model:
+        async with abreast.open_run("r", store=tmp_path / "runs.db", budget=budget) as run:
+            (outcome,) = await outcomes_of(run, model, ["fault-refusal"], max_tokens=100)
+        (entry,) = storm.log
+    assert type(outcome.error).__name__ == "Refused"
+    assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (entry.input_tokens, entry.output_tokens)
+    assert budget.spent["tokens"] == entry.input_tokens + entry.output_tokens
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_all_keys_that_are_missing_are_named_at_once(tmp_path):
+    table = {
+        "one": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "NO_SUCH_KEY"},
+        "two": {"base_url": "http://127.0.0.1:1/v1", "api_key_file": str(tmp_path / "none")},
+        "three": {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "STORM_KEY"},
+    }
+    lanes = read_lanes(table, "abreast.toml")
+    wanted = [split_name(f"{name}/m", lanes)[0] for name in table]
+    with pytest.raises(KeysMissing) as caught:
+        check_keys(wanted)
+    assert str(caught.value) == (
+        f"keys are missing: one wants the environment variable NO_SUCH_KEY; two wants the file {tmp_path / 'none'}"
+    )
+    with pytest.raises(KeysMissing, match="NO_SUCH_KEY"):
+        abreast.open_model("one/m", lanes=lanes)
+
+
+@asynccontextmanager
+async def echo():
+    """A server that sends back the key it was given, in as many ways as there are prompts."""
+
+    def reply(given):
+        words = {"role": "assistant", "content": f"your key is {given}, {given}"}
+        call = {"id": given, "type": "function", "function": {"name": given, "arguments": json.dumps({"key": given})}}
+        choice = {"index": 0, "message": {**words, "tool_calls": [call]}, "finish_reason": "stop"}
+        return {"id": given, "model": given, "choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+
+    def stream(given):
+        half = len(given) // 2
+        texts = [given[:half], given[half:], "!"]
+        chunks = [{"id": given, "model": given, "choices": [{"delta": {"content": text}}]} for text in texts]
+        chunks.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+        return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+    async def answer(request):
+        body = await request.json()
+        way = body["messages"][-1]["content"]
+        given = request.headers["authorization"].removeprefix("Bearer ")
+        assert given == KEY
+        if body.get("stream"):
+            return web.Response(text=stream(given), content_type="text/event-stream")
+        if way.isdecimal():
+            error = {"message": f"{given} is no good", "type": given, "code": given, "param": {given: given}}
+            return web.json_response({"error": error}, status=int(way), headers={"x-key": given, "location": given})
+        if way == "kind":
+            return web.Response(body=b"{}", headers={"content-type": f"text/{given}"})
+        if way == "reason":
+            return web.json_response({}, status=400, reason=given)
+        if way == "malformed":
+            return web.Response(text=f"{{{given}", content_type="application/json")
+        headers = {"retry-after": given, "set-cookie": f"key={given}", "x-request-id": given}
+        return web.json_response(reply(given), headers=headers)
+
+    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+WAYS = ("300", "400", "401", "403", "404", "413", "429", "500", "529", "kind", "reason", "malformed", "reply")
+
+
+@pytest.mark.parametrize("source", ["api_key_env", "api_key_file"])
+@pytest.mark.filterwarnings("ignore::abreast.run.book.FunctionChanged")
+async def test_a_key_is_in_no_file_event_log_or_error_whatever_the_server_sends_back(
+    source, tmp_path, tmp_path_factory, monkeypatch, caplog
+):
+    secret = tmp_path_factory.mktemp("secret") / "key"
+    secret.write_text(f"{KEY}\n")
+    if source == "api_key_file":
+        monkeypatch.delenv("STORM_KEY")
+    place = {"api_key_env": "STORM_KEY", "api_key_file": str(secret)}[source]
+    caplog.set_level("DEBUG")
+    seen, said, heard = [], [], []
+    async with echo() as url:
+        lanes = read_lanes({"mine": {"base_url": f"{url}/v1", source: place}}, "abreast.toml")
+        ways = [way for way in WAYS if way != "429"]  # it would be held for ever
+        store = tmp_path / "runs.db"
+        model = abreast.open_model("mine/m", lanes=lanes, store=store, cache=True, retry=AT_ONCE)
+        async with model, abreast.open_run("r", store=store, hooks=[lambda event: seen.append(repr(event))]) as run:
+            outcomes = await outcomes_of(run, model, ways)
+
+            async def listened(prompt):
+                return (await model.ask(prompt, hear=heard.append)).text
+
+            outcomes += [outcome async for outcome in run.map(listened, ["streamed"], width=1)]
+            said += [repr(model), repr(model.model), repr(run)]
+            # The store as it is while the run is open: its write-ahead log, too.
+            grep(tmp_path)
+    for outcome in outcomes:
+        said.append(repr(outcome))
+        if not outcome.ok:
+            error = outcome.error
+            said += [repr(vars(error)), *traceback.format_exception(error)]
+    assert [outcome.ok for outcome in outcomes] == [False] * (len(ways) - 1) + [True, True]
+    assert KEY not in "".join(seen)
+    assert KEY not in caplog.text
+    assert KEY not in "".join(said)
+    grep(tmp_path)
+
+
+def grep(folder):
+    """No file has the key in it, nor half of it."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert any(path.name == "runs.db" for path in files)
+    assert [path for path in files if KEY[: len(KEY) // 2].encode() in path.read_bytes()] == []
+
+
+# --- limits and budgets -----------------------------------------------------------------------------------------------
+
+
+async def test_two_hundred_calls_race_for_fifty_requests_and_the_server_sees_fifty(tmp_path):
+    path = tmp_path / "runs.db"
+    async with open_storm(latency=0.01) as storm, opened(storm.url, width=64) as model:
+        with pytest.raises(BudgetSpent, match="50 of 50 requests"):
+            async with abreast.open_run("r", store=path, budget="50req") as run:
+                await outcomes_of(run, model, [str(n) for n in range(200)], width=200)
+        assert storm.stats().arrived == 50
+    assert state_of(path) == "spent"
+
+
+async def test_two_hundred_calls_of_one_item_race_for_fifty_requests_and_the_server_sees_fifty(tmp_path):
+    async with open_storm(latency=0.01) as storm, opened(storm.url, width=64) as model:
+
+        async def many(_):
+            asked = await asyncio.gather(*(model.ask(str(n)) for n in range(200)), return_exceptions=True)
+            return [type(reply).__name__ for reply in asked]
+
+        async with abreast.open_run("r", store=tmp_path / "runs.db", budget="50req") as run:
+            (replies,) = await run.map(many, ["all"], width=1).values()
+        assert storm.stats().arrived == 50
+    assert sorted(replies) == ["BudgetSpent"] * 150 + ["Reply"] * 50
+
+
+async def test_a_token_cap_is_not_passed_by_the_servers_count(tmp_path):
+    budget = abreast.Budget(tokens=4000)
+    async with open_storm(latency=0.01) as storm, opened(storm.url, width=64) as model:
+        with pytest.raises(BudgetSpent):
+            async with abreast.open_run("r", store=tmp_path / "runs.db", budget=budget) as run:
+                await outcomes_of(run, model, [f"question {n}" for n in range(200)], width=64, max_tokens=32)
+        used = sum(entry.input_tokens + entry.output_tokens for entry in storm.log)
+    assert 3900 <= used <= 4000
+    assert budget.spent["tokens"] == used
+
+
+async def test_a_lane_of_four_is_four_wide_by_the_servers_count(tmp_path):
+    async with open_storm(latency=0.01) as storm, opened(storm.url, width=4) as model:
+        async with abreast.open_run("r", store=tmp_path / "runs.db") as run:
+            assert len(await outcomes_of(run, model, [str(n) for n in range(200)], width=200)) == 200
+        assert storm.stats().peak_in_flight == 4
+        await asyncio.gather(*(model.ask(str(n)) for n in range(200)))  # and outside of any run
+        assert storm.stats().peak_in_flight == 4
+
+
+async def test_a_lane_is_shared_by_the_models_of_its_provider(tmp_path):
+    async with open_storm(latency=0.01) as storm:
+        lanes = lanes_at(storm.url, width=3)
+        one, two = (abreast.open_model(f"openai/{name}", lanes=lanes) for name in ("one", "two"))
+
+        async def ask(number):
+            return (await (one, two)[number % 2].ask(str(number))).text
+
+        async with one, two, abreast.open_run("r", store=tmp_path / "runs.db") as run:
+            await run.map(ask, range(40), width=40).values()
+        assert storm.stats().peak_in_flight == 3
+
+
+@pytest.mark.parametrize(("rate", "settings"), [
+    (abreast.Rate(600, per=6.0, burst=1), {"rpm": 600, "burst": 20}),
+    (abreast.Rate(20_000, per=6.0, of="tokens", burst=300), {"tpm": 20_000, "token_burst": 1000}),
+], ids=["requests", "tokens"])  # fmt: skip
+async def test_a_lane_within_the_servers_limits_is_never_turned_away(rate, settings, tmp_path):
+    # The server's bucket is a little larger than the lane's: what was admitted evenly may arrive in twos and threes.
+    async with open_storm(minute=6.0, **settings) as storm, opened(storm.url, width=64) as model:
+        lanes = {"openai": [abreast.Slots(64), rate]}
+        async with abreast.open_run("r", store=tmp_path / "runs.db", lanes=lanes) as run:
+            outcomes = await outcomes_of(run, model, [f"{n:04}" * 10 for n in range(120)], width=64, max_tokens=20)
+        assert all(outcome.ok for outcome in outcomes)
+        assert (storm.stats().arrived, storm.stats().rejected) == (120, 0)
+        used = sum(entry.input_tokens + entry.output_tokens for entry in storm.log)
+        assert used > 1000 or "rpm" in settings  # or its limit would not have been reached
