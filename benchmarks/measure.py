@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,20 +56,34 @@ def measure(entry: Entry) -> Sample:
         raise NotMeasured("not installed (python -m benchmarks.peers)", absent=True)
     SCRATCH.mkdir(exist_ok=True)
     try:
-        done = subprocess.run(
-            _command(entry),
-            cwd=peers.ROOT,
-            env=_environment(entry),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
+        with chat_server(entry) as told:
+            done = subprocess.run(
+                _command(entry),
+                cwd=peers.ROOT,
+                env=_environment(entry) | told,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         raise NotMeasured(f"longer than {TIMEOUT:.0f} s", absent=False) from None
     if done.returncode != 0:
         raise _not_measured(done.stderr)
     return Sample(**json.loads(done.stdout.splitlines()[-1]))
+
+
+@contextmanager
+def chat_server(entry: Entry) -> Iterator[dict[str, str]]:
+    """Start the entry's own server, if it wants one; yields what the contender's environment says of it."""
+    if entry.latency is None:
+        yield {}
+        return
+    from abreast.testing.storm import start_process
+
+    shortest, longest = entry.latency
+    with start_process(latency=shortest, noise=longest - shortest, reply="echo") as storm:
+        yield {"BENCHMARK_CHAT": storm.url}
 
 
 def _command(entry: Entry) -> list[str]:

@@ -16,6 +16,12 @@ PINS: dict[str, tuple[str, ...]] = {
     "aiometer": ("aiometer==1.0.0", "anyio==4.16.0"),
     "langgraph": ("langgraph==1.2.20", "langgraph-checkpoint-sqlite==3.1.2"),
     "dbos": ("dbos==3.3.0",),
+    "httpx": ("httpx==0.28.1",),
+    "openai": ("openai[aiohttp]==3.49.0",),
+    "litellm": ("litellm==1.106.2",),
+    "any-llm": ("any-llm-sdk[openai]==1.40.2",),
+    "pydantic-ai": ("pydantic-ai-slim[openai]==2.66.0",),
+    "inspect-ai": ("inspect-ai==0.3.285", "openai==3.49.0"),
 }
 
 

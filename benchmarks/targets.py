@@ -23,7 +23,15 @@ class Verdict:
 
 def judge(work: str, results: Sequence[Result]) -> list[Verdict]:
     """Return the verdicts of one work."""
-    rules = {"A": _judge_a, "B": _judge_b, "C": _judge_c, "H": _judge_h, "growth": _judge_growth}
+    rules = {
+        "A": _judge_a,
+        "B": _judge_b,
+        "C": _judge_c,
+        "D": _judge_d,
+        "D2": _judge_d2,
+        "H": _judge_h,
+        "growth": _judge_growth,
+    }
     return list(rules[work](results)) if work in rules else []
 
 
@@ -61,6 +69,16 @@ def _judge_c(results: Sequence[Result]) -> Iterator[Verdict]:
     yield _at_most("C", results, works.GROUP_COMMIT, 2.5)
     yield _ahead("C", results, works.LANGGRAPH_SAVERS, 8.0)
     yield _ahead("C", results, works.DBOS_FORMS, 8.0)
+
+
+def _judge_d(results: Sequence[Result], work: str = "D") -> Iterator[Verdict]:
+    yield _at_most(work, results, works.AIOHTTP, 1.6)
+    for label in works.SDKS:
+        yield _ahead(work, results, (label,), 6.0)
+
+
+def _judge_d2(results: Sequence[Result]) -> Iterator[Verdict]:
+    return _judge_d(results, "D2")
 
 
 def _judge_h(results: Sequence[Result]) -> Iterator[Verdict]:

@@ -13,6 +13,8 @@ IMPORT_OURS = "import abreast"
 IMPORT_FLOOR = "import asyncio, sqlite3"
 LANGGRAPH_SAVERS = ("LangGraph AsyncSqliteSaver", "LangGraph SqliteSaver")
 DBOS_FORMS = ("DBOS steps", "DBOS queue")
+AIOHTTP = "raw aiohttp"
+SDKS = ("openai SDK", "litellm", "any-llm", "pydantic-ai", "inspect_ai")
 B_NAP = 0.050
 
 
@@ -32,6 +34,8 @@ class Entry:
     # The environment under .peers; none: the interpreter that runs the harness.
     peer: str | None = None
     statement: str = ""
+    # Seconds that the chat server takes for a call, the fewest and the most; none: there is no server.
+    latency: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Work:
 
 def works(*, quick: bool = False) -> dict[str, Work]:
     """Return all works by name; `quick` ones are smaller, for trying the harness out."""
-    makers = (_work_a, _work_a0, _work_b, _work_c, _work_h, _growth)
+    makers = (_work_a, _work_a0, _work_b, _work_c, _work_d, _work_d2, _work_h, _growth)
     return {work.name: work for work in (make(quick=quick) for make in makers)}
 
 
@@ -106,6 +110,31 @@ def _work_c(*, quick: bool) -> Work:
         Entry("whole-state JSON", "json_rewrite", "C", n, width),
     )
     return Work("C", f"durable map of {n:,} items, on disk before reported, width {width}", GROUP_COMMIT, entries)
+
+
+def _work_d(*, quick: bool) -> Work:
+    n, width = (400 if quick else 2_000), 200
+    openai, litellm, any_llm, pydantic_ai, inspect_ai = SDKS
+    entries = (
+        Entry(OURS, "chat_abreast", "D", n, width),
+        Entry(f"{OURS}, no store", "chat_abreast", "D-memory", n, width),
+        Entry(AIOHTTP, "chat_aiohttp", "D", n, width),
+        Entry(openai, "chat_openai", "D", n, width, peer="openai"),
+        Entry(f"{openai} on aiohttp", "chat_openai", "D-aiohttp", n, width, peer="openai"),
+        Entry(litellm, "chat_litellm", "D", n, width, peer="litellm"),
+        Entry(any_llm, "chat_any_llm", "D", n, width, peer="any-llm"),
+        Entry(pydantic_ai, "chat_pydantic_ai", "D", n, width, peer="pydantic-ai"),
+        Entry(inspect_ai, "chat_inspect", "D", n, width, peer="inspect-ai"),
+        Entry("httpx", "chat_httpx", "D", n, width, peer="httpx"),
+    )
+    timed = tuple(replace(entry, latency=(0.050, 0.050)) for entry in entries)
+    return Work("D", f"{n:,} chat calls of 50 ms over loopback HTTP, {width} in flight", AIOHTTP, timed)
+
+
+def _work_d2(*, quick: bool) -> Work:
+    work = _work_d(quick=quick)
+    entries = tuple(replace(entry, latency=(0.025, 0.075)) for entry in work.entries)
+    return Work("D2", work.title.replace("50 ms", "25 to 75 ms"), AIOHTTP, entries)
 
 
 def _work_h(*, quick: bool) -> Work:

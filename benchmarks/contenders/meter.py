@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Self
 
 NAP = 0.050
-WARM_UP_ITEMS = 10
+WARM_UP_ITEMS = {"D": 20}
+WARM_UP = 10
 # About 400 bytes as JSON: the size of a short model reply.
 FILLER = "lorem ipsum dolor sit amet " * 14
 
@@ -77,6 +78,11 @@ def payload(index: int) -> dict[str, object]:
     return {"index": index, "text": FILLER}
 
 
+def prompt(index: int) -> str:
+    """Return question `index` of the chat work, which is its answer too: the server echoes."""
+    return f"{index}: {FILLER}"
+
+
 async def no_op(index: int) -> object:
     """Do nothing, but let the others go first once: the item of work A, which so fills the width."""
     await asyncio.sleep(0)
@@ -102,9 +108,14 @@ async def make(index: int) -> object:
 ITEMS: Mapping[str, Item] = {"A": no_op, "A0": instant, "B": nap, "C": make}
 
 
+EXPECTED: Mapping[str, Callable[[int], object]] = {"C": payload, "D": prompt}
+CHECKED = {*ITEMS, *EXPECTED}
+
+
 def expected(load: Load) -> list[object]:
     """Return what a plain loop would have returned."""
-    return [payload(index) if load.work == "C" else index for index in range(load.n)]
+    result = EXPECTED.get(load.work, int)
+    return [result(index) for index in range(load.n)]
 
 
 def run(plays: Mapping[str, Play], *, package: str | None = None, ordered: bool = True) -> None:
@@ -116,13 +127,14 @@ def run(plays: Mapping[str, Play], *, package: str | None = None, ordered: bool 
         for number in range(args.repeat + 1):
             # First a few items unmeasured: what is imported or compiled at a first call is start-up.
             warm = number == 0
-            n = min(args.n, WARM_UP_ITEMS) if warm else args.n
             # "C-queue" is another way to play C.
-            load = Load(args.work.partition("-")[0], n, args.width, Path(home, str(number)))
+            work = args.work.partition("-")[0]
+            n = min(args.n, WARM_UP_ITEMS.get(work, WARM_UP)) if warm else args.n
+            load = Load(work, n, args.width, Path(home, str(number)))
             load.scratch.mkdir()
             with Lap() if warm else total:
                 results = play(load, Lap() if warm else lap)
-            if load.work in ITEMS:
+            if load.work in CHECKED:
                 _check(load, results, ordered=ordered)
     _print_line(lap, total, args, package)
 
