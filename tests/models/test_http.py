@@ -5,7 +5,7 @@ import pickle
 import socket
 import threading
 import traceback
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -332,7 +332,7 @@ async def test_a_key_is_in_no_local_variable_that_a_traceback_shows(make):
 async def test_no_cookie_and_no_proxy_of_the_environment_is_used(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     answer = Recorded({"error": "no"}, status=500, headers={"set-cookie": "a=b"})
-    async with serving(answer) as server, closing(openai(server.url)) as model:
+    async with serving(answer) as server, closing(openai(server.url.replace("127.0.0.1", "localhost"))) as model:
         for _ in range(2):
             assert type(await failure_of(model)) is ServerFault
         assert "cookie" not in server.headers[1]
@@ -372,18 +372,44 @@ def test_an_event_that_was_cut_off_is_none_but_the_end_marker_is():
         assert parser.end() == left
 
 
-async def test_a_stream_that_never_closes_after_its_end_marker_is_whole():
+PIECE = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+@asynccontextmanager
+async def streaming(end):
+    """A server that sends all of a stream but its end, and then waits for that; its address, and whoever connected."""
+    peers = set()
+
     async def stream(request):
+        peers.add(request.transport.get_extra_info("peername"))
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
-        await response.write(
-            b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-        )
-        await asyncio.Event().wait()
+        await response.write(PIECE)
+        await end.wait()
+        return response
 
     runner = web.ServerRunner(web.Server(stream, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with closing(openai(f"http://127.0.0.1:{runner.addresses[0][1]}")) as model:
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", peers
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_stream_that_never_closes_after_its_end_marker_is_whole():
+    async with streaming(asyncio.Event()) as (url, _), closing(openai(url)) as model:
         assert (await model.complete(ask(), [].append)).text == "hi"
-    await runner.cleanup()
+
+
+async def test_a_stream_that_closes_soon_after_its_end_marker_keeps_its_connection():
+    end = asyncio.Event()
+
+    def hear(piece):
+        asyncio.get_running_loop().call_later(0.01, end.set)  # after the marker, which came with the piece, was seen
+
+    async with streaming(end) as (url, peers), closing(openai(url)) as model:
+        for _ in range(3):
+            end.clear()
+            await model.complete(ask(), hear)
+        assert len(peers) == 1

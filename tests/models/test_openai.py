@@ -233,6 +233,12 @@ async def test_what_is_no_json_is_broken(raw):
         await asked(Recorded(raw=raw))
 
 
+@pytest.mark.parametrize("hear", [None, [].append])
+async def test_json_under_another_type_is_broken(hear):
+    with pytest.raises(ReplyBroken, match="text/plain"):
+        await asked(Recorded(said("Hi"), kind="text/plain"), hear=hear)
+
+
 async def test_a_refusal_is_refused_with_what_it_cost():
     message = {"role": "assistant", "content": None, "refusal": "I'm sorry,\nI can't assist with that."}
     with pytest.raises(Refused, match="I'm sorry, I can't assist") as caught:
@@ -359,6 +365,12 @@ async def test_a_stream_without_its_end_marker_was_cut_off():
     assert (reply.text, reply.usage.estimate) == ("Hello", False)
     with pytest.raises(ConnectionLost):
         await asked(events(*STREAM[:-2]), hear=[].append, done=False)
+
+
+async def test_an_end_marker_may_lack_its_line_end():
+    whole = events(*STREAM, done=True)
+    reply, _ = await asked(Recorded(raw=whole.raw.rstrip(), kind=whole.kind), hear=[].append)
+    assert reply.text == "Hello"
 
 
 async def test_a_refusal_in_a_stream_is_refused():
