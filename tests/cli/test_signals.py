@@ -3,9 +3,10 @@
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,32 @@ def test_nohup_is_respected(abreast, here):
             go.write("on\n")
         assert process.wait(PATIENCE) == 0
         assert process.stdout.read() == b"got\n"
+
+
+def test_ctrl_c_while_another_process_keeps_the_store_locked(abreast):
+    assert abreast("map", "--store", "runs.db", "--", "true", given="x\n").code == 0
+    with closing(sqlite3.connect(abreast.folder / "runs.db", isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        abreast.file("abreast.toml", 'patience = "1h"\n')
+        with abreast.start("map", "--store", "runs.db", "--", "true") as process:
+            while not (holds(process.pid, "runs.db-shm") and "nanosleep" in waits_in(process.pid)):
+                assert process.poll() is None
+                os.sched_yield()
+            process.send_signal(signal.SIGINT)
+            said = end(process)
+    assert said.code == 130
+    assert "Traceback" not in said.err
+
+
+def holds(pid, name):
+    """Whether a process has a file of that name open."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            if link.readlink().name == name:
+                return True
+    return False
+
+
+def waits_in(pid):
+    """The function of the kernel that a process waits in."""
+    return Path(f"/proc/{pid}/wchan").read_text()

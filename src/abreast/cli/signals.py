@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Self
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -23,6 +24,7 @@ class Interrupts:
         self.caught: signal.Signals | None = None
         self._at_once = at_once
         self._task: asyncio.Task[object] | None = None
+        self._heard: list[signal.Signals] = []
 
     @property
     def code(self) -> int:
@@ -36,16 +38,35 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
-                loop.add_signal_handler(number, self._catch, number)
+        self._heard = [
+            number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+        ]  # as nohup wants
+        self._listen()
         return self
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        for number in self._heard:
             loop.remove_signal_handler(number)
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in self._heard:
+            loop.add_signal_handler(number, self._catch, number)
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """While the loop itself is held up, as by a store that another process keeps locked: raise there and then."""
+        for number in self._heard:
+            signal.signal(number, self._raise)
+        try:
+            yield
+        finally:
+            self._listen()
+
+    def _raise(self, number: int, _: object) -> None:
+        self.caught = signal.Signals(number)
+        raise KeyboardInterrupt
 
     def let_be(self) -> None:
         """The work is over, and what is left takes a moment only: a first signal changes nothing any more."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -102,7 +102,7 @@ class Work:
         with Interrupts(self._groups.kill) as interrupts:
             try:
                 await self._work(store, interrupts)
-            except asyncio.CancelledError:
+            except (KeyboardInterrupt, asyncio.CancelledError):
                 if self._lost is None:
                     return self._stopped(interrupts.word, interrupts.code)
                 return self._stopped(str(self._lost), self._lost.code) if str(self._lost) else self._lost.code
@@ -126,7 +126,7 @@ class Work:
             hooks=hooks, tags=start.tags, kind=KIND, run_id=start.run_id, retry_keys=start.retry_keys,
             manifest=job.manifest(), lanes={caller.lane.name: caller.lane.limits} if caller else None,
         )  # fmt: skip
-        async with AsyncExitStack() as stack, run:  # what runs commands starts last and ends last
+        async with AsyncExitStack() as stack, _entered(run, interrupts):  # what runs commands starts and ends last
             if caller is not None:
                 await stack.enter_async_context(caller)
             self._run_id = run.id or ""
@@ -219,6 +219,15 @@ class Work:
         cost = "" if used.usd == 0.0 else ", unknown cost" if used.usd is None else f", {used.usd:.4g} usd"
         tokens = f"{used.input_tokens:,} + {used.output_tokens:,} tokens{' (estimated)' if used.estimate else ''}"
         return f", {used.requests:,} requests, {tokens}{cost}"
+
+
+@asynccontextmanager
+async def _entered(run: Run, interrupts: Interrupts) -> AsyncIterator[None]:
+    """The run, opened so that a signal is heard even if its store can't be had."""
+    async with AsyncExitStack() as stack:
+        with interrupts.raising():
+            await stack.enter_async_context(run)
+        yield
 
 
 def check_work(job: MapJob) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from abreast.core.clock import pause
+from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import StoreCorrupt, StoreError, StoreNewer
 from abreast.store.faults import one_sentence
 from abreast.store.sql import migrations
@@ -18,6 +18,7 @@ from abreast.store.sql import migrations
 APPLICATION_ID: Final = 0x61627265  # "abre", so that `file` and we can tell a store from another database
 _IDLE: Final = 4  # read connections kept open between uses
 _RETRY: Final = 0.01  # seconds between two tries at the one statement SQLite's own busy handler doesn't cover
+_SLICE: Final = 0.1  # seconds that SQLite may wait by itself: while it does, no signal is heard
 
 
 class Database:
@@ -46,7 +47,7 @@ class Database:
         with self._lock, one_sentence(self.path):
             self._check_open()
             db = self._writer
-            db.execute("BEGIN IMMEDIATE")
+            self._patiently(db, "BEGIN IMMEDIATE")
             try:
                 yield db
                 db.execute("COMMIT")
@@ -78,10 +79,16 @@ class Database:
 
     @contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
-        """The write connection outside a transaction, for VACUUM and the like."""
+        """The write connection outside a transaction."""
         with self._lock, one_sentence(self.path):
             self._check_open()
             yield self._writer
+
+    def tidy(self) -> None:
+        """Give free room back to the disk."""
+        with self.alone() as db:
+            self._patiently(db, "VACUUM")
+            self._patiently(db, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Close every connection that isn't in use; the others are closed after their use."""
@@ -98,7 +105,8 @@ class Database:
     def _connect(self, *, query_only: bool = False) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
-            db.execute(f"PRAGMA busy_timeout = {round(self._busy_timeout * 1000)}")
+            patience = self._busy_timeout if query_only else min(self._busy_timeout, _SLICE)
+            db.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
             db.execute("PRAGMA synchronous = FULL")
             if query_only:
                 db.execute("PRAGMA query_only = ON")
@@ -112,7 +120,7 @@ class Database:
         version = self._version(db, newest=len(scripts))
         self._use_wal(db)
         while version < len(scripts):
-            db.execute("BEGIN IMMEDIATE")
+            self._patiently(db, "BEGIN IMMEDIATE")
             try:
                 version = self._version(db, newest=len(scripts))  # another process may have been faster
                 if version < len(scripts):
@@ -141,19 +149,20 @@ class Database:
 
     def _use_wal(self, db: sqlite3.Connection) -> None:
         """Turn on the write-ahead log; while another process does the same, SQLite refuses without waiting."""
-        tries = round(self._busy_timeout / _RETRY)
+        (mode,) = self._patiently(db, "PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreError(f"{self.path} is on a file system that SQLite can't keep a write-ahead log on")
+
+    def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+        """Execute what others may hold up, and try again for as long as the store is patient."""
+        deadline = SYSTEM_CLOCK.now() + self._busy_timeout
         while True:
             try:
-                (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+                return db.execute(statement)
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or tries <= 0:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or SYSTEM_CLOCK.now() >= deadline:
                     raise
-                tries -= 1
                 pause(_RETRY)
-                continue
-            if mode != "wal":
-                raise StoreError(f"{self.path} is on a file system that SQLite can't keep a write-ahead log on")
-            return
 
 
 def _run_script(db: sqlite3.Connection, script: str) -> None:

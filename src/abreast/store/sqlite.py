@@ -252,9 +252,7 @@ class SqliteStore:
 
     def vacuum(self) -> None:
         """Give the room of removed runs back to the disk."""
-        with self._db.alone() as db:
-            db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.tidy()
 
     def close(self) -> None:
         """Close it and let go of its runs; harmless the second time."""
