@@ -224,15 +224,15 @@ class _Loaded:
             with self._counts:
                 self._running.add(call)
                 self._most = max(self._most, len(self._running))
+            whole = False
             try:
                 whole = call.run(server, self._stop)
             finally:
                 with self._counts:
                     self._running.discard(call)
-            with self._counts:
-                self._ended += 1
-                self._stopped += not whole
-                self._pieces += len(call.pieces)
+                    self._ended += 1
+                    self._stopped += not whole
+                    self._pieces += len(call.pieces)
             if whole:
                 call.succeed()
             elif self._stop.is_set():
@@ -414,7 +414,10 @@ class _Shared:
             loaded.end()
 
     def forget(self) -> None:
-        """In a forked child, which loads its own when it needs one."""
+        """In a forked child, which loads its own when it needs one, and leaves by os._exit as multiprocessing's do.
+
+        The library's own exit handlers would wait for its threads, which a fork doesn't copy.
+        """
         for loaded in self._by_file.values():
             loaded.forsake()
         self._guard = threading.Lock()
