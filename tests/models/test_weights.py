@@ -205,12 +205,16 @@ def test_of_two_fetchers_at_once_one_waits_and_finds_it_there(index):
         if stage in seen:
             seen[stage].set()
 
+    stop = threading.Event()
     with ThreadPoolExecutor(2) as threads:
-        both = [threads.submit(index.fetch, "gated", progress=progress) for _ in range(2)]
-        assert fetching.wait(60)
-        assert waiting.wait(60)
-        (index.home / "gate").write_text("go")
-        assert [each.result() for each in both] == [index.path] * 2
+        both = [threads.submit(index.fetch, "gated", progress=progress, stop=stop) for _ in range(2)]
+        try:
+            assert fetching.wait(60)
+            assert waiting.wait(60)
+            (index.home / "gate").write_text("go")
+            assert [each.result() for each in both] == [index.path] * 2
+        finally:
+            stop.set()
     assert len(index.calls) == 1
 
 
