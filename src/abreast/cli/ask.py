@@ -46,10 +46,10 @@ def command(*, question: str, **given: Any) -> int:
     name = default_model(config, given["model"])
     choice = StoreChoice(config, given["store"])
     lanes = lanes_here(config, given["lane_width"])
-    with choice.look() as store:
+    with choice.existing() if name.startswith("replay/") else choice.look() as store:
         try:
             model = open_model(name, lanes=lanes, store=store)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise Sorry(f"--model: {error}") from None
         streams = not given["as_json"] and options_of_call["schema"] is None
         try:

@@ -111,7 +111,7 @@ def _asked(config: Config, lane: str) -> Finding:
         reply = asyncio.run(_ask(name, lanes))
     except KeysMissing as error:
         return Finding(name, "wrong", str(error))
-    except (CallFailed, BudgetSpent) as error:
+    except (CallFailed, BudgetSpent, ValueError, OSError) as error:
         return Finding(name, "wrong", one_line(str(error)))
     return Finding(name, "ok", f"answered in {reply.seconds:.2f} s ({reply.model or name})")
 

@@ -83,7 +83,8 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
     if job.input is None and os.isatty(0) and not view.quiet:
         tell("reading the items from the terminal, one per line; end them with Ctrl-D")
     start = Start(given["name"], seed=seed, tags=given["tags"])
-    with choice.open() as store:
+    replays = (job.model or "").startswith("replay/")  # a run that must be there already
+    with choice.existing() if replays else choice.open() as store:
         return Work(job, start, choice, view, progress).run(store)
 
 

@@ -14,8 +14,9 @@ from abreast.cli import options, units
 from abreast.cli.config import Config
 from abreast.cli.errors import Sorry, system_words
 from abreast.cli.job import MapJob
+from abreast.limits.budget import Budget
 from abreast.models.lanes import LaneSettings, check_keys, split_name
-from abreast.models.port import Json, Reply
+from abreast.models.port import Json, Reply, Request
 from abreast.run.call import Caller
 from abreast.run.current import current_item
 from abreast.store.port import Store
@@ -117,12 +118,19 @@ def check_prompt(job: MapJob) -> None:
     if job.schema is not None:
         check_schema(job.schema, "--schema")
     _ = job.question
+    if settings.kind != "replay":  # which is in the store, and that isn't open yet
+        budgets = (Budget.parse(job.budget),) if job.budget else ()
+        _open(job).reserve(Request(()), budgets)  # a cap on money wants a price
 
 
 def open_caller(job: MapJob, store: Store) -> Caller:
     """The job's model, ready to be asked."""
+    return _open(job, store=store, cache=job.cache)
+
+
+def _open(job: MapJob, **where: Any) -> Caller:
     try:
-        return open_model(job.model or "", lanes=job.lanes, store=store, cache=job.cache)
+        return open_model(job.model or "", lanes=job.lanes, **where)
     except (ValueError, OSError) as error:
         raise Sorry(f"--model: {error}") from None
 

@@ -165,8 +165,14 @@ def _check_field(field: str, where: str) -> None:
 
 def _url(given: object, where: str) -> str:
     text = _text(given, where)
-    if urlsplit(text).scheme not in ("http", "https"):
-        raise ValueError(f"{where} must begin with http:// or https://, not {text!r}")
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        parts = urlsplit("")
+    if "@" in parts.netloc:
+        raise ValueError(f"{where}: a user or a password doesn't belong in an address")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{where} must begin with http:// or https:// and a host, not {text!r}")
     return text
 
 
