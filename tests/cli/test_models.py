@@ -184,6 +184,16 @@ def test_a_cached_reply_is_not_asked_for_and_can_be_forgotten(at):
         assert storm.stats().arrived == 12
 
 
+def test_a_cached_reply_does_not_wait_for_its_lane(at, calm):
+    abreast = at(calm)
+    declared = (abreast.folder / "abreast.toml").read_text()
+    abreast.file("abreast.toml", f"{declared}rpm = 0.1\n")  # of the last lane, gemini's
+    first = ask_all(abreast, "--cache", model="gemini/storm", given="item\n")  # the one request of ten minutes
+    again = ask_all(abreast, "--cache", model="gemini/storm", given="item\n" * 5)
+    assert (first.code, again.code) == (0, 0)
+    assert again.out == first.out * 5
+
+
 def test_a_recorded_run_is_replayed_with_the_same_bytes_and_without_a_connection(at):
     with start_process() as storm:
         abreast = at(storm)

@@ -144,12 +144,14 @@ class Work:
     async def _release(self, run: Run, function: Callable[[Any], Any]) -> None:
         """Print outcomes as they come, until there are no more."""
         job = self._job
+        # What may be answered from the cache must not wait for a lane: there, only its call does.
+        lane = self._caller.lane.name if self._caller and not job.cache else None
         aside = self._progress.aside if self._progress is not None else nullcontext
         printer, render = Printer(aside), self._render()
         outcomes = run.map(
             function, run.intake(INPUT, self._items()), width=job.width, name=ITEMS, until=job.until,
             on_error="halt" if job.halt else "collect", key=job.key_of, retry=job.retries or None, timeout=job.timeout,
-            lane=self._caller.lane.name if self._caller else None,
+            lane=lane,
         )  # fmt: skip
         async for batch in outcomes.batches(_BATCH):
             pieces: list[Piece] = []
