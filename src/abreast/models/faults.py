@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import (
@@ -33,7 +33,6 @@ _TOO_MANY = 429
 Headers = Mapping[str, str]
 Clean = Callable[[str], str]
 """Takes secrets out of a text."""
-Failure = TypeVar("Failure", bound=CallFailed)
 
 
 def fault_of(name: str, status: int, headers: Headers, body: bytes, *, clean: Clean = str) -> CallFailed:
