@@ -54,6 +54,8 @@ class Statistics:
     ended: int
     stopped: int
     """Of those ended: how many before they were whole, since nobody wanted them any more."""
+    unread: int
+    """Of those stopped: how many while their prompt was still being read."""
     pieces: int
     """Of text, about one a token, of all calls together."""
 
@@ -102,7 +104,7 @@ class Embedded:
 
     def statistics(self) -> Statistics:
         """Of the loaded model, which others may share."""
-        return self._loaded.statistics() if self._loaded else Statistics(0, 0, 0, 0, 0, 0)
+        return self._loaded.statistics() if self._loaded else Statistics(0, 0, 0, 0, 0, 0, 0)
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
         """Answer once; waits for the model to be loaded, and for a slot. Cancelling stops it at the next token.
@@ -183,7 +185,7 @@ class _Loaded:
         self._guard = threading.Lock()  # of the server
         self._counts = threading.Lock()
         self._running: set[_Call] = set()
-        self._loads = self._most = self._ended = self._stopped = self._pieces = 0
+        self._loads = self._most = self._ended = self._stopped = self._unread = self._pieces = 0
         self._stop = threading.Event()
         # Daemons, since others are waited for before the exit handlers run, which is where these are told to end.
         self._threads = [
@@ -196,7 +198,7 @@ class _Loaded:
     def statistics(self) -> Statistics:
         with self._counts:
             return Statistics(
-                self._loads, len(self._running), self._most, self._ended, self._stopped, self._pieces
+                self._loads, len(self._running), self._most, self._ended, self._stopped, self._unread, self._pieces
             )  # fmt: skip
 
     def end(self) -> None:
@@ -232,6 +234,7 @@ class _Loaded:
                     self._running.discard(call)
                     self._ended += 1
                     self._stopped += not whole
+                    self._unread += call.reading and not whole
                     self._pieces += len(call.pieces)
             if whole:
                 call.succeed()
@@ -255,6 +258,7 @@ class _Call:
     def __init__(self, name: str, file: str, request: Request, hear: Hear | None) -> None:
         self.body = _body(request)
         self.pieces: list[str] = []
+        self.reading = False  # the prompt
         self.wanted = True  # taken back by whoever no longer waits; the thread looks at it with each piece
         self._name = name
         self._file = file
@@ -321,6 +325,8 @@ class _Call:
         if "error" in chunk:
             raise _error_of(self._name, chunk["error"])
         self._id = chunk.get("id", self._id)
+        if read := chunk.get("prompt_progress"):
+            self.reading = read["processed"] < read["total"]
         if used := chunk.get("usage"):
             self._usage = Usage(1, used["prompt_tokens"], used["completion_tokens"], usd=0.0)
         for choice in chunk.get("choices", ()):
