@@ -197,13 +197,16 @@ def test_a_cached_reply_does_not_wait_for_its_lane(at, calm):
 def test_a_recorded_run_is_replayed_with_the_same_bytes_and_without_a_connection(at):
     with start_process() as storm:
         abreast = at(storm)
-        items = lines(7) + "fault-refusal\n"
+        items = lines(5) + "alike\n" * 3 + "fault-refusal\n"
         first = ask_all(abreast, given=items)
         assert first.code == 1
         before = storm.stats().connections
         for options in ((), ("-P", "1"), ("--seed", "8")):
             again = ask_all(abreast, *options, model="replay/map-1", given=items)
             assert (again.code, again.out) == (first.code, first.out)
+        assert len(set(first.lines)) == 8  # what is asked alike is answered by each item's own seed
+        backwards = ask_all(abreast, model="replay/map-1", given="".join(reversed(lines(5).splitlines(keepends=True))))
+        assert backwards.lines == first.lines[4::-1]
         assert storm.stats().connections == before + 1
         asked = abreast("map", "--prompt", "Say {}", "-m", "replay/map-1", STORM_KEY="", given=items)
         assert asked.out == first.out  # a replay needs no key

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import json
 import statistics
+import subprocess
+import sys
 import threading
 import traceback
 from contextlib import asynccontextmanager, closing
@@ -82,9 +84,10 @@ def test_a_hundred_calls_cancelled_in_flight_are_a_hundred_disconnects_and_leave
     async def main():
         async with open_storm(latency=600) as storm:
             before = asyncio.all_tasks()
+            model = opened(storm.url, shape, width=100)
 
             async def work():
-                async with opened(storm.url, shape, width=100) as model, abreast.open_run("r", store=path) as run:
+                async with abreast.open_run("r", store=path) as run:
                     await outcomes_of(run, model, [f"item {n}" for n in range(100)], width=100, max_tokens=40)
 
             task = asyncio.create_task(work())
@@ -92,8 +95,9 @@ def test_a_hundred_calls_cancelled_in_flight_are_a_hundred_disconnects_and_leave
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await storm.until(lambda stats: stats.disconnects == 100)
+            await storm.until(lambda stats: stats.disconnects == 100)  # before the model is closed
             assert storm.stats().in_flight == 0
+            await model.close()
             assert not {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
 
     nothing_left(main)
@@ -430,6 +434,50 @@ def grep(folder):
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert any(path.name == "runs.db" for path in files)
     assert [path for path in files if KEY[: len(KEY) // 2].encode() in path.read_bytes()] == []
+
+
+# --- after a crash ----------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import asyncio, sys
+import abreast
+from abreast.models.lanes import read_lanes
+
+lanes = read_lanes({"openai": {"base_url": sys.argv[1] + "/v1", "api_key_env": "STORM_KEY"}}, "here")
+
+
+async def main():
+    async with abreast.open_model("openai/storm", lanes=lanes) as model:
+
+        async def work(item):
+            replies = [await model.ask(f"{words} {item}") for words in ("first", "first", "fault-stallx1 second")]
+            return " ".join(reply.text for reply in replies)
+
+        async with abreast.open_run("r", store="runs.db") as run:
+            print(*await run.map(work, range(4), width=4).values(), sep="\\n")
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.usefixtures("unmeasured")
+def test_a_call_that_was_answered_before_a_kill_is_not_sent_again(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    with start_process() as storm:
+        command = [sys.executable, str(script), storm.url]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as process:
+            while (stats := storm.stats()).ok + stats.in_flight < 12:
+                assert process.poll() is None
+            process.kill()
+        assert storm.stats().ok == 8
+        again = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, check=True, timeout=60)
+        assert len(again.stdout.splitlines()) == 4
+        assert storm.stats().arrived == 16  # only the four that had no answer yet were sent again
+        said = [json.loads(event.body)["text"] for event in events_of(tmp_path / "runs.db", "call-settled")]
+    assert sorted(again.stdout.decode().split()) == sorted(" ".join(said).split())
+    assert state_of(tmp_path / "runs.db") == "done"
 
 
 # --- limits and budgets -----------------------------------------------------------------------------------------------
