@@ -251,6 +251,30 @@ def test_a_key_is_in_nothing_that_is_written_or_printed(at, calm, model):
     assert grep(abreast.folder.parent) == []
 
 
+def test_a_key_file_counts_from_the_file_that_names_it_and_a_run_from_where_it_was_started(at, calm):
+    abreast = at(calm)
+    lane = f'[lanes.mine]\nbase_url = "{calm.url}/v1"\napi_key_file = "keys/mine"\n'
+    abreast.file("inner/abreast.toml", lane)
+    abreast.file("inner/keys/mine", KEY)
+    (abreast.folder / "inner/below").mkdir()
+    store = ("--store", abreast.folder / "runs.db")
+    below = abreast.folder / "inner/below"
+    asked = ("map", "--prompt", "Say {}", "-m", "mine/storm", "--budget", "2req", *store)
+    assert abreast(*asked, given=lines(3), cwd=below).code == 3
+    again = abreast("resume", "--budget", "3req", *store)
+    assert (again.code, len(again.lines)) == (0, 3)
+
+
+def test_what_came_instead_of_a_reply_is_shown(at, calm):
+    abreast = at(calm)
+    (row,) = ask_all(abreast, "--json", given="fault-html\n").rows
+    assert row["error"]["type"] == "abreast.core.errors.ReplyBroken"
+    assert (row["error"]["status"], row["error"]["raw"][:15]) == (200, "<!doctype html>")
+    assert abreast("export", "last").rows[0]["error"] == row["error"]
+    assert abreast("show", "last", "0000", "--json").rows[0]["error"] == row["error"]
+    assert "\n--- what came instead of a reply\n<!doctype html>" in abreast("show", "last", "0000").out
+
+
 # --- ends in the middle -----------------------------------------------------------------------------------------------
 
 

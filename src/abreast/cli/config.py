@@ -98,15 +98,15 @@ class Config:
         self.layers = tuple(layers)
 
     @classmethod
-    def load(cls) -> Config:
-        """Look into the environment, and for the files from here upwards; `Sorry` names what is wrong in one."""
-        here = _here()
+    def load(cls, folder: Path | None = None) -> Config:
+        """Look into the environment, and for files from here (or there) upwards; `Sorry` names what is wrong in one."""
+        here = folder or _here()
         folders = (here, *here.parents)
         own = next(filter(None, (_own_layer(folder) for folder in folders)), None)
         shared = next(filter(None, (_shared_layer(folder) for folder in folders)), None)
         marked = next((folder for folder in folders if any((folder / mark).exists() for mark in _MARKS)), here)
-        folder = own.folder if own else shared.folder if shared else marked
-        return cls(folder or here, [layer for layer in (_environment(), own, shared) if layer is not None])
+        project = own.folder if own else shared.folder if shared else marked
+        return cls(project or here, [layer for layer in (_environment(), own, shared) if layer is not None])
 
     def find(self, setting: Setting[T], flag: object = None) -> Found[T]:
         """The value that counts, and its source; `flag` is what the command line says, None for nothing."""
@@ -132,7 +132,7 @@ class Config:
         for layer in self.layers:
             if layer.folder is not None and LANES in layer.values:
                 try:
-                    return read_lanes(layer.values[LANES], layer.source)
+                    return read_lanes(layer.values[LANES], layer.source, layer.folder)
                 except ValueError as error:
                     raise Sorry(one_line(str(error))) from None
         return dict(PROVIDERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from abreast.cli.config import Config
@@ -105,7 +106,7 @@ class MapJob:
         """How models are reached from where the job was started."""
         from abreast.cli.prompt import lanes_here
 
-        return lanes_here(Config.load(), self.lane_width)
+        return lanes_here(Config.load(Path(self.cwd)), self.lane_width)
 
     @cached_property
     def key_of(self) -> Callable[[Any], str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from abreast.cli.results import Row, details_of, is_command, written
+from abreast.cli.results import Row, details_of, error_row, is_command, written
 from abreast.core.events import MAP_STARTED, MAP_STOPPED
 from abreast.core.item import unescape
 from abreast.store import codec
@@ -80,7 +80,7 @@ def row_of_recorded(recorded: Recorded) -> Row:
     elif data["state"] == "failed":
         error = codec.decode_error(recorded.body or "{}")
         row |= written(details_of(error))
-        row["error"] = {"type": error.kind, "message": error.message}
+        row["error"] = error_row(error)
     else:
         row["reason"] = data.get("reason", "")
     row |= {"attempts": data.get("attempts", 1), "seconds": round(sum(service), 6)}

@@ -58,14 +58,21 @@ def row_of(outcome: Outcome[Any]) -> Row:
     if isinstance(outcome, Done):
         row |= written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
     elif isinstance(outcome, Failed):
-        kind, message = _parts(outcome.error)
         row |= written(details_of(outcome.error))
-        row["error"] = {"type": kind, "message": message}
+        row["error"] = error_row(outcome.error)
     else:
         row["reason"] = outcome.reason
     timing, used = outcome.timing, outcome.usage
     row |= {"attempts": len(timing.service), "seconds": round(sum(timing.service), 6)}
     return row if used is NO_USAGE else row | asdict(used)
+
+
+def error_row(error: BaseException) -> Row:
+    """A failure in JSON's own types; of a model's call with HTTP's status and what came instead of a reply."""
+    kind, message = _parts(error)
+    details = getattr(error, "details", None)
+    kept = details if isinstance(details, dict) else {}
+    return {"type": kind, "message": message} | {name: kept[name] for name in ("status", "raw") if kept.get(name)}
 
 
 def is_command(value: object) -> bool:

@@ -160,6 +160,10 @@ def _show_item(row: Row) -> None:
     })  # fmt: skip
     if "value" in row:
         say_json({"value": row["value"]})
+    if error.get("raw"):
+        say("--- what came instead of a reply")
+        for line in error["raw"].splitlines():
+            say(one_line(line))
     for name in ("stdout", "stderr"):
         if row.get(name):
             say(f"--- {name}")

@@ -78,8 +78,11 @@ PRICE_TABLE: Final[Mapping[str, str]] = {"gemini": "google"}
 _KINDS: Final = ("openai", "anthropic", "gemini")
 
 
-def read_lanes(table: object, place: str) -> dict[str, LaneSettings]:
-    """The lanes of a `[lanes.*]` table, on top of the built-in ones; a ValueError says what is wrong, and where."""
+def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[str, LaneSettings]:
+    """The lanes of a `[lanes.*]` table, on top of the built-in ones; a ValueError says what is wrong, and where.
+
+    The path of a key's file counts from `folder`, which is that of the table's own file.
+    """
     lanes = dict(PROVIDERS)
     if not isinstance(table, Mapping):
         raise ValueError(f"{place}: lanes must be tables, such as [lanes.openai]")
@@ -89,7 +92,9 @@ def read_lanes(table: object, place: str) -> dict[str, LaneSettings]:
             raise ValueError(f"{where} must be a table, such as [lanes.{name}] with width = 8")
         if not name or "/" in name:
             raise ValueError(f"{where}: a lane's name is the part before the / of its models' names")
-        lanes[name] = _lane(name, given, where, lanes.get(name))
+        lanes[name] = lane = _lane(name, given, where, lanes.get(name))
+        if folder is not None and lane.api_key_file is not None:
+            lanes[name] = replace(lane, api_key_file=str(folder / Path(lane.api_key_file).expanduser()))
     return lanes
 
 
@@ -104,7 +109,7 @@ def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
                 for key in keys:
                     table = table.get(key, {}) if isinstance(table, Mapping) else {}
                 if table:
-                    return read_lanes(table, str(path))
+                    return read_lanes(table, str(path), above)
     return dict(PROVIDERS)
 
 
