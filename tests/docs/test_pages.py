@@ -11,7 +11,15 @@ import pytest
 import abreast
 from tests.docs.pages import PATIENCE, ROOT, Block, blocks_of, differs, environment, project, run
 
-PAGES = ("README.md", "docs/tutorial.md", "docs/howto.md", "docs/agents.md", "docs/laws.md", "docs/glossary.md")
+PAGES = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/howto.md",
+    "docs/models.md",
+    "docs/agents.md",
+    "docs/laws.md",
+    "docs/glossary.md",
+)
 MOST_LINES = 150
 
 

@@ -21,6 +21,7 @@ from abreast.store.sqlite import SqliteStore
 from abreast.testing import open_storm
 from abreast.testing.storm import FAULTS, start_process
 
+ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-planted-5e1f0b7d-acceptance"
 SHAPES = ("openai", "anthropic", "gemini")
 AT_ONCE = abreast.Retry(4, base=0.0, cap=0.0)
@@ -126,6 +127,18 @@ def test_after_an_early_success_no_request_is_in_flight():
     nothing_left(main)
 
 
+async def test_an_item_that_takes_too_long_hangs_up_and_its_call_is_recorded(tmp_path):
+    path = tmp_path / "runs.db"
+    async with open_storm() as storm, opened(storm.url) as model:
+        async with abreast.open_run("r", store=path) as run:
+            (outcome,) = [outcome async for outcome in run.map(model.ask, ["fault-stall"], width=1, timeout=0.2)]
+        assert type(outcome.error).__name__ == "TimedOut"
+        await storm.until(lambda stats: stats.disconnects == 1)
+    (settled,) = events_of(path, "call-settled")
+    assert (settled.data["state"], settled.data["estimate"]) == ("cancelled", True)
+    assert outcome.usage.estimate
+
+
 # --- service time -----------------------------------------------------------------------------------------------------
 
 
@@ -162,8 +175,41 @@ FAILED = {
 }  # fmt: skip
 
 
-def test_each_fault_has_its_outcome():
+LAST = {
+    "500": "ServerFault", "502": "ServerFault", "503": "ServerFault", "529": "ServerFault", "reset": "ConnectionLost",
+    "reset-body": "ConnectionLost", "stall": "ReplyTimeout", "stall-body": "ReplyTimeout",
+}  # fmt: skip
+"""What a fault that is retried ends with, if it does not pass."""
+ROWS = {
+    ("500", "502", "503", "529"): "500, 502, 503, 529: the provider fails",
+    ("reset", "reset-body"): "the connection is reset, before or in the middle of a reply",
+    ("stall", "stall-body"): "no byte for `timeout` seconds, before or in the middle of a reply",
+    ("429", "429-date", "429-bare"): "429, with Retry-After in seconds or as a date, or without",
+    ("429-concurrency",): "429: too many at once",
+    ("quota",): "429: the quota of a day or a month is used up, or a wait of more than an hour",
+    ("truncated", "malformed"): "half of a JSON document, or none at all",
+    ("empty",): "a reply with no choices, or an empty one",
+    ("huge",): "a reply of more than 8 MB",
+    ("html",): "a page of HTML where JSON should be",
+    ("refusal",): "the model refuses, or a content filter does",
+    ("401", "403"): "401, 403: the key is wrong, or may not do this",
+    ("404",): "404: no such model",
+    ("context",): "more tokens than the context holds",
+}
+
+
+def test_each_fault_has_its_outcome_and_the_page_about_models_says_which():
     assert RETRIED | HELD | PARKED | FAILED.keys() == FAULTS.keys()
+    assert LAST.keys() == RETRIED
+    page = (ROOT / "docs/models.md").read_text("utf-8")
+    told = set()
+    for faults, row in ROWS.items():
+        told.update(faults)
+        for fault in faults:
+            outcome = f"retried | `{LAST[fault]}`" if fault in RETRIED else "held | " if fault in HELD else ""
+            outcome = outcome or ("parked | `LaneParked`" if fault in PARKED else f"failed | `{FAILED[fault]}`")
+            assert f"| {row} | {outcome.rstrip()} |\n" in page, fault
+    assert told == FAULTS.keys()
 
 
 @every_shape
@@ -184,18 +230,12 @@ async def test_faults_that_pass_are_tried_again_and_each_attempt_is_counted(shap
 @every_shape
 async def test_faults_that_do_not_pass_end_with_the_last_error_and_what_came_is_kept(shape, tmp_path):
     path = tmp_path / "runs.db"
-    kinds = {
-        "500": "ServerFault", "502": "ServerFault", "503": "ServerFault", "529": "ServerFault",
-        "reset": "ConnectionLost", "reset-body": "ConnectionLost", "stall": "ReplyTimeout",
-        "stall-body": "ReplyTimeout",
-    }  # fmt: skip
-    assert kinds.keys() == RETRIED
     async with open_storm() as storm, opened(storm.url, shape, timeout=0.1, retry=abreast.Retry(1, base=0)) as model:
         async with abreast.open_run("r", store=path) as run:
-            outcomes = await outcomes_of(run, model, [f"fault-{fault}" for fault in kinds])
-        assert [type(outcome.error).__name__ for outcome in outcomes] == [*kinds.values()]
-        assert storm.stats().arrived == 2 * len(kinds)
-    assert kept(path, kinds) == {fault: fault not in ("reset", "stall") for fault in kinds}
+            outcomes = await outcomes_of(run, model, [f"fault-{fault}" for fault in LAST])
+        assert [type(outcome.error).__name__ for outcome in outcomes] == [*LAST.values()]
+        assert storm.stats().arrived == 2 * len(LAST)
+    assert kept(path, LAST) == {fault: fault not in ("reset", "stall") for fault in LAST}
 
 
 @every_shape
@@ -264,6 +304,16 @@ async def test_a_spent_quota_parks_the_lane_and_the_run_goes_on_another_day(shap
         assert [outcome.ok for outcome in outcomes] == [True] * 6
         assert storm.stats().arrived == 7  # the two that were recorded are not asked again
     assert state_of(path) == "done"
+
+
+async def test_a_wait_of_hours_parks_the_lane(tmp_path):
+    path = tmp_path / "runs.db"
+    async with open_storm(rpm=1, burst=2, retry_after=7200.0) as storm, opened(storm.url, width=1) as model:
+        with pytest.raises(LaneParked, match="it asks to wait for 2"):
+            async with abreast.open_run("r", store=path) as run:
+                await outcomes_of(run, model, "abcd", width=1)
+        assert storm.stats().arrived == 3
+    assert state_of(path) == "spent"
 
 
 async def test_a_parked_lane_does_not_stop_the_others(tmp_path):
