@@ -18,7 +18,8 @@ from abreast.core.version import VERSION
 if TYPE_CHECKING:
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed
-    from abreast.doors import map
+    from abreast.doors import map, plan_sample, sample, sample_sync
+    from abreast.jobs.sample import checks
     from abreast.limits.budget import Budget
     from abreast.limits.pool import Pool
     from abreast.limits.rate import Rate
@@ -39,10 +40,14 @@ __all__ = [
     "Rate",
     "Retry",
     "Slots",
+    "checks",
     "current",
     "map",
     "open_model",
     "open_run",
+    "plan_sample",
+    "sample",
+    "sample_sync",
 ]
 
 # Each name is fetched when it is first used: the command line says its help, and a worker starts, without the rest.
@@ -60,10 +65,15 @@ _HOME = {
     "map": "abreast.doors",
     "open_model": "abreast.wiring",
     "open_run": "abreast.wiring",
+    "plan_sample": "abreast.doors",
+    "sample": "abreast.doors",
+    "sample_sync": "abreast.doors",
 }
 
 
 def __getattr__(name: str) -> object:
+    if name == "checks":
+        return import_module("abreast.jobs.sample.checks")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'abreast' has no attribute {name!r}")

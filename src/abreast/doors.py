@@ -1,4 +1,4 @@
-"""The door for code that isn't async: `abreast.map`, an iterator as the built-in one is."""
+"""The doors: `abreast.map` for code that isn't async, an iterator as the built-in one is; and the jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from abreast.core.errors import WouldBlock
 from abreast.core.outcome import Outcome
@@ -17,7 +18,14 @@ from abreast.run.current import current_item
 from abreast.run.map import Map
 from abreast.run.options import check_options
 from abreast.run.scope import Run
-from abreast.wiring import open_run
+from abreast.wiring import as_caller, open_model, open_run
+
+if TYPE_CHECKING:
+    from abreast.jobs.sample.attempts import SampleResult
+    from abreast.jobs.sample.door import SampleJob
+    from abreast.jobs.sample.plan import SamplePlan
+    from abreast.models.port import Model
+    from abreast.run.call import Caller
 
 T = TypeVar("T")
 
@@ -45,6 +53,79 @@ def map(fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: An
         return _beneath(item.run, fn, items, opening, {"width": width, **options})
     run = open_run(opening.pop("name", checked.name), **opening)
     return _Outcomes(_background.loop(), run, lambda opened: opened.map(fn, items, width=width, **options))
+
+
+async def sample(
+    prompt: str,
+    *,
+    model: str | Model | Caller = "local/smollm2",
+    run: Run | None = None,
+    judge: str | Model | Caller | None = None,
+    **options: Any,
+) -> SampleResult:
+    """Draw from a model in `breadth` branches of `depth` rounds, check, repair, until one draw passes.
+
+        result = await abreast.sample("Name a colour.", checks=[checks.regex("^(red|green|blue)$")], breadth=4, depth=3)
+        result.text, result.ok, result.winner, result.attempts, result.usage
+
+    The winner is the least (round, branch) that passes: the same whatever the delays, unless `pick="first"` asks for
+    whichever passes first in time. Breadth costs: up to `breadth * depth` paid draws, and 429s come sooner; see `plan`.
+
+    Args:
+        prompt: what is asked.
+        model: who is asked: a name such as "openai/gpt-4o-mini", or a model that is open already.
+        run: the run that it belongs to; by default the one around the current item, else one in memory.
+        judge: who answers the checks that ask a model, where they name none; by default the same model.
+        **options: those of `abreast.jobs.sample.door.make_job`: checks, breadth, depth, strategy, pick, on_error,
+            system, schema, temperature, max_tokens, seed, explain, name, budget.
+
+    Raises:
+        ValueError, TypeError: an option makes no sense; nothing was drawn.
+        BranchesFailed: no draw passed and some raised (at breadth 1: what was raised). BudgetSpent: the cap is reached.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        asked = await _opened(model, stack)
+        judging = asked if judge is None else await _opened(judge, stack)
+        job = _sample_job(prompt, asked, judging, options)
+        item = current_item()
+        within = run if run is not None else item.run if item is not None else None
+        if within is None:
+            within = await stack.enter_async_context(open_run(job.name))
+            job = replace(job, name="draws")
+        return await job.run(within)
+
+
+def sample_sync(prompt: str, **options: Any) -> SampleResult:
+    """`abreast.sample` for code that isn't async."""
+    loop = _background.loop()
+    result: SampleResult = _Call(loop, sample(prompt, **options), contextvars.copy_context()).wait()
+    return result
+
+
+def plan_sample(prompt: str, *, model: str | Model | Caller = "local/smollm2", **options: Any) -> SamplePlan:
+    """What a sample may cost at worst, and as expected, before anything is spent."""
+    asked = open_model(model) if isinstance(model, str) else as_caller(model)
+    rate = options.pop("pass_rate", None)
+    job = _sample_job(prompt, asked, asked, options)
+    return job.plan() if rate is None else job.plan(rate)
+
+
+def _sample_job(prompt: str, asked: Caller, judge: Caller, options: dict[str, Any]) -> SampleJob:
+    from abreast.jobs.sample.checks import Judge
+    from abreast.jobs.sample.door import make_job
+
+    options = dict(options)
+    options["checks"] = [
+        replace(one, model=judge) if isinstance(one, Judge) and one.model is None else one
+        for one in options.get("checks", ())
+    ]
+    return make_job(prompt, asked, **options)
+
+
+async def _opened(model: str | Model | Caller, stack: contextlib.AsyncExitStack) -> Caller:
+    if isinstance(model, str):
+        return await stack.enter_async_context(open_model(model))
+    return as_caller(model)
 
 
 _OPENING = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact")

@@ -163,6 +163,16 @@ def open_model(
     return Caller(bare, _lane_of(settings), price=price, retry=again, paid=paid, cache=kept, clock=clock)
 
 
+def as_caller(model: Model | Caller) -> Caller:
+    """A model of your own, with all that a call needs around it; one that has it already stays as it is."""
+    from abreast.run.call import Caller
+    from abreast.run.lane import Lane
+
+    if isinstance(model, Caller):
+        return model
+    return Caller(model, Lane(model.name.partition("/")[0]))
+
+
 def find_model(name: str, settings: LaneSettings, model: str, store: Store | None) -> Model:
     """The bare model of that name: one attempt per call, no limits."""
     if settings.kind == "replay":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any, Final
@@ -13,7 +13,6 @@ from typing import Any, Final
 from abreast.cli.results import Row, how
 from abreast.core.errors import CallFailed
 from abreast.core.outcome import Done, Outcome
-from abreast.models.port import Json
 from abreast.models.weights import SMOLLM2, fetch, is_present
 from abreast.store.port import Store
 from abreast.wiring import open_model, open_run
@@ -21,13 +20,6 @@ from abreast.wiring import open_model, open_run
 NAME: Final = "reviews"
 MODEL: Final = "local/smollm2"
 SEED: Final = 7
-SCHEMA: Final[Mapping[str, Json]] = {
-    "type": "object",
-    "properties": {"label": {"enum": ["positive", "negative"]}},
-    "required": ["label"],
-    "additionalProperties": False,
-}
-PROMPT: Final = "Is this review positive or negative?\n\nReview: {}"
 
 
 class Fetching:
@@ -72,6 +64,12 @@ class Fetching:
 _LOOK: Final = 0.2  # seconds between two words about how far the fetching is
 
 
+def question() -> Row:
+    """What the model is asked about a review: the wording that was found to serve it best."""
+    found: Row = json.loads(files("abreast.models").joinpath("data/reviews.json").read_text("utf-8"))
+    return found
+
+
 def reviews() -> list[Row]:
     """The shipped reviews, with what a person would say of each."""
     text = files("abreast.models").joinpath("data/reviews.jsonl").read_text("utf-8")
@@ -91,11 +89,15 @@ async def judge(
         open_run(NAME, store=store, seed=SEED, resume="never", kind="demo") as run,
     ):
         opened(run.id or "")
+        wording = question()
 
         async def label(review: Row) -> str:
-            reply = await model.ask(PROMPT.format(review["text"]), schema=SCHEMA, temperature=0, max_tokens=24)
+            prompt = wording["prompt"].format(text=review["text"])
+            reply = await model.ask(
+                prompt, system=wording["system"], schema=wording["schema"], temperature=0, max_tokens=24
+            )
             value: Any = reply.value
-            return str(value["label"])
+            return str(value[wording["field"]])
 
         async for outcome in run.map(label, asked, width=width):
             released(outcome)

@@ -24,6 +24,8 @@
     |   |-- NoSuchModel      the provider has no model of that name
     |   |-- NotRecorded      a replayed run never asked this
     |   `-- RequestRefused   the provider says that the request is wrong
+    |-- BranchesFailed   no branch of a sample passed, and some raised; the first error is its cause
+    |-- CheckBroken      a check raised instead of judging; what it raised is the cause
     |-- PriceUnknown     a cap on money can't be kept: nobody knows what the model costs
     |-- KeysMissing      keys of lanes that are needed are not set; names them all
     |-- ModelUnknown     no provider or model goes by that name
@@ -223,6 +225,27 @@ class NotRecorded(CallFailed):
 
 class RequestRefused(CallFailed):
     """The provider says that the request is wrong."""
+
+
+class BranchesFailed(AbreastError):
+    """No branch of a sample passed, and some raised: the first error in (round, branch) order is the cause."""
+
+    retryable = False
+
+    def __init__(self, message: str, attempts: tuple[object, ...] = ()) -> None:
+        """`attempts` are all that were made."""
+        super().__init__(message, attempts)
+        self.attempts = attempts
+
+    def __str__(self) -> str:
+        """The message alone."""
+        return str(self.args[0])
+
+
+class CheckBroken(AbreastError):
+    """A check raised instead of judging; what it raised is the cause."""
+
+    retryable = False
 
 
 class PriceUnknown(AbreastError):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from abreast.core.errors import BudgetSpent, KeyReused
 from abreast.core.halting import Halting
 from abreast.core.item import Item, escape
-from abreast.core.outcome import Failed, Outcome
+from abreast.core.outcome import Cancelled, Failed, Outcome
 from abreast.core.window import Window
 from abreast.limits.limit import ONE
 from abreast.limits.line import Ticket
@@ -355,6 +355,19 @@ class Drive:
             self.window.replace(work.index, found[work.index])
         self._fetching = False
         self._advance()
+
+    def cancel(self, index: int, reason: str) -> None:
+        """End one item, if it is under way or waits; the others go on."""
+        work = self.works.get(index)
+        if work is None or work.settling or work.starting:
+            return
+        if work.task is not None:
+            self._attempts.cut(work, reason)
+        else:
+            self._drop(work)
+            self.works[index] = work
+            self.window.executing += 1  # counted down when its outcome lands, as all others are
+            self.settled(work, Cancelled(work.index, work.key, reason, work.lane))
 
     # --- ending ---------------------------------------------------------------------------------------------------
 

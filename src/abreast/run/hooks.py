@@ -12,7 +12,7 @@ from abreast.core.window import whole
 from abreast.run.options import MapOptions, check_timeout
 from abreast.run.retry import Retry
 
-_DECIDERS = ("before_map", "before_step")
+_DECIDERS = ("before_map", "before_step", "before_sample")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ async def ask_deciders(hooks: Sequence[object], path: str, options: MapOptions) 
         if inspect.isawaitable(answer):
             answer = await answer
         if answer is not None:
-            options = _changed(options, answer, f"{method} of {_name(hook)}")
+            options = _changed(options, answer, f"{method} of {name_of(hook)}")
     return options
 
 
@@ -92,5 +92,6 @@ def _change_timeout(options: MapOptions, timeout: Any) -> MapOptions:
 _CHANGES = {"width": _change_width, "span": _change_span, "retries": _change_retries, "timeout": _change_timeout}
 
 
-def _name(hook: object) -> str:
+def name_of(hook: object) -> str:
+    """What a hook is called in a message."""
     return getattr(hook, "__qualname__", type(hook).__qualname__)

@@ -74,6 +74,10 @@ class Map(Generic[T, R]):
         """Stop what is still going on and wait for it."""
         await self._drive.close("left")
 
+    def cancel(self, index: int, reason: str) -> None:
+        """End one item, whose outcome is then `Cancelled(reason)`; harmless when it has ended already."""
+        self._drive.cancel(index, reason)
+
     async def values(self) -> list[R]:
         """All values, in order. One failure is raised as itself, several as `ItemsFailed` with the first as cause."""
         outcomes = [outcome async for outcome in self]

@@ -1,0 +1,453 @@
+"""The one engine of all samples: branches side by side, each drawing, checking and repairing until one passes.
+
+Race (pure: who may go on) <- branch (an item of a map: its rounds) <- draw -> Caller (lane, budget, journal)
+                                                                     `-> judge_draft (free checks, then models)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from abreast.core.errors import (
+    AbreastError,
+    BranchesFailed,
+    BudgetSpent,
+    CallFailed,
+    CheckBroken,
+    ConnectionLost,
+    RecordedError,
+    ReplyInvalid,
+    ReplyTimeout,
+    ServerFault,
+)
+from abreast.core.outcome import NO_USAGE, Done, Usage
+from abreast.core.seeds import derive_seed
+from abreast.executors.port import Bound
+from abreast.jobs.sample.attempts import Attempt, SampleResult, Verdict, by_branch, count
+from abreast.jobs.sample.checks import Check, Draft, Function, broken
+from abreast.jobs.sample.race import Pick, Race
+from abreast.jobs.sample.strategies import History, Question, Strategy
+from abreast.models.port import Json, Model, Reply, Request
+from abreast.run.current import current_item
+from abreast.run.scope import Run
+from abreast.run.setting import GRACE
+
+SAMPLE_STARTED: Final = "sample-started"
+SAMPLE_ENDED: Final = "sample-ended"
+DRAW_STARTED: Final = "draw-started"
+DRAW_ENDED: Final = "draw-ended"
+BRANCHES: Final = "branch"
+
+_PASSING: Final = (ServerFault, ConnectionLost, ReplyTimeout, ReplyInvalid)
+"""Failures of a call that say nothing about the next branch; all others stop the sample, loudly."""
+_SEED_BITS: Final = 31
+
+
+class SameAnswers(UserWarning):
+    """All branches said the same, seeds or not: breadth costs more here and brings nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Which draw the running code works for: what hooks, checks, log records and models see."""
+
+    branch: int
+    round: int
+    number: int
+
+
+_HERE: ContextVar[Here | None] = ContextVar("abreast_draw", default=None)
+
+
+def current_draw() -> Here | None:
+    """The draw that the running code works for; None outside of any."""
+    return _HERE.get()
+
+
+class DrawFilter(logging.Filter):
+    """Gives every log record the `branch` and `round` it belongs to (None outside of a draw)."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add them."""
+        here = _HERE.get()
+        record.branch = here.branch if here else None
+        record.round = here.round if here else None
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """How a draw is made: the model, and what each request says beside its messages."""
+
+    model: Model
+    system: str | None = None
+    schema: Mapping[str, Json] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    """By default that of the sample's place in its run; branches and rounds each get their own from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How wide and how deep, and how the winner is found."""
+
+    breadth: int
+    depth: int
+    pick: Pick = "ordered"
+    collect: bool = False
+    explain: bool = False
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """What has happened so far, over all branches."""
+
+    attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
+    errors: dict[tuple[int, int], BaseException] = field(default_factory=dict)
+    verdicts: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
+    judging: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    first: list[str] = field(default_factory=list)  # the texts of the first round
+    loud: BaseException | None = None
+    warned: bool = False
+
+    def add(self, attempt: Attempt, error: BaseException | None = None) -> None:
+        """A draw has ended."""
+        self.attempts[attempt.round, attempt.branch] = attempt
+        if error is not None:
+            self.errors[attempt.round, attempt.branch] = error
+
+    def restore(self, recorded: Sequence[Mapping[str, Any]]) -> list[Attempt]:
+        """The draws of a branch that an earlier driver has recorded."""
+        attempts = [Attempt.of(plain) for plain in recorded]
+        for attempt in attempts:
+            error = None
+            if attempt.error is not None:
+                kind, _, message = attempt.error.partition(": ")
+                error = RecordedError(kind, message)
+            if (attempt.round, attempt.branch) not in self.attempts:
+                self.add(attempt, error)
+        return attempts
+
+
+async def run_sample(scope: Run, question: Question, draws: Draws, strategy: Strategy, shape: Shape) -> SampleResult:
+    """Do it in a scope of its own, which it must have to itself; raises what a sample raises."""
+    engine = _Engine(scope, question, draws, strategy, shape)
+    async with engine.told():
+        return await engine.run()
+
+
+class _Engine:
+    """One sample under way."""
+
+    def __init__(self, scope: Run, question: Question, draws: Draws, strategy: Strategy, shape: Shape) -> None:
+        self._scope = scope
+        self._question = question
+        self._draws = draws
+        self._strategy = strategy
+        self._shape = shape
+        self._ledger = _Ledger()
+        self._race = Race(shape.breadth, shape.depth, shape.pick, early=strategy.early)
+        base = scope.seed if draws.seed is None else draws.seed
+        self._seed = derive_seed(base, scope.path if draws.seed is None else "sample")
+        self._map: Any = None
+        # By the executor that the run was given: threads of its own, which see the draw's context and end with it.
+        self._threads: Bound[Any, Any] = scope.setting.executor("local").bind(_call, shape.breadth)
+
+    @asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        """Say that it begins, and once, however it goes, that it has ended and how."""
+        shape = self._shape
+        self._emit(SAMPLE_STARTED, breadth=shape.breadth, depth=shape.depth, checks=len(self._question.checks))
+        try:
+            yield
+        finally:
+            for name in await self._threads.close(GRACE):
+                warnings.warn(f"{self._scope.path}: {name} can't be stopped and is still running", stacklevel=2)
+            counts = count(list(self._ledger.attempts.values()))
+            passed = any(attempt.state == "passed" for attempt in self._ledger.attempts.values())
+            self._emit(
+                SAMPLE_ENDED, ok=passed, started=counts.started, completed=counts.completed,
+                cancelled=counts.cancelled, failed=counts.failed, rounds=counts.rounds,
+            )  # fmt: skip
+
+    def _emit(self, kind: str, **facts: Any) -> None:
+        journal = self._scope.setting.journal
+        if journal is not None:
+            journal.emit(kind, self._scope.path, data=facts)
+
+    # --- the branches -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> SampleResult:
+        breadth = self._shape.breadth
+        async with self._scope.map(self._branch, range(breadth), width=breadth, name=BRANCHES) as branches:
+            self._map = branches
+            async for outcome in branches:
+                if isinstance(outcome, Done):
+                    self._take(outcome.index, self._ledger.restore(outcome.value))
+        if self._ledger.loud is not None:
+            raise self._ledger.loud
+        return self._result(branches.timing_dependent)
+
+    def _take(self, branch: int, attempts: Sequence[Attempt]) -> None:
+        """A branch has ended by itself, now or in an earlier drive of the run."""
+        if attempts and attempts[-1].state == "passed":
+            self._passed(branch, attempts[-1].round)
+        else:
+            self._race.ended(branch)
+
+    def _passed(self, branch: int, number: int) -> None:
+        for beaten in self._race.passed(branch, number):
+            self._map.cancel(beaten, "another draw passed")
+
+    def _stop_all(self, error: BaseException, branch: int) -> None:
+        if self._ledger.loud is None:
+            self._ledger.loud = error
+        for other in range(self._shape.breadth):
+            self._race.ended(other)
+            if other != branch:
+                self._map.cancel(other, "another branch failed in a way that concerns all")
+
+    async def _branch(self, branch: int) -> list[dict[str, Any]]:
+        """Draw, check, repair, from this branch's own history, until one passes or the rounds are used up."""
+        history = History(branch)
+        number = 0
+        while self._race.may_draw(branch, number):
+            here = Here(branch, number, branch * self._shape.depth + number + 1)
+            _HERE.set(here)
+            attempt, error = await self._draw(here, history)
+            history.attempts.append(attempt)
+            if error is not None and not isinstance(error, _PASSING):
+                self._stop_all(error, branch)
+            if error is not None:
+                self._race.ended(branch)
+                break
+            if attempt.state == "passed":
+                self._passed(branch, number)
+                break
+            number += 1
+        return [attempt.plain() for attempt in history.attempts]
+
+    # --- one draw -----------------------------------------------------------------------------------------------------
+
+    async def _draw(self, here: Here, history: History) -> tuple[Attempt, BaseException | None]:
+        item = current_item()
+        if item is None:
+            raise RuntimeError("a branch is an item of a map")
+        item.note(DRAW_STARTED, branch=here.branch, round=here.round, number=here.number)
+        seed = derive_seed(self._seed, f"{here.branch}/{here.round}") & ((1 << _SEED_BITS) - 1)
+        before = item.usage or NO_USAGE
+        drawn = _Drawn(here, seed)
+        error: BaseException | None = None
+        try:
+            await self._fill(drawn, history)
+        except asyncio.CancelledError:
+            drawn.state = "cancelled"
+            self._end(drawn, _less(item.usage or NO_USAGE, before), None)
+            raise
+        except BudgetSpent:
+            drawn.state = "cancelled"
+            self._end(drawn, _less(item.usage or NO_USAGE, before), None)
+            raise
+        except Exception as raised:  # noqa: BLE001 - it is the sample's to judge
+            error = raised
+            drawn.state = "error"
+        return self._end(drawn, _less(item.usage or NO_USAGE, before), error), error
+
+    async def _fill(self, drawn: _Drawn, history: History) -> None:
+        """Ask, and have the reply checked."""
+        draws = self._draws
+        turn = self._strategy.next(self._question, history)
+        model = turn.model or draws.model
+        drawn.model = model.name
+        request = Request(
+            turn.messages, system=draws.system, temperature=draws.temperature, seed=drawn.seed,
+            max_tokens=draws.max_tokens, schema=draws.schema,
+        )  # fmt: skip
+        drawn.reply = await model.complete(request)
+        self._warn_if_same(drawn)
+        drawn.verdicts = await self._verdicts(drawn.reply)
+        drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"
+
+    def _end(self, drawn: _Drawn, used: Usage, error: BaseException | None) -> Attempt:
+        attempt = drawn.attempt(used, error)
+        self._ledger.add(attempt, error)
+        item = current_item()
+        if item is not None:
+            item.note(
+                DRAW_ENDED, branch=attempt.branch, round=attempt.round, number=attempt.number, state=attempt.state
+            )
+        return attempt
+
+    def _warn_if_same(self, drawn: _Drawn) -> None:
+        """Two branches whose first draws are alike, in spite of their seeds, will be alike all the way."""
+        if drawn.here.round or self._ledger.warned or drawn.reply is None or self._shape.breadth == 1:
+            return
+        first = self._ledger.first
+        first.append(drawn.reply.text)
+        if len(first) == self._shape.breadth and len(set(first)) == 1:
+            self._ledger.warned = True
+            warnings.warn(
+                f"all {self._shape.breadth} branches drew the same text: {drawn.model} seems to ignore seeds at this "
+                "temperature, so breadth multiplies the cost and brings nothing", SameAnswers, stacklevel=2,
+            )  # fmt: skip
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    async def _verdicts(self, reply: Reply) -> tuple[Verdict, ...]:
+        """What the checks say; an equal text was judged already."""
+        text, known, judging = reply.text, self._ledger.verdicts, self._ledger.judging
+        while text not in known and text in judging:
+            await asyncio.wait([judging[text]])  # whoever judges it may be cancelled: then it is this branch's turn
+        if text not in known:
+            mine = judging[text] = asyncio.get_running_loop().create_future()
+            try:
+                known[text] = await self._judge(Draft(text, reply.value, self._question.prompt))
+            finally:
+                del judging[text]
+                mine.set_result(None)
+        return known[text]
+
+    async def _judge(self, draft: Draft) -> tuple[Verdict, ...]:
+        """Free checks first; models are asked only about what passed those, and no more once one said no."""
+        free = [check for check in self._question.checks if not check.costs]
+        paid = [check for check in self._question.checks if check.costs]
+        verdicts = {check.name: await self._checked(check, draft) for check in free}
+        if self._shape.explain or all(verdict.ok for verdict in verdicts.values()):
+            for verdict in await self._asked(paid, draft):
+                verdicts[verdict.check] = verdict
+        return tuple(verdicts[check.name] for check in self._question.checks if check.name in verdicts)
+
+    async def _asked(self, judges: Sequence[Check], draft: Draft) -> list[Verdict]:
+        """The judges side by side; the first no, in their order, ends it."""
+        if not judges:
+            return []
+        item = current_item()
+        if item is None:
+            raise RuntimeError("a draw is judged inside its branch")
+        here = _HERE.get()
+        name = f"judge-{here.round if here else 0}"
+        until = None if self._shape.explain else _says_no
+
+        async def ask(check: Check) -> dict[str, Any]:
+            verdict = await self._checked(check, draft)
+            return {"check": verdict.check, "ok": verdict.ok, "reason": verdict.reason, "score": verdict.score}
+
+        asked = item.run.map(
+            ask, judges, width=len(judges), name=name, until=until, on_error="raise", key=lambda check: check.name
+        )
+        return [Verdict(**outcome.value) async for outcome in asked if isinstance(outcome, Done)]
+
+    async def _checked(self, check: Check, draft: Draft) -> Verdict:
+        """One check's verdict; what it raises is a fault of the check, unless its model's call failed."""
+        try:
+            answer: Any = check.run(draft)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            elif callable(answer) and isinstance(check, Function):
+                answer = await self._in_thread(check, answer)
+        except (CallFailed, BudgetSpent, CheckBroken):
+            raise
+        except Exception as error:
+            raise broken(check.name, error) from error
+        if not isinstance(answer, Verdict):
+            raise CheckBroken(f"the check {check.name!r} must give a Verdict, not {answer!r}")
+        return answer
+
+    async def _in_thread(self, check: Function, call: Any) -> Verdict:  # noqa: ANN401 - the user's own
+        """A plain function, where it can't hold up the loop."""
+        answer = await self._threads.async_call(call)
+        return check.verdict(await answer if isinstance(answer, Awaitable) else answer)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _result(self, why: frozenset[str]) -> SampleResult:
+        ledger = self._ledger
+        attempts = by_branch(list(ledger.attempts.values()))
+        errors = tuple(ledger.errors[place] for place in sorted(ledger.errors))
+        usage = sum((attempt.usage for attempt in attempts), NO_USAGE)
+        best = self._race.best
+        if best is not None:
+            winner: Attempt | None = ledger.attempts[best]
+        else:
+            winner = self._selected(attempts)
+        ok = winner is not None and winner.state == "passed"
+        if not ok and errors and not self._shape.collect:
+            self._raise(errors, attempts)
+        if self._shape.pick == "first":
+            why |= {"pick=first"}
+        return SampleResult(ok, winner, attempts, count(attempts), usage, errors, why)
+
+    def _selected(self, attempts: tuple[Attempt, ...]) -> Attempt | None:
+        drawn = tuple(attempt for attempt in attempts if attempt.state in ("passed", "failed"))
+        if not drawn:
+            return None
+        chosen = self._strategy.select(drawn)
+        if isinstance(chosen, bool) or (chosen is not None and not isinstance(chosen, (int, Attempt))):
+            raise TypeError(f"{self._strategy!r} must choose an attempt or an index, not {chosen!r}")
+        if isinstance(chosen, int):
+            if not -len(drawn) <= chosen < len(drawn):
+                raise ValueError(f"{self._strategy!r} chose number {chosen} of {len(drawn)} attempts")
+            return drawn[chosen]
+        return chosen
+
+    def _raise(self, errors: Sequence[BaseException], attempts: tuple[Attempt, ...]) -> None:
+        first = errors[0]
+        if self._shape.breadth == 1:
+            first.attempts = attempts  # type: ignore[attr-defined]
+            raise first
+        said = f"no branch passed, and {len(errors)} of {self._shape.breadth} raised; the first: "
+        raise BranchesFailed(said + _sentence(first), attempts) from first
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """A draw in the making."""
+
+    here: Here
+    seed: int
+    state: Any = "failed"
+    model: str = ""
+    reply: Reply | None = None
+    verdicts: tuple[Verdict, ...] = ()
+
+    def attempt(self, used: Usage, error: BaseException | None) -> Attempt:
+        """As it is kept."""
+        reply = self.reply
+        return Attempt(
+            self.here.branch, self.here.round, self.here.number, self.state, text=reply.text if reply else "",
+            value=reply.value if reply else None, verdicts=self.verdicts, usage=used, seed=self.seed,
+            error=None if error is None else _named(error), seconds=reply.seconds if reply else 0.0, model=self.model,
+        )  # fmt: skip
+
+
+def _call(what: Any) -> Any:  # noqa: ANN401 - a check of the user's
+    return what()
+
+
+def _says_no(outcome: Any) -> bool:  # noqa: ANN401 - an outcome of any kind
+    return isinstance(outcome, Done) and not outcome.value["ok"]
+
+
+def _less(after: Usage, before: Usage) -> Usage:
+    """What was used between two moments."""
+    usd = None if after.usd is None or before.usd is None else after.usd - before.usd
+    return Usage(
+        after.requests - before.requests, after.input_tokens - before.input_tokens,
+        after.output_tokens - before.output_tokens, usd, after.estimate and not before.estimate,
+    )  # fmt: skip
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}: {error}".removeprefix("builtins.")
+
+
+def _sentence(error: BaseException) -> str:
+    return str(error) if isinstance(error, AbreastError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,70 @@
+"""What a sample may cost, before anything is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from abreast.jobs.sample.engine import Draws, Shape
+from abreast.jobs.sample.strategies import History, Question, Strategy
+from abreast.models.port import Model, Request
+
+PASS_RATE: Final = 0.5
+"""How often a draw passes, where nobody knows better."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePlan:
+    """Requests, tokens and money: at worst, and as expected if each draw passes with `pass_rate`.
+
+    Breadth multiplies the worst case: `breadth` branches of `depth` rounds make up to `breadth * depth` draws, each
+    with one more request for every judge. `usd` is None where a price isn't known.
+    """
+
+    breadth: int
+    depth: int
+    judges: int
+    pass_rate: float
+    worst_requests: int
+    expected_requests: float
+    worst_tokens: int
+    expected_tokens: float
+    worst_usd: float | None
+    expected_usd: float | None
+
+
+def plan_sample(
+    question: Question, draws: Draws, strategy: Strategy, shape: Shape, pass_rate: float = PASS_RATE
+) -> SamplePlan:
+    """Reckon it."""
+    if not 0.0 <= pass_rate <= 1.0:
+        raise ValueError(f"pass_rate must be between 0 and 1, not {pass_rate!r}")
+    judges = sum(check.costs for check in question.checks)
+    worst = shape.breadth * shape.depth
+    expected = _expected(shape, pass_rate, early=strategy.early)
+    tokens, usd = _each(question, draws, strategy)
+    judged = judges * (tokens + 200)
+    return SamplePlan(
+        shape.breadth, shape.depth, judges, pass_rate, worst * (1 + judges), expected * (1 + judges),
+        worst * (tokens + judged), expected * (tokens + judged), None if usd is None else worst * usd * (1 + judges),
+        None if usd is None else expected * usd * (1 + judges),
+    )  # fmt: skip
+
+
+def _expected(shape: Shape, rate: float, *, early: bool) -> float:
+    """Draws that are started on average: all branches go on side by side, round by round, until one passes."""
+    fails = (1.0 - rate) ** (shape.breadth if early else 1)
+    rounds = float(shape.depth) if fails == 1.0 else (1.0 - fails**shape.depth) / (1.0 - fails)
+    return rounds * shape.breadth
+
+
+def _each(question: Question, draws: Draws, strategy: Strategy) -> tuple[int, float | None]:
+    """Tokens and money of one draw, as far as can be told: the model's own estimate, and its price."""
+    turn = strategy.next(question, History(0))
+    request = Request(turn.messages, system=draws.system, max_tokens=draws.max_tokens, schema=draws.schema)
+    model: Model = turn.model or draws.model
+    reserve = getattr(model, "reserve", None)
+    if reserve is None:
+        return 0, None
+    need, _ = reserve(request, ())
+    return need.tokens, need.usd if getattr(model, "price", None) is not None else None

@@ -1,0 +1,241 @@
+"""Strategies: what to ask next in a branch, and which draw to choose. The loop is the engine's alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal, Protocol, TypeAlias
+
+from abreast.jobs.sample.attempts import Attempt, best_failed, rank
+from abreast.jobs.sample.checks import Check
+from abreast.models.port import Message, Model
+
+TEMPLATE: Final = """{prompt}
+
+An earlier answer was:
+{answer}
+
+It does not meet these requirements:
+{failures}
+
+Write a new answer that meets all requirements. Give only the answer."""
+
+_TURN: Final = """Your answer does not meet these requirements:
+{failures}
+
+Write a new answer that meets all requirements. Give only the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: the prompt with what the checks say about it."""
+
+    prompt: str
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The prompt as the model gets it."""
+        shown = [check.shown for check in self.checks if check.shown]
+        if not shown:
+            return self.prompt
+        return f"{self.prompt}\n\nRequirements:\n" + "\n".join(f"- {line}" for line in shown)
+
+
+@dataclass(slots=True)
+class History:
+    """One branch so far: its own draws, and nobody else's."""
+
+    branch: int
+    attempts: list[Attempt] = field(default_factory=list)
+    turns: list[Message] = field(default_factory=list)
+
+    @property
+    def last(self) -> Attempt | None:
+        """Its newest draw."""
+        return self.attempts[-1] if self.attempts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What to ask now, and whom (the sample's own model, if nobody is named)."""
+
+    messages: tuple[Message, ...]
+    model: Model | None = None
+
+
+Chosen: TypeAlias = "Attempt | int | None"
+
+
+class Strategy(Protocol):
+    """What to ask next, and which draw to choose. It keeps no state: two samples may share it at once."""
+
+    @property
+    def early(self) -> bool:
+        """Whether the first draw that passes ends the sample."""
+
+    def next(self, question: Question, history: History) -> Turn:
+        """What the branch asks now."""
+
+    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+        """The draw to choose where none has won: of attempts in (branch, round) order, one of them or its index."""
+
+
+def failures(attempt: Attempt) -> str:
+    """The checks that a draw did not pass, each with its reason, in their order; the passed ones are not named."""
+    return "\n".join(f"- {verdict.check}: {verdict.reason}" for verdict in attempt.verdicts if not verdict.ok)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Ask the same again, with another seed, until a draw passes."""
+
+    early: ClassVar[bool] = True
+
+    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - it never looks back
+        """The same as ever."""
+        return Turn((Message("user", question.text),))
+
+    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+        """Most checks passed, then the higher score, then the earliest."""
+        return best_failed(attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Show the model its last draw, and which checks that did not pass, and why.
+
+    `template` has `{prompt}`, `{answer}` and `{failures}` in it.
+    """
+
+    template: str = TEMPLATE
+    early: ClassVar[bool] = True
+
+    def next(self, question: Question, history: History) -> Turn:
+        """The prompt; from the second round on with what was wrong."""
+        last = history.last
+        text = question.text
+        if last is not None:
+            text = self.template.format(prompt=question.text, answer=last.text, failures=failures(last))
+        return Turn((Message("user", text),))
+
+    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+        """Most checks passed, then the higher score, then the earliest."""
+        return best_failed(attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class MultiTurn:
+    """Go on with the conversation: each round adds the model's answer and what is wrong with it."""
+
+    early: ClassVar[bool] = True
+
+    def next(self, question: Question, history: History) -> Turn:
+        """The conversation so far, and the next thing to say."""
+        turns = [Message("user", question.text)]
+        for attempt in history.attempts:
+            turns += [Message("assistant", attempt.text), Message("user", _TURN.format(failures=failures(attempt)))]
+        return Turn(tuple(turns))
+
+    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+        """The last turn of the branch whose last turn ranks best: the deepest repaired one, not the last to end."""
+        last = {attempt.branch: attempt for attempt in attempts if attempt.state in ("passed", "failed")}
+        return min(last.values(), key=rank, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """Let every branch draw until it passes, and take what most of them say.
+
+    `same` gives what is compared: by default the text without blanks and case. With `risk`, a distance between two
+    texts, the draw with the least total distance to all others wins (minimum Bayes risk).
+    """
+
+    same: Callable[[str], str] = lambda text: " ".join(text.split()).casefold()
+    risk: Callable[[str, str], float] | None = None
+    early: ClassVar[bool] = False
+
+    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - it never looks back
+        """The same as ever."""
+        return Turn((Message("user", question.text),))
+
+    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+        """The most frequent of those that passed, or the closest to all; on a tie the earliest."""
+        passing = [attempt for attempt in attempts if attempt.state == "passed"]
+        if not passing:
+            return best_failed(attempts)
+        if self.risk is not None:
+            risk = self.risk
+            return min(passing, key=lambda one: (sum(risk(one.text, other.text) for other in passing), *_place(one)))
+        votes = Counter(self.same(attempt.text) for attempt in passing)
+        return min(passing, key=lambda one: (-votes[self.same(one.text)], *_place(one)))
+
+
+@dataclass(frozen=True, slots=True)
+class BestOf:
+    """Let every branch draw until it passes, and take the one with the highest score."""
+
+    score: Callable[[Attempt], float] = lambda attempt: attempt.score
+    early: ClassVar[bool] = False
+
+    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - it never looks back
+        """The same as ever."""
+        return Turn((Message("user", question.text),))
+
+    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+        """The highest score of those that passed; on a tie the earliest."""
+        passing = [attempt for attempt in attempts if attempt.state == "passed"]
+        return min(passing, key=lambda one: (-self.score(one), *_place(one)), default=best_failed(attempts))
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """Ask the sample's own model first; when a round brings no progress, ask `slow` from then on.
+
+    `start` says what the slow model begins with: `"fresh"` the prompt alone, `"continue"` the last draw to repair,
+    `"best"` the best draw of the branch to repair.
+    """
+
+    slow: Model
+    start: Literal["fresh", "continue", "best"] = "fresh"
+    early: ClassVar[bool] = True
+
+    def next(self, question: Question, history: History) -> Turn:
+        """A repair by whoever's turn it is."""
+        stuck = _stuck_at(history.attempts)
+        if stuck is None:
+            return Repair().next(question, history)
+        if len(history.attempts) > stuck:
+            mine = History(history.branch, history.attempts[stuck:])
+            return Turn(Repair().next(question, mine).messages, self.slow)
+        shown: list[Attempt] = []
+        if self.start == "continue":
+            shown = history.attempts[-1:]
+        elif self.start == "best" and (best := best_failed(history.attempts)) is not None:
+            shown = [best]
+        return Turn(Repair().next(question, History(history.branch, shown)).messages, self.slow)
+
+    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+        """Most checks passed, then the higher score, then the earliest."""
+        return best_failed(attempts)
+
+
+def _stuck_at(attempts: Sequence[Attempt]) -> int | None:
+    """How many draws the fast model made until one brought no progress over those before it; None if all did."""
+    best = -1
+    for number, attempt in enumerate(attempts, 1):
+        if attempt.passes <= best:
+            return number
+        best = attempt.passes
+    return None
+
+
+def _place(attempt: Attempt) -> tuple[int, int]:
+    return (attempt.round, attempt.branch)
+
+
+STRATEGIES: Final[dict[str, Callable[[], Strategy]]] = {
+    "rejection": Rejection, "repair": Repair, "multi-turn": MultiTurn, "vote": Vote, "best-of": BestOf,
+}  # fmt: skip
+"""Those that need nothing else, by the name that the command line and job files use."""
