@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from abreast.core.errors import BudgetSpent
 from abreast.limits.limit import Limit, Need
 from abreast.limits.line import Ticket
 from abreast.run.current import Current
@@ -67,18 +67,34 @@ def lend(item: Current, setting: Setting) -> bool:
 async def reclaim(item: Current, setting: Setting) -> None:
     """Take back what was lent, in the item's old place in line, once nothing beneath it is waited for."""
     item.lenders -= 1
-    if item.lenders or item.ticket is None or item.task is None:
+    task = item.task
+    if item.lenders or item.ticket is None or task is None:
         return
+    gate = setting.gate
     granted: asyncio.Future[None] = setting.loop.create_future()
+
+    def grants() -> None:
+        if granted.done():  # cancelled in this very turn of the loop
+            gate.give(again.holds)
+        else:
+            granted.set_result(None)
+
+    def fails(error: BudgetSpent) -> None:
+        if not granted.done():
+            granted.set_exception(error)
+
     needs = [(lane, limit, need) for lane, limit, need in item.ticket.needs if limit.lent]
-    again = Ticket(needs, functools.partial(granted.set_result, None), granted.set_exception)
+    again = Ticket(needs, grants, fails)
     again.order = item.ticket.order
-    if not setting.gate.ask(again):
+    if not gate.ask(again):
         try:
             await granted
         except BaseException:
-            if granted.done() and not granted.cancelled():
-                setting.gate.give(again.holds)
-            setting.gate.withdraw(again)
+            if granted.done() and not granted.cancelled() and granted.exception() is None:
+                gate.give(again.holds)
+            gate.withdraw(again)
             raise
-    item.holds = (*item.holds, *again.holds)
+    if item.task is task:
+        item.holds = (*item.holds, *again.holds)
+    else:  # its attempt has ended meanwhile, and left this call behind
+        gate.give(again.holds)
