@@ -8,9 +8,9 @@ sent from limit to limit too often stands in all its lines at once, which bounds
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterable
+from threading import get_ident
 
 from abreast.core.clock import Clock
 from abreast.core.errors import BudgetSpent
@@ -32,8 +32,10 @@ class Gate:
 
     def ask(self, ticket: Ticket) -> bool:
         """True if it holds everything now; else it waits. `BudgetSpent` is raised here if it shows at once."""
+        here = get_ident()
         for _, limit, _ in ticket.needs:
-            _check_thread(limit)
+            if limit.line.thread != here:
+                _claim(limit, here)
         ticket.parked = None
         refused = self._try(ticket)
         if refused is None:
@@ -59,7 +61,9 @@ class Gate:
             hold.limit.give(hold.need, hold.handed, used, now)
             hold.limit.line.users -= 1
         for hold in held:
-            self.serve(hold.limit)
+            line = hold.limit.line
+            if line.heap or line.timer is not None:
+                self.serve(hold.limit)
 
     def serve(self, limit: Limit) -> None:
         """Let those who wait at `limit` go on, oldest first, as far as it has room.
@@ -103,15 +107,17 @@ class Gate:
         """Take everything, or say which limit refused and until when."""
         now = self._clock.now()
         for _, limit, need in ticket.needs:
-            first = limit.line.oldest(limit)
-            if first is not None and first.order < ticket.order:
+            line = limit.line
+            if line.heap and (first := line.oldest(limit)) is not None and first.order < ticket.order:
                 return limit, WHENEVER
             when = limit.refusal(need, now)
             if when is not None:
                 return limit, when
-        ticket.holds = tuple(Hold(lane, limit, need, limit.take(need, now)) for lane, limit, need in ticket.needs)
-        for _, limit, _ in ticket.needs:
+        holds: list[Hold] = []
+        for lane, limit, need in ticket.needs:
+            holds.append(Hold(lane, limit, need, limit.take(need, now)))
             limit.line.users += 1
+        ticket.holds = tuple(holds)
         return None
 
     def _park(self, ticket: Ticket, limit: Limit, when: float) -> None:
@@ -136,10 +142,8 @@ class Gate:
             line.timer = self._clock.call_at(when, lambda: self.serve(limit))
 
 
-def _check_thread(limit: Limit) -> None:
+def _claim(limit: Limit, here: int) -> None:
     """A limit belongs to one event loop at a time: its lines wake their waiters by plain calls."""
-    line, here = limit.line, threading.get_ident()
-    if line.thread != here:
-        if line.users:
-            raise RuntimeError(f"{limit!r} is in use on another event loop's thread; give each loop limits of its own")
-        line.thread = here
+    if limit.line.users:
+        raise RuntimeError(f"{limit!r} is in use on another event loop's thread; give each loop limits of its own")
+    limit.line.thread = here

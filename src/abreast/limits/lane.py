@@ -44,6 +44,10 @@ class Lanes:
         """The lanes that exist here."""
         return tuple(self._lanes)
 
+    def declared(self, name: str) -> tuple[Limit, ...] | None:
+        """The limits of a lane, if it exists here."""
+        return self._lanes.get(name)
+
     def limits(self, name: str) -> tuple[Limit, ...]:
         """The limits of a lane; a ValueError listing the lanes there are."""
         found = self._lanes.get(name)

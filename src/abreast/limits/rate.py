@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Literal
 
 from abreast.core.outcome import Usage
@@ -25,7 +27,7 @@ class Rate:
     lent = False
     charged = True
 
-    __slots__ = ("_at", "_level", "burst", "count", "line", "of", "per")
+    __slots__ = ("_at", "_cost", "_level", "burst", "count", "line", "of", "per")
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Rate:
         self.per = float(per)
         self.of = of
         self.burst = max(1.0, count / per) if burst is None else float(burst)
+        self._cost: Callable[[Need], float] = attrgetter(of)  # what a need has of it: asked five times a call
         self._level = self.burst
         self._at: float | None = None
 
@@ -56,7 +59,10 @@ class Rate:
 
     def refusal(self, need: Need, now: float) -> float | None:
         """None if the bucket holds enough, else the time when it will."""
-        lacking = min(self._cost(need), self.burst) - self._filled(now)
+        cost = self._cost(need)
+        if cost <= self._level:  # it was enough when last looked at, and only grows
+            return None
+        lacking = min(cost, self.burst) - self._filled(now)
         wait = lacking * self.per / self.count
         return None if wait <= _BLINK else now + wait
 
@@ -73,9 +79,6 @@ class Rate:
         spent = self._cost(need) if used is None else used.input_tokens + used.output_tokens
         self._level = min(self.burst, self._filled(now) + self._cost(need) - spent)
         self._at = now
-
-    def _cost(self, need: Need) -> float:
-        return need.requests if self.of == "requests" else need.tokens
 
     def _filled(self, now: float) -> float:
         if self._at is None:

@@ -55,4 +55,7 @@ class Slots:
 
     def _weight(self, need: Need) -> int:
         # Past the count it would wait for ever; alone is the nearest thing to what was asked.
-        return self.count if need.weight == "all" else min(need.weight, self.count)
+        weight = need.weight
+        if weight == 1:
+            return 1
+        return self.count if weight == "all" else min(weight, self.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -24,19 +25,20 @@ class Estimate(NamedTuple):
 class Estimates:
     """One model's habits: characters per token, and how long its replies have been of late."""
 
-    __slots__ = ("_characters", "_known", "_outputs")
+    __slots__ = ("_characters", "_known", "_ordered", "_outputs")
 
     def __init__(self) -> None:
         """Nothing is known."""
         self._characters = _CHARACTERS
         self._known = False
-        self._outputs: deque[int] = deque(maxlen=_RECENT)
+        self._outputs: deque[int] = deque()
+        self._ordered: list[int] = []  # the same, by size: sorting them for each call cost more than the rest
 
     def of(self, request: Request) -> Estimate:
         """What to reserve for a request; never more output than it allows."""
         most = request.max_tokens
-        if self._outputs:
-            ordered = sorted(self._outputs)
+        ordered = self._ordered
+        if ordered:
             output = ordered[min(len(ordered) - 1, int(len(ordered) * _QUANTILE))]
             output = output if most is None else min(output, most)
         else:
@@ -48,12 +50,22 @@ class Estimates:
         used = reply.usage
         if used.estimate or not used.input_tokens:
             return
-        self._outputs.append(used.output_tokens)
+        self._remember(used.output_tokens)
         seen = max(1.0, length(request) / used.input_tokens)
         self._characters += (seen - self._characters) * (_LEARN if self._known else 1.0)
         self._known = True
 
+    def _remember(self, output: int) -> None:
+        outputs, ordered = self._outputs, self._ordered
+        if len(outputs) == _RECENT:
+            del ordered[bisect_left(ordered, outputs.popleft())]
+        outputs.append(output)
+        insort(ordered, output)
+
 
 def length(request: Request) -> int:
     """The characters of a request that its provider counts."""
-    return sum(len(message.content) for message in request.messages) + len(request.system or "")
+    total = len(request.system or "")
+    for message in request.messages:
+        total += len(message.content)
+    return total

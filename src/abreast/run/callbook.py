@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from abreast.core import errors
@@ -29,14 +29,22 @@ _DIGEST: Final = 8  # bytes; identical requests are counted apart, so two that c
 def digest_of(model: str, request: Request, size: int = _DIGEST) -> str:
     """A short name for a question to a model: the same for equal requests, in every process."""
     said: dict[str, object] = {"model": model, "messages": [_turn(message) for message in request.messages]}
-    for name in ("system", "temperature", "seed", "max_tokens", "schema"):
-        value = getattr(request, name)
-        if value is not None:
-            said[name] = value
-    for name in ("stop", "tools", "extra"):
-        value = getattr(request, name)
-        if value:
-            said[name] = list(value) if isinstance(value, tuple) else dict(value)
+    if request.system is not None:
+        said["system"] = request.system
+    if request.temperature is not None:
+        said["temperature"] = request.temperature
+    if request.seed is not None:
+        said["seed"] = request.seed
+    if request.max_tokens is not None:
+        said["max_tokens"] = request.max_tokens
+    if request.schema is not None:
+        said["schema"] = request.schema
+    if request.stop:
+        said["stop"] = list(request.stop)
+    if request.tools:
+        said["tools"] = list(request.tools)
+    if request.extra:
+        said["extra"] = dict(request.extra)
     return hashlib.blake2b(_CANONICAL(said).encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
@@ -58,7 +66,7 @@ class Calls:
     def __init__(self, known: Mapping[str, Event]) -> None:
         """`known` are the calls that earlier drivers have settled, by path."""
         self.attempt = 1
-        self.counts: Counter[str] = Counter()
+        self.counts: dict[str, int] = {}
         self.known = known
 
     def path_of(self, item: Current, digest: str) -> str:
@@ -66,7 +74,7 @@ class Calls:
         if item.attempt != self.attempt:
             self.attempt = item.attempt
             self.counts.clear()
-        number = self.counts[digest]
+        number = self.counts.get(digest, 0)
         self.counts[digest] = number + 1
         again = f"@{item.attempt}" if item.attempt > 1 else ""
         return f"{item.path}/{CALL}/{digest}-{number}{again}"
@@ -94,7 +102,7 @@ class CallBook:
             self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts)
             return
         on_disk = self._item.drive.setting.loop.create_future()
-        self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, durable=lambda: _done(on_disk))
+        self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, durable=partial(_done, on_disk))
         await on_disk
 
     async def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
@@ -110,7 +118,7 @@ class CallBook:
         on_disk = self._item.drive.setting.loop.create_future()
         self._journal.emit(
             CALL_SETTLED, self.path, lane=self._lane, data=facts, body=reply_text(reply, self.path),
-            durable=lambda: _done(on_disk),
+            durable=partial(_done, on_disk),
         )  # fmt: skip
         await on_disk
         return reply
@@ -123,12 +131,13 @@ class CallBook:
 
     def _facts(self, state: str, used: Usage, times: Sequence[float]) -> dict[str, Plain | list[float]]:
         waited, backoff, *service = times
-        facts: dict[str, Plain | list[float]] = {"state": state, "model": self._model, "service": list(service)}
+        facts = usage_facts(used)
+        facts["state"], facts["model"], facts["service"] = state, self._model, service
         if waited:
             facts["waited"] = waited
         if backoff:
             facts["backoff"] = backoff
-        return facts | usage_facts(used)
+        return facts
 
 
 async def calls_of(item: Current) -> Calls:

@@ -66,24 +66,12 @@ def event_columns(number: int, events: Sequence[Event]) -> tuple[list[Row], list
     base = number << SEQ_BITS
     rows: list[Row] = []
     blobs: list[Row] = []
-    for event in events:
-        body, data = event.body, event.data
+    for seq, kind, path, mono, wall, lane, data, body in events:
+        kept = body
         if body is not None and len(body) > MAX_INLINE:
-            blobs.append((base + event.seq, body))
-            body = None
-        rows.append(
-            (
-                base + event.seq,
-                number,
-                event.kind,
-                event.path,
-                event.lane,
-                event.mono,
-                event.wall,
-                facts_text(data) if data else None,
-                body,
-            )
-        )
+            blobs.append((base + seq, body))
+            kept = None
+        rows.append((base + seq, number, kind, path, lane, mono, wall, facts_text(data) if data else None, kept))
     return rows, blobs
 
 
