@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from abreast.core.errors import WouldBlock
 from abreast.core.outcome import Outcome
+from abreast.core.seeds import derive_seed
 from abreast.run.current import current_item
 from abreast.run.map import Map
 from abreast.run.options import check_options
@@ -90,7 +91,8 @@ async def sample(
         item = current_item()
         within = run if run is not None else item.run if item is not None else None
         if within is None:
-            within = await stack.enter_async_context(open_run(job.name))
+            # A seed of the prompt's own: the same question draws the same again.
+            within = await stack.enter_async_context(open_run(job.name, seed=derive_seed(0, prompt)))
             job = replace(job, name="draws")
         return await job.run(within)
 

@@ -34,6 +34,8 @@ from abreast.core.version import VERSION
 _COMMANDS: Final = {
     "map": "Run a command, call a function or ask a model, for every line of the input, side by side.",
     "ask": "Ask a model one question.",
+    "sample": "Draw from a model, check and repair, until one draw passes.",
+    "run": "Run a job file.",
     "runs": "List the runs.",
     "show": "Show a run, or one of its items.",
     "watch": "Watch a run as it goes.",

@@ -10,7 +10,10 @@ from abreast.cli.errors import tell
 from abreast.cli.job import KIND, MapJob
 from abreast.cli.recorded import tally
 from abreast.cli.resuming import drive_again
+from abreast.cli.sampling import KIND as SAMPLE
+from abreast.cli.sampling import SampleStart, Sampling
 from abreast.cli.stores import StoreChoice, find_run, state_of
+from abreast.cli.work import View
 from abreast.run.scope import Resume
 from abreast.store.port import RunRow, Store
 
@@ -52,6 +55,11 @@ def command(
             return 0
         if row.state == "done" and not retry_failed:
             return _over(opened, row, choice)
+        if row.kind == SAMPLE:
+            raised = None if budget is None else config.get(BUDGET, budget)
+            sampling = Sampling.of_run(row, choice, View(as_json, quiet, options.is_verbose()), raised)
+            sampling.check()
+            return sampling.run(opened, SampleStart(row.name, resume="must", run_id=row.id))
         changes = {
             "width": None if width is None else config.get(WIDTH, width),
             "retries": None if retries is None else config.get(RETRIES, retries),
@@ -65,7 +73,8 @@ def command(
 
 def _newest_unfinished(store: Store) -> RunRow | None:
     return next(
-        (row for row in store.runs(limit=1000) if state_of(store, row) in _UNFINISHED and row.kind == KIND), None
+        (row for row in store.runs(limit=1000) if state_of(store, row) in _UNFINISHED and row.kind in (KIND, SAMPLE)),
+        None,
     )
 
 

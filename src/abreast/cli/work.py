@@ -126,7 +126,7 @@ class Work:
             hooks=hooks, tags=start.tags, kind=KIND, run_id=start.run_id, retry_keys=start.retry_keys,
             manifest=job.manifest(), lanes={caller.lane.name: caller.lane.limits} if caller else None,
         )  # fmt: skip
-        async with AsyncExitStack() as stack, _entered(run, interrupts):  # what runs commands starts and ends last
+        async with AsyncExitStack() as stack, entered(run, interrupts):  # what runs commands starts and ends last
             if caller is not None:
                 await stack.enter_async_context(caller)
             self._run_id = run.id or ""
@@ -224,7 +224,7 @@ class Work:
 
 
 @asynccontextmanager
-async def _entered(run: Run, interrupts: Interrupts) -> AsyncIterator[None]:
+async def entered(run: Run, interrupts: Interrupts) -> AsyncIterator[None]:
     """The run, opened so that a signal is heard even if its store can't be had."""
     async with AsyncExitStack() as stack:
         with interrupts.raising():

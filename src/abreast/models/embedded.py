@@ -74,6 +74,9 @@ class Embedded:
         reply = await model.complete(Request((Message("user", "Name a colour."),), max_tokens=8))
     """
 
+    greedy = True
+    """It says the likeliest unless a temperature is given."""
+
     def __init__(
         self,
         name: str = "local/smollm2",

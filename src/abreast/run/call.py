@@ -87,6 +87,11 @@ class Caller:
         """`provider/model`, as it was asked for."""
         return self.model.name
 
+    @property
+    def greedy(self) -> bool:
+        """Whether it always says the likeliest unless told otherwise, so that draws would all be alike."""
+        return bool(getattr(self.model, "greedy", False))
+
     async def __aenter__(self) -> Self:
         """Nothing is opened before the first call."""
         return self

@@ -161,7 +161,16 @@ def regex(pattern: str) -> Pure:
     def look(draft: Draft) -> str | None:
         return None if compiled.search(draft.text.strip()) else f"it does not match {pattern}: {_short(draft.text)}"
 
-    return Pure(f"matches {pattern}", look, f"It matches the regular expression {pattern}")
+    choices = _CHOICES.fullmatch(pattern)
+    shown = f"The answer must match the regular expression {pattern}"
+    if choices is not None:
+        *first, last = choices[1].split("|")
+        one = "one word" if " " not in choices[1] else "one of these"
+        shown = f"Answer with exactly {one}: {', '.join(first)} or {last}."
+    return Pure(f"matches {pattern}", look, shown)
+
+
+_CHOICES: Final = re.compile(r"\^\(([\w -]+(?:\|[\w -]+)+)\)\$")
 
 
 def contains(wanted: str) -> Pure:
@@ -169,7 +178,7 @@ def contains(wanted: str) -> Pure:
     return Pure(
         f"contains {wanted!r}",
         lambda draft: None if wanted in draft.text else f"it does not contain {wanted!r}",
-        f"It contains {wanted!r}",
+        f"The answer must contain {wanted!r}.",
     )
 
 
@@ -180,7 +189,7 @@ def lines(number: int) -> Pure:
         found = sum(bool(line.strip()) for line in draft.text.splitlines())
         return None if found == number else f"it has {found} lines"
 
-    return Pure(f"{number} lines", look, f"It has exactly {number} lines")
+    return Pure(f"{number} lines", look, f"Write exactly {number} lines.")
 
 
 def words(least: int = 0, most: int | None = None) -> Pure:
@@ -192,7 +201,7 @@ def words(least: int = 0, most: int | None = None) -> Pure:
 
     bounds = [f"at least {least}"] * bool(least) + [f"at most {most}"] * (most is not None)
     said = " and ".join(bounds)
-    return Pure(f"{said} words", look, f"It has {said} words")
+    return Pure(f"{said} words", look, f"Use {said} words.")
 
 
 def is_json() -> Pure:
@@ -205,7 +214,7 @@ def is_json() -> Pure:
             return f"it is not JSON: {error}"
         return None
 
-    return Pure("is JSON", look, "It is valid JSON and nothing else")
+    return Pure("is JSON", look, "Answer with valid JSON and nothing else.")
 
 
 def obeys(schema: Mapping[str, Json] | type) -> Pure:
@@ -220,12 +229,12 @@ def obeys(schema: Mapping[str, Json] | type) -> Pure:
             return str(error)
         return None
 
-    return Pure(f"obeys {title}", look, f"It is JSON that obeys this schema: {json.dumps(shape)}")
+    return Pure(f"obeys {title}", look, f"Answer with JSON that obeys this schema: {json.dumps(shape)}")
 
 
 def judged(requirement: str, model: Model | None = None) -> Judge:
     """A model must find that the text meets a requirement; by default the sample's `judge`, or its own model."""
-    return Judge(f"judged: {requirement}", requirement, model, f"It {requirement}")
+    return Judge(f"judged: {requirement}", requirement, model, f"The answer {requirement}.")
 
 
 def as_check(given: object) -> Check:

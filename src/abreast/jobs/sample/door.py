@@ -99,7 +99,7 @@ def make_job(
         on_error: "raise" where nothing passed and something raised; "collect" returns the errors with the result.
         system: what stands before the prompt.
         schema: a JSON schema or pydantic model for the replies.
-        temperature: how freely to choose.
+        temperature: how freely to choose; the provider's default, or 0.8 for several draws from an embedded model.
         max_tokens: the longest reply.
         seed: makes draws repeatable on its own; by default the run's, at the sample's place.
         explain: run all checks on every draw, also after one has failed.

@@ -48,6 +48,8 @@ BRANCHES: Final = "branch"
 _PASSING: Final = (ServerFault, ConnectionLost, ReplyTimeout, ReplyInvalid)
 """Failures of a call that say nothing about the next branch; all others stop the sample, loudly."""
 _SEED_BITS: Final = 31
+WARM: Final = 0.8
+"""The temperature of several draws from a model that would say the same each time, unless another is given."""
 
 
 class SameAnswers(UserWarning):
@@ -267,8 +269,11 @@ class _Engine:
         turn = self._strategy.next(self._question, history)
         model = turn.model or draws.model
         drawn.model = model.name
+        temperature = draws.temperature
+        if temperature is None and getattr(model, "greedy", False) and self._shape.breadth * self._shape.depth > 1:
+            temperature = WARM
         request = Request(
-            turn.messages, system=draws.system, temperature=draws.temperature, seed=drawn.seed,
+            turn.messages, system=draws.system, temperature=temperature, seed=drawn.seed,
             max_tokens=draws.max_tokens, schema=draws.schema,
         )  # fmt: skip
         drawn.reply = await model.complete(request)

@@ -21,6 +21,7 @@ It does not meet these requirements:
 
 Write a new answer that meets all requirements. Give only the answer."""
 
+_ENDS: Final = frozenset(".!?:;")
 _TURN: Final = """Your answer does not meet these requirements:
 {failures}
 
@@ -40,7 +41,10 @@ class Question:
         shown = [check.shown for check in self.checks if check.shown]
         if not shown:
             return self.prompt
-        return f"{self.prompt}\n\nRequirements:\n" + "\n".join(f"- {line}" for line in shown)
+        said = self.prompt.rstrip()
+        ended = said if said[-1:] in _ENDS else f"{said}."
+        # One sentence after another: small models take a list of requirements for something to be listed.
+        return f"{ended} {shown[0]}" if len(shown) == 1 else "\n".join((ended, *shown))
 
 
 @dataclass(slots=True)

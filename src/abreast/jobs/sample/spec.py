@@ -1,0 +1,119 @@
+"""A sample as plain data: what the command line and job files say, and what a run's manifest keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+from abreast.jobs.sample.checks import Check, check, check_only, contains, is_json, judged, lines, obeys, regex, words
+from abreast.jobs.sample.door import SampleJob, make_job
+from abreast.models.port import Model
+
+_PLAIN: Final = ("prompt", "model", "judge", "checks", "breadth", "depth", "strategy", "pick", "system", "schema",
+                 "temperature", "max_tokens", "budget", "explain")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSpec:
+    """A sample in plain words; `checks` such as `json`, `max-words 20`, `regex ^a`, `judge: mentions rain`."""
+
+    prompt: str
+    model: str = "local/smollm2"
+    judge: str | None = None
+    checks: tuple[str, ...] = ()
+    breadth: int = 1
+    depth: int = 1
+    strategy: str | None = None
+    pick: str = "ordered"
+    system: str | None = None
+    schema: dict[str, Any] | None = field(default=None, hash=False)
+    temperature: float | None = None
+    max_tokens: int | None = None
+    budget: str | None = None
+    explain: bool = False
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], where: str = "sample") -> SampleSpec:
+        """From a mapping, such as a job file's; a ValueError says which word is wrong."""
+        for word in facts:
+            if word not in _PLAIN:
+                close = get_close_matches(str(word), _PLAIN, 1)
+                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_PLAIN)}"
+                raise ValueError(f"{where}: there is no {word!r} in a sample; {hint}")
+        if not isinstance(facts.get("prompt"), str):
+            raise ValueError(f"{where}: a sample needs a prompt, which is a text")
+        given = dict(facts)
+        checks = given.get("checks") or ()
+        if isinstance(checks, str) or not all(isinstance(one, str) for one in checks):
+            raise ValueError(f"{where}.checks must be a list of texts, such as 'max-words 20'")
+        return cls(**{**given, "checks": tuple(checks)})
+
+    def plain(self) -> dict[str, Any]:
+        """As a manifest keeps it."""
+        return {**asdict(self), "checks": list(self.checks)}
+
+    def job(
+        self,
+        model: Model,
+        judge: Model,
+        *,
+        find: Callable[[str], Callable[[Any], Any]],
+        read: Callable[[str], Mapping[str, Any]],
+    ) -> SampleJob:
+        """The sample, checked; `find` gives the function of a `call`, `read` the schema in a file."""
+        made = [parse_check(text, judge, find=find, read=read) for text in self.checks]
+        return make_job(
+            self.prompt, model, checks=made, breadth=self.breadth, depth=self.depth, strategy=self.strategy,
+            pick=self.pick, system=self.system, schema=self.schema, temperature=self.temperature,  # type: ignore[arg-type]
+            max_tokens=self.max_tokens, budget=self.budget, explain=self.explain,
+        )  # fmt: skip
+
+
+def parse_check(
+    text: str,
+    judge: Model | None,
+    *,
+    find: Callable[[str], Callable[[Any], Any]],
+    read: Callable[[str], Mapping[str, Any]],
+) -> Check:
+    """A check from its words; `hidden` in front of them keeps it from the model."""
+    word, _, rest = text.strip().partition(" ")
+    if word == "hidden":
+        return check_only(parse_check(rest, judge, find=find, read=read))
+    if word.startswith("judge:") or text.startswith("judge:"):
+        wanted = text.strip().removeprefix("judge:").strip()
+        if not wanted:
+            raise ValueError("a judge needs something to judge: 'judge: mentions rain'")
+        return judged(wanted, judge)
+    makers: dict[str, Callable[[str], Check]] = {
+        "json": lambda _: is_json(),
+        "regex": regex,
+        "contains": contains,
+        "lines": lambda given: lines(_number(given, text)),
+        "max-words": lambda given: words(most=_number(given, text)),
+        "min-words": lambda given: words(_number(given, text)),
+        "schema": lambda given: obeys(read(given)),
+        "call": lambda given: check(find(given), name=given),
+    }
+    if word not in makers:
+        close = get_close_matches(word, makers, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(makers)} and 'judge: ...'"
+        raise ValueError(f"there is no check {word!r}; {hint}")
+    rest = rest.strip()
+    if not rest and word != "json":
+        raise ValueError(f"the check {word!r} needs something after it, such as {_EXAMPLES[word]!r}")
+    return makers[word](rest)
+
+
+_EXAMPLES: Final = {
+    "regex": "regex ^(red|blue)$", "contains": "contains rain", "lines": "lines 3", "max-words": "max-words 20",
+    "min-words": "min-words 5", "schema": "schema label.json", "call": "call pkg.mod:fn",
+}  # fmt: skip
+
+
+def _number(given: str, text: str) -> int:
+    if not given.isdecimal() or not 0 < int(given) < 10**9:
+        raise ValueError(f"{text!r} needs a whole number of at least 1")
+    return int(given)
