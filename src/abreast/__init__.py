@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed
     from abreast.doors import map, plan_sample, sample, sample_sync
-    from abreast.jobs.sample import checks
+    from abreast.jobs.sample import checks, strategies
+    from abreast.jobs.sample.engine import current_draw
     from abreast.limits.budget import Budget
     from abreast.limits.pool import Pool
     from abreast.limits.rate import Rate
@@ -42,12 +43,14 @@ __all__ = [
     "Slots",
     "checks",
     "current",
+    "current_draw",
     "map",
     "open_model",
     "open_run",
     "plan_sample",
     "sample",
     "sample_sync",
+    "strategies",
 ]
 
 # Each name is fetched when it is first used: the command line says its help, and a worker starts, without the rest.
@@ -62,6 +65,7 @@ _HOME = {
     "Retry": "abreast.run.retry",
     "Slots": "abreast.limits.slots",
     "current": "abreast.run.current",
+    "current_draw": "abreast.jobs.sample.engine",
     "map": "abreast.doors",
     "open_model": "abreast.wiring",
     "open_run": "abreast.wiring",
@@ -72,8 +76,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "checks":
-        return import_module("abreast.jobs.sample.checks")
+    if name in ("checks", "strategies"):
+        return import_module(f"abreast.jobs.sample.{name}")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'abreast' has no attribute {name!r}")

@@ -13,9 +13,9 @@
     |-- CallFailed       a model call did not give a usable reply; what came instead is in `raw`
     |   |-- Throttled        too many requests: the lane is held, and the call goes on later
     |   |-- QuotaSpent       the account's quota is used up: the lane is parked
-    |   |-- ServerFault      the provider failed (5xx)                     (retryable)
-    |   |-- ConnectionLost   the connection failed or broke off            (retryable, also a ConnectionError)
-    |   |-- ReplyTimeout     no reply in time                              (retryable, also a TimeoutError)
+    |   |-- ServerFault      the provider failed (5xx)
+    |   |-- ConnectionLost   the connection failed or broke off            (also a ConnectionError)
+    |   |-- ReplyTimeout     no reply in time                              (also a TimeoutError)
     |   |-- ReplyBroken      a reply that can't be read: malformed, empty, of the wrong type, too long
     |   |-- ReplyInvalid     a reply that can be read but does not obey the schema
     |   |-- Refused          the model or its provider declined to answer
@@ -32,8 +32,8 @@
     |-- Stopped          a run or map ended before its items did
     |   |-- Halted           by `run.halt`, with the reason given
     |   |-- CancelRequested  by a request from another process
-    |   |-- BudgetSpent      nothing in flight could still make room under the cap
-    |   `-- LaneParked       a provider takes no more requests for now (also a BudgetSpent)
+    |   `-- BudgetSpent      nothing in flight could still make room under the cap
+    |       `-- LaneParked       a provider takes no more requests for now
     `-- StoreError       the store can't do what is asked of it
         |-- RunBusy          another driver is on this run
         |-- DriverReplaced   another driver took this run over; nothing more is written
