@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
+
 import abreast
-from abreast.core.errors import ServerFault
+from abreast.core.errors import ServerFault, Throttled
 from abreast.core.outcome import Usage
 from abreast.models.port import Reply
 from abreast.run.call import Caller
@@ -72,4 +74,39 @@ async def test_a_call_that_its_item_left_behind_takes_no_slot():
         outcomes = [outcome async for outcome in run.map(work, ["leaves", "stays"], width=2, lane="lane")]
         assert (await left[0]).text == "x"
     assert [outcome.ok for outcome in outcomes] == [True, True]
+    assert slots.taken == 0
+
+
+class Throttles(Flaky):
+    """Turns the first call away."""
+
+    name = "test/throttles"
+
+    async def complete(self, request, hear=None):
+        if not self.asked:
+            self.asked.add(request.messages[-1].content)
+            raise Throttled("slow down", retry_after=0.001)
+        await turns(5)
+        return Reply(request.messages[-1].content, usage=Usage(1, 1, 1))
+
+
+@pytest.mark.parametrize("late", [0, 10, 60, 90, 200])
+async def test_calls_of_one_item_do_not_wait_for_the_slot_that_it_took_back(late):
+    slots = abreast.Slots(1)
+    model = Caller(Throttles(), Lane("lane"))
+
+    async def later(prompt):
+        await turns(late)
+        return (await model.ask(prompt)).text
+
+    async def work(item):
+        if item == "asks":
+            return [reply.text if isinstance(reply, Reply) else reply
+                    for reply in await asyncio.gather(model.ask("a"), later("b"), later("c"))]  # fmt: skip
+        await turns(50)
+        return item
+
+    async with abreast.open_run("r", lanes={"lane": slots}) as run:
+        mapped = run.map(work, ["asks", "holds", "holds"], width=3, lane="lane")
+        assert await asyncio.wait_for(mapped.values(), 30) == [["a", "b", "c"], "holds", "holds"]
     assert slots.taken == 0

@@ -26,7 +26,7 @@ from abreast.models.price import Price, priced
 from abreast.run.callbook import CallBook, calls_of, digest_of, restore
 from abreast.run.current import Current, current_item
 from abreast.run.lane import Lane
-from abreast.run.lending import credited, lend, reclaim
+from abreast.run.lending import credited, lend, lends, reclaim
 from abreast.run.retry import Retry
 
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
@@ -269,7 +269,7 @@ class _Call:
         if self._gate.ask(ticket):
             grant.holds = ticket.holds
             return grant
-        if item is not None and any(hold.limit.lent for hold in item.holds):
+        if item is not None and lends(item):
             self._gate.withdraw(ticket)
             self._give_back(grant)
             grant.lent = lend(item, item.drive.setting)

@@ -61,7 +61,8 @@ class Current:
     usage: Usage | None = None
     digest: str | None = None
     credits: set[Limit] | None = None
-    lenders = 0
+    lenders = 0  # how many wait beneath it while its slots are lent
+    reclaiming = False  # it waits to have them back
     starting = False  # its start is on the way to the disk
     settling = False  # its outcome is
     scope: Run | None = None

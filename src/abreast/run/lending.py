@@ -53,14 +53,20 @@ def _holds(item: Current | None, limit: Limit) -> bool:
     return False
 
 
+def lends(item: Current) -> bool:
+    """Whether the item has slots to lend, or has lent them already: to wait beneath it is then to keep them lent."""
+    return item.ticket is not None and any(limit.lent for _, limit, _ in item.ticket.needs)
+
+
 def lend(item: Current, setting: Setting) -> bool:
-    """Give back the item's slots while it only waits for work beneath it; True if there was something to lend."""
-    lent = [hold for hold in item.holds if hold.limit.lent]
-    if not lent and not item.lenders:
+    """Give back the item's slots while it only waits for work beneath it; True if they are to be taken back later."""
+    if not lends(item):
         return False
     item.lenders += 1
-    item.holds = tuple(hold for hold in item.holds if not hold.limit.lent)
-    setting.gate.give(lent)
+    lent = [hold for hold in item.holds if hold.limit.lent]
+    if lent:
+        item.holds = tuple(hold for hold in item.holds if not hold.limit.lent)
+        setting.gate.give(lent)
     return True
 
 
@@ -68,7 +74,7 @@ async def reclaim(item: Current, setting: Setting) -> None:
     """Take back what was lent, in the item's old place in line, once nothing beneath it is waited for."""
     item.lenders -= 1
     task = item.task
-    if item.lenders or item.ticket is None or task is None:
+    if item.lenders or item.reclaiming or item.ticket is None or task is None:
         return
     gate = setting.gate
     granted: asyncio.Future[None] = setting.loop.create_future()
@@ -87,6 +93,7 @@ async def reclaim(item: Current, setting: Setting) -> None:
     again = Ticket(needs, grants, fails)
     again.order = item.ticket.order
     if not gate.ask(again):
+        item.reclaiming = True
         try:
             await granted
         except BaseException:
@@ -94,7 +101,9 @@ async def reclaim(item: Current, setting: Setting) -> None:
                 gate.give(again.holds)
             gate.withdraw(again)
             raise
-    if item.task is task:
+        finally:
+            item.reclaiming = False
+    if item.task is task and not item.lenders:
         item.holds = (*item.holds, *again.holds)
-    else:  # its attempt has ended meanwhile, and left this call behind
+    else:  # its attempt has ended, or something else beneath it has begun to wait: for this slot, perhaps
         gate.give(again.holds)
