@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from abreast.cli import options, prompt
+from abreast.cli import options
 from abreast.cli.config import SEED, Config
 from abreast.cli.errors import FAILED, Sorry, one_line, tell
 from abreast.cli.printer import STDOUT, write_all
@@ -21,7 +21,7 @@ from abreast.wiring import open_model
 
 
 @click.command("ask")
-@prompt.asking
+@options.asking
 @click.option("--seed", metavar="N", help="For models that take one.")
 @options.quiet
 @options.common

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from abreast.cli import options, prompt, units
+from abreast.cli import options, units
 from abreast.cli.config import BUDGET, KEEP, RETRIES, SEED, TIMEOUT, WIDTH, Config
 from abreast.cli.errors import Sorry, tell
 from abreast.cli.job import MapJob
@@ -37,7 +37,7 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
 @click.option("--key", metavar="TEXT", help="The items' stable names, such as '{.id}'; by default their positions.")
 @click.option("--call", metavar="PKG.MOD:FN", help="Call this Python function with each item, instead of a command.")
 @click.option("--prompt", metavar="TEXT", help="Ask a model about each item, instead of a command; {} is the item.")
-@prompt.asking
+@options.asking
 @click.option("--cache", is_flag=True, help="Answer an equal request as it was answered before; see `abreast cache`.")
 @click.option("--executor", metavar="NAME", default="local", help="Where --call works: local (default) or process.")
 @click.option("--halt", is_flag=True, help="End at the first failing item, in item order.")
@@ -111,6 +111,8 @@ def _asking(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         return {}
     if not given["prompt"].strip():
         raise Sorry("--prompt is empty; write: abreast map --prompt 'Classify: {}' < lines")
+    from abreast.cli import prompt
+
     return {
         "model": prompt.default_model(config, given["model"]), "system": given["system"], "cache": given["cache"],
         "schema": prompt.read_schema(given["schema"]), "temperature": prompt.read_temperature(given["temperature"]),

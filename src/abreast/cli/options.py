@@ -76,6 +76,19 @@ def group_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
+asking = group_of(
+    click.option("--model", "-m", metavar="NAME", help="Which model: provider/model.  [local/smollm2]"),
+    click.option("--system", metavar="TEXT", help="What stands before the prompt."),
+    click.option("--schema", metavar="FILE", help="A JSON schema that the reply must obey."),
+    click.option("--temperature", metavar="X", help="How freely to choose, from 0 on; the provider's default."),
+    click.option("--max-tokens", metavar="N", help="The longest reply."),
+    click.option(
+        "--lane-width", "--provider-concurrency", "lane_width", metavar="N",
+        help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.  [4]",
+    ),
+)  # fmt: skip
+"""What says which model is asked, and how."""
+
 common = group_of(store, as_json, verbose)
 """What every command takes."""
 

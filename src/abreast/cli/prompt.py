@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import click
-
-from abreast.cli import options, units
+from abreast.cli import units
 from abreast.cli.config import Config
 from abreast.cli.errors import Sorry, system_words
 from abreast.cli.job import MapJob
@@ -21,23 +19,6 @@ from abreast.run.call import Caller
 from abreast.run.current import current_item
 from abreast.store.port import Store
 from abreast.wiring import open_model
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-model = click.option("--model", "-m", metavar="NAME", help="Which model: provider/model.  [local/smollm2]")
-lane_width = click.option(
-    "--lane-width", "--provider-concurrency", "lane_width", metavar="N",
-    help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.  [4]",
-)  # fmt: skip
-asking = options.group_of(
-    model,
-    click.option("--system", metavar="TEXT", help="What stands before the prompt."),
-    click.option("--schema", metavar="FILE", help="A JSON schema that the reply must obey."),
-    click.option("--temperature", metavar="X", help="How freely to choose, from 0 on; the provider's default."),
-    click.option("--max-tokens", metavar="N", help="The longest reply."),
-    lane_width,
-)
-"""What says which model is asked, and how."""
 
 
 def lanes_here(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:

@@ -10,13 +10,12 @@ from abreast.cli.errors import tell
 from abreast.cli.job import KIND, MapJob
 from abreast.cli.recorded import tally
 from abreast.cli.resuming import drive_again
-from abreast.cli.sampling import KIND as SAMPLE
-from abreast.cli.sampling import SampleStart, Sampling
 from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.work import View
 from abreast.run.scope import Resume
 from abreast.store.port import RunRow, Store
 
+SAMPLE = "sample"  # the kind of a sampling run, whose module is loaded when there is one
 _UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted")
 
 
@@ -56,6 +55,8 @@ def command(
         if row.state == "done" and not retry_failed:
             return _over(opened, row, choice)
         if row.kind == SAMPLE:
+            from abreast.cli.sampling import SampleStart, Sampling
+
             raised = None if budget is None else config.get(BUDGET, budget)
             sampling = Sampling.of_run(row, choice, View(as_json, quiet, options.is_verbose()), raised)
             sampling.check()

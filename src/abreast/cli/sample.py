@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from abreast.cli import options, prompt, units
+from abreast.cli import options, units
 from abreast.cli.config import BUDGET, SEED, Config
 from abreast.cli.errors import Sorry
 from abreast.cli.prompt import default_model, read_schema, read_temperature, read_tokens
@@ -21,7 +21,7 @@ from abreast.jobs.sample.strategies import STRATEGIES
 
 
 @click.command("sample")
-@prompt.asking
+@options.asking
 @click.option("--check", "checks", metavar="TEXT", multiple=True, help="What a draw must be; may be repeated.")
 @click.option("--breadth", "-b", metavar="N", default="1", help="Branches side by side; up to N times the cost.  [1]")
 @click.option("--depth", "-d", metavar="N", default="1", help="Rounds of each branch: a draw, and N-1 repairs.  [1]")

@@ -15,7 +15,6 @@ from abreast.cli.errors import Sorry, one_line
 from abreast.cli.job import ITEMS, KIND, MANIFEST
 from abreast.cli.recorded import each_result, row_of_recorded, tally
 from abreast.cli.results import Row
-from abreast.cli.sampling import MANIFEST as SAMPLE
 from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.tables import local_moment, moment, say, say_facts, say_json
 from abreast.core.events import CALL_SETTLED, MAP_ENDED
@@ -141,7 +140,7 @@ def _next_step(row: RunRow, state: str, failed: int) -> str:
 
 
 def _started_with(row: RunRow) -> str:
-    sampled = row.manifest.get(SAMPLE)
+    sampled = row.manifest.get("sample")
     if isinstance(sampled, dict):
         return f"sample {shlex.quote(str(sampled.get('prompt')))} --model {sampled.get('model')}"
     facts = row.manifest.get(MANIFEST)
