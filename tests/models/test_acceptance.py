@@ -576,6 +576,41 @@ async def test_a_lane_of_four_is_four_wide_by_the_servers_count(tmp_path):
         assert storm.stats().peak_in_flight == 4
 
 
+@pytest.mark.parametrize("lane", ["openai", None])
+async def test_calls_side_by_side_in_one_item_are_within_the_lane_too(lane):
+    slots = abreast.Slots(4)
+    async with open_storm(latency=0.01) as storm, opened(storm.url, width=4) as model:
+
+        async def many(item):
+            return [reply.text for reply in await asyncio.gather(*(model.ask(f"{item} {n}") for n in range(20)))]
+
+        async with abreast.open_run("r", lanes={"openai": slots}) as run:
+            assert len(await run.map(many, range(10), width=10, lane=lane).values()) == 10
+        assert (storm.stats().arrived, storm.stats().peak_in_flight) == (200, 4)
+    assert slots.taken == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_breaks_or_is_cut_off_nothing_stays_taken_and_no_request_is_uncounted(seed, tmp_path):
+    slots, budget = abreast.Slots(1 + seed % 3), abreast.Budget(requests=10_000, tokens=10_000_000)
+    faults = {"429": 0.2, "500": 0.1, "reset": 0.05, "reset-body": 0.05, "refusal": 0.05}
+    async with open_storm(seed=seed, minute=0.6, latency=seed % 2, faults=faults) as storm:
+        async with opened(storm.url, retry=abreast.Retry(3, base=0.001, cap=0.002)) as model:
+
+            async def work(item):
+                if item % 3:
+                    return (await model.ask(f"{item}")).text
+                return [reply.text for reply in await asyncio.gather(*(model.ask(f"{item} {n}") for n in range(3)))]
+
+            again = abreast.Retry(2, base=0.0, cap=0.0)
+            async with abreast.open_run("r", store=tmp_path / "runs.db", lanes={"openai": slots}, budget=budget) as run:
+                mapped = run.map(work, range(24), width=8, lane="openai", timeout=0.1, retry=again)
+                assert len([outcome async for outcome in mapped]) == 24
+        assert storm.stats().admitted <= budget.spent["requests"]
+    assert slots.taken == 0
+    assert all(abs(amount) < 1e-9 for amount in budget.reserved.values())
+
+
 async def test_a_lane_is_shared_by_the_models_of_its_provider(tmp_path):
     async with open_storm(latency=0.01) as storm:
         lanes = lanes_at(storm.url, width=3)

@@ -26,7 +26,7 @@ from abreast.models.price import Price, priced
 from abreast.run.callbook import CallBook, calls_of, digest_of, restore
 from abreast.run.current import Current, current_item
 from abreast.run.lane import Lane
-from abreast.run.lending import credited, lend, lends, reclaim
+from abreast.run.lending import Borrowed, borrow, credited, lend, lends, reclaim
 from abreast.run.retry import Retry
 
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
@@ -201,10 +201,11 @@ class Caller:
 class _Grant:
     """What one attempt of a call holds."""
 
-    __slots__ = ("credit", "holds", "lent")
+    __slots__ = ("borrowed", "credit", "holds", "lent")
 
     def __init__(self) -> None:
         self.holds: tuple[Hold, ...] = ()
+        self.borrowed: Borrowed | None = None  # slots of the item
         self.credit: set[Limit] | None = None  # limits that the item was charged at for this request
         self.lent = False
 
@@ -268,6 +269,8 @@ class _Call:
         ticket = self._ticket(grant)
         if self._gate.ask(ticket):
             grant.holds = ticket.holds
+            if item is not None and item.holds:
+                grant.borrowed = borrow(item, self._caller.limits_for(item))
             return grant
         if item is not None and lends(item):
             self._gate.withdraw(ticket)
@@ -353,6 +356,8 @@ class _Call:
             rest = [hold for hold in rest if hold.limit not in grant.credit]
             self._gate.give(first, Usage(0, used.input_tokens, used.output_tokens, used.usd, used.estimate))
         self._gate.give(rest, used)
+        if grant.borrowed is not None:
+            grant.borrowed.give_back()
 
     # --- one attempt ----------------------------------------------------------------------------------------------
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from abreast.core.errors import BudgetSpent
 from abreast.limits.limit import Limit, Need
-from abreast.limits.line import Ticket
+from abreast.limits.line import Hold, Ticket
 from abreast.run.current import Current
 
 if TYPE_CHECKING:
@@ -51,6 +52,31 @@ def _holds(item: Current | None, limit: Limit) -> bool:
             return True
         item = item.drive.parent
     return False
+
+
+class Borrowed:
+    """Slots of an item that a call beneath it works in: one call at a time, another needs slots of its own."""
+
+    __slots__ = ("_holds", "_item", "_task")
+
+    def __init__(self, item: Current, holds: tuple[Hold, ...]) -> None:
+        """They are the item's no more until they are given back."""
+        item.holds = tuple(hold for hold in item.holds if hold not in holds)
+        self._item, self._holds, self._task = item, holds, item.task
+
+    def give_back(self) -> None:
+        """To the item; to the gate if its attempt has ended, or if something beneath it waits: for these, perhaps."""
+        item = self._item
+        if item.task is self._task and not item.lenders:
+            item.holds = (*item.holds, *self._holds)
+        else:
+            item.drive.setting.gate.give(self._holds)
+
+
+def borrow(item: Current, limits: Sequence[Limit]) -> Borrowed | None:
+    """Take what the item holds of these limits, for a call beneath it."""
+    holds = tuple(hold for hold in item.holds if hold.limit.lent and hold.limit in limits)
+    return Borrowed(item, holds) if holds else None
 
 
 def lends(item: Current) -> bool:
