@@ -11,7 +11,7 @@ import click
 from abreast.cli import options
 from abreast.cli.config import SEED, Config
 from abreast.cli.errors import Sorry, one_line, system_words
-from abreast.cli.sampling import SampleStart, Sampling, say_plan, seed_of
+from abreast.cli.sampling import SampleStart, Sampling, check_run_name, say_plan, seed_of
 from abreast.cli.stores import StoreChoice
 from abreast.cli.work import View
 from abreast.jobs.sample.spec import SampleSpec
@@ -38,6 +38,7 @@ def command(*, file: str, name: str | None, tags: tuple[str, ...], **given: Any)
         depth: 3
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
+    check_run_name(name or "sample")
     spec = read_job(file)
     choice = StoreChoice(config, given["store"])
     view = View(given["as_json"], given["quiet"], options.is_verbose())
@@ -46,7 +47,7 @@ def command(*, file: str, name: str | None, tags: tuple[str, ...], **given: Any)
         return say_plan(sampling, as_json=given["as_json"])
     sampling.check()
     start = SampleStart(name or "sample", seed=seed_of(spec, config.get(SEED, given["seed"])), tags=tags)
-    with choice.open() as store:
+    with sampling.store() as store:
         return sampling.run(store, start)
 
 

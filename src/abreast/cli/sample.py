@@ -12,8 +12,8 @@ from abreast.cli import options, units
 from abreast.cli.config import BUDGET, SEED, Config
 from abreast.cli.errors import Sorry
 from abreast.cli.prompt import default_model, read_schema, read_temperature, read_tokens
-from abreast.cli.sampling import SampleStart, Sampling, say_plan, seed_of
-from abreast.cli.stores import LAST, StoreChoice
+from abreast.cli.sampling import SampleStart, Sampling, check_run_name, say_plan, seed_of
+from abreast.cli.stores import StoreChoice
 from abreast.cli.work import View
 from abreast.jobs.sample.race import PICKS
 from abreast.jobs.sample.spec import SampleSpec
@@ -50,8 +50,7 @@ def command(question: str, **given: Any) -> int:
     sample may cost. The exit code is 0 if a draw passed, 1 if none did, 3 if a budget is spent.
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
-    if given["name"] == LAST:
-        raise Sorry(f"--name: {LAST!r} stands for the newest run; choose another name")
+    check_run_name(given["name"])
     spec = _spec(config, question, given)
     choice = StoreChoice(config, given["store"])
     view = View(given["as_json"], given["quiet"], options.is_verbose())
@@ -60,7 +59,7 @@ def command(question: str, **given: Any) -> int:
         return say_plan(sampling, as_json=given["as_json"])
     sampling.check()
     start = SampleStart(given["name"], seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"])
-    with choice.open() as store:
+    with sampling.store() as store:
         return sampling.run(store, start)
 
 
@@ -82,4 +81,4 @@ def _number(name: str, given: dict[str, Any]) -> int:
     try:
         return units.number(given[name], least=1)
     except ValueError as error:
-        raise Sorry(f"--{name} {error}") from None
+        raise Sorry(f"--{name}: {error}") from None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from abreast.cli.call import find_function
@@ -17,7 +19,7 @@ from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here, read_schema
 from abreast.cli.results import json_line, sentence_of
 from abreast.cli.signals import Interrupts
-from abreast.cli.stores import StoreChoice
+from abreast.cli.stores import LAST, StoreChoice
 from abreast.cli.tables import say_facts, say_json
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
@@ -29,7 +31,9 @@ from abreast.jobs.sample.door import SampleJob
 from abreast.jobs.sample.engine import DRAW_ENDED, DRAW_STARTED
 from abreast.jobs.sample.spec import SampleSpec
 from abreast.models.lanes import LaneSettings, check_keys, split_name
+from abreast.models.port import Request
 from abreast.run.call import Caller
+from abreast.run.options import check_name
 from abreast.run.scope import Resume
 from abreast.store.port import RunRow, Store
 from abreast.wiring import open_model, open_run
@@ -63,7 +67,7 @@ class Sampling:
         self._view = view
         self._cwd = cwd
         self._lane_width = lane_width
-        self._lanes: dict[str, LaneSettings] = lanes_here(Config.load(), lane_width)
+        self._lanes: dict[str, LaneSettings] = lanes_here(Config.load(Path(cwd)), lane_width)
         self._run_id = ""
         self._began = SYSTEM_CLOCK.now()
         self._line = _Line() if wants_progress() and not view.quiet and not view.json else None
@@ -80,9 +84,25 @@ class Sampling:
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong before a store is made or anything is asked."""
-        names = [self._spec.model, *([self._spec.judge] if self._spec.judge else [])]
-        check_keys([split_name(name, self._lanes)[0] for name in names])
-        self._job(None, None)
+        try:
+            lanes = {name: split_name(name, self._lanes)[0] for name in self._models}
+        except ValueError as error:
+            raise Sorry(str(error)) from None
+        check_keys(list(lanes.values()))
+        job = self._job(None, None)
+        for name, lane in lanes.items():
+            if lane.kind != "replay":  # which is in the store, and that isn't open yet
+                budgets = () if job.budget is None else (job.budget,)
+                self._open(name, None).reserve(Request(()), budgets)  # a cap on money wants a price
+
+    @property
+    def _models(self) -> list[str]:
+        return [self._spec.model, *([self._spec.judge] if self._spec.judge else [])]
+
+    def store(self) -> AbstractContextManager[Store]:
+        """The store to run in: made if need be, but for a replay, whose run must be there already."""
+        replays = any(name.startswith("replay/") for name in self._models)
+        return self._choice.existing() if replays else self._choice.open()
 
     def job(self) -> SampleJob:
         """The sample, for those who only want to know what it may cost."""
@@ -120,7 +140,8 @@ class Sampling:
                 judge = await stack.enter_async_context(self._open(self._spec.judge, store))
             job = self._job(model, judge)
             run = open_run(
-                start.name, store=store, seed=start.seed, resume=start.resume, run_id=start.run_id, tags=start.tags,
+                start.name, store=store, budget=job.budget, seed=start.seed, resume=start.resume, run_id=start.run_id,
+                tags=start.tags,
                 kind=KIND, hooks=[self._line] if self._line else (),
                 manifest={MANIFEST: self._spec.plain(), "lane_width": self._lane_width},
             )  # fmt: skip
@@ -128,7 +149,8 @@ class Sampling:
                 self._run_id = run.id or ""
                 if self._view.verbose:
                     tell(f"run {self._run_id} in {store.url}")
-                result = await job.run(run)
+                # The budget is the run's: what an earlier driver spent of it is recorded there.
+                result = await replace(job, budget=None).run(run)
                 interrupts.let_be()
                 return result
 
@@ -144,10 +166,17 @@ class Sampling:
                 model,
                 judge,
                 find=lambda call: find_function(call, self._cwd),
-                read=lambda path: read_schema(path) or {},
+                read=self._read,
             )
+        except Sorry as error:
+            raise Sorry(str(error).replace("--schema: ", "--check: schema ").replace("--call: ", "--check: ")) from None
         except (ValueError, TypeError) as error:
             raise Sorry(str(error)) from None
+
+    def _read(self, path: str) -> dict[str, Any]:
+        """The schema in a file, which counts from where the run was started."""
+        here = os.getcwd() == self._cwd  # noqa: PTH109 - as a text, as it was noted
+        return read_schema(path if here else str(Path(self._cwd, path))) or {}
 
     def _stopped(self, why: str, code: int, more: str = "") -> int:
         tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
@@ -176,6 +205,16 @@ class Sampling:
             )
             tell(f"{head}: {', '.join(parts)}, {used} in {seconds:.1f} s ({self._run_id})")
         return DONE if result.ok else FAILED
+
+
+def check_run_name(name: str) -> None:
+    """Refuse a name that a run can't have."""
+    if name == LAST:
+        raise Sorry(f"--name: {LAST!r} stands for the newest run; choose another name")
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise Sorry(f"--name: {error}") from None
 
 
 def seed_of(spec: SampleSpec, given: int | None) -> int:

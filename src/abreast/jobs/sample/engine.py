@@ -48,6 +48,8 @@ BRANCHES: Final = "branch"
 _PASSING: Final = (ServerFault, ConnectionLost, ReplyTimeout, ReplyInvalid)
 """Failures of a call that say nothing about the next branch; all others stop the sample, loudly."""
 _SEED_BITS: Final = 31
+MOST: Final = 100_000
+"""Draws of one sample, at worst."""
 WARM: Final = 0.8
 """The temperature of several draws from a model that would say the same each time, unless another is given."""
 
@@ -106,6 +108,12 @@ class Shape:
     pick: Pick = "ordered"
     collect: bool = False
     explain: bool = False
+
+    def __post_init__(self) -> None:
+        """More draws than anybody can mean are refused before they take up memory."""
+        if self.breadth * self.depth > MOST:
+            said = f"breadth {self.breadth:,} x depth {self.depth:,}"
+            raise ValueError(f"{said} is {self.breadth * self.depth:,} draws; a sample has at most {MOST:,}")
 
 
 @dataclass(slots=True)

@@ -11,8 +11,34 @@ from abreast.jobs.sample.checks import Check, check, check_only, contains, is_js
 from abreast.jobs.sample.door import SampleJob, make_job
 from abreast.models.port import Model
 
-_PLAIN: Final = ("prompt", "model", "judge", "checks", "breadth", "depth", "strategy", "pick", "system", "schema",
-                 "temperature", "max_tokens", "budget", "explain")  # fmt: skip
+_HOTTEST: Final = 100
+
+
+def _is_list_of_texts(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(one, str) for one in given)
+
+
+def _is_number(given: object, *, whole: bool = False) -> bool:
+    return not isinstance(given, bool) and isinstance(given, int if whole else (int, float))
+
+
+_PLAIN: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "prompt": (lambda given: isinstance(given, str), "a text"),
+    "model": (lambda given: isinstance(given, str), "a text such as openai/gpt-4o-mini"),
+    "judge": (lambda given: isinstance(given, str), "a text such as openai/gpt-4o-mini"),
+    "checks": (_is_list_of_texts, "a list of texts, such as 'max-words 20'"),
+    "breadth": (lambda given: _is_number(given, whole=True), "a whole number of at least 1"),
+    "depth": (lambda given: _is_number(given, whole=True), "a whole number of at least 1"),
+    "strategy": (lambda given: isinstance(given, str), "a text such as repair"),
+    "pick": (lambda given: isinstance(given, str), "ordered or first"),
+    "system": (lambda given: isinstance(given, str), "a text"),
+    "schema": (lambda given: isinstance(given, dict), "a JSON schema"),
+    "temperature": (lambda given: _is_number(given) and 0 <= given <= _HOTTEST, "a number of at least 0"),
+    "max_tokens": (lambda given: _is_number(given, whole=True) and given > 0, "a whole number of at least 1"),
+    "budget": (lambda given: isinstance(given, str), "a text such as 50req"),
+    "explain": (lambda given: isinstance(given, bool), "true or false"),
+}
+"""The words of a sample, what each takes, and how to say that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +70,12 @@ class SampleSpec:
                 raise ValueError(f"{where}: there is no {word!r} in a sample; {hint}")
         if not isinstance(facts.get("prompt"), str):
             raise ValueError(f"{where}: a sample needs a prompt, which is a text")
-        given = dict(facts)
-        checks = given.get("checks") or ()
-        if isinstance(checks, str) or not all(isinstance(one, str) for one in checks):
-            raise ValueError(f"{where}.checks must be a list of texts, such as 'max-words 20'")
-        return cls(**{**given, "checks": tuple(checks)})
+        given = {word: value for word, value in facts.items() if value is not None}
+        for word, value in given.items():
+            fits, wanted = _PLAIN[word]
+            if not fits(value):
+                raise ValueError(f"{where}.{word} must be {wanted}, not {value!r:.60}")
+        return cls(**{**given, "checks": tuple(given.get("checks") or ())})
 
     def plain(self) -> dict[str, Any]:
         """As a manifest keeps it."""
@@ -81,6 +108,8 @@ def parse_check(
     """A check from its words; `hidden` in front of them keeps it from the model."""
     word, _, rest = text.strip().partition(" ")
     if word == "hidden":
+        if not rest.strip():
+            raise ValueError("the check 'hidden' needs a check after it, such as 'hidden max-words 20'")
         return check_only(parse_check(rest, judge, find=find, read=read))
     if word.startswith("judge:") or text.startswith("judge:"):
         wanted = text.strip().removeprefix("judge:").strip()

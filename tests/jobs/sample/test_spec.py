@@ -1,0 +1,52 @@
+"""A sample in plain words: what each word takes, and the sentence for what it doesn't."""
+
+import pytest
+
+from abreast.jobs.sample.spec import SampleSpec, parse_check
+
+
+@pytest.mark.parametrize(("facts", "says"), [
+    ({}, "a sample needs a prompt, which is a text"),
+    ({"prompt": 3}, "a sample needs a prompt, which is a text"),
+    ({"bredth": 3}, "there is no 'bredth' in a sample; did you mean breadth?"),
+    ({3: 4}, "there is no 3 in a sample; there are prompt, model"),
+    ({"breadth": "3"}, "job: sample.breadth must be a whole number of at least 1, not '3'"),
+    ({"breadth": True}, "sample.breadth must be a whole number"),
+    ({"depth": 1.5}, "sample.depth must be a whole number"),
+    ({"checks": "json"}, "sample.checks must be a list of texts, such as 'max-words 20'"),
+    ({"checks": 3}, "sample.checks must be a list of texts"),
+    ({"checks": [3]}, "sample.checks must be a list of texts"),
+    ({"model": 3}, "sample.model must be a text"),
+    ({"judge": ["x"]}, "sample.judge must be a text"),
+    ({"strategy": 3}, "sample.strategy must be a text"),
+    ({"pick": True}, "sample.pick must be ordered or first"),
+    ({"system": 3}, "sample.system must be a text"),
+    ({"schema": "x.json"}, "sample.schema must be a JSON schema"),
+    ({"temperature": "hot"}, "sample.temperature must be a number of at least 0"),
+    ({"temperature": float("nan")}, "sample.temperature must be a number of at least 0"),
+    ({"temperature": -1}, "sample.temperature must be a number of at least 0"),
+    ({"max_tokens": 0}, "sample.max_tokens must be a whole number of at least 1"),
+    ({"budget": 3}, "sample.budget must be a text such as 50req"),
+    ({"explain": 3}, "sample.explain must be true or false"),
+    ({"system": ["x" * 1000]}, "sample.system must be a text, not ['xxx"),
+])  # fmt: skip
+def test_a_word_with_something_that_it_does_not_take_is_named(facts, says):
+    given = {"prompt": "Say", **facts} if facts else facts
+    with pytest.raises(ValueError, match=r"^job: ") as told:
+        SampleSpec.of(given, "job: sample")
+    assert says in str(told.value)
+    assert len(str(told.value)) < 250
+
+
+def test_what_a_manifest_keeps_is_the_same_sample_again():
+    spec = SampleSpec("Say", checks=("json",), breadth=4, temperature=0.5, schema={"type": "object"}, explain=True)
+    assert SampleSpec.of(spec.plain()) == spec
+    assert SampleSpec.of(SampleSpec("Say").plain()) == SampleSpec("Say")
+
+
+def test_hidden_in_front_keeps_a_check_from_the_model():
+    nothing = {"find": None, "read": None}
+    assert parse_check("max-words 5", None, **nothing).shown == "Use at most 5 words."
+    assert parse_check("hidden max-words 5", None, **nothing).shown is None
+    assert parse_check("hidden judge: is kind", None, **nothing).shown is None
+    assert parse_check("judge: is kind", None, **nothing).requirement == "is kind"
