@@ -11,6 +11,10 @@ ANYIO = "anyio limiter"
 GROUP_COMMIT = "sqlite3 group commit"
 IMPORT_OURS = "import abreast"
 IMPORT_FLOOR = "import asyncio, sqlite3"
+# All that a first call would need: the lanes, the adapter, and aiohttp beneath it.
+OPEN_MODEL = 'import os, abreast; os.environ["OPENAI_API_KEY"] = "sk-none"; abreast.open_model("openai/gpt-4o-mini")'
+# Without asking the network for prices.
+IMPORT_LITELLM = 'import os; os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"; import litellm'
 LANGGRAPH_SAVERS = ("LangGraph AsyncSqliteSaver", "LangGraph SqliteSaver")
 DBOS_FORMS = ("DBOS steps", "DBOS queue")
 AIOHTTP = "raw aiohttp"
@@ -119,13 +123,13 @@ def _work_d(*, quick: bool) -> Work:
         Entry(OURS, "chat_abreast", "D", n, width),
         Entry(f"{OURS}, no store", "chat_abreast", "D-memory", n, width),
         Entry(AIOHTTP, "chat_aiohttp", "D", n, width),
-        Entry(openai, "chat_openai", "D", n, width, peer="openai"),
-        Entry(f"{openai} on aiohttp", "chat_openai", "D-aiohttp", n, width, peer="openai"),
-        Entry(litellm, "chat_litellm", "D", n, width, peer="litellm"),
-        Entry(any_llm, "chat_any_llm", "D", n, width, peer="any-llm"),
-        Entry(pydantic_ai, "chat_pydantic_ai", "D", n, width, peer="pydantic-ai"),
-        Entry(inspect_ai, "chat_inspect", "D", n, width, peer="inspect-ai"),
-        Entry("httpx", "chat_httpx", "D", n, width, peer="httpx"),
+        Entry(openai, "chat_openai", "D", n, width, rounds=3, peer="openai"),
+        Entry(f"{openai} on aiohttp", "chat_openai", "D-aiohttp", n, width, rounds=3, peer="openai"),
+        Entry(litellm, "chat_litellm", "D", n, width, rounds=3, peer="litellm"),
+        Entry(any_llm, "chat_any_llm", "D", n, width, rounds=3, peer="any-llm"),
+        Entry(pydantic_ai, "chat_pydantic_ai", "D", n, width, rounds=3, peer="pydantic-ai"),
+        Entry(inspect_ai, "chat_inspect", "D", n, width, rounds=3, peer="inspect-ai"),
+        Entry("httpx", "chat_httpx", "D", n, width, rounds=1, peer="httpx"),
     )
     timed = tuple(replace(entry, latency=(0.050, 0.050)) for entry in entries)
     return Work("D", f"{n:,} chat calls of 50 ms over loopback HTTP, {width} in flight", AIOHTTP, timed)
@@ -143,11 +147,18 @@ def _work_h(*, quick: bool) -> Work:
         Entry(IMPORT_OURS, statement="import abreast"),
         # Says what the names cost that are fetched only when they are asked for.
         Entry("from abreast import open_run", statement="from abreast import open_run"),
+        Entry('open_model("openai/...")', statement=OPEN_MODEL),
         Entry(IMPORT_FLOOR, statement="import asyncio, sqlite3"),
+        Entry("import aiohttp", statement="import aiohttp"),
         Entry("import anyio", statement="import anyio", peer="anyio"),
         Entry("import aiometer", statement="import aiometer", peer="aiometer"),
         Entry("import langgraph.graph", statement="import langgraph.graph", peer="langgraph"),
         Entry("import dbos", statement="import dbos", peer="dbos"),
+        Entry("import openai", statement="import openai", peer="openai"),
+        Entry("import any_llm", statement="import any_llm", peer="any-llm"),
+        Entry("import pydantic_ai", statement="import pydantic_ai", peer="pydantic-ai"),
+        Entry("import inspect_ai.model", statement="import inspect_ai.model", peer="inspect-ai"),
+        Entry("import litellm", statement=IMPORT_LITELLM, peer="litellm"),
         Entry(f"abreast, memory growth over {many:,} items", "abreast_map", "memory", many, 100, rounds=1),
         Entry("abreast, an item in flight", "abreast_map", "flight", in_flight, in_flight),
         Entry("TaskGroup window, an item in flight", "taskgroup_window", "flight", in_flight, in_flight),
