@@ -126,7 +126,7 @@ class Commands:
             cwd: where it runs.
             env: its whole environment.
             keep: how many bytes of stdout, and of stderr, are kept; the rest is only counted.
-            started: called with the process group's number, a few milliseconds after its start at the latest.
+            started: called with the process group's number, once it has lived for a few milliseconds.
 
         Raises:
             CommandMissing: `argv[0]` isn't there.

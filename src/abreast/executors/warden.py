@@ -148,8 +148,6 @@ class Warden:
         else:
             self._wards[number] = self._leaders[ward.pid] = ward
             self._young.append(ward)
-            # Not urgent: of most short commands the driver hears in one message that they started and finished.
-            self._outbox.append((wards.STARTED, number, ward.pid))
         finally:
             if cwd is not None:
                 os.fchdir(self._home)
@@ -235,8 +233,10 @@ class Warden:
 
     def _tick(self, now: float) -> None:
         while self._young and (self._young[0].code is not None or self._young[0].born + UNWATCHED <= now):
-            self._watch_streams(self._young.popleft())
-            self._urgent = bool(self._outbox)
+            ward = self._young.popleft()
+            self._watch_streams(ward)
+            if ward.code is None:  # of a shorter one the driver hears only that it has finished
+                self._tell(wards.STARTED, ward.number, ward.pid)
         for ward in [ward for ward in self._leaving.values() if ward.due is not None and ward.due <= now]:
             ward.due = now + PRESS
             ward.presses += 1
