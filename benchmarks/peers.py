@@ -22,6 +22,8 @@ PINS: dict[str, tuple[str, ...]] = {
     "any-llm": ("any-llm-sdk[openai]==1.40.2",),
     "pydantic-ai": ("pydantic-ai-slim[openai]==2.66.0",),
     "inspect-ai": ("inspect-ai==0.3.285", "openai==3.49.0"),
+    "mellea": ("mellea==0.8.0",),
+    "dspy": ("dspy==3.4.1",),
 }
 
 

@@ -18,7 +18,7 @@ def table(work: Work, results: Sequence[Result]) -> str:
     rows = makers.get(work.name, _rows_of_map)(work, [result for result in results if result.samples])
     missing = {result.entry.label: result.missing for result in results if result.missing}
     skipped = [f"  {label}: skipped, {reason}" for label, reason in missing.items()]
-    return "\n".join([f"{work.name}. {work.title}", *_aligned(rows), *skipped])
+    return "\n".join([f"{work.name}. {work.title}", *aligned(rows), *skipped])
 
 
 def verdicts(judged: Sequence[Verdict]) -> str:
@@ -26,7 +26,7 @@ def verdicts(judged: Sequence[Verdict]) -> str:
     words = {True: "met", False: "MISSED", None: "-"}
     rows = [("", "target", "", "reached")]
     rows += [(verdict.work, verdict.target, words[verdict.met], verdict.reached) for verdict in judged]
-    return "\n".join(["Targets", *_aligned(rows, left=4)])
+    return "\n".join(["Targets", *aligned(rows, left=4)])
 
 
 def _rows_of_map(work: Work, results: Sequence[Result]) -> list[Row]:
@@ -90,7 +90,7 @@ def _times(value: float, reference: float | None) -> str:
     return f"{value / reference:,.2f}" if reference else ""
 
 
-def _aligned(rows: Sequence[Row], *, left: int = 1) -> Iterable[str]:
+def aligned(rows: Sequence[Row], *, left: int = 1) -> Iterable[str]:
     """Pad the columns: the first `left` ones to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
