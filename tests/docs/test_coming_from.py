@@ -1,13 +1,21 @@
 """Their examples and ours, side by side: both run, and where one output is shown, both print it."""
 
+import json
 import re
 import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 
 import pytest
 
-from tests.docs.pages import ROOT, blocks_of, differs, project, run
+from abreast.jobs.sample.door import THEIR_WORDS
+from tests.docs.pages import PATIENCE, ROOT, blocks_of, differs, environment, project, run
 
 PARALLEL = "docs/coming-from/gnu-parallel.md"
+MELLEA = "docs/coming-from/mellea.md"
 _TOOL = re.compile(r"\b(xargs|parallel) ")
 
 
@@ -47,3 +55,84 @@ def test_every_flag_of_ours_that_the_page_names_is_one():
 
     assert named
     assert [flag for flag in named if f"{flag} " not in reference and f"{flag}," not in reference] == []
+
+
+# --- mellea: programs, whose model is a server that the test starts ------------------------------------------------
+
+
+class Weather(BaseHTTPRequestHandler):
+    """Says nothing of rain at first, and then something."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        said = "A sunny day." if next(self.server.asked) == 0 else "Soft rain falls."
+        choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+        reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "storm", "choices": [choice]}
+        body = json.dumps(reply | {"usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def weather():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Weather) as server:
+        server.asked = count()
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def programs():
+    """For each heading with an output: their program, with how they set up, and ours."""
+    blocks = [block for block in blocks_of(MELLEA) if block.language in ("python", "text")]
+    setting_up, rest = blocks[0], blocks[1:]
+    found = list(zip(rest[::3], rest[1::3], rest[2::3], strict=True))
+    assert all([block.language for block in three] == ["python", "python", "text"] for three in found)
+    assert all(len({block.heading for block in three}) == 1 for three in found)
+    return [
+        pytest.param(setting_up.text + theirs.text, ours.text, said.text, id=said.heading)
+        for theirs, ours, said in found
+    ]
+
+
+def printed(python, program, folder, weather):
+    """What a program prints, asked to ask that server."""
+    told = environment(project(folder)) | {"MELLEA_LOG_LEVEL": "CRITICAL"}
+    (lanes,) = [block.text for block in blocks_of(MELLEA) if block.language == "toml"]
+    (folder / "abreast.toml").write_text(lanes.replace("http://127.0.0.1:8000/v1", weather), "utf-8")
+    ended = subprocess.run(
+        [str(python), "-c", program.replace("http://127.0.0.1:8000/v1", weather)], cwd=folder, env=told,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize(("theirs", "ours", "said"), programs())
+def test_a_program_of_ours_prints_what_the_page_says(theirs, ours, said, weather, tmp_path):
+    assert "mellea" in theirs
+    assert "mellea" not in ours
+    assert printed(sys.executable, ours, tmp_path / "ours", weather) == said
+
+
+@pytest.mark.parametrize(("theirs", "ours", "said"), programs())
+def test_a_program_of_theirs_prints_what_the_page_says(theirs, ours, said, weather, tmp_path):
+    python = ROOT / ".peers" / "mellea" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("mellea is not installed, so its half of the page was not run")
+    lines = printed(python, theirs, tmp_path / "theirs", weather).splitlines(keepends=True)
+    assert lines[-1] == said  # it may say more before
+
+
+def test_every_word_of_theirs_that_we_answer_is_on_the_page():
+    page = (ROOT / MELLEA).read_text("utf-8")
+    assert [word for word, ours in THEIR_WORDS.items() if f"`{word}" not in page or f"`{ours}" not in page] == []
