@@ -16,6 +16,7 @@ PAGES = (
     "docs/tutorial.md",
     "docs/howto.md",
     "docs/models.md",
+    "docs/sample.md",
     "docs/agents.md",
     "docs/laws.md",
     "docs/glossary.md",
