@@ -1,15 +1,19 @@
 """Corners of the engine: orders of errors, judges that needn't be asked, seeds by place, branches that had ended."""
 
+import ast
 import asyncio
+import inspect
 
 import pytest
 
 import abreast
 from abreast.core.errors import BranchesFailed, Halted, ServerFault
 from abreast.core.outcome import Usage
+from abreast.jobs.sample import attempts, door, engine, plan, race, spec, strategies
+from abreast.jobs.sample import checks as checks_of_samples
 from abreast.jobs.sample.checks import check, judged, lines, obeys
 from abreast.jobs.sample.engine import MOST, WARM
-from abreast.jobs.sample.strategies import Rejection, Repair, Vote
+from abreast.jobs.sample.strategies import MultiTurn, Rejection, Repair, Vote
 from abreast.models.port import Reply
 from abreast.run.call import Caller
 from abreast.run.lane import Lane
@@ -257,3 +261,111 @@ async def test_a_tie_in_a_vote_goes_to_the_earliest_round_and_then_branch_and_fa
     texts = {(0, 0): "bad b", (0, 1): "good b", (1, 0): "good a", (2, 0): "bad b", (2, 1): "bad b"}
     result = await drawn(Table(lambda branch, number: texts[branch, number]), breadth=3, depth=2, strategy=Vote())
     assert result.text == "good a"
+
+
+async def test_a_repair_shows_the_last_draw_and_no_earlier_one():
+    table = Table(at())
+    await drawn(table, depth=3, strategy=Repair())
+    text = table.requests[2].messages[0].content
+    assert "An earlier answer was:\nbad 0.1\n" in text
+    assert "bad 0.0" not in text
+
+
+async def test_multi_turn_takes_the_best_branch_also_where_another_is_last():
+    def short(text):
+        return "1." in text, "not of branch 1"
+
+    checks = [check(short, "short"), check(lambda _: False, "never")]
+    result = await drawn(Table(at()), breadth=3, depth=2, strategy=MultiTurn(), checks=checks)
+    assert (result.winner.branch, result.winner.round) == (1, 1)
+
+
+@pytest.mark.parametrize(("score", "ok"), [(0.5, True), (0.49, False), (1, True), (0, False)])
+async def test_a_score_passes_from_the_middle_on(score, ok):
+    result = await drawn(Table(at()), checks=[check(lambda _: score, "scored")])
+    assert (result.ok, result.winner.score) == (ok, score)
+
+
+async def test_a_second_decider_sees_what_the_first_has_decided():
+    class Decides:
+        def __init__(self, answer):
+            self.answer, self.seen = answer, []
+
+        def before_sample(self, plan):
+            self.seen.append((plan.breadth, plan.depth))
+            return self.answer
+
+    first, second = Decides({"breadth": 3}), Decides({"depth": 2})
+    async with abreast.open_run("r", hooks=[first, second]) as run:
+        result = await drawn(Table(at()), run=run)
+    assert (first.seen, second.seen, result.counts.started) == ([(1, 1)], [(3, 1)], 6)
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({"breadth": 4, "depth": 3}, 4 * (1 + 1 / 16 + 1 / 256)),  # as long as all four fail, which is one time in 16
+    ({"breadth": 1, "depth": 3}, 1 + 1 / 2 + 1 / 4),
+    ({"breadth": 4, "depth": 3, "strategy": "vote"}, 4 * (1 + 1 / 2 + 1 / 4)),  # each branch goes on by itself
+    ({"breadth": 4, "depth": 1}, 4),
+])  # fmt: skip
+def test_the_expected_number_of_requests_is_between_one_and_all(options, expected):
+    plan = abreast.plan_sample("Say.", model=model_of(Table(at())), pass_rate=0.5, **options)
+    assert plan.expected_requests == pytest.approx(expected)
+    assert 1 <= plan.expected_requests <= plan.worst_requests == options["breadth"] * options["depth"]
+
+
+# --- what is where ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_hook_is_told_the_branch_and_round_of_each_draw_while_branches_are_in_different_rounds():
+    """Branch 0 is held in its third round while branch 1 is in its seventh."""
+    gate, seen = Gate(), []
+
+    def hook(event):
+        if event.kind in ("draw-started", "draw-ended"):
+            assert event.path == f"r/sample/branch/{event.data['branch']:04}"
+            seen.append((event.kind[5:], event.data["branch"], event.data["round"], event.data["number"]))
+
+    def says(branch, number):
+        async def later():
+            if (branch, number) in ((0, 2), (1, 6)):
+                await gate.pass_((branch, number))
+            return f"bad {branch}.{number}"
+
+        return later()
+
+    async with abreast.open_run("r", hooks=[hook]) as run:
+        done = asyncio.ensure_future(drawn(Table(says), breadth=2, depth=7, run=run))
+        await gate.wait_for((0, 2), (1, 6))
+        gate.open((0, 2))  # its events come after those of the other's later rounds
+        await gate.wait_for((1, 6))
+        gate.open((1, 6))
+        await done
+    for branch in range(2):
+        told = [event for event in seen if event[1] == branch]
+        numbers = [(number, branch * 7 + number + 1) for number in range(7)]
+        assert told == [(what, branch, *one) for one in numbers for what in ("started", "ended")]
+    assert seen.index(("started", 1, 6, 14)) < seen.index(("ended", 0, 2, 3))  # they interleave
+
+
+def names_in(module):
+    """All names and attributes that the code of a module uses."""
+    nodes = list(ast.walk(ast.parse(inspect.getsource(module))))
+    return [node.id for node in nodes if isinstance(node, ast.Name)] + [
+        node.attr for node in nodes if isinstance(node, ast.Attribute)
+    ]
+
+
+def test_the_loop_of_a_branch_is_written_once_and_strategies_have_none():
+    package = [attempts, checks_of_samples, door, engine, plan, race, spec, strategies]
+    assert [module.__name__ for module in package if "may_draw" in names_in(module)] == [engine.__name__]
+    assert names_in(engine).count("may_draw") == 1
+    assert names_in(engine).count("complete") == 1
+    for node in ast.walk(ast.parse(inspect.getsource(strategies))):
+        assert not isinstance(node, (ast.While, ast.Await, ast.AsyncFor, ast.AsyncFunctionDef))
+    loops = [node for node in ast.walk(ast.parse(inspect.getsource(engine))) if isinstance(node, ast.While)]
+    assert sum("may_draw" in ast.dump(loop.test) for loop in loops) == 1
+
+
+def test_rate_limits_are_no_business_of_the_sampler():
+    for module in (engine, race, strategies, door):
+        assert not {"Throttled", "Rate", "Slots", "retry_after", "hold"} & set(names_in(module))
