@@ -1,7 +1,9 @@
 """The writer thread: which events share a commit, and who is told when."""
 
 import asyncio
+import threading
 
+from abreast.core.errors import StoreFull
 from abreast.core.events import Event
 from abreast.store.port import Driver
 from abreast.store.scribe import Listener, Scribe
@@ -62,3 +64,61 @@ async def test_what_nobody_waited_for_is_on_disk_when_the_scribe_is_closed():
     scribe.write(event(1, "started"))
     await scribe.close()
     assert store.commits == [["started"]]
+
+
+async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_to_the_caller_after_the_flush():
+    flushing, flush = threading.Event(), threading.Event()
+
+    class Slow(Watched):
+        def sync(self):
+            flushing.set()
+            assert flush.wait(30)
+
+    store = Slow()
+    scribe = open_scribe(store)
+    loop = asyncio.get_running_loop()
+    written, durable = [loop.create_future() for _ in range(3)], [loop.create_future() for _ in range(3)]
+    for number in range(3):
+        tell = lambda future=written[number]: future.set_result(None)  # noqa: E731
+        told = lambda future=durable[number]: future.set_result(None)  # noqa: E731
+        scribe.write(event(number + 1, "settled"), written=tell, durable=told)
+        await written[number]  # while the first flush is under way, commits go on
+    await asyncio.to_thread(flushing.wait, 30)
+    assert not any(future.done() for future in durable)
+    flush.set()
+    await asyncio.gather(*durable)
+    await scribe.close()
+
+
+async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._POLL", 0.01)
+    synced = asyncio.Event()
+
+    class Noting(Watched):
+        def sync(self):
+            self.loop.call_soon_threadsafe(synced.set)
+
+    scribe = open_scribe(Noting())
+    scribe.write(event(1, "call"), written=lambda: None)
+    await asyncio.wait_for(synced.wait(), 30)
+    await scribe.close()
+
+
+async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
+    class Full(Watched):
+        def sync(self):
+            raise StoreFull("no room")
+
+    told, heard = [], []
+    store = Full()
+    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
+    failed = asyncio.Event()
+    scribe = Scribe(
+        store, row, Listener(lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None), dict
+    )
+    scribe.write(event(1, "settled"), durable=lambda: heard.append(1))
+    await asyncio.wait_for(failed.wait(), 30)
+    scribe.write(event(2, "settled"), durable=lambda: heard.append(2))
+    await scribe.close()
+    assert [str(error) for error in told] == ["no room"]
+    assert heard == []

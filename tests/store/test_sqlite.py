@@ -1,5 +1,6 @@
 """The store on disk: its file, its schema, what it keeps apart and what it gives back."""
 
+import os
 import sqlite3
 import stat
 from contextlib import ExitStack, closing
@@ -17,7 +18,7 @@ from abreast.store import database
 from abreast.store.sql import migrations, sql
 from abreast.store.sqlite import SqliteStore
 from tests.store.children import child
-from tests.store.contract import ANN, BOB, begin, fill, settled, sqlite_error
+from tests.store.contract import ANN, BOB, begin, event, fill, settled, sqlite_error
 
 # ------------------------------------------------------------------------------------------------------------- the file
 
@@ -34,7 +35,7 @@ def test_the_file_and_its_folders_are_made_for_the_owner_alone(tmp_path):
 def test_a_commit_is_on_disk_before_it_returns(store):
     with store._db.alone() as writer, store._db.reading() as reader:
         for connection, patience in ((writer, 100), (reader, 30_000)):  # the writer waits in slices, to hear signals
-            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+            assert connection.execute("PRAGMA synchronous").fetchone() == (1,)  # NORMAL: `sync` flushes the log
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert connection.execute("PRAGMA busy_timeout").fetchone() == (patience,)
         assert reader.execute("PRAGMA query_only").fetchone() == (1,)
@@ -257,3 +258,16 @@ def test_many_outcomes_beneath_a_prefix_are_read_along_the_journal(store):
     few = [found.seq for found in store.outcomes("job-1", prefix="m", limit=6)]
     many = [found.seq for found in store.outcomes("job-1", prefix="m", limit=2)]
     assert (few, many) == ([1, 2, 3, 4, 5, 6], [1, 2])
+
+
+def test_all_but_the_events_of_a_run_is_on_disk_when_the_call_returns_and_those_after_a_sync(store, monkeypatch):
+    flushed = []
+    monkeypatch.setattr("abreast.store.database._FLUSH", lambda fd: flushed.append(os.readlink(f"/proc/self/fd/{fd}")))
+    row = begin(store)
+    assert flushed == [f"{store.path}-wal"]
+    store.commit(row.id, row.epoch, [event(1)], {})
+    assert len(flushed) == 1
+    store.sync()
+    assert len(flushed) == 2
+    store.end(row.id, row.epoch, "done", "", 1.0)
+    assert len(flushed) == 3

@@ -85,11 +85,13 @@ class Book:
         self,
         work: Current,
         outcome: Outcome[Any],
+        freed: Callable[[Current], None],
         landed: Callable[[Current, Outcome[Any]], None],
         *,
         speculative: bool,
     ) -> None:
-        """Record an outcome; `landed` gets it, as a resumed run would, once it is on disk."""
+        """Record an outcome. `freed` is called once a kill can't undo that; `landed` gets it, as a resumed run would,
+        once it is on disk."""  # noqa: D205, D209 - one thought
         body: str | None = None
         if isinstance(outcome, Done):
             outcome, body = self._storable(work, outcome)
@@ -100,8 +102,9 @@ class Book:
             facts["speculative"] = True
         final = outcome
         self._journal.emit(
-            ITEM_SETTLED, work.path, lane=work.lane, data=facts, body=body, durable=lambda: landed(work, final)
-        )
+            ITEM_SETTLED, work.path, lane=work.lane, data=facts, body=body, written=lambda: freed(work),
+            durable=lambda: landed(work, final),
+        )  # fmt: skip
 
     def halted(self, at: int, reason: str) -> None:
         """The map ends with item `at`; what ran past it is in no result."""

@@ -94,19 +94,19 @@ class CallBook:
         self.path = path
 
     async def started(self, need: Need, *, wait: bool) -> None:
-        """Note what is reserved for it; before a paid call, wait until that is on disk."""
+        """Note what is reserved for it; before a paid call, wait until a kill can't undo that."""
         facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
         if need.usd:
             facts["usd"] = need.usd
         if not wait:
             self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts)
             return
-        on_disk = self._item.drive.setting.loop.create_future()
-        self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, durable=partial(_done, on_disk))
-        await on_disk
+        kept = self._item.drive.setting.loop.create_future()
+        self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, written=partial(_done, kept))
+        await kept
 
     async def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
-        """Write a reply down, and wait until it is on disk; the reply as a resumed run would get it."""
+        """Write a reply down, and wait until a kill can't undo that; the reply as a resumed run would get it."""
         redact = self._item.drive.setting.redact
         if redact is not None:
             text = redact(self.path, reply.text)
@@ -115,12 +115,12 @@ class CallBook:
         facts = self._facts("done", reply.usage, times)
         if reply.first_token is not None:
             facts["first_token"] = reply.first_token
-        on_disk = self._item.drive.setting.loop.create_future()
+        kept = self._item.drive.setting.loop.create_future()
         self._journal.emit(
             CALL_SETTLED, self.path, lane=self._lane, data=facts, body=reply_text(reply, self.path),
-            durable=partial(_done, on_disk),
+            written=partial(_done, kept),
         )  # fmt: skip
-        await on_disk
+        await kept
         return reply
 
     def failed(self, error: BaseException, used: Usage, times: Sequence[float]) -> None:

@@ -65,6 +65,7 @@ class Current:
     reclaiming = False  # it waits to have them back
     starting = False  # its start is on the way to the disk
     settling = False  # its outcome is
+    freed = False  # its place in the window is another's
     scope: Run | None = None
     calls: Calls | None = None  # to models, those an earlier driver recorded included
     afresh = False  # it failed before and is tried again: what its calls said then doesn't count

@@ -293,13 +293,25 @@ class Drive:
             self._land(work, outcome)
         else:
             work.settling = True
-            self.book.settle(work, outcome, self._land, speculative=self.stopped)
+            self.book.settle(work, outcome, self._free, self._land, speculative=self.stopped)
+
+    def _free(self, work: Current) -> None:
+        """Let another start in its place: only now, so that no more than `width` items can be repeated after a kill.
+
+        Not where the outcome may end the map: what started in its place would be for nothing, and perhaps paid.
+        """
+        if self.release.judges or self.options.on_error == "raise":
+            return
+        self.window.finish()
+        work.freed = True
+        if not self.stopped:
+            self._make_room()
 
     def _land(self, work: Current, outcome: Outcome[Any]) -> None:
-        """Let the outcome ripen, and let others start. Its place in the window is free only now, so that no more than
-        `width` items can be repeated after a crash."""  # noqa: D205, D209 - one thought
+        """Let the outcome ripen, now that it is on disk."""
         window = self.window
-        window.finish()
+        if not work.freed:
+            window.finish()
         if self.works.pop(work.index, None) is None:
             return
         if self.stopped:
@@ -312,7 +324,8 @@ class Drive:
         far = self.book is not None and self.book.stored and work.index - window.ripened > SPAN_IN_MEMORY * window.width
         window.settle(work.index, Stub(work) if far and window.order == "item" else outcome)
         self._advance()
-        self._make_room()
+        if not work.freed:
+            self._make_room()
 
     def paused(self) -> None:
         """An item has left its place in the window and will ask again."""

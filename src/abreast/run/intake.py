@@ -172,10 +172,10 @@ class Intake:
         self._taken += len(batch)
         for number, body in enumerate(bodies, first):
             last = number + 1 == first + len(bodies)
-            durable = functools.partial(self._durable, number + 1) if last else None
+            written = functools.partial(self._written, number + 1) if last else None
             self._ahead += len(body)
             path = f"{self._path}/{position_key(number)}"
-            journal.emit(ITEM_READ, path, data={"index": number}, body=body, durable=durable)
+            journal.emit(ITEM_READ, path, data={"index": number}, body=body, written=written)
         if error is not None:
             self._fail(error, first + len(bodies))
         elif not bodies:
@@ -191,7 +191,7 @@ class Intake:
             return bodies, error
         return bodies, None
 
-    def _durable(self, count: int) -> None:
+    def _written(self, count: int) -> None:
         self._journaled = count
         self._read_on()
         self._tell()

@@ -47,17 +47,25 @@ class Journal:
         lane: str | None = None,
         data: Facts | None = None,
         body: str | None = None,
+        written: Callable[[], None] | None = None,
         durable: Callable[[], None] | None = None,
     ) -> None:
-        """Record that something happened; `durable` is called once it is on disk (at once without a store)."""
+        """Record that something happened.
+
+        `written` is called once that survives the end of this process, `durable` once it survives that of the machine;
+        without a store both at once.
+        """
         self._seq += 1
         clock = self._clock
         event = Event(self._seq, kind, path, clock.now(), clock.wall(), lane, data or _NO_FACTS, body)
         for watching in self.observers:
             watching.tell(event)
         if self.scribe is not None:
-            self.scribe.write(event, durable)
-        elif durable is not None:
+            self.scribe.write(event, written, durable)
+            return
+        if written is not None:
+            written()
+        if durable is not None:
             durable()
 
     def close(self, grace: float) -> None:

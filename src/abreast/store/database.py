@@ -17,6 +17,7 @@ from abreast.store.sql import migrations
 
 APPLICATION_ID: Final = 0x61627265  # "abre", so that `file` and we can tell a store from another database
 _IDLE: Final = 4  # read connections kept open between uses
+_FLUSH: Final = getattr(os, "fdatasync", os.fsync)
 _RETRY: Final = 0.01  # seconds between two tries at the one statement SQLite's own busy handler doesn't cover
 _SLICE: Final = 0.1  # seconds that SQLite may wait by itself: while it does, no signal is heard
 
@@ -29,6 +30,8 @@ class Database:
         self.path = path
         self._busy_timeout = busy_timeout
         self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        self._log: int | None = None  # the write-ahead log, which is there as long as a connection is
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         with one_sentence(path):
@@ -42,8 +45,11 @@ class Database:
                 raise
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """One durable transaction, taken for writing at once so that it never has to be upgraded."""
+    def writing(self, *, sync: bool = True) -> Iterator[sqlite3.Connection]:
+        """One transaction, taken for writing at once so that it never has to be upgraded, and on disk afterwards.
+
+        Without `sync` it is in the file afterwards: that survives the end of this process, but not that of the machine.
+        """
         with self._lock, one_sentence(self.path):
             self._check_open()
             db = self._writer
@@ -55,6 +61,16 @@ class Database:
                 with suppress(sqlite3.Error):  # SQLite may have rolled back by itself; the first error is to be told
                     db.execute("ROLLBACK")
                 raise
+        if sync:
+            self.sync()
+
+    def sync(self) -> None:
+        """See to it that everything committed so far is on disk: what `synchronous = FULL` does at every commit."""
+        with self._syncing, one_sentence(self.path):
+            self._check_open()
+            if self._log is None:
+                self._log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            _FLUSH(self._log)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -92,8 +108,11 @@ class Database:
 
     def close(self) -> None:
         """Close every connection that isn't in use; the others are closed after their use."""
-        with self._lock, one_sentence(self.path):
+        with self._lock, self._syncing, one_sentence(self.path):
             self._closed = True
+            if self._log is not None:
+                os.close(self._log)
+                self._log = None
             while self._idle:
                 self._idle.pop().close()
             self._writer.close()
@@ -107,7 +126,7 @@ class Database:
         try:
             patience = self._busy_timeout if query_only else min(self._busy_timeout, _SLICE)
             db.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
-            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA synchronous = NORMAL")  # the log is flushed by `sync`, apart from the commits
             if query_only:
                 db.execute("PRAGMA query_only = ON")
         except BaseException:

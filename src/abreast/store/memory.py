@@ -107,6 +107,9 @@ class MemoryStore:
                 kept.columns["last_seq"] = max(kept.columns["last_seq"], events[-1].seq)
                 kept.beat = max(kept.beat, events[-1].wall)
 
+    def sync(self) -> None:
+        """There is no disk."""
+
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
         """Say how the driving ended, and let go of the run."""
         with self._lock:

@@ -105,7 +105,13 @@ class Store(Protocol):
         """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it."""
 
     def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
-        """Write events in one durable transaction. `DriverReplaced` if the epoch is no longer the run's."""
+        """Write events in one transaction. `DriverReplaced` if the epoch is no longer the run's.
+
+        When this returns they survive the end of this process; after the next `sync`, that of the machine too.
+        """
+
+    def sync(self) -> None:
+        """See to it that everything committed so far is on disk. Any thread may call it, beside a commit."""
 
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
         """Say how the driving ended, and let go of the run."""

@@ -1,4 +1,8 @@
-"""The one writer thread of a run: commits are grouped, and nobody hears of an outcome before it is on disk."""
+"""The one writer of a run: commits are grouped, and nobody hears of an outcome before it is on disk.
+
+Two threads: one commits, the other flushes what was committed to the disk. A commit survives the end of this process,
+however sudden; a flush takes many times as long, and only who speaks of it to the caller has to wait for that.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from abreast.store.port import Request, RunRow, Store
 
 T = TypeVar("T")
 
-Durable: TypeAlias = Callable[[], None]
+Heard: TypeAlias = Callable[[], None]
 
 _POLL = 0.5  # seconds between two looks at the requests of other processes
 _LINGER = 0.05  # seconds an event that nobody waits for may wait for company
@@ -27,7 +31,8 @@ class _Batch:
     """Events handed over together, and whom to tell when they are on disk."""
 
     events: list[Event] = field(default_factory=list)
-    durable: list[Durable] = field(default_factory=list)
+    written: list[Heard] = field(default_factory=list)
+    durable: list[Heard] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +63,36 @@ class Scribe:
         self._leaving: asyncio.Handle | None = None  # the open batch goes over then
         self.broken = False
         self._closing = False
+        self._unsound = False  # the disk has refused a flush
+        self._dirty = False  # something is committed and not on its way to the disk
         self._queue: SimpleQueue[_Batch | Callable[[], None] | None] = SimpleQueue()
+        self._unflushed: SimpleQueue[list[Heard] | threading.Event | None] = SimpleQueue()
         # A daemon, so that a disk that never answers can't keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"abreast-scribe-{row.id}", daemon=True)
         self._thread.start()
+        self._flusher = threading.Thread(target=self._flush_on, name=f"abreast-flush-{row.id}", daemon=True)
+        self._flusher.start()
 
-    def write(self, event: Event, durable: Durable | None = None) -> None:
-        """Have `event` written; `durable` is called on the loop once it is on disk. Never waits."""
+    def write(self, event: Event, written: Heard | None = None, durable: Heard | None = None) -> None:
+        """Have `event` written. Never waits; on the loop `written` is called once it is in the store's file, where it
+        survives the end of this process, and `durable` once it is on disk."""  # noqa: D205, D209 - one thought
         batch = self._open
         batch.events.append(event)
+        if written is None and durable is None:
+            if self._leaving is None:
+                self._leave(self._loop.call_later(_LINGER, self._hand_over))
+            return
+        if not batch.written and not batch.durable:
+            self._leave(self._loop.call_soon(self._hand_over))
+        if written is not None:
+            batch.written.append(written)
         if durable is not None:
-            if not batch.durable:
-                self._leave(self._loop.call_soon(self._hand_over))
             batch.durable.append(durable)
-        elif self._leaving is None:
-            self._leave(self._loop.call_later(_LINGER, self._hand_over))
 
     async def flush(self) -> None:
         """Wait until everything written so far is on disk; raises the store's error if it can't be."""
         self._hand_over()
-        await self.read(lambda: None)
+        await self.read(self._store.sync)
 
     async def read(self, look: Callable[[], T]) -> T:
         """Do `look` in the writer's thread, after all that was handed over before."""
@@ -101,6 +116,9 @@ class Scribe:
         await self.read(lambda: None)
         self._queue.put(None)
         self._thread.join()
+        self._unflushed.put(None)
+        self._flusher.join()
+        await asyncio.sleep(0)  # what the two have told last is heard before this ends
 
     def _leave(self, leaving: asyncio.Handle | None) -> None:
         if self._leaving is not None:
@@ -132,6 +150,9 @@ class Scribe:
             if not self._do(jobs):
                 return
             if SYSTEM_CLOCK.now() - looked >= _POLL and not self.broken:
+                if self._dirty:  # nobody waits for it, but it shall not wait for ever
+                    self._dirty = False
+                    self._unflushed.put([])
                 self._look_for_requests()
                 looked = SYSTEM_CLOCK.now()
 
@@ -141,6 +162,7 @@ class Scribe:
         for job in jobs:
             if isinstance(job, _Batch):
                 gathered.events += job.events
+                gathered.written += job.written
                 gathered.durable += job.durable
                 continue
             self._commit(gathered)
@@ -159,13 +181,45 @@ class Scribe:
             self._store.commit(self._row.id, self._row.epoch, batch.events, self._spent())
         except AbreastError as error:
             self.broken = True
+            flushed = threading.Event()
+            self._unflushed.put(flushed)  # what was committed before is told first: it stands
+            flushed.wait()
             self._tell(self._listener.failed, error)
             return
         self._tell(self._acknowledge, batch, SYSTEM_CLOCK.now() - began)
+        self._dirty = not batch.durable
+        if batch.durable:
+            self._unflushed.put(batch.durable)
+
+    def _flush_on(self) -> None:
+        """Flush whatever has been committed meanwhile, again and again; the thread beside the writer's."""
+        ended = False
+        while not ended:
+            jobs = [self._unflushed.get()]
+            while not self._unflushed.empty():
+                jobs.append(self._unflushed.get())
+            ended = None in jobs
+            waiting = [call for job in jobs if isinstance(job, list) for call in job]
+            if waiting or not ended:
+                self._flush(waiting)
+            for job in jobs:
+                if isinstance(job, threading.Event):
+                    job.set()
+
+    def _flush(self, waiting: list[Heard]) -> None:
+        if self._unsound:
+            return
+        try:
+            self._store.sync()
+        except AbreastError as error:
+            self._unsound = self.broken = True
+            self._tell(self._listener.failed, error)
+        else:
+            self._tell(_call_all, waiting)
 
     def _acknowledge(self, batch: _Batch, took: float) -> None:
-        for durable in batch.durable:
-            durable()
+        for written in batch.written:
+            written()
         if not self._closing:  # a note about the last batch would need a batch of its own
             self._listener.committed(len(batch.events), took)
 
@@ -176,6 +230,11 @@ class Scribe:
             return  # the next commit says what is wrong; a look must not end a run
         if found:
             self._tell(self._listener.requested, found)
+
+
+def _call_all(calls: list[Heard]) -> None:
+    for call in calls:
+        call()
 
 
 def _unless_done(setter: Callable[[T], None], answer: asyncio.Future[T], value: T) -> None:

@@ -1,4 +1,4 @@
-"""The store in one SQLite file: WAL, every commit on disk before it returns, one driver per run."""
+"""The store in one SQLite file: a write-ahead log, flushed apart from the commits, and one driver per run."""
 
 from __future__ import annotations
 
@@ -113,18 +113,22 @@ class SqliteStore:
             return self._locks.is_taken(number)
 
     def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
-        """Write events in one durable transaction. `DriverReplaced` if the epoch is no longer the run's."""
+        """Write events in one transaction; `sync` puts them on disk. `DriverReplaced` if the epoch is not the run's."""
         number = self._driving.get(run_id) or self._number(run_id)
         rows, blobs = event_columns(number, events)
         last, beat = (events[-1].seq, events[-1].wall) if events else (0, 0.0)
         columns = (last, facts_text(spent), beat, run_id, epoch)
-        with self._db.writing() as db:
+        with self._db.writing(sync=False) as db:
             if db.execute(sql("advance_run"), columns).rowcount:
                 db.executemany(sql("insert_event"), rows)
                 if blobs:
                     db.executemany(sql("insert_blob"), blobs)
                 return
         raise replaced(self.get(run_id), epoch)
+
+    def sync(self) -> None:
+        """See to it that everything committed so far is on disk."""
+        self._db.sync()
 
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
         """Say how the driving ended, and let go of the run."""
