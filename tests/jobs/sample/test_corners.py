@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import abreast
-from abreast.core.errors import BranchesFailed, Halted, ServerFault
+from abreast.core.errors import BranchesFailed, BudgetSpent, Halted, ServerFault
 from abreast.core.outcome import Usage
 from abreast.jobs.sample import attempts, door, engine, plan, race, spec, strategies
 from abreast.jobs.sample import checks as checks_of_samples
@@ -235,6 +235,22 @@ async def test_a_branch_that_had_ended_before_a_kill_is_in_the_result_and_counts
         assert again.asked == [(1, 0), (1, 1), (1, 2)]
         assert list(states.values()) == ["failed"] * 6
     assert result.usage.requests == len(states)
+
+
+async def test_a_resumed_sample_counts_what_was_spent_of_its_own_budget_and_no_other_samples_part():
+    store, table = MemoryStore(), Table(at())
+
+    async def more(budget, resume):
+        async with abreast.open_run("r", store=store, seed=3, resume=resume) as run:
+            await drawn(table, depth=2, run=run, name="before")
+            await drawn(table, depth=6, run=run, budget=budget)
+
+    for budget, resume, asked in (("3req", "never", 5), ("3req", "must", 5), ("5req", "must", 7)):
+        with pytest.raises(BudgetSpent):
+            await more(budget, resume)
+        assert len(table.asked) == asked
+    await more("6req", "must")
+    assert table.asked == [(0, 0), (0, 1), *((0, number) for number in range(6))]
 
 
 @pytest.mark.parametrize(("scores", "wanted"), [

@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from abreast.core.events import CALL_SETTLED
+from abreast.core.outcome import NO_USAGE
 from abreast.core.window import whole
 from abreast.jobs.sample.attempts import SampleResult
 from abreast.jobs.sample.checks import Check, Function, as_check
@@ -19,6 +21,7 @@ from abreast.limits.budget import Budget
 from abreast.models.port import Json, Model
 from abreast.models.schema import schema_of
 from abreast.run.hooks import name_of
+from abreast.run.record import usage_of
 from abreast.run.scope import Run
 
 THEIR_WORDS: Final = {"loop_budget": "depth", "concurrency_budget": "breadth", "requirements": "checks"}
@@ -45,6 +48,7 @@ class SampleJob:
         job = await self._decided(within)
         async with AsyncExitStack() as stack:
             scope = await stack.enter_async_context(within.child(job.name, budget=job.budget))
+            await _charge(scope)
             return await run_sample(scope, job.question, job.draws, job.strategy, job.shape)
 
     async def _decided(self, within: Run) -> SampleJob:
@@ -126,6 +130,19 @@ def make_job(
     draws = Draws(model, system, None if schema is None else schema_of(schema), temperature, max_tokens, seed)
     own = Budget.parse(budget) if isinstance(budget, str) else budget
     return SampleJob(Question(prompt, made), draws, _strategy(strategy), shape, name, own)
+
+
+async def _charge(scope: Run) -> None:
+    """Let a resumed sample's own budget go on from what the calls beneath it have used up already."""
+    setting, budget = scope.setting, scope.budget
+    scribe, store, row = setting.scribe, setting.store, setting.row
+    if budget is None or not setting.resumed or scribe is None or store is None or row is None:
+        return
+    prefix = f"{scope.path}/"
+    found = await scribe.read(lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000))
+    used = sum((usage_of(event.data) for event in found), NO_USAGE)
+    tokens = used.input_tokens + used.output_tokens
+    budget.restore({"requests": used.requests, "tokens": tokens, "usd": used.usd or 0.0})
 
 
 def _named(one: Check, number: int) -> Check:
