@@ -1,6 +1,7 @@
 """Going on with a run: what is recorded stands, and what changed is noticed."""
 
 import asyncio
+import contextlib
 import dataclasses
 import threading
 import warnings
@@ -8,7 +9,7 @@ import warnings
 import pytest
 
 import abreast
-from abreast.core.errors import ItemChanged, KeyReused, NoSuchRun, OutcomeUnknown, RecordedError, RunBusy
+from abreast.core.errors import Halted, ItemChanged, KeyReused, NoSuchRun, OutcomeUnknown, RecordedError, RunBusy
 from abreast.core.events import Event
 from abreast.run.book import FunctionChanged
 from abreast.run.intake import InputIncomplete
@@ -434,3 +435,23 @@ async def test_the_journal_survives_a_hook_of_warnings(store):
         warnings.simplefilter("error")
         await run_once(store, Counting())
     assert store.get("job-1").state == "done"
+
+
+@pytest.mark.parametrize("fresh", [0, 40, 1 << 20])
+async def test_piped_items_come_in_their_order_whether_kept_in_memory_or_read_back(fresh, monkeypatch):
+    monkeypatch.setattr("abreast.run.intake._FRESH", fresh)
+    store = MemoryStore()
+
+    async def some(number, resume, total):
+        seen = []
+        async with abreast.open_run("pipe", store=store, resume=resume) as run:
+            async for item in run.intake("lines", (f"line {n}" for n in range(total))):
+                seen.append(item)
+                if len(seen) == number:
+                    run.halt("enough")
+                    break
+        return seen
+
+    with contextlib.suppress(Halted):
+        assert await some(30, "never", 500) == [f"line {n}" for n in range(30)]
+    assert await some(None, "must", 500) == [f"line {n}" for n in range(500)]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from abreast.run.setting import Setting
 from abreast.store import codec
 
 _PAGE = 500  # items read from the journal at once
+_FRESH = 1 << 20  # characters of items kept in memory between being journaled and being asked for
 _BATCH = 100  # items handed to the loop at once, at most
 _FARTHEST = 1_000_000  # items journaled and not yet given out, at most: an endless pipe must not fill the disk
 _LARGEST = 256 << 20  # the same, in characters
@@ -47,6 +49,9 @@ class Intake:
         self._given = 0
         self._ahead = 0  # characters journaled and not yet given out
         self._held_back = False
+        self._fresh: deque[tuple[int, int, Any]] = deque()  # journaled a moment ago: seq, size, item
+        self._kept = 0  # characters of those
+        self._spilled = False  # later items are not among them, and must be read from the journal
         self._news: asyncio.Future[None] | None = None
         self._room = threading.Condition()
         self._pending: list[Any] = []  # read, not yet taken in
@@ -90,7 +95,15 @@ class Intake:
                 # The last items may have been read and not be on disk yet.
                 if self._total is not None and self._given >= self._total and self._ended():
                     return
+                self._spilled = self._spilled and self._given < self._taken
                 await self._wait()
+                continue
+            if self._fresh:
+                after, size, item = self._fresh.popleft()
+                self._given, self._ahead, self._kept = self._given + 1, self._ahead - size, self._kept - size
+                yield item
+                if self._held_back:
+                    self._read_on()
                 continue
             page = await self._read(after, {ITEM_READ})
             for event in page:
@@ -176,10 +189,18 @@ class Intake:
             self._ahead += len(body)
             path = f"{self._path}/{position_key(number)}"
             journal.emit(ITEM_READ, path, data={"index": number}, body=body, written=written)
+            self._keep_fresh(journal.seq, body)
         if error is not None:
             self._fail(error, first + len(bodies))
         elif not bodies:
             self._take_in()
+
+    def _keep_fresh(self, seq: int, body: str) -> None:
+        """Keep a few items for those who ask for them soon; from the first that is one too many, they are read back."""
+        self._spilled = self._spilled or self._kept + len(body) > _FRESH
+        if not self._spilled:
+            self._kept += len(body)
+            self._fresh.append((seq, len(body), codec.decode(body)))
 
     def _encoded(self, items: Sequence[Any], first: int) -> tuple[list[str], AbreastError | None]:
         """The stored forms of items, up to the first that has none, and why it has none."""
@@ -230,6 +251,7 @@ class Intake:
                     self._before.append(event.body or "null")
             after = page[-1].seq
         self._journaled = len(self._before)
+        self._spilled = True  # what an earlier driver has read comes first
         self._ahead = sum(map(len, self._before))
         if self._complete:
             self._total, self._before = len(self._before), []

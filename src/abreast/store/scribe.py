@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
 
-from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import AbreastError, StoreError
 from abreast.core.events import Event
 from abreast.store.port import Request, RunRow, Store
@@ -23,6 +23,8 @@ T = TypeVar("T")
 Heard: TypeAlias = Callable[[], None]
 
 _POLL = 0.5  # seconds between two looks at the requests of other processes
+_GATHER = 0.002  # seconds between two flushes when many wait for them: a few flushes for all serve everybody better
+_CROWD = 4
 _LINGER = 0.05  # seconds an event that nobody waits for may wait for company
 
 
@@ -193,13 +195,16 @@ class Scribe:
 
     def _flush_on(self) -> None:
         """Flush whatever has been committed meanwhile, again and again; the thread beside the writer's."""
-        ended = False
+        ended, crowd = False, 0
         while not ended:
             jobs = [self._unflushed.get()]
+            if crowd >= _CROWD:
+                pause(_GATHER)
             while not self._unflushed.empty():
                 jobs.append(self._unflushed.get())
             ended = None in jobs
             waiting = [call for job in jobs if isinstance(job, list) for call in job]
+            crowd = len(waiting)
             if waiting or not ended:
                 self._flush(waiting)
             for job in jobs:
