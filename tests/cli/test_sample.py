@@ -227,11 +227,12 @@ def test_the_embedded_model_gives_the_same_winner_however_many_draw_at_once(abre
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    colour = ("sample", "Name a colour", "--check", "regex ^(red|green|blue)$", "--breadth", "4", "--depth", "3")
+    colour = ("sample", "Name a colour", "--check", "regex ^(red|green|blue)$", "--breadth", "4", "--depth", "3",
+              "--max-tokens", "6")  # what is longer can't pass, and takes its time  # fmt: skip
     abreast.environment["ABREAST_CACHE"] = str(weights.cache_directory())
     found = [
         abreast(*colour, "-m", "local/smollm2", "--json", "--lane-width", f"local={width}") for width in ("1", "4")
-    ]
+    ]  # the tutorial's test is a third
     assert [said.code for said in found] == [0, 0], found
     assert len({(place(said.rows[0]), said.rows[0]["text"]) for said in found}) == 1
     assert found[0].rows[0]["text"] in ("red", "green", "blue")
@@ -255,22 +256,12 @@ def refused(abreast, storm, *arguments, says):
 FLAGS = [
     (("--check", ""), "there is no check ''"),
     (("--check", "jsn"), "there is no check 'jsn'; did you mean 'json'?"),
-    (("--check", "xyzzy 3"), "there is no check 'xyzzy'; there are json, regex"),
     (("--check", "regex ("), "'(' is no regular expression"),
-    (("--check", "regex"), "the check 'regex' needs something after it"),
-    (("--check", "contains"), "such as 'contains rain'"),
     (("--check", "lines 0"), "'lines 0' needs a whole number of at least 1"),
-    (("--check", "lines three"), "'lines three' needs a whole number"),
-    (("--check", "max-words -1"), "'max-words -1' needs a whole number"),
-    (("--check", "min-words 1e3"), "'min-words 1e3' needs a whole number"),
-    (("--check", "max-words 99999999999"), "needs a whole number"),
     (("--check", "judge:"), "a judge needs something to judge"),
     (("--check", "hidden"), "the check 'hidden' needs a check after it"),
-    (("--check", "hidden jsn"), "there is no check 'jsn'"),
     (("--check", "schema missing.json"), "--check: schema missing.json can't be read"),
     (("--check", "schema broken.json"), "--check: schema broken.json is not JSON"),
-    (("--check", "schema wrong.json"), "--check: schema wrong.json is no JSON schema"),
-    (("--check", "call nothing"), "--check: 'nothing' is no function"),
     (("--check", "call nowhere:fn"), "--check: there is no module 'nowhere'"),
     (("--check", "json", "--check", "json"), "two checks are called 'is JSON'"),
     (("--breadth", "0"), "--breadth: it must be at least 1, not 0"),

@@ -50,3 +50,24 @@ def test_hidden_in_front_keeps_a_check_from_the_model():
     assert parse_check("hidden max-words 5", None, **nothing).shown is None
     assert parse_check("hidden judge: is kind", None, **nothing).shown is None
     assert parse_check("judge: is kind", None, **nothing).requirement == "is kind"
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("", "there is no check ''; there are json, regex"),
+    ("xyzzy 3", "there is no check 'xyzzy'; there are json, regex"),
+    ("regex", "the check 'regex' needs something after it, such as 'regex ^(red|blue)$'"),
+    ("contains  ", "the check 'contains' needs something after it, such as 'contains rain'"),
+    ("lines three", "'lines three' needs a whole number of at least 1"),
+    ("max-words -1", "'max-words -1' needs a whole number of at least 1"),
+    ("min-words 1e3", "'min-words 1e3' needs a whole number of at least 1"),
+    ("max-words 99999999999", "'max-words 99999999999' needs a whole number of at least 1"),
+    ("hidden jsn", "there is no check 'jsn'; did you mean 'json'?"),
+    ("hidden", "the check 'hidden' needs a check after it"),
+    ("judge:  ", "a judge needs something to judge"),
+    ("schema", "the check 'schema' needs something after it, such as 'schema label.json'"),
+    ("call", "the check 'call' needs something after it, such as 'call pkg.mod:fn'"),
+])  # fmt: skip
+def test_a_check_that_there_is_not_or_that_lacks_something_is_named(text, says):
+    with pytest.raises(ValueError, match=r"^there is|^the check|^a judge|^'") as told:
+        parse_check(text, None, find=None, read=None)
+    assert says in str(told.value)
