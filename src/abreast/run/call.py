@@ -155,7 +155,7 @@ class Caller:
             book = CallBook(item, item.drive.setting.journal, path=path, model=self.name, lane=self.lane.name)
         if self._cache is not None and (found := await self._cache.find(self.name, request)) is not None:
             found = replace(found, usage=Usage(requests=0), seconds=0.0, first_token=None)
-            return await book.replied(found, request, (0.0, 0.0)) if book is not None else found
+            return book.replied(found, request, (0.0, 0.0)) if book is not None else found
         sent = _seeded(request, item) if getattr(self.model, "takes_seed", True) else request
         reply = await _Call(self, sent, item, book).answer(hear)
         if self._cache is not None:
@@ -396,9 +396,9 @@ class _Call:
             self._used += used
             self._fail(error)
             raise
-        return await self._succeed(grant, reply), None
+        return self._succeed(grant, reply), None
 
-    async def _succeed(self, grant: _Grant, reply: Reply) -> Reply:
+    def _succeed(self, grant: _Grant, reply: Reply) -> Reply:
         caller = self._caller
         used = priced(reply.usage, caller.price)
         self._settle(grant, used)
@@ -413,7 +413,7 @@ class _Call:
         )  # fmt: skip
         if self._item is not None:
             _add_usage(self._item, total)
-        return reply if self._book is None else await self._book.replied(reply, self._request, self._times())
+        return reply if self._book is None else self._book.replied(reply, self._request, self._times())
 
     def _hold_lane(self, error: Throttled, episode: int) -> None:
         lane, item = self._caller.lane, self._item

@@ -105,8 +105,12 @@ class CallBook:
         self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, written=partial(_done, kept))
         await kept
 
-    async def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
-        """Write a reply down, and wait until a kill can't undo that; the reply as a resumed run would get it."""
+    def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
+        """Write a reply down; the reply as a resumed run would get it.
+
+        The journal keeps its order: whatever is recorded of what is done with the reply comes after it, and so does the
+        start of the next paid call, which is waited for.
+        """
         redact = self._item.drive.setting.redact
         if redact is not None:
             text = redact(self.path, reply.text)
@@ -115,12 +119,9 @@ class CallBook:
         facts = self._facts("done", reply.usage, times)
         if reply.first_token is not None:
             facts["first_token"] = reply.first_token
-        kept = self._item.drive.setting.loop.create_future()
         self._journal.emit(
-            CALL_SETTLED, self.path, lane=self._lane, data=facts, body=reply_text(reply, self.path),
-            written=partial(_done, kept),
-        )  # fmt: skip
-        await kept
+            CALL_SETTLED, self.path, lane=self._lane, data=facts, body=reply_text(reply, self.path), written=_HEARD
+        )
         return reply
 
     def failed(self, error: BaseException, used: Usage, times: Sequence[float]) -> None:
@@ -213,6 +214,13 @@ def _failure(body: str) -> BaseException:
         return recorded
     status, raw = recorded.details.get("status"), recorded.details.get("raw")
     return kind(recorded.message, status=status if isinstance(status, int) else None, raw=str(raw or ""))
+
+
+def _nobody() -> None:
+    """Nobody waits for it; but it shall be written now, and not when it suits."""
+
+
+_HEARD: Final = _nobody
 
 
 def _done(future: asyncio.Future[None]) -> None:
