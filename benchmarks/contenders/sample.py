@@ -5,7 +5,8 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from importlib import metadata
 from urllib.request import urlopen
 
@@ -13,8 +14,10 @@ MODEL = "gpt-4o-mini"
 KEY = "sk-none"
 GOOD = "good"
 
-# Draws one sample, with so many branches of so many rounds; says whether one passed.
+# Draws one sample; says whether a draw passed.
 Draw = Callable[[str], Awaitable[bool]]
+# Yields what draws with so many branches of so many rounds, and closes it afterwards.
+Opened = Callable[[int, int], AsyncIterator[Draw]]
 
 
 def server() -> str:
@@ -32,7 +35,7 @@ def is_good(text: str) -> bool:
     return GOOD in text.split()
 
 
-def run(opened: Callable[[int, int], Awaitable[Draw]], package: str) -> None:
+def run(opened: Opened, package: str) -> None:
     """Play `SAMPLES BREADTH DEPTH` of the command line and print a line of JSON."""
     parser = argparse.ArgumentParser()
     for name in ("samples", "breadth", "depth"):
@@ -41,14 +44,14 @@ def run(opened: Callable[[int, int], Awaitable[Draw]], package: str) -> None:
     print(json.dumps(asyncio.run(_play(opened, args)) | {"version": metadata.version(package)}))
 
 
-async def _play(opened: Callable[[int, int], Awaitable[Draw]], args: argparse.Namespace) -> dict[str, float]:
-    draw = await opened(args.breadth, args.depth)
-    await draw(question(0))  # connections, caches, first imports
-    before, began, passed = await _settled(), time.perf_counter(), 0
-    for sample in range(1, args.samples + 1):
-        passed += await draw(question(sample))
-    wall = time.perf_counter() - began
-    after = await _settled()
+async def _play(opened: Opened, args: argparse.Namespace) -> dict[str, float]:
+    async with asynccontextmanager(opened)(args.breadth, args.depth) as draw:
+        await draw(question(0))  # connections, caches, first imports
+        before, began, passed = await _settled(), time.perf_counter(), 0
+        for sample in range(1, args.samples + 1):
+            passed += await draw(question(sample))
+        wall = time.perf_counter() - began
+        after = await _settled()
     gone = after["disconnects"] - before["disconnects"]
     return {"wall": wall, "passed": passed, "requests": after["admitted"] - before["admitted"], "cancelled": gone}
 

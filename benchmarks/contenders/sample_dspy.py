@@ -2,13 +2,14 @@
 # mypy: disable-error-code="import-not-found"
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import dspy
 
 from benchmarks.contenders.sample import KEY, MODEL, Draw, is_good, run, server
 
 
-async def opened(breadth: int, depth: int) -> Draw:
+async def opened(breadth: int, depth: int) -> AsyncIterator[Draw]:
     """Set it up; it has no breadth, so `breadth` is 1."""
     del breadth
     dspy.configure(lm=dspy.LM(f"openai/{MODEL}", api_base=f"{server()}/v1", api_key=KEY, cache=False))
@@ -22,7 +23,7 @@ async def opened(breadth: int, depth: int) -> Draw:
         found = await asyncio.to_thread(best, question=prompt)
         return is_good(found.answer)
 
-    return draw
+    yield draw
 
 
 if __name__ == "__main__":

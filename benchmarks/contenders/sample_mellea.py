@@ -1,6 +1,7 @@
 """mellea's rejection sampling."""
 # mypy: disable-error-code="import-not-found"
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from mellea import MelleaSession
@@ -19,7 +20,7 @@ async def _without_nulls(self: AsyncCompletions, **given: Any) -> object:
     return await _create(self, **{name: value for name, value in given.items() if value is not None})
 
 
-async def opened(breadth: int, depth: int) -> Draw:
+async def opened(breadth: int, depth: int) -> AsyncIterator[Draw]:
     """Open a session."""
     AsyncCompletions.create = _without_nulls
     session = MelleaSession(backend=OpenAIBackend(MODEL, base_url=f"{server()}/v1", api_key=KEY))
@@ -30,7 +31,7 @@ async def opened(breadth: int, depth: int) -> Draw:
         result = await session.ainstruct(prompt, requirements=[good], strategy=strategy, return_sampling_results=True)
         return bool(result.success)
 
-    return draw
+    yield draw
 
 
 if __name__ == "__main__":
