@@ -261,7 +261,10 @@ def test_many_outcomes_beneath_a_prefix_are_read_along_the_journal(store):
 
 def test_all_but_the_events_of_a_run_is_on_disk_when_the_call_returns_and_those_after_a_sync(store, monkeypatch):
     flushed = []
-    monkeypatch.setattr("abreast.store.database._FLUSH", lambda fd: flushed.append(str(Path(f"/proc/self/fd/{fd}").readlink())))
+    link = "/proc/self/fd/{}"
+    monkeypatch.setattr(
+        "abreast.store.database._FLUSH", lambda fd: flushed.append(str(Path(link.format(fd)).readlink()))
+    )
     row = begin(store)
     assert flushed == [f"{store.path}-wal"]
     store.commit(row.id, row.epoch, [event(1)], {})
