@@ -79,11 +79,23 @@ class Attempts:
     async def conclude(self, work: Current, value: Any, error: BaseException | None) -> None:
         """The item's call has ended; what it left open beneath it ends now."""
         try:
+            if work.strays:
+                await self._end_strays(work)
             if work.scope is not None:
                 await work.scope.settle_maps(GRACE)
             self._ended(work, value, error)
         except Exception as bug:  # noqa: BLE001 - a fault of ours must reach the caller, not vanish with the task
             self._drive.fail(bug)
+
+    @staticmethod
+    async def _end_strays(work: Current) -> None:
+        """Calls that the item's own tasks are in the middle of end with it, as `asyncio.gather` would leave them."""
+        while strays := [task for task in work.strays or () if not task.done()]:
+            for task in strays:
+                task.cancel()
+            _, left = await asyncio.wait(strays, timeout=GRACE)
+            if left:
+                return
 
     def _ended(self, work: Current, value: Any, error: BaseException | None) -> None:
         """An attempt has ended: there is an outcome, or another attempt."""

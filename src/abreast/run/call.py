@@ -156,6 +156,22 @@ class Caller:
         if self._cache is not None and (found := await self._cache.find(self.name, request)) is not None:
             found = replace(found, usage=Usage(requests=0), seconds=0.0, first_token=None)
             return book.replied(found, request, (0.0, 0.0)) if book is not None else found
+        if item is not None and (task := asyncio.current_task()) is not item.task and task is not None:
+            return await self._astray(item, task, request, hear, book)
+        return await self._asked(item, request, hear, book)
+
+    async def _astray(
+        self, item: Current, task: asyncio.Task[Any], request: Request, hear: Hear | None, book: CallBook | None
+    ) -> Reply:
+        """A call from a task that the item has started itself: it must not outlive the item."""
+        strays = item.strays = item.strays or set()
+        strays.add(task)
+        try:
+            return await self._asked(item, request, hear, book)
+        finally:
+            strays.discard(task)
+
+    async def _asked(self, item: Current | None, request: Request, hear: Hear | None, book: CallBook | None) -> Reply:
         sent = _seeded(request, item) if getattr(self.model, "takes_seed", True) else request
         reply = await _Call(self, sent, item, book).answer(hear)
         if self._cache is not None:

@@ -68,7 +68,7 @@ class Quick:
         except BaseException as error:  # noqa: BLE001 - all others become outcomes
             await self._attempts.conclude(work, None, error)
             return
-        if drive.stopped or work.scope is not None:
+        if drive.stopped or work.scope is not None or work.strays:
             await self._attempts.conclude(work, value, None)
             return
         work.task = None
