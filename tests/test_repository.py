@@ -114,11 +114,11 @@ class Gate:
         (root / ".venv/.made").touch()
         (root / ".venv/.tools").touch()
 
-    def run(self, *command: str, breaks: str = "nothing") -> tuple[int, list[str]]:
+    def run(self, *command: str, breaks: str = "nothing", ci: str = "true") -> tuple[int, list[str]]:
         """Run a command of the project, with every call that matches `breaks` failing; its code, and the calls."""
         self.log.write_text("")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-        environment = {**inherited, "LOG": str(self.log), "BREAKS": breaks}
+        environment = {**inherited, "LOG": str(self.log), "BREAKS": breaks, "CI": ci}
         done = subprocess.run(
             command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=60, check=False
         )
@@ -165,9 +165,10 @@ def test_a_gate_that_fails_stops_the_one_command(gate, broken):
 
 
 def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
-    _, calls = gate.run("make", "test")
-    (suite,) = [call for call in calls if "pytest" in call]
-    assert suite == "coverage run -m pytest -n 4"
+    for ci, command in (("true", "coverage run -m pytest -n 4"), ("", "pytest -n 4")):
+        _, calls = gate.run("make", "test", ci=ci)
+        (suite,) = [call for call in calls if "pytest" in call]
+        assert suite == command
     options = config()["tool"]["pytest"]["ini_options"]
     assert options["testpaths"] == ["tests"]
     assert [option for option in options["addopts"] if "ignore" in option or option in ("-k", "-x", "--lf")] == []
