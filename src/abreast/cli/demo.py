@@ -133,7 +133,7 @@ def command(
     try:
         wide = units.number(width, least=1)
     except ValueError as error:
-        raise Sorry(f"--width {error}") from None
+        raise Sorry(f"--width: {error}") from None
     fetching = None if no_model else Fetching()
     choice = StoreChoice(Config.load(), store)
     console = make_console()

@@ -89,7 +89,7 @@ def read_tokens(given: str | None) -> int | None:
     try:
         return None if given is None else units.number(given, least=1)
     except ValueError as error:
-        raise Sorry(f"--max-tokens {error}") from None
+        raise Sorry(f"--max-tokens: {error}") from None
 
 
 def check_prompt(job: MapJob) -> None:
