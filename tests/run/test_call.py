@@ -15,6 +15,7 @@ from abreast.core.errors import (
     Refused,
     ServerFault,
     Throttled,
+    TimedOut,
 )
 from abreast.core.outcome import Usage
 from abreast.models.port import Message, Reply, Request
@@ -72,6 +73,10 @@ async def reached(gate, count):
     for _ in range(20):
         await asyncio.sleep(0)
     assert len(gate.held) == count
+
+
+async def outcomes(mapped):
+    return [outcome async for outcome in mapped]
 
 
 async def answers(run, model, items, **options):
@@ -242,6 +247,35 @@ async def test_the_item_gives_its_slot_back_while_its_call_is_held():
         await clock.run_until(done)
     assert done.result() == ["HELD", "free"]
     assert other == [0.0]  # it did not wait for the five seconds
+
+
+async def test_a_timeout_while_an_items_other_calls_end_loses_nothing():
+    clock, gate = ManualClock(), Gate()
+    ending, tidied = asyncio.Event(), asyncio.Event()
+
+    class Slow(Echo):
+        async def complete(self, request, hear=None):
+            try:
+                return await super().complete(request, hear)
+            finally:
+                if request.messages[-1].content == "slow":
+                    ending.set()
+                    await tidied.wait()
+
+    async def both(_):
+        model = caller(Slow(Refused("no"), gate=gate.pass_), retry=None)
+        await asyncio.gather(model.ask("slow"), model.ask("bad"))
+
+    async with abreast.open_run("r", store=MemoryStore(), clock=clock) as run:
+        done = asyncio.ensure_future(outcomes(run.map(both, [0], width=1, timeout=1.0)))
+        await reached(gate, 2)
+        gate.open("bad")
+        await ending.wait()
+        await clock.advance(1.0)  # the item's timer cancels it once more, in the middle of that
+        tidied.set()
+        [outcome] = await asyncio.wait_for(done, 20)
+    assert isinstance(outcome.error, TimedOut)
+    assert isinstance(outcome.error.__cause__, Refused)
 
 
 async def test_a_spent_quota_parks_the_lane_and_the_run_can_be_resumed():

@@ -7,14 +7,18 @@ import threading
 import pytest
 
 import abreast
-from abreast.core.errors import Halted, ItemsFailed, KeyReused, WouldBlock
-from abreast.testing import Gate
+from abreast.core.errors import Halted, ItemsFailed, KeyReused, TimedOut, WouldBlock
+from abreast.testing import Gate, ManualClock
 
 request_id = contextvars.ContextVar("request_id", default="none")
 
 
 async def same(item):
     return item
+
+
+async def outcomes(mapped):
+    return [outcome async for outcome in mapped]
 
 
 async def test_the_same_name_twice_in_one_scope_is_refused():
@@ -361,6 +365,33 @@ async def test_a_map_left_open_inside_an_item_ends_with_the_item():
     async with abreast.open_run("r") as run:
         assert await run.map(outer, [0], width=1).values() == ["went on"]
         assert sorted(ended) == [0, 1]
+
+
+async def test_a_timeout_while_what_is_beneath_an_item_ends_loses_nothing():
+    clock, tidied = ManualClock(), asyncio.Event()
+    ending = asyncio.Event()
+
+    async def leaf(_):
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ending.set()
+            await tidied.wait()
+
+    async def outer(item):
+        mapped = abreast.current().run.map(leaf, range(1), width=1)
+        await mapped.__aenter__()
+        await asyncio.sleep(0)
+        raise ValueError(item)
+
+    async with abreast.open_run("r", clock=clock) as run:
+        done = asyncio.ensure_future(outcomes(run.map(outer, ["it"], width=1, timeout=1.0)))
+        await ending.wait()
+        await clock.advance(1.0)  # its timer cancels it once more, in the middle of that
+        tidied.set()
+        [outcome] = await asyncio.wait_for(done, 20)
+    assert isinstance(outcome.error, TimedOut)
+    assert isinstance(outcome.error.__cause__, ValueError)
 
 
 async def test_a_map_can_be_iterated_once():

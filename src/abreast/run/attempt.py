@@ -79,13 +79,21 @@ class Attempts:
     async def conclude(self, work: Current, value: Any, error: BaseException | None) -> None:
         """The item's call has ended; what it left open beneath it ends now."""
         try:
-            if work.strays:
-                await self._end_strays(work)
-            if work.scope is not None:
-                await work.scope.settle_maps(GRACE)
+            while work.strays or work.scope is not None:
+                try:
+                    await self._end_beneath(work)
+                    break
+                except asyncio.CancelledError:
+                    pass  # it is ending as it is: what ends beneath it has its time all the same
             self._ended(work, value, error)
         except Exception as bug:  # noqa: BLE001 - a fault of ours must reach the caller, not vanish with the task
             self._drive.fail(bug)
+
+    async def _end_beneath(self, work: Current) -> None:
+        if work.strays:
+            await self._end_strays(work)
+        if work.scope is not None:
+            await work.scope.settle_maps(GRACE)
 
     @staticmethod
     async def _end_strays(work: Current) -> None:
