@@ -24,6 +24,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "inspect-ai": ("inspect-ai==0.3.285", "openai==3.49.0"),
     "mellea": ("mellea==0.8.0",),
     "dspy": ("dspy==3.4.1",),
+    "specify-cli": ("specify-cli==1.2.3",),
 }
 
 
