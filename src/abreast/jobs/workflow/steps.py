@@ -1,0 +1,226 @@
+"""What a workflow file says, once it has been read and checked: typed steps, with the line each stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from abreast.jobs.workflow.expressions import Template
+from abreast.jobs.workflow.script import Script
+
+Effect: TypeAlias = Literal["pure", "idempotent", "once"]
+OnReject: TypeAlias = Literal["abort", "skip", "retry"]
+
+SHELL_TIMEOUT: Final = 300.0
+"""Seconds that a shell or prompt step may take, unless it says otherwise."""
+MAX_ITERATIONS: Final = 10
+"""Rounds of a loop that names no number."""
+
+Value: TypeAlias = "Template | str | int | float | bool | list[Value] | dict[str, Value] | None"
+"""A value of the file: every text that holds a `{{ }}` is a Template, all else is as it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What every step may say."""
+
+    id: str
+    type: str
+    line: int
+    continue_on_error: bool = False
+    needs: tuple[str, ...] | None = None
+    """None: it comes after the step before it."""
+    retry: int = 0
+    timeout: float | None = None
+    budget: str | None = None
+    lane: str | None = None
+    effect: Effect = "pure"
+    output_schema: Mapping[str, Any] | None = None
+    input: Value = None
+    """As it was written, for `steps.<id>.input`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """`run`: a text for the shell, in which values are data."""
+
+    common: Common
+    run: Script
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A question to a model, or to an agent's command line where `integration` names one."""
+
+    common: Common
+    prompt: Template
+    integration: Template | None = None
+    model: Template | None = None
+    system: Template | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A slash command for an agent's command line."""
+
+    common: Common
+    command: str
+    integration: Template | None = None
+    model: Template | None = None
+    options: Value = None
+
+
+@dataclass(frozen=True, slots=True)
+class Python:
+    """A function, `module:function`, called with the keywords in `with`."""
+
+    common: Common
+    call: str
+    given: Value = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Somebody decides."""
+
+    common: Common
+    message: Value
+    options: tuple[str, ...] = ("approve", "reject")
+    on_reject: OnReject = "abort"
+    show_file: Template | None = None
+    verdict_input: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """One list of steps or the other."""
+
+    common: Common
+    condition: Template | bool
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """The list of steps that an expression's text names."""
+
+    common: Common
+    expression: Value
+    cases: tuple[tuple[str, tuple[Step, ...]], ...]
+    default: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`while` and `do-while`."""
+
+    common: Common
+    condition: Template | bool
+    steps: tuple[Step, ...]
+    max_iterations: int = MAX_ITERATIONS
+    at_least_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The first `items` run alone; unless `min_success` of them (a part of 1) succeed, nothing else does."""
+
+    items: int
+    min_success: float
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """The same steps for each item of a list, side by side."""
+
+    common: Common
+    items: Value
+    steps: tuple[Step, ...]
+    max_concurrency: Value = 1
+    min_success: float | None = None
+    """A count, or a part below 1."""
+    max_failures: int | None = None
+    canary: Canary | None = None
+    key: Template | None = None
+    """A name for an item, by which it is known again when the list has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FanIn:
+    """Outputs of earlier steps, put together."""
+
+    common: Common
+    wait_for: tuple[str, ...]
+    output: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample: the words of a sample's job file, with `{{ }}` in its texts."""
+
+    common: Common
+    facts: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Another workflow's file as a step."""
+
+    common: Common
+    file: str
+    workflow: Workflow
+    given: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """A kind that somebody has registered; its config is resolved before it is called."""
+
+    common: Common
+    config: dict[str, Value]
+
+
+Leaf: TypeAlias = Shell | Prompt | Command | Python | Gate | Sample | Custom
+Step: TypeAlias = Leaf | If | Switch | Loop | FanOut | FanIn | Call
+LEAVES: Final = (Shell, Prompt, Command, Python, Gate, Sample, Custom)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One of a workflow's inputs."""
+
+    name: str
+    line: int
+    type: Literal["string", "number", "boolean"] = "string"
+    required: bool = False
+    has_default: bool = False
+    default: Any = None
+    enum: tuple[Any, ...] | None = None
+    prompt: str | None = None
+    """What to ask on a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """A whole file."""
+
+    id: str
+    file: str
+    text: str
+    steps: tuple[Step, ...]
+    inputs: tuple[Input, ...] = ()
+    outputs: dict[str, Value] = field(default_factory=dict)
+    name: str = ""
+    version: str = ""
+    author: str = ""
+    description: str = ""
+    integration: Template | None = None
+    model: Template | None = None
+    options: Value = None
+    warnings: tuple[tuple[int, str], ...] = ()
+    """Lines, and what may not be meant there."""
