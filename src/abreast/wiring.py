@@ -62,7 +62,8 @@ def open_run(
         executor: where items work unless a map says otherwise: `"local"` (tasks and threads) or `"process"`.
         resume: `"auto"` goes on with the newest run of that name in the store if it has not ended, else starts a new
             one; `"never"` starts a new one; `"must"` goes on or raises `NoSuchRun`; `"retry"` goes on, also with one
-            that has ended, and runs failed items again.
+            that has ended, and runs failed items again; `"failed"` does too, but leaves `once` work alone whose fate
+            nobody knows.
         hooks: functions that get every event, and objects with `before_map` or `before_step` that may change numbers.
         tags: words to find it by.
         kind: which job it is; `"script"` for your own.

@@ -32,6 +32,7 @@
     |-- Stopped          a run or map ended before its items did
     |   |-- Halted           by `run.halt`, with the reason given
     |   |-- CancelRequested  by a request from another process
+    |   |-- Paused           somebody has to decide something first
     |   `-- BudgetSpent      nothing in flight could still make room under the cap
     |       `-- LaneParked       a provider takes no more requests for now
     `-- StoreError       the store can't do what is asked of it
@@ -278,6 +279,10 @@ class Halted(Stopped):
 
 class CancelRequested(Stopped):
     """Another process asked for the run to be cancelled."""
+
+
+class Paused(Stopped):
+    """Somebody has to decide something before the work can go on. Nothing has failed, and nothing is recorded."""
 
 
 class BudgetSpent(Stopped):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import TYPE_CHECKING, Any
 
-from abreast.core.errors import BudgetSpent, LaneParked, TimedOut
+from abreast.core.errors import BudgetSpent, LaneParked, Paused, Stopped, TimedOut
 from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Times, make_done
 from abreast.run.current import CURRENT, Current
 from abreast.run.setting import GRACE
@@ -115,8 +115,8 @@ class Attempts:
         if work.holds:
             self._drive.setting.gate.give(work.holds)
             work.holds = ()
-        if isinstance(error, BudgetSpent) and self._ends_the_map(error):
-            self._drive.spent_within(work, error)
+        if isinstance(error, Stopped) and self._ends_the_map(error):
+            self._drive.stopped_within(work, error)
             return
         started, admitted = work.started, work.admitted
         if error is None and work.attempt == 1:
@@ -128,9 +128,11 @@ class Attempts:
             times = (0.0, max(0.0, now - admitted - sum(service) - work.backoff), work.backoff, *service)
         self._drive.settled(work, self._outcome(work, value, error, times))
 
-    def _ends_the_map(self, error: BudgetSpent) -> bool:
-        """Whether what is spent is shared by all items, so that none of them could go on: no failure of this one."""
-        return isinstance(error, LaneParked) or error.budget in self._drive.run.lanes.budgets
+    def _ends_the_map(self, error: Stopped) -> bool:
+        """Whether it is no failure of this item: somebody is waited for, or what is spent is shared by all items."""
+        if isinstance(error, BudgetSpent) and not isinstance(error, LaneParked):
+            return error.budget in self._drive.run.lanes.budgets
+        return isinstance(error, (LaneParked, Paused))
 
     def _outcome(self, work: Current, value: Any, error: BaseException | None, times: Times) -> Outcome[Any]:
         usage = work.usage or NO_USAGE

@@ -47,6 +47,7 @@ class Book:
         self._path = path
         self._scribe = setting.scribe
         self._in_doubt: frozenset[str] = frozenset()
+        self._reruns = False  # what has changed, instead of refusing it
 
     @property
     def stored(self) -> bool:
@@ -56,6 +57,7 @@ class Book:
     async def open(self, fn: Callable[..., object], options: MapOptions) -> None:
         """Note the start; on resume, see what was in flight and whether the function is still the same."""
         fingerprint = _fingerprint(fn)
+        self._reruns = options.on_change == "rerun"
         if self._setting.resumed:
             await self._look_back(fingerprint, options)
         self._journal.emit(MAP_STARTED, self._path, data={
@@ -134,7 +136,8 @@ class Book:
             work = paths[path]
             then = recorded.data.get("digest")
             if then is not None and work.digest is not None and then != work.digest:
-                changed.append(work.key)
+                if not self._reruns:
+                    changed.append(work.key)
             elif is_final(recorded, retry_failed=self._retries(work.key)):
                 known[work.index] = replace(restore(recorded), index=work.index, key=work.key)
             else:
@@ -143,7 +146,7 @@ class Book:
             raise ItemChanged(f"{self._path}: {_listed(changed)} changed since the run recorded them; "
                               "start a new run, or give the items keys that name their content")  # fmt: skip
         for path, work in paths.items():
-            if path in self._in_doubt and path not in found and not self._retries(work.key):
+            if path in self._in_doubt and path not in found and not self._retries(work.key, unknown=True):
                 known[work.index] = self._unknown(work)
         return known
 
@@ -154,10 +157,11 @@ class Book:
             return False
         return known.error.kind == codec.type_name(TimedOut)
 
-    def _retries(self, key: str) -> bool:
-        """Whether a failure of that item is to be tried again."""
-        keys = self._setting.retry_keys
-        return self._setting.retry_failed and (not keys or key in keys)
+    def _retries(self, key: str, *, unknown: bool = False) -> bool:
+        """Whether a failure of that item is to be tried again, or what nobody knows the fate of."""
+        setting = self._setting
+        asked = setting.retry_unknown if unknown else setting.retry_failed
+        return asked and (not setting.retry_keys or key in setting.retry_keys)
 
     async def fetch(self, works: Sequence[Current]) -> dict[int, Outcome[Any]]:
         """Outcomes that were recorded a while ago and are wanted again."""

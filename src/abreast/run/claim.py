@@ -28,9 +28,9 @@ def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
     driver = Driver(os.getpid(), socket.gethostname(), clock.wall(), Path(sys.argv[0] or "python").name)
     if opening.resume != "never":
         found = store.get(opening.run_id) if opening.run_id else store.newest(name)
-        if found is not None and (found.state not in ENDED or opening.resume == "retry" or opening.run_id):
+        if found is not None and (found.state not in ENDED or opening.resume in ("failed", "retry") or opening.run_id):
             return store.take_over(found.id, driver), True
-        if opening.resume in ("must", "retry"):
+        if opening.resume in ("must", "failed", "retry"):
             raise NoSuchRun(f"{store.url} has no {'unfinished ' if found else ''}run named {name!r} to go on with")
     seed = draw_seed() if opening.seed is None else opening.seed
     manifest = {**_surroundings(), **opening.manifest}

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from abreast.core.errors import BudgetSpent, KeyReused
+from abreast.core.errors import BudgetSpent, KeyReused, Stopped
 from abreast.core.halting import Halting
 from abreast.core.item import Item, escape
 from abreast.core.outcome import Cancelled, Failed, Outcome
@@ -267,16 +267,17 @@ class Drive:
                 self.book.waited(work, type(ticket.parked).__name__.lower(), waited)
         self._attempts.start(work)
 
-    def _spent(self, work: Current, error: BudgetSpent) -> None:
+    def _spent(self, work: Current, error: Stopped) -> None:
         """The item can't start any more: the map ends at its place."""
-        self.why.add("budget")
+        if isinstance(error, BudgetSpent):
+            self.why.add("budget")
         self.works.pop(work.index, None)
         self.window.settle(work.index, Barrier(error))
         self.exhausted = True
         self._advance()
 
-    def spent_within(self, work: Current, error: BudgetSpent) -> None:
-        """An item can't go on any more: nothing is recorded of it, and the map ends at its place."""
+    def stopped_within(self, work: Current, error: Stopped) -> None:
+        """An item can't go on for now: nothing is recorded of it, and the map ends at its place."""
         self.window.finish()
         if self.stopped:
             self.works.pop(work.index, None)
@@ -358,7 +359,7 @@ class Drive:
             self.error = todo.error or self.error if todo.at is None else todo.error
             if self.book is not None and todo.at is not None:
                 self.book.halted(todo.at, todo.reason)
-            self.stop("stopped", drain=todo.at is None)
+            self.stop("stopped", drain=todo.at is None and isinstance(todo.error, BudgetSpent))
         self.wake()
 
     async def _refill(self, fetch: Fetch) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from abreast.core.clock import Clock
-from abreast.core.errors import BudgetSpent, CancelRequested, Halted, StoreError
+from abreast.core.errors import BudgetSpent, CancelRequested, Halted, Paused, StoreError
 from abreast.core.seeds import draw_seed
 from abreast.executors.port import Executor
 from abreast.limits.gate import Gate
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # What is for stores and observers only is imported where one is there: it is half of the time that importing takes.
 
-RESUME = ("auto", "never", "must", "retry")
+RESUME = ("auto", "never", "must", "failed", "retry")
 
 _OBSERVER_GRACE = 1.0
 
@@ -70,7 +70,7 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
     setting = Setting(
         clock=clock, gate=Gate(clock), loop=asyncio.get_running_loop(), seed=seed, hooks=opening.hooks,
         executor=opening.executor, root=run, store=store, row=row, resumed=resumed,
-        retry_failed=opening.resume == "retry", retry_keys=opening.retry_keys, redact=opening.redact,
+        retry_failed=opening.resume in ("failed", "retry"), retry_unknown=opening.resume == "retry", retry_keys=opening.retry_keys, redact=opening.redact,
         own_store=opening.own_store,
     )  # fmt: skip
     if row is not None and run.budget is not None and resumed:
@@ -95,7 +95,7 @@ async def close_run(setting: Setting, error: BaseException | None) -> None:
     if journal is not None:
         from abreast.core.events import RUN_ENDED, RUN_HALTED
 
-        if state in ("halted", "spent", "cancelled", "interrupted"):
+        if state in ("halted", "spent", "cancelled", "interrupted", "paused"):
             journal.emit(RUN_HALTED, setting.root.path, data={"reason": reason or state})
         journal.emit(RUN_ENDED, setting.root.path, data={"state": state, "reason": reason})
     try:
@@ -125,5 +125,5 @@ def _how(why: BaseException | None, error: BaseException | None) -> tuple[RunSta
 
 
 _STATES: tuple[tuple[type[BaseException], RunState], ...] = (
-    (BudgetSpent, "spent"), (CancelRequested, "cancelled"), (Halted, "halted"),
+    (BudgetSpent, "spent"), (CancelRequested, "cancelled"), (Halted, "halted"), (Paused, "paused"),
 )  # fmt: skip

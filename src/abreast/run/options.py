@@ -17,6 +17,8 @@ from abreast.run.retry import Retry
 
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]
 
+OnChange: TypeAlias = Literal["refuse", "rerun"]
+
 EFFECTS: tuple[Effect, ...] = ("pure", "idempotent", "once")
 SPAN_IN_MEMORY = 4
 SPAN_WITH_STORE = 64
@@ -39,6 +41,7 @@ class MapOptions:
     effect: Effect
     hold: tuple[tuple[str, Weight], ...]
     executor: str | Executor | None
+    on_change: OnChange = "refuse"
     single: bool = False
 
 
@@ -59,6 +62,7 @@ def check_options(
     effect: Effect = "pure",
     hold: Holding = None,
     executor: str | Executor | None = None,
+    on_change: OnChange = "refuse",
     single: bool = False,
 ) -> MapOptions:
     """The options, or a ValueError or TypeError naming the one that is wrong, before anything starts."""
@@ -73,6 +77,8 @@ def check_options(
         raise ValueError(f"order must be 'item' or 'completion', not {order!r}")
     if effect not in EFFECTS:
         raise ValueError(f"effect must be one of {', '.join(EFFECTS)}, not {effect!r}")
+    if on_change not in ("refuse", "rerun"):
+        raise ValueError(f"on_change must be 'refuse' or 'rerun', not {on_change!r}")
     if key is not None and not callable(key):
         raise TypeError(f"key must be a function of the item, not {key!r}")
     if lane is not None and not callable(lane) and not isinstance(lane, str):
@@ -81,7 +87,7 @@ def check_options(
     return MapOptions(
         name=check_name(name if name is not None else name_of(fn)), width=width, span=span, order=order, until=until,
         on_error=on_error, lane=lane, key=key, retry=Retry.of(retry), timeout=check_timeout(timeout), effect=effect,
-        hold=weights_of(hold), executor=executor, single=single,
+        hold=weights_of(hold), executor=executor, on_change=on_change, single=single,
     )  # fmt: skip
 
 

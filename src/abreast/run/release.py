@@ -66,7 +66,7 @@ class Release:
                 stubs = window.upcoming(ahead)
                 return Fetch(tuple(held.work for held in stubs if type(held) is Stub))
             if type(outcome) is Barrier:
-                return Stop("budget", error=outcome.error)
+                return Stop("stopped", error=outcome.error)
             self.ripe.append(outcome)
             if self.judges and (stop := self._judge(outcome)) is not None:
                 return stop

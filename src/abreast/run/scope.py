@@ -19,7 +19,7 @@ from abreast.run.current import Current
 from abreast.run.drive import Drive
 from abreast.run.lifetime import Opening, close_run, open_setting
 from abreast.run.map import Map
-from abreast.run.options import Effect, check_name, check_options
+from abreast.run.options import Effect, OnChange, check_name, check_options
 from abreast.run.retry import Retry
 from abreast.run.setting import GRACE, GRACE_ON_INTERRUPT, Setting
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-Resume: TypeAlias = Literal["auto", "never", "must", "retry"]
+Resume: TypeAlias = Literal["auto", "never", "must", "failed", "retry"]
 
 
 class Run:
@@ -122,6 +122,7 @@ class Run:
         effect: Effect = "pure",
         hold: Holding = None,
         executor: str | Executor | None = None,
+        on_change: OnChange = "refuse",
     ) -> Map[T, Any]:
         """Call `fn` with each item, at most `width` at once; outcomes leave in item order, as soon as they can.
 
@@ -146,6 +147,8 @@ class Run:
             effect: `"once"` for work that must not be repeated after a crash, not even if nobody knows it was done.
             hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
             executor: where to work: `"local"`, `"process"`, or an Executor; by default the run's.
+            on_change: on resume, an item that isn't what was recorded under its key is `"refuse"`d with `ItemChanged`,
+                or run again (`"rerun"`).
 
         Raises:
             ValueError, TypeError: an option makes no sense; nothing has started.
@@ -154,7 +157,7 @@ class Run:
         options = check_options(
             fn, stored=self.setting.stored, width=width, name=name, span=span, order=order, until=until,
             on_error=on_error, lane=lane, key=key, retry=retry, timeout=timeout, effect=effect, hold=hold,
-            executor=executor,
+            executor=executor, on_change=on_change,
         )  # fmt: skip
         for lane_name, _ in (*options.hold, *(((lane, 1),) if isinstance(lane, str) else ())):
             self.lanes.limits(lane_name)
@@ -172,6 +175,7 @@ class Run:
         effect: Effect = "pure",
         hold: Holding = None,
         executor: str | Executor | None = None,
+        on_change: OnChange = "refuse",
     ) -> Any:
         """Call `fn(*args)` once, as a map of one: its value, or its error raised. A recorded step is not run again.
 
@@ -180,7 +184,7 @@ class Run:
         call = fn if len(args) == 1 else _SpreadAsync(fn) if is_async(fn) else _Spread(fn)
         options = check_options(
             fn, stored=self.setting.stored, width=1, name=name, lane=lane, retry=retry, timeout=timeout, effect=effect,
-            hold=hold, executor=executor, single=True,
+            hold=hold, executor=executor, on_change=on_change, single=True,
         )  # fmt: skip
         self._claim(name)
         drive = Drive(self, self.setting, call, [args[0] if len(args) == 1 else args], options)

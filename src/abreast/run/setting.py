@@ -40,6 +40,7 @@ class Setting:
     row: RunRow | None = None
     resumed: bool = False
     retry_failed: bool = False
+    retry_unknown: bool = False  # also `once` work that may have been done
     retry_keys: frozenset[str] = frozenset()  # of the failed items to retry, unless all
     own_store: bool = True
     redact: Callable[[str, object], object] | None = None
