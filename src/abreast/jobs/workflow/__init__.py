@@ -1,0 +1,1 @@
+"""Workflows: steps of a YAML file, run side by side."""
