@@ -26,6 +26,7 @@
     |   `-- RequestRefused   the provider says that the request is wrong
     |-- BranchesFailed   no branch of a sample passed, and some raised; the first error is its cause
     |-- CheckBroken      a check raised instead of judging; what it raised is the cause
+    |-- WorkflowInvalid  a workflow file that can't be run; every problem with its line  (also a ValueError)
     |-- PriceUnknown     a cap on money can't be kept: nobody knows what the model costs
     |-- KeysMissing      keys of lanes that are needed are not set; names them all
     |-- ModelUnknown     no provider or model goes by that name
@@ -50,7 +51,8 @@ Each can be pickled: it may have been raised in another process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 
 class AbreastError(Exception):
@@ -247,6 +249,39 @@ class CheckBroken(AbreastError):
     """A check raised instead of judging; what it raised is the cause."""
 
     retryable = False
+
+
+class Problem(NamedTuple):
+    """What is wrong on a line of a file."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        """As editors and compilers say it."""
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+class WorkflowInvalid(AbreastError, ValueError):
+    """A workflow file can't be run; `problems` are all that were found, and `str()` has one line for each."""
+
+    retryable = False
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        """Keep every problem beside the message."""
+        super().__init__(message, problems)
+        self.problems = problems
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> WorkflowInvalid:
+        """One error for all of them: each once, by file and line."""
+        found = tuple(sorted(set(problems)))
+        return cls("\n".join(map(str, found)), found)
+
+    def __str__(self) -> str:
+        """The message alone."""
+        return str(self.args[0])
 
 
 class PriceUnknown(AbreastError):

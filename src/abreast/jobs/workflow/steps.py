@@ -72,6 +72,11 @@ class Command:
     integration: Template | None = None
     model: Template | None = None
     options: Value = None
+    integration_args: tuple[Value, ...] = ()
+    integration_options: Value = None
+    capture: bool = False
+    capture_max_bytes: int | None = None
+    """None: what any step may give out; -1: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""A workflow's inputs: the values that were given, put into the types that the file declares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from abreast.jobs.workflow.report import shown
+from abreast.jobs.workflow.steps import Input
+
+_TRUE: Final = frozenset({"true", "1", "yes"})
+_FALSE: Final = frozenset({"false", "0", "no"})
+_AUTO: Final = "auto"
+
+
+def resolve_inputs(
+    inputs: Sequence[Input], given: Mapping[str, Any], ask: Callable[[Input], str] | None = None
+) -> dict[str, Any]:
+    """The value of every input: the given one, else its default, else what `ask` says if it is required.
+
+    Pass `ask` only where somebody is there to answer. An input that is neither given nor required and has no default
+    is left out. A ValueError has one line for each problem.
+
+    >>> resolve_inputs([Input("n", 1, type="number"), Input("loud", 2, has_default=True, default="no")], {"n": "4"})
+    {'n': 4, 'loud': 'no'}
+    """
+    problems = [_unknown(name, inputs) for name in given if name not in {one.name for one in inputs}]
+    found: dict[str, Any] = {}
+    for one in inputs:
+        try:
+            if one.name in given:
+                found[one.name] = coerce(one, given[one.name])
+            elif one.has_default:
+                found[one.name] = coerce(one, one.default)
+            elif one.required and ask is not None and not problems:
+                found[one.name] = coerce(one, ask(one))
+            elif one.required:
+                problems.append(f"the input {one.name!r} is required: pass --input {one.name}=...")
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found
+
+
+def coerce(one: Input, given: Any) -> Any:  # noqa: ANN401 - whatever a file or a caller gives
+    """A value in the type that the input declares; a ValueError says what it should be."""
+    value = _TYPES[one.type](one.name, given)
+    exempt = one.name == "integration" and value == _AUTO  # stands for whatever the project has
+    if one.enum is not None and not exempt and not any(_same(value, choice) for choice in one.enum):
+        choices = ", ".join(map(shown, one.enum))
+        raise ValueError(f"the input {one.name!r} must be one of {choices}, not {shown(given)}")
+    return value
+
+
+def _same(value: object, choice: object) -> bool:
+    """Equal, and not merely as True equals 1."""
+    return value == choice and isinstance(value, bool) == isinstance(choice, bool)
+
+
+def _text(name: str, given: object) -> str:
+    if isinstance(given, str):
+        return given
+    raise ValueError(f"the input {name!r} must be a text, not {shown(given)}; put it in quotes")
+
+
+def _number(name: str, given: object) -> int | float:
+    """A whole number where it is one, without a detour through a float: it may be an id of 20 digits."""
+    try:
+        if isinstance(given, str):
+            try:
+                return int(given)
+            except ValueError:
+                given = float(given)
+        if isinstance(given, float) and math.isfinite(given):
+            return int(given) if given.is_integer() else given
+    except ValueError:
+        pass
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    raise ValueError(f"the input {name!r} must be a number, not {shown(given)}")
+
+
+def _boolean(name: str, given: object) -> bool:
+    if isinstance(given, bool):
+        return given
+    word = given.lower() if isinstance(given, str) else ""
+    if word not in _TRUE | _FALSE:
+        raise ValueError(f"the input {name!r} must be true or false, not {shown(given)}")
+    return word in _TRUE
+
+
+_TYPES: Final[dict[str, Callable[[str, object], Any]]] = {"string": _text, "number": _number, "boolean": _boolean}
+
+
+def _unknown(name: str, inputs: Sequence[Input]) -> str:
+    names = [one.name for one in inputs]
+    close = get_close_matches(name, names, 1)
+    if close:
+        return f"there is no input {name!r}; did you mean {close[0]}?"
+    return f"there is no input {name!r}; " + (f"there are {', '.join(names)}" if names else "the workflow takes none")

@@ -1,0 +1,217 @@
+"""What each type of step takes: the words, what each must be, and how to say that. Loader and editors read it here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from abreast.jobs.workflow.shapes import (
+    ANY,
+    CASES,
+    CONDITION,
+    IDS,
+    MAPPING,
+    NAME,
+    NAMES,
+    PART,
+    SECONDS,
+    SOME_STEPS,
+    STEPS,
+    SWITCH,
+    TEMPLATE,
+    TEXT,
+    TEXTS,
+    Shape,
+    Word,
+    is_number,
+    is_part_or_count,
+    is_whole,
+    one_of,
+    text_like,
+    whole,
+)
+from abreast.limits.budget import Budget
+from abreast.models.schema import check_schema
+
+ID: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+VERSION: Final = r"^[0-9]+\.[0-9]+\.[0-9]+$"
+CALL: Final = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+STEP_ID: Final = r"^[^:]+$"
+ON_REJECT: Final = ("abort", "skip", "retry")
+EFFECTS: Final = ("pure", "idempotent", "once")
+INPUT_TYPES: Final = ("string", "number", "boolean")
+DEFAULT_TYPE: Final = "command"
+_MOST_RETRIES: Final = 100
+_HOTTEST: Final = 100
+
+
+CANARY: Final = {"items": Word(whole(1), required=True), "min_success": Word(PART)}
+
+COMMON: Final[dict[str, Word]] = {
+    "id": Word(text_like(STEP_ID, "a text without ':'"), required=True, about="The step's name in steps.<id>"),
+    "type": Word(NAME, about="command, unless it says otherwise"),
+    "continue_on_error": Word(SWITCH, about="Go on with the next step if this one fails"),
+    "needs": Word(IDS, about="Steps of the same list that must be done first; without it, the step before"),
+    "retry": Word(whole(0, _MOST_RETRIES), about="How often it is tried again after a failure"),
+    "timeout": Word(SECONDS, about="Seconds after which it is stopped"),
+    "budget": Word(NAME, about="What it may spend: 50req, 2Mtok, 20usd, 10min, several by comma"),
+    "lane": Word(NAME, about="The lane whose limits it waits for"),
+    "effect": Word(one_of(EFFECTS), about="Whether it may be repeated when nobody knows if it was done"),
+    "output_schema": Word(MAPPING, about="The JSON schema that its output obeys"),
+    "input": Word(ANY, about="Kept as steps.<id>.input"),
+    "name": Word(ANY, about="For readers"),
+    "description": Word(ANY, about="For readers"),
+    "integration": Word(ANY),
+    "model": Word(ANY),
+    "options": Word(ANY),
+}
+"""What any step may say. The last three are for commands and prompts, and spec-kit lets them stand anywhere."""
+
+_AGENT: Final[dict[str, Word]] = {
+    "integration": Word(TEXT, about="The agent's command line"),
+    "model": Word(TEXT),
+    "capture": Word(SWITCH, about="Keep what it prints"),
+    "capture_max_bytes": Word(
+        Shape(
+            lambda given: given == -1 or is_whole(given, 1),
+            "a whole number of bytes, or -1 for all",
+            {"type": "integer", "minimum": -1, "not": {"const": 0}},
+        )
+    ),
+}
+_LOOP: Final[dict[str, Word]] = {
+    "condition": Word(CONDITION, required=True),
+    "steps": Word(STEPS, required=True),
+    "max_iterations": Word(whole(1), about="Rounds at most; 10, unless it says otherwise"),
+}
+
+KINDS: Final[dict[str, dict[str, Word]]] = {
+    "command": {
+        "command": Word(TEXT, required=True, about="The slash command"),
+        "input": Word(MAPPING),
+        "options": Word(MAPPING),
+        "integration_args": Word(TEXTS),
+        "integration_options": Word(MAPPING),
+        **_AGENT,
+    },
+    "prompt": {
+        "prompt": Word(TEXT, required=True),
+        "system": Word(TEXT),
+        "temperature": Word(
+            Shape(
+                lambda given: is_number(given) and 0 <= given <= _HOTTEST,
+                "a number of at least 0",
+                {"type": "number", "minimum": 0, "maximum": _HOTTEST},
+            )
+        ),
+        "max_tokens": Word(whole(1)),
+        **_AGENT,
+    },
+    "shell": {
+        "run": Word(TEXT, required=True, about="For the shell; values of {{ }} reach it as data"),
+        "output_format": Word(one_of(("json",))),
+    },
+    "python": {
+        "call": Word(text_like(CALL, "a function as module:function"), required=True),
+        "with": Word(MAPPING, about="The function's keywords"),
+    },
+    "gate": {
+        "message": Word(ANY, required=True),
+        "options": Word(NAMES),
+        "on_reject": Word(one_of(ON_REJECT)),
+        "show_file": Word(ANY),
+        "verdict_input": Word(NAME, about="The input that decides, where it is not empty"),
+    },
+    "if": {
+        "condition": Word(CONDITION, required=True),
+        "then": Word(STEPS, required=True),
+        "else": Word(STEPS),
+    },
+    "switch": {
+        "expression": Word(ANY, required=True),
+        "cases": Word(CASES, required=True),
+        "default": Word(STEPS),
+    },
+    "while": _LOOP,
+    "do-while": _LOOP,
+    "fan-out": {
+        "items": Word(ANY, required=True, about="A list, or an expression that gives one"),
+        "max_concurrency": Word(ANY, about="How many run at once; 1, unless it says otherwise"),
+        "step": Word(TEMPLATE, about="What is done for each item"),
+        "steps": Word(SOME_STEPS, about="What is done for each item, one after the other"),
+        "min_success": Word(
+            Shape(is_part_or_count, "a count, or a part below 1", {"type": "number", "minimum": 0}),
+            about="How many items must succeed: a count, or a part below 1",
+        ),
+        "max_failures": Word(whole(0), about="How many items may fail"),
+        "canary": Word(MAPPING, about="The first items run alone, and nothing else if too few of them succeed"),
+        "key": Word(TEXT, about="A name by which an item is known again, such as '{{ item.id }}'"),
+    },
+    "fan-in": {
+        "wait_for": Word(NAMES, required=True, about="Earlier steps, whose outputs are put together"),
+        "output": Word(MAPPING),
+    },
+    "sample": {"sample": Word(MAPPING, required=True, about="The words of a sample")},
+    "workflow": {
+        "workflow": Word(TEXT, required=True, about="A file beside this one, such as inner.yaml"),
+        "input": Word(MAPPING, about="Its inputs"),
+    },
+}
+
+OURS: Final = tuple(COMMON)[: tuple(COMMON).index("input")]
+"""What a step of a registered kind shares with all others; the rest is its config."""
+
+REFUSED: Final = {
+    "init": "an init step sets up a spec-kit project, which is not done here; run `specify init` before the workflow",
+    "slot": "a slot step is a place for spec-kit's overlays, which are not read here; put the steps there themselves",
+    "github": "a github step is not run here; use a shell step with the gh command",
+}
+"""Types of spec-kit that are not run, each with what to do instead."""
+
+HEADER: Final[dict[str, Word]] = {
+    "id": Word(text_like(ID, "lower-case letters, digits and hyphens"), required=True),
+    "name": Word(NAME),
+    "version": Word(text_like(VERSION, "a text such as '1.0.0'")),
+    "author": Word(ANY),
+    "description": Word(ANY),
+    "integration": Word(TEXT),
+    "model": Word(TEXT),
+    "options": Word(MAPPING),
+}
+INPUT: Final[dict[str, Word]] = {
+    "type": Word(one_of(INPUT_TYPES)),
+    "required": Word(SWITCH),
+    "default": Word(ANY),
+    "enum": Word(Shape(lambda given: isinstance(given, list), "a list", {"type": "array"})),
+    "prompt": Word(TEXT, about="What to ask on a terminal"),
+    "description": Word(ANY),
+}
+TOP: Final = ("schema_version", "workflow", "requires", "inputs", "steps", "outputs")
+REQUIRES: Final = ("speckit_version", "integrations")
+OUTPUT_NAME: Final = r"^[A-Za-z0-9_]([\w-]*\w)?$"
+RESERVED_OUTPUTS: Final = frozenset(
+    {"workflow", "status", "error", "aborted", "integration", "model", "options", "input"}
+)
+
+
+def check_budget(given: str) -> str | None:
+    """What is wrong with the text of a budget."""
+    try:
+        Budget.parse(given)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def check_output_schema(given: Mapping[str, Any]) -> str | None:
+    """What is wrong with a JSON schema."""
+    try:
+        check_schema(given)
+    except (ValueError, TypeError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def words_of(kind: str) -> dict[str, Word]:
+    """All that a step of a built-in type may say."""
+    return COMMON | KINDS[kind]

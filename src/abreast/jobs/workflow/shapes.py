@@ -1,0 +1,142 @@
+"""What a value of a workflow file must be: how that is checked, said, and told to editors."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from abreast.jobs.workflow.report import Report, shown
+from abreast.jobs.workflow.yaml_nodes import Node
+
+
+class Shape(NamedTuple):
+    """What a value must be: for the loader, in words, and for editors."""
+
+    fits: Callable[[Any], bool]
+    wanted: str
+    schema: Mapping[str, Any]
+
+
+class Word(NamedTuple):
+    """A key of a step."""
+
+    shape: Shape
+    required: bool = False
+    about: str = ""
+
+
+def is_number(given: object) -> bool:
+    """A finite number; true and false are none."""
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        return False
+    try:
+        return math.isfinite(given)
+    except OverflowError:  # a whole number that is too large for a float
+        return False
+
+
+def is_whole(given: object, least: int, most: int | None = None) -> bool:
+    """A whole number within these bounds."""
+    if isinstance(given, bool) or not isinstance(given, int):
+        return False
+    return given >= least and (most is None or given <= most)
+
+
+def is_part_or_count(given: Any) -> bool:  # noqa: ANN401 - whatever the file holds
+    """A part below 1, or a whole number."""
+    return is_number(given) and given >= 0 and (given < 1 or given == int(given))
+
+
+def _is_texts(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(one, str) for one in given)
+
+
+def one_of(words: tuple[str, ...]) -> Shape:
+    """One of these texts."""
+    return Shape(lambda given: given in words, f"one of {', '.join(words)}", {"enum": list(words)})
+
+
+def whole(least: int, most: int | None = None) -> Shape:
+    """A whole number within these bounds."""
+    upper = {} if most is None else {"maximum": most}
+    wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+    return Shape(lambda given: is_whole(given, least, most), wanted, {"type": "integer", "minimum": least, **upper})
+
+
+def text_like(pattern: str, wanted: str) -> Shape:
+    """A text of a form."""
+    found = re.compile(pattern.removeprefix("^").removesuffix("$"))
+    return Shape(
+        lambda given: isinstance(given, str) and found.fullmatch(given) is not None,
+        wanted,
+        {"type": "string", "pattern": pattern},
+    )
+
+
+ANY: Final = Shape(lambda _: True, "anything", {})
+TEXT: Final = Shape(lambda given: isinstance(given, str), "a text", {"type": "string"})
+NAME: Final = Shape(lambda given: isinstance(given, str) and given != "", "a text", {"type": "string", "minLength": 1})
+TEXTS: Final = Shape(_is_texts, "a list of texts", {"type": "array", "items": {"type": "string"}})
+NAMES: Final = Shape(
+    lambda given: _is_texts(given) and len(given) > 0,
+    "a list of at least one text",
+    {"type": "array", "items": {"type": "string"}, "minItems": 1},
+)
+IDS: Final = Shape(_is_texts, "a list of ids of steps", {"type": "array", "items": {"type": "string"}})
+SWITCH: Final = Shape(lambda given: isinstance(given, bool), "true or false, without quotes", {"type": "boolean"})
+MAPPING: Final = Shape(lambda given: isinstance(given, dict), "a mapping", {"type": "object"})
+SECONDS: Final = Shape(
+    lambda given: is_number(given) and given > 0,
+    "a number of seconds above 0",
+    {"type": "number", "exclusiveMinimum": 0},
+)
+STEPS: Final = Shape(
+    lambda given: isinstance(given, list),
+    "a list of steps",
+    {"type": "array", "items": {"$ref": "#/$defs/step"}},
+)
+SOME_STEPS: Final = Shape(
+    lambda given: isinstance(given, list) and len(given) > 0,
+    "a list of at least one step",
+    {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 1},
+)
+TEMPLATE: Final = Shape(lambda given: isinstance(given, dict), "a step", {"$ref": "#/$defs/template"})
+CASES: Final = Shape(
+    lambda given: isinstance(given, dict) and all(isinstance(one, list) for one in given.values()),
+    "a mapping of lists of steps",
+    {"type": "object", "additionalProperties": STEPS.schema},
+)
+CONDITION: Final = Shape(
+    lambda given: isinstance(given, (str, bool)),
+    "true, false or an expression such as '{{ inputs.count > 3 }}'",
+    {"type": ["string", "boolean"]},
+)
+PART: Final = Shape(
+    lambda given: is_number(given) and 0 <= given <= 1,
+    "a part between 0 and 1",
+    {"type": "number", "minimum": 0, "maximum": 1},
+)
+
+
+def fitting(node: Node, words: Mapping[str, Word], what: str, report: Report) -> dict[str, Node]:
+    """The keys of a mapping that are as they must be; the report has the others, and those that are missing."""
+    found: dict[str, Node] = {}
+    for key, word in words.items():
+        value = node.get(key)
+        if value is None:
+            if word.required:
+                report.problem(node.line, f"{what} has no {key!r}")
+            continue
+        plain = value.plain(2)
+        if plain is None and not word.required and word.shape is not ANY and word.shape is not SWITCH:
+            continue
+        if word.shape.fits(plain):
+            found[key] = value
+            continue
+        is_text = word.shape.schema.get("type") == "string"
+        quotes = "; put it in quotes" if is_text and isinstance(plain, (int, float)) else ""
+        said = f"{key!r} of {what} must be {word.shape.wanted}, not {shown(plain)}{quotes}"
+        report.problem(value.line if value.kind == "value" else node.line_of(key), said)
+    return found

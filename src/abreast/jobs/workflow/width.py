@@ -1,0 +1,23 @@
+"""How many items of a fan-out may run at once, whatever the file or an expression says."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+WIDEST: Final = 10_000
+"""More at once is no use to anybody; a number beyond it counts as this one."""
+
+
+def as_width(given: object) -> int:
+    """`int(given)`, between 1 and 10,000. Never raises: what `int` does not take counts as 1.
+
+    So `4`, `"4"`, `" 4 "`, `4.0`, `4.9` are 4 and `True` is 1; None, "abc", "4.0", 0, -1, infinity, nan, lists and
+    mappings are 1; 10**100 is 10,000.
+
+    >>> as_width("4"), as_width(4.0), as_width(None), as_width(-1)
+    (4, 4, 1, 1)
+    """
+    try:
+        return min(max(1, int(cast("Any", given))), WIDEST)
+    except Exception:  # noqa: BLE001 - an object may raise whatever it likes from its __int__
+        return 1
