@@ -74,12 +74,12 @@ class Expression:
             waiting += term.parts()
 
 
-def parse_expression(text: str, at: int = 0, *, shell: bool = False) -> Expression:
+def parse_expression(text: str, at: int = 0, *, raw_allowed: bool = False) -> Expression:
     """The expression, or ExpressionInvalid; `raw` is only allowed for the shell."""
     if len(text) > LONGEST_EXPRESSION:
         raise ExpressionInvalid(f"an expression is longer than {LONGEST_EXPRESSION} characters", at)
     words, held = _words(text, at)
-    return _Reader(held, text, at, shell=shell).read(" ".join(words))
+    return _Reader(held, text, at, raw_allowed=raw_allowed).read(" ".join(words))
 
 
 def _words(text: str, at: int) -> tuple[list[str], list[Term]]:
@@ -134,11 +134,11 @@ def _environment() -> Environment:
 class _Reader:
     """Turns Jinja's tree into terms, and refuses what is not on the list."""
 
-    def __init__(self, held: list[Term], text: str, at: int, *, shell: bool) -> None:
+    def __init__(self, held: list[Term], text: str, at: int, *, raw_allowed: bool) -> None:
         self._held = held
         self._text = text
         self._at = at
-        self._shell = shell
+        self._raw_allowed = raw_allowed
         self._makers: dict[str, Callable[[Any, int], Term]] = {
             "Name": self._name, "Getitem": self._getitem, "List": self._list, "Tuple": self._list, "Dict": self._dict,
             "And": self._and, "Or": self._or, "Not": self._not, "CondExpr": self._choice, "Compare": self._compare,
@@ -159,7 +159,7 @@ class _Reader:
         (output,) = tree.body
         (node,) = output.nodes  # type: ignore[attr-defined]
         if type(node).__name__ == "Filter" and node.name == "raw":
-            if not self._shell:
+            if not self._raw_allowed:
                 raise self._invalid("the filter raw is only for the text of a shell step")
             if node.args or node.kwargs:
                 raise self._invalid("the filter raw takes no argument")
@@ -232,7 +232,7 @@ class _Reader:
         return Signed(sign, of)
 
     def _filter(self, node: nodes.Filter, depth: int) -> Term:
-        if node.name == "raw" and self._shell:
+        if node.name == "raw" and self._raw_allowed:
             raise self._invalid("the filter raw must be the last one of its block")
         known = FILTERS.get(node.name)
         if known is None:
