@@ -70,8 +70,8 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
     setting = Setting(
         clock=clock, gate=Gate(clock), loop=asyncio.get_running_loop(), seed=seed, hooks=opening.hooks,
         executor=opening.executor, root=run, store=store, row=row, resumed=resumed,
-        retry_failed=opening.resume in ("failed", "retry"), retry_unknown=opening.resume == "retry", retry_keys=opening.retry_keys, redact=opening.redact,
-        own_store=opening.own_store,
+        retry_failed=opening.resume in ("failed", "retry"), retry_unknown=opening.resume == "retry",
+        retry_keys=opening.retry_keys, redact=opening.redact, own_store=opening.own_store,
     )  # fmt: skip
     if row is not None and run.budget is not None and resumed:
         run.budget.restore(row.spent)

@@ -1,0 +1,236 @@
+"""Fan-out: the same steps for each item of a list. It is `run.map`, and so are its order, its halt and its resume."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from abreast.core.errors import KeyReused, OutcomeUnknown, RecordedError, TimedOut
+from abreast.core.item import Item, position_key
+from abreast.core.outcome import Done, Failed, Outcome
+from abreast.jobs.workflow.expressions import ExpressionFailed, Template
+from abreast.jobs.workflow.leaves import configure, failed, record_of, timeout_of
+from abreast.jobs.workflow.records import Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
+from abreast.jobs.workflow.steps import LEAVES, FanOut, Leaf
+from abreast.jobs.workflow.values import reads, resolve, surroundings
+from abreast.jobs.workflow.width import as_width
+from abreast.run.current import current_item
+
+if TYPE_CHECKING:
+    from abreast.jobs.workflow.flow import Flow
+
+_OURS: Final = (StepHalted, TimedOut, RecordedError, OutcomeUnknown)
+_JSON_TYPES: Final = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
+                      dict: "a mapping"}  # fmt: skip
+
+
+class FanOuts:
+    """Runs the fan-outs of one flow."""
+
+    def __init__(self, flow: Flow) -> None:
+        """For the steps of this flow."""
+        self._flow = flow
+
+    async def run(self, frame: Frame, step: FanOut) -> Record:
+        """Fan out, and wait for all of it, or for the item that ends it."""
+        common = step.common
+        items = resolve(step.items, frame.names)
+        wanted = resolve(step.max_concurrency, frame.names)
+        output: dict[str, Any] = {"items": items, "max_concurrency": wanted, "item_count": 0, "results": []}
+        if not isinstance(items, list):
+            said = step.items.text if isinstance(step.items, Template) else repr(step.items)
+            what = _JSON_TYPES.get(type(items), type(items).__name__)
+            return failed(common, f"items must be a list, and {said} is {what}", {**output, "items": []})
+        if len(items) > self._flow.kit.max_items:
+            most = f"at most {self._flow.kit.max_items} are allowed (max_items under [workflow] in abreast.toml)"
+            return failed(common, f"there are {len(items)} items, and {most}", {**output, "items": []})
+        output["item_count"] = len(items)
+        frame.note(step, Record(common.type, "completed", output))
+        try:
+            halted, quarantine = await self._each(frame, step, items, min(as_width(wanted), len(items)), output)
+        except KeyReused as error:
+            return failed(common, str(error), output)
+        if quarantine:
+            output["quarantine"] = quarantine
+        if halted is None:
+            return Record(common.type, "completed", output)
+        return Record(common.type, status_of(halted.fate), output, halted.error, halted.fate)
+
+    async def _each(
+        self, frame: Frame, step: FanOut, items: list[Any], width: int, output: dict[str, Any]
+    ) -> tuple[Record | None, list[dict[str, Any]]]:
+        """Run the map; the record that halted it, and the items that did not succeed."""
+        if not items:
+            return None, []
+        one = _OneItem(self._flow, frame, step)
+        judge = _Judge(step, len(items), one)
+        mapped = frame.run.map(
+            one, judge.after_canary(_values(frame, step, items)), width=width, name=step.common.id, until=judge,
+            on_change="rerun", **one.options(),
+        )  # fmt: skip
+        quarantine: list[dict[str, Any]] = []
+        results = output["results"]
+        halted: Record | None = None
+        try:
+            async with mapped:
+                async for outcome in mapped:
+                    record, nested = one.read(outcome)
+                    frame.merge(nested)
+                    results.append(record.output)
+                    if not record.clean:
+                        quarantine.append({"index": outcome.index, "error": record.error})
+                    if record.halts:
+                        halted = record  # the last one, if it is the one that ended it
+        except StepPaused as paused:
+            frame.merge(paused.nested)
+            results.append(paused.record.output)
+            return paused.record, quarantine
+        if not judge.stopped:
+            return None, quarantine
+        if judge.verdict:
+            halted = failed(step.common, judge.verdict)
+        return halted, quarantine
+
+
+class _OneItem:
+    """What is done with one item; in the map's own item where the template is one step that does something."""
+
+    def __init__(self, flow: Flow, frame: Frame, step: FanOut) -> None:
+        self._flow = flow
+        self._frame = frame
+        self._step = step
+        self._parent = frame.full(step.common.id)
+        first = step.steps[0]
+        self._leaf: Leaf | None = (
+            first if len(step.steps) == 1 and isinstance(first, LEAVES) and first.common.budget is None else None
+        )
+
+    def options(self) -> dict[str, Any]:
+        """What the one step says of itself is said of the items."""
+        if self._leaf is None:
+            return {}
+        common = self._leaf.common
+        return {"lane": common.lane, "retry": common.retry or None, "timeout": timeout_of(self._leaf),
+                "effect": common.effect}  # fmt: skip
+
+    async def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The item's records, as plain values; `StepHalted` with them unless all of it succeeded."""
+        work = current_item()
+        if work is None:
+            raise RuntimeError("a fan-out's item runs inside of its map")
+        if self._leaf is not None:
+            return await self._one_step(self._leaf, work.index, value["item"])
+        frame = self._frame.of_item(work.run, self._parent, work.index, value["item"])
+        halted = await self._flow.sequence(frame, self._step.steps)
+        last = halted or frame.records[frame.full(self._step.steps[-1].common.id)]
+        if last.fate == "paused":
+            raise StepPaused(last, frame.records)
+        if halted is not None or not all(record.clean for record in frame.records.values()):
+            raise StepHalted(last, frame.records)
+        return {"last": last.plain(), "steps": {name: record.plain() for name, record in frame.records.items()}}
+
+    async def _one_step(self, step: Leaf, index: int, item: Any) -> dict[str, Any]:  # noqa: ANN401 - anything
+        flow = self._flow
+        frame = self._frame.of_item(self._frame.run, self._parent, index, item)
+        try:
+            config = configure(step, frame, flow.workflow, flow.verdicts)
+        except ExpressionFailed as error:
+            raise StepHalted(failed(step.common, str(error))) from error
+        try:
+            return await flow.performing(step, frame)(config)
+        except StepPaused as paused:
+            raise StepPaused(paused.record, {frame.full(step.common.id): paused.record}) from None
+
+    def read(self, outcome: Outcome[Any]) -> tuple[Record, Records]:
+        """What an outcome says: the item's record, and those of all its steps. A fault that is no step's is raised."""
+        if isinstance(outcome, Done):
+            value = outcome.value
+            if self._leaf is None:
+                nested = {name: Record.of(plain) for name, plain in value["steps"].items()}
+                return Record.of(value["last"]), nested
+            return self._alone(outcome.index, Record.of(value))
+        if not isinstance(outcome, Failed) or not isinstance(outcome.error, _OURS):
+            raise outcome.error if isinstance(outcome, Failed) else RuntimeError(str(outcome))
+        error = outcome.error
+        if isinstance(error, StepHalted) and self._leaf is None:
+            return error.record, error.nested
+        step = self._leaf or self._step
+        record = record_of(step, error)
+        return self._alone(outcome.index, tolerated(record) if step.common.continue_on_error else record)
+
+    def _alone(self, index: int, record: Record) -> tuple[Record, Records]:
+        step = self._step.steps[0]
+        return record, {f"{self._parent}:{step.common.id}:{index}": record}
+
+
+class _Judge:
+    """Where a fan-out ends: asked once for each item, in the order of the items."""
+
+    def __init__(self, step: FanOut, count: int, one: _OneItem) -> None:
+        self.stopped = False
+        self.verdict: str | None = None
+        """Why, if no single item is the reason."""
+        self._one = one
+        self._seen = self._bad = 0
+        self._canary = step.canary
+        self._passed = asyncio.Event()
+        self._most: int | None = step.max_failures
+        if step.min_success is not None:
+            part = step.min_success
+            least = math.ceil(part * count) if part < 1 else int(part)
+            self._most = min(count - least, count if self._most is None else self._most)
+
+    def __call__(self, outcome: Outcome[Any]) -> bool:
+        """Whether the fan-out ends with this item."""
+        try:
+            record, _ = self._one.read(outcome)
+        except Exception:  # noqa: BLE001 - raised where the outcome is read
+            self.stopped = True
+            return True
+        self._seen += 1
+        self._bad += not record.clean
+        self.stopped = self._ends(record)
+        return self.stopped
+
+    def _ends(self, record: Record) -> bool:
+        canary = self._canary
+        if record.fate == "aborted":
+            return True
+        if canary is not None and self._seen <= canary.items:
+            if self._seen == canary.items:
+                good = self._seen - self._bad
+                if good < canary.min_success * self._seen:
+                    part = f"{canary.min_success:.0%} of them should"
+                    self.verdict = f"canary: {good} of the first {self._seen} succeeded, and {part}"
+                    return True
+                self._passed.set()
+            return False
+        if self._most is None:
+            return record.halts
+        if self._bad > self._most and not record.clean:
+            self.verdict = f"{self._bad} of {self._seen} items failed, and at most {self._most} may"
+            return True
+        return False
+
+    def after_canary(self, values: Iterable[Any]) -> Iterable[Any] | AsyncIterator[Any]:
+        """The items; with a canary, most of them only after it."""
+        return values if self._canary is None else self._held_back(values, self._canary.items)
+
+    async def _held_back(self, values: Iterable[Any], first: int) -> AsyncIterator[Any]:
+        for number, value in enumerate(values):
+            if number == first:
+                await self._passed.wait()
+            yield value
+
+
+def _values(frame: Frame, step: FanOut, items: list[Any]) -> Iterator[Item[Any]]:
+    """The items, each with a digest of all else that its steps read, by which a changed one is known."""
+    around = surroundings(reads(step.steps), frame.names)
+    for index, item in enumerate(items):
+        key = position_key(index)
+        if step.key is not None:
+            named = step.key.value({**frame.names, "item": item})
+            key = key if named in (None, "") else str(named)
+        yield Item(key, {"item": item, "around": around})

@@ -1,0 +1,316 @@
+"""Runs a workflow: a plain walk through its steps. What is recorded of an earlier walk is not done again.
+
+Only steps that do something are journaled, under their ids (`fan/0003/check` within item 3 of `fan`); lists, branches
+and loops are walked anew when a run goes on, and find what is recorded where they left it: there is one bookkeeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from abreast.core.errors import BudgetSpent, OutcomeUnknown, RecordedError, TimedOut
+from abreast.jobs.workflow.expressions import ExpressionFailed, Template
+from abreast.jobs.workflow.fan_out import FanOuts
+from abreast.jobs.workflow.inputs import resolve_inputs
+from abreast.jobs.workflow.kit import Kit, StepContext
+from abreast.jobs.workflow.leaves import configure, failed, perform, record_of, timeout_of
+from abreast.jobs.workflow.records import Fate, Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
+from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, If, Leaf, Loop, Step, Switch, Workflow
+from abreast.jobs.workflow.values import resolve
+from abreast.run.current import current_item
+from abreast.run.scope import Run
+
+
+@dataclass(frozen=True, slots=True)
+class FlowResult:
+    """How a workflow ended, and what became of each of its steps, by full id."""
+
+    status: Fate
+    error: str | None
+    steps: Records
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it went to its end."""
+        return self.status == "completed"
+
+
+class Flow:
+    """One workflow on its way. It keeps nothing but what it was made with."""
+
+    def __init__(self, workflow: Workflow, kit: Kit, verdicts: Mapping[str, str] | None = None) -> None:
+        """`verdicts` answer gates by their full ids."""
+        self.workflow = workflow
+        self.kit = kit
+        self.verdicts = verdicts or {}
+        self._fan_outs = FanOuts(self)
+
+    async def run(self, run: Run, inputs: Mapping[str, Any]) -> FlowResult:
+        """Walk through it within `run`; what a kind raises by a fault of its own is raised here too."""
+        frame = Frame.outermost(run, inputs, run.id or run.name)
+        return await self._walk(frame)
+
+    async def _walk(self, frame: Frame) -> FlowResult:
+        halted = await self.sequence(frame, self.workflow.steps)
+        if halted is not None:
+            return FlowResult(halted.fate, halted.error, frame.records)
+        try:
+            outputs = {name: resolve(value, frame.names) for name, value in self.workflow.outputs.items()}
+        except ExpressionFailed as error:
+            return FlowResult("failed", f"outputs: {error}", frame.records)
+        return FlowResult("completed", None, frame.records, outputs)
+
+    # --- lists of steps -------------------------------------------------------------------------------------------
+
+    async def sequence(self, frame: Frame, steps: Sequence[Step]) -> Record | None:
+        """One after the other, or as they need each other; the record of the one that halts, if one does."""
+        if any(step.common.needs is not None for step in steps):
+            return await self._as_needed(frame, steps)
+        for step in steps:
+            record = await self.step(frame, step)
+            frame.note(step, record)
+            if record.halts:
+                return record
+        return None
+
+    async def _as_needed(self, frame: Frame, steps: Sequence[Step]) -> Record | None:
+        """Side by side; what becomes of them is read in the order of the list, as if they had run in it."""
+        side = _Side(frame, steps)
+        async with asyncio.TaskGroup() as group:
+            for place, step in enumerate(steps):
+                side.tasks.append(group.create_task(self._needing(side, place, step)))
+        return side.gathered()
+
+    async def _needing(self, side: _Side, place: int, step: Step) -> None:
+        try:
+            frame = await side.ready(place)
+            record = await self.step(frame, step)
+            frame.note(step, record)
+            side.ended(place, halts=record.halts)
+        except Exception as error:  # noqa: BLE001 - raised again in its turn
+            side.broke(place, error)
+
+    async def step(self, frame: Frame, step: Step) -> Record:
+        """What becomes of one step."""
+        common = step.common
+        try:
+            if isinstance(step, LEAVES):
+                record = await self._leaf(frame, step)
+            else:
+                record = await self._composite(frame, step)
+        except ExpressionFailed as error:
+            record = failed(common, str(error))
+        return tolerated(record) if common.continue_on_error else record
+
+    # --- steps that do something ----------------------------------------------------------------------------------
+
+    async def _leaf(self, frame: Frame, step: Leaf) -> Record:
+        common = step.common
+        config = configure(step, frame, self.workflow, self.verdicts)
+        async with AsyncExitStack() as stack:
+            scope = frame.run
+            if common.budget is not None:
+                scope = await stack.enter_async_context(scope.child(common.id, budget=common.budget))
+            try:
+                plain = await scope.step(
+                    common.id, self.performing(step, frame), config, lane=common.lane, retry=common.retry or None,
+                    timeout=timeout_of(step), effect=common.effect, on_change="rerun",
+                )  # fmt: skip
+            except BudgetSpent as error:
+                if scope.budget is None or error.budget is not scope.budget or scope is frame.run:
+                    raise
+                return failed(common, str(error))
+            except (StepHalted, StepPaused, TimedOut, RecordedError, OutcomeUnknown) as error:
+                return replace(record_of(step, error), input=config.get("input"))
+        return replace(Record.of(plain), input=config.get("input"))
+
+    def performing(self, step: Leaf, frame: Frame) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
+        """The function that does a step with its config."""
+        kit, full, names = self.kit, frame.full(step.common.id), frame.names
+
+        async def do(config: dict[str, Any]) -> dict[str, Any]:
+            item = current_item()
+            attempt, seed = (item.attempt, item.seed) if item is not None else (1, 0)
+            run_id = names["context"]["run_id"]
+            return await perform(
+                kit, step, config, StepContext(full, run_id, names["inputs"], names["item"], attempt, seed)
+            )
+
+        return do
+
+    # --- steps made of steps --------------------------------------------------------------------------------------
+
+    async def _composite(self, frame: Frame, step: Step) -> Record:
+        common = step.common
+        async with AsyncExitStack() as stack:
+            if common.budget is not None:
+                scope = await stack.enter_async_context(frame.run.child(f"{common.id}.budget", budget=common.budget))
+                frame = frame.within(scope)
+            try:
+                async with asyncio.timeout(common.timeout):
+                    return await _COMPOSITES[type(step)](self, frame, step)
+            except TimeoutError:
+                if common.timeout is None:
+                    raise
+                return failed(common, f"it took longer than {common.timeout:g} seconds")
+            except BudgetSpent as error:
+                if common.budget is None or error.budget is not frame.run.budget:
+                    raise
+                return failed(common, str(error))
+
+    async def _if(self, frame: Frame, step: If) -> Record:
+        holds = _truth(step.condition, frame)
+        return await self._under(frame, step, {"condition_result": holds}, step.then if holds else step.otherwise)
+
+    async def _switch(self, frame: Frame, step: Switch) -> Record:
+        value = resolve(step.expression, frame.names)
+        text = "" if value is None else str(value).strip()
+        cases = dict(step.cases)
+        output = {"matched_case": text if text in cases else "__default__", "expression_value": value}
+        return await self._under(frame, step, output, cases.get(text, step.default))
+
+    async def _under(self, frame: Frame, step: Step, output: dict[str, Any], steps: Sequence[Step]) -> Record:
+        frame.note(step, Record(step.common.type, "completed", output))
+        return summed_up(step, output, await self.sequence(frame, steps))
+
+    async def _loop(self, frame: Frame, step: Loop) -> Record:
+        common, full = step.common, frame.full(step.common.id)
+        holds = step.at_least_once or _truth(step.condition, frame)
+        kind = "do-while" if step.at_least_once else "while"
+        output: dict[str, Any] = {
+            "condition_result": holds, "max_iterations": step.max_iterations, "loop_type": kind, "iterations": 0,
+            "max_reached": False,
+        }  # fmt: skip
+        frame.note(step, Record(common.type, "completed", output))
+        halted: Record | None = None
+        number = 0
+        async with frame.run.child(common.id) as scope:
+            while holds and halted is None and number < step.max_iterations:
+                async with scope.child(f"{number:04}") as inner:
+                    halted = await self.sequence(frame.of_round(inner, full, number), step.steps)
+                number += 1
+                holds = halted is None and _truth(step.condition, frame)
+        return summed_up(step, {**output, "iterations": number, "max_reached": holds}, halted)
+
+    async def _fan_in(self, frame: Frame, step: FanIn) -> Record:
+        steps = frame.names["steps"]
+        results = [steps.get(name, {}).get("output", {}) for name in step.wait_for]
+        names = {**frame.names, "fan_in": {"results": results}}
+        output = {name: resolve(value, names) for name, value in step.output.items()}
+        return Record(step.common.type, "completed", {"results": results, **output})
+
+    async def _call(self, frame: Frame, step: Call) -> Record:
+        common, inner = step.common, step.workflow
+        given = {name: resolve(value, frame.names) for name, value in step.given.items()}
+        output: dict[str, Any] = {"workflow": inner.id, "status": "failed"}
+        try:
+            inputs = resolve_inputs(inner.inputs, given, None)
+        except ValueError as error:
+            return replace(failed(common, f"{step.file}: {error}", {**output, "error": str(error)}), input=given)
+        frame.note(step, Record(common.type, "completed", output, input=given))
+        async with frame.run.child(common.id) as scope:
+            nested = Frame.outermost(scope, inputs, frame.names["context"]["run_id"], f"{frame.full(common.id)}:")
+            found = await Flow(inner, self.kit, self.verdicts)._walk(nested)  # noqa: SLF001 - its own kind
+        frame.merge(found.steps)
+        output = {"workflow": inner.id, "status": found.status, **found.outputs}
+        if found.ok:
+            return Record(common.type, "completed", output, input=given)
+        return Record(
+            common.type, status_of(found.status), {**output, "error": found.error}, found.error, found.status, given
+        )
+
+    async def _fan_out(self, frame: Frame, step: FanOut) -> Record:
+        return await self._fan_outs.run(frame, step)
+
+
+_COMPOSITES: Final[dict[type, Callable[[Flow, Frame, Any], Awaitable[Record]]]] = {
+    If: Flow._if, Switch: Flow._switch, Loop: Flow._loop, FanIn: Flow._fan_in, Call: Flow._call,  # noqa: SLF001
+    FanOut: Flow._fan_out,  # noqa: SLF001
+}  # fmt: skip
+
+
+class _Side:
+    """Steps that run as soon as those they need have ended."""
+
+    def __init__(self, frame: Frame, steps: Sequence[Step]) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+        self._frame = frame
+        self._steps = steps
+        self._places = {step.common.id: place for place, step in enumerate(steps)}
+        self._over = [asyncio.Event() for _ in steps]
+        self._frames: dict[int, Frame] = {}
+        self._errors: dict[int, Exception] = {}
+        self._last = len(steps)  # the first that halts, in the order of the list
+
+    async def ready(self, place: int) -> Frame:
+        """Wait for what it needs; the frame in which it sees just that."""
+        for need in self._needs(place):
+            await self._over[need].wait()
+        frame = self._frame.of_branch(self._frame.run)
+        for need in sorted(self._all_needs(place)):
+            frame.names["steps"].update(self._frames[need].mine)
+        self._frames[place] = frame
+        return frame
+
+    def ended(self, place: int, *, halts: bool) -> None:
+        """One has ended."""
+        if halts:
+            self._cut(place)
+        else:
+            self._over[place].set()
+
+    def broke(self, place: int, error: Exception) -> None:
+        """One has raised what is no failure of a step."""
+        self._errors[place] = error
+        self._cut(place)
+
+    def gathered(self) -> Record | None:
+        """All records up to the first that halts; its error is raised if it had one."""
+        found: Record | None = None
+        for place, step in enumerate(self._steps[: self._last + 1]):
+            if place in self._errors:
+                raise self._errors[place]
+            frame = self._frames[place]
+            self._frame.names["steps"].update(frame.mine)
+            self._frame.merge(frame.records)
+            found = frame.records[frame.full(step.common.id)]
+        return found if found is not None and found.halts else None
+
+    def _cut(self, place: int) -> None:
+        """Nothing after that place counts any more."""
+        self._last = min(self._last, place)
+        for task in self.tasks[self._last + 1 :]:
+            task.cancel()
+
+    def _needs(self, place: int) -> list[int]:
+        needs = self._steps[place].common.needs
+        if needs is None:
+            return [place - 1] if place else []
+        return [self._places[name] for name in needs]
+
+    def _all_needs(self, place: int) -> set[int]:
+        found: set[int] = set()
+        todo = self._needs(place)
+        while todo:
+            need = todo.pop()
+            if need not in found:
+                found.add(need)
+                todo += self._needs(need)
+        return found
+
+
+def summed_up(step: Step, output: dict[str, Any], halted: Record | None) -> Record:
+    """The record of a step made of steps: it fares as the one in it that halted."""
+    common = step.common
+    if halted is None:
+        return Record(common.type, "completed", output)
+    return Record(common.type, status_of(halted.fate), output, halted.error, halted.fate)
+
+
+def _truth(condition: Template | bool, frame: Frame) -> bool:  # noqa: FBT001 - a file's value
+    return condition if isinstance(condition, bool) else condition.truth(frame.names)

@@ -1,0 +1,312 @@
+"""Steps that do something themselves: what each is asked for, and what comes of it.
+
+`configure` resolves a step's expressions into plain values, whose digest says whether a recorded result is still the
+step's; `perform` does it, and gives a Record. A failure is raised as `StepHalted`, a gate nobody answers as
+`StepPaused`; anything else that is raised is a fault of a kind's own, and ends the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from abreast.core.errors import CallFailed, RecordedError, ReplyInvalid, TimedOut
+from abreast.jobs.workflow.kit import Ask, CannotDo, Kit, Question, Ran, StepContext
+from abreast.jobs.workflow.records import Frame, Record, StepHalted, StepPaused
+from abreast.jobs.workflow.steps import (
+    SHELL_TIMEOUT,
+    Command,
+    Common,
+    Custom,
+    Gate,
+    Leaf,
+    Prompt,
+    Python,
+    Sample,
+    Shell,
+    Step,
+    Value,
+    Workflow,
+)
+from abreast.jobs.workflow.values import resolve
+from abreast.models.schema import parse
+from abreast.run.current import current_item
+
+Config = dict[str, Any]
+
+_REJECTIONS: Final = ("reject", "abort")
+
+
+def configure(step: Leaf, frame: Frame, flow: Workflow, verdicts: Mapping[str, str]) -> Config:
+    """What the step is asked to do here, in JSON's types; `ExpressionFailed` if an expression can't be evaluated."""
+    return _CONFIGURE[type(step)](step, frame, flow, verdicts)
+
+
+async def perform(kit: Kit, step: Leaf, config: Config, context: StepContext) -> dict[str, Any]:
+    """Do it; a plain Record."""
+    common = step.common
+    try:
+        record = await _PERFORM[type(step)](kit, step, config, context)
+    except CannotDo as error:
+        raise StepHalted(failed(common, str(error), {"exit_code": 1, "dispatched": False})) from error
+    except CallFailed as error:
+        output = {"exit_code": 1, "text": error.raw} if isinstance(error, ReplyInvalid) else {"exit_code": 1}
+        raise StepHalted(failed(common, str(error), output)) from error
+    if record.fate == "failed":
+        raise StepHalted(record)
+    if record.fate == "paused":
+        raise StepPaused(record)
+    return record.plain()
+
+
+def failed(common: Common, error: str, output: Mapping[str, Any] | None = None) -> Record:
+    """A failure in one sentence."""
+    return Record(common.type, "failed", dict(output or {}), error, "failed")
+
+
+def timeout_of(step: Step) -> float | None:
+    """Seconds that one attempt may take."""
+    own = step.common.timeout
+    return SHELL_TIMEOUT if own is None and isinstance(step, Shell) else own
+
+
+def record_of(step: Step, error: BaseException) -> Record:
+    """What a failed step's error says of it."""
+    if isinstance(error, (StepHalted, StepPaused)):
+        return error.record
+    if isinstance(error, TimedOut):
+        return _timed_out(step)
+    if isinstance(error, RecordedError):
+        output = error.details.get("output")
+        return failed(step.common, error.message, output if isinstance(output, dict) else None)
+    return failed(step.common, str(error))
+
+
+def _timed_out(step: Step) -> Record:
+    output = {"exit_code": -1, "stdout": "", "stderr": "timeout"} if isinstance(step, (Shell, Prompt, Command)) else {}
+    return failed(step.common, f"it took longer than {timeout_of(step):g} seconds", output)
+
+
+# --- shell ------------------------------------------------------------------------------------------------------------
+
+
+def _shell_config(step: Shell, frame: Frame, _flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+    return {"run": step.run.render(frame.names)}
+
+
+async def _shell(kit: Kit, step: Shell, config: Config, _context: StepContext) -> Record:
+    ran = await kit.shell(config["run"])
+    output: dict[str, Any] = {"exit_code": ran.exit_code, "stdout": ran.stdout, "stderr": ran.stderr}
+    if ran.exit_code:
+        return failed(step.common, _how(ran), output)
+    if ran.cut:
+        said = f"it wrote {len(ran.stdout) + ran.cut} bytes and {kit.max_output} are kept; let it write to a file"
+        return failed(step.common, said, output)
+    if step.json:
+        try:
+            output["data"] = json.loads(ran.stdout)
+        except (ValueError, RecursionError) as error:
+            return failed(step.common, f"it declares output_format: json, and its stdout is no JSON: {error}", output)
+    return _obeying(step.common, output, output.get("data", ran.stdout))
+
+
+def _how(ran: Ran) -> str:
+    code = ran.exit_code
+    said = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+    lines = ran.stderr.strip().splitlines()
+    return f"{said}: {lines[-1].strip()[:200]}" if lines else said
+
+
+# --- prompt and command -----------------------------------------------------------------------------------------------
+
+
+def _prompt_config(step: Prompt, frame: Frame, flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+    prompt = resolve(step.prompt, frame.names)
+    system = resolve(step.system, frame.names)
+    return {
+        "prompt": _text(prompt), "integration": _named(step.integration, flow.integration, frame),
+        "model": _named(step.model, flow.model, frame), "system": None if system is None else _text(system),
+        "temperature": step.temperature, "max_tokens": step.max_tokens,
+        "schema": None if step.common.output_schema is None else dict(step.common.output_schema),
+    }  # fmt: skip
+
+
+async def _prompt(kit: Kit, step: Prompt, config: Config, _context: StepContext) -> Record:
+    common, prompt, integration = step.common, config["prompt"], config["integration"]
+    output = {"prompt": prompt, "integration": integration, "model": config["model"]}
+    if not prompt.strip():
+        return failed(common, "the prompt is empty", output)
+    ran = await kit.agent(integration, prompt, config["model"]) if integration else None
+    if ran is not None:
+        return _from_agent(common, ran, output)
+    asked = Ask(
+        prompt, config["model"], config["system"], config["schema"], config["temperature"], config["max_tokens"]
+    )
+    reply = await kit.ask(asked)
+    output |= {"model": config["model"] or kit.default_model, "text": reply.text, "stdout": reply.text, "stderr": "",
+               "exit_code": 0, "dispatched": True}  # fmt: skip
+    if config["schema"] is not None:
+        output["data"] = reply.value
+    return Record(common.type, "completed", output)
+
+
+def _command_config(step: Command, frame: Frame, flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+    given = resolve(step.common.input, frame.names)
+    options = {**_mapping(resolve(flow.options, frame.names)), **_mapping(resolve(step.options, frame.names))}
+    return {
+        "command": step.command, "input": given if isinstance(given, dict) else {}, "options": options,
+        "integration": _named(step.integration, flow.integration, frame),
+        "model": _named(step.model, flow.model, frame),
+    }  # fmt: skip
+
+
+async def _command(kit: Kit, step: Command, config: Config, _context: StepContext) -> Record:
+    name, integration = config["command"], config["integration"]
+    arguments = _text(config["input"].get("args", ""))
+    slash = name if name.startswith("/") else f"/{name}"
+    if not integration:
+        raise CannotDo(f"{slash} is a command for an agent, and no integration says which: set integration: on the "
+                       "step or the workflow, and its command line under [runners.NAME] in abreast.toml")  # fmt: skip
+    ran = await kit.agent(integration, f"{slash} {arguments}".strip(), config["model"])
+    if ran is None:
+        raise CannotDo(f"{slash} is for the agent {integration!r}, which has no runner here: write its command line "
+                       f'into abreast.toml, as in [runners.{integration}] argv = ["{integration}", "-p", '
+                       '"{prompt}"]')  # fmt: skip
+    return _from_agent(step.common, ran, dict(config))
+
+
+def _from_agent(common: Common, ran: Ran, output: dict[str, Any]) -> Record:
+    output |= {"text": ran.stdout, "stdout": ran.stdout, "stderr": ran.stderr, "exit_code": ran.exit_code,
+               "dispatched": True}  # fmt: skip
+    if ran.exit_code:
+        return failed(common, _how(ran), output)
+    return _obeying(common, output, ran.stdout)
+
+
+# --- python, sample, kinds of others ----------------------------------------------------------------------------------
+
+
+def _python_config(step: Python, frame: Frame, _flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+    return {"call": step.call, "with": _mapping(resolve(step.given, frame.names))}
+
+
+async def _python(kit: Kit, step: Python, config: Config, _context: StepContext) -> Record:
+    try:
+        value = await kit.call(config["call"], config["with"])
+    except CannotDo:
+        raise
+    except Exception as error:  # noqa: BLE001 - the function's own
+        return failed(step.common, f"{type(error).__name__}: {error}")
+    return _given(step.common, value, config["call"])
+
+
+def _sample_config(step: Sample, frame: Frame, flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+    facts = {word: resolve(value, frame.names) for word, value in step.facts.items()}
+    model = _named(None, flow.model, frame)
+    return {**({"model": model} if model else {}), **facts}
+
+
+async def _sample(kit: Kit, step: Sample, config: Config, _context: StepContext) -> Record:
+    item = current_item()
+    if item is None:
+        raise RuntimeError("a sample step runs inside an item of a run")
+    output = await kit.sample(item.run, config)
+    if output.get("ok"):
+        return Record(step.common.type, "completed", output)
+    return failed(step.common, "no draw passed its checks", output)
+
+
+def _custom_config(step: Custom, frame: Frame, _flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+    return {word: resolve(value, frame.names) for word, value in step.config.items()}
+
+
+async def _custom(kit: Kit, step: Custom, config: Config, context: StepContext) -> Record:
+    return _given(step.common, await kit.custom(step.common.type, config, context), step.common.type)
+
+
+def _given(common: Common, value: object, who: str) -> Record:
+    """What a function gave, as an output."""
+    try:
+        plain = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        return failed(common, f"{who} gave what has no form in JSON: {error}")
+    output = plain if isinstance(plain, dict) else {"value": plain}
+    return _obeying(common, output, plain)
+
+
+def _obeying(common: Common, output: dict[str, Any], value: object) -> Record:
+    """A success, if the value obeys the step's schema; a text is read as JSON first."""
+    if common.output_schema is not None:
+        text = value if isinstance(value, str) else json.dumps(value)
+        try:
+            output["data"] = parse(text, common.output_schema, who="the output")
+        except ReplyInvalid as error:
+            return failed(common, str(error), output)
+    return Record(common.type, "completed", output)
+
+
+# --- gate -------------------------------------------------------------------------------------------------------------
+
+
+def _gate_config(step: Gate, frame: Frame, _flow: Workflow, verdicts: Mapping[str, str]) -> Config:
+    message, shown = resolve(step.message, frame.names), resolve(step.show_file, frame.names)
+    full = frame.full(step.common.id)
+    verdict = frame.inputs.get(step.verdict_input) if step.verdict_input else None
+    return {
+        "message": _text(message), "options": list(step.options), "on_reject": step.on_reject,
+        "show_file": None if shown is None else _text(shown), "verdict": verdicts.get(full, verdict),
+    }  # fmt: skip
+
+
+async def _gate(kit: Kit, step: Gate, config: Config, context: StepContext) -> Record:
+    common = step.common
+    output = {word: config[word] for word in ("message", "options", "on_reject", "show_file")} | {"choice": None}
+    verdict = config["verdict"]
+    choice: str | None = None
+    if verdict not in (None, ""):
+        choice = next((one for one in step.options if one.lower() == str(verdict).lower()), None)
+        if choice is None:
+            return failed(common, f"the verdict {verdict!r} is none of {', '.join(step.options)}", output)
+    if choice is None:
+        choice = await kit.decide(Question(context.step, config["message"], step.options, config["show_file"]))
+    if choice is None:
+        return Record(common.type, "paused", output, f"the gate {context.step!r} waits for a decision", "paused")
+    output["choice"] = choice
+    if choice.lower() in _REJECTIONS:
+        if step.on_reject == "abort":
+            output["aborted"] = True
+            return Record(common.type, "failed", output, f"the gate {context.step!r} was rejected", "aborted")
+        if step.on_reject == "retry":
+            why = f"the gate {context.step!r} was rejected, and is asked again when the run goes on"
+            return Record(common.type, "paused", output, why, "paused")
+    return Record(common.type, "completed", output)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _named(own: Value, default: Value, frame: Frame) -> str | None:
+    """The first of the two that names something."""
+    for value in (own, default):
+        found = resolve(value, frame.names)
+        if found not in (None, ""):
+            return _text(found)
+    return None
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+_CONFIGURE: Final[dict[type, Callable[[Any, Frame, Workflow, Mapping[str, str]], Config]]] = {
+    Shell: _shell_config, Prompt: _prompt_config, Command: _command_config, Python: _python_config,
+    Sample: _sample_config, Custom: _custom_config, Gate: _gate_config,
+}  # fmt: skip
+_PERFORM: Final[dict[type, Callable[[Kit, Any, Config, StepContext], Awaitable[Record]]]] = {
+    Shell: _shell, Prompt: _prompt, Command: _command, Python: _python, Sample: _sample, Custom: _custom, Gate: _gate,
+}  # fmt: skip

@@ -1,0 +1,174 @@
+"""What becomes of a step, and the names that later steps know it by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+
+from abreast.core.errors import AbreastError, Paused
+
+if TYPE_CHECKING:
+    from abreast.jobs.workflow.steps import Step
+    from abreast.run.scope import Run
+
+Status: TypeAlias = Literal["completed", "failed", "paused"]
+Fate: TypeAlias = Literal["completed", "failed", "paused", "aborted"]
+
+HALTING: Final[frozenset[Fate]] = frozenset({"failed", "paused", "aborted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A step's result. `fate` is what it means for the steps after it: a tolerated failure lets them go on."""
+
+    type: str
+    status: Status
+    output: dict[str, Any]
+    error: str | None = None
+    fate: Fate = "completed"
+    input: Any = None
+
+    @property
+    def halts(self) -> bool:
+        """Whether the steps after it don't run."""
+        return self.fate != "completed"
+
+    @property
+    def clean(self) -> bool:
+        """Whether it succeeded: what did not is run again when the run is resumed."""
+        return self.status == "completed"
+
+    def names(self) -> dict[str, Any]:
+        """What `steps.<id>` gives."""
+        return {"type": self.type, "status": self.status, "output": self.output, "input": self.input,
+                "error": self.error}  # fmt: skip
+
+    def plain(self) -> dict[str, Any]:
+        """As the journal keeps it: what is usual is left out."""
+        facts: dict[str, Any] = {"type": self.type, "output": self.output}
+        usual = {"status": "completed", "error": None, "fate": "completed", "input": None}
+        facts |= {word: getattr(self, word) for word, value in usual.items() if getattr(self, word) != value}
+        return facts
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """From what `plain` gave."""
+        return cls(**{"status": "completed", **facts})
+
+
+Records: TypeAlias = dict[str, Record]
+"""By full id, in the order in which a plain loop would have made them."""
+
+
+class StepHalted(AbreastError):
+    """A step did not succeed. It is recorded as a failure, so that a resumed run tries it again."""
+
+    is_sentence = True
+
+    def __init__(self, record: Record, nested: Records | None = None) -> None:
+        """With the steps beneath it, where it has some."""
+        super().__init__(record.error or "")
+        self.record = record
+        self.nested: Records = nested or {}
+
+    @property
+    def details(self) -> dict[str, object]:
+        """What is recorded beside the sentence."""
+        return {"output": self.record.output}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """As a pickle: all of it."""
+        return type(self), (self.record, self.nested)
+
+
+class StepPaused(Paused):
+    """A gate waits for somebody."""
+
+    def __init__(self, record: Record, nested: Records | None = None) -> None:
+        """With the steps beneath it, where it has some."""
+        super().__init__(record.error or "")
+        self.record = record
+        self.nested: Records = nested or {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """As a pickle: all of it."""
+        return type(self), (self.record, self.nested)
+
+
+class Frame:
+    """Where steps run: the scope of their paths, the names they see, and what became of those before them."""
+
+    __slots__ = ("_full", "inside", "mine", "names", "records", "run")
+
+    def __init__(
+        self, run: Run, names: dict[str, Any], full: Callable[[str], str], records: Records, *, inside: bool = False
+    ) -> None:
+        """`inside` a fan-out an id may be there many times."""
+        self.run = run
+        self.names = names
+        self.records = records
+        self.inside = inside
+        self._full = full
+        self.mine: dict[str, Any] = {}
+        """The names that steps here have added."""
+
+    @classmethod
+    def outermost(cls, run: Run, inputs: Mapping[str, Any], run_id: str, prefix: str = "") -> Frame:
+        """Of a workflow: nothing has happened in it."""
+        names = {"inputs": dict(inputs), "steps": {}, "item": None, "fan_in": {}, "context": {"run_id": run_id}}
+        return cls(run, names, lambda name: f"{prefix}{name}", {})
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The workflow's inputs."""
+        found: dict[str, Any] = self.names["inputs"]
+        return found
+
+    def full(self, name: str) -> str:
+        """The full id of a step here: `parent:template:index` within an item."""
+        return self._full(name)
+
+    def note(self, step: Step, record: Record) -> None:
+        """A step has ended."""
+        name = step.common.id
+        self.names["steps"][name] = self.mine[name] = record.names()
+        self.records[self.full(name)] = record
+
+    def of_item(self, run: Run, parent: str, index: int, item: Any) -> Frame:  # noqa: ANN401 - an item is anything
+        """For one item of a fan-out: what it does is seen by itself alone."""
+        names = {**self.names, "steps": dict(self.names["steps"]), "item": item}
+        return Frame(run, names, lambda name: f"{parent}:{name}:{index}", {}, inside=True)
+
+    def of_round(self, run: Run, parent: str, number: int) -> Frame:
+        """For a round of a loop: the same names; the first round's ids are plain."""
+        full = self._full if number == 0 else lambda name: f"{parent}:{name}:{number}"
+        return self._sharing(run, full)
+
+    def within(self, run: Run) -> Frame:
+        """The same, in a narrower scope."""
+        return self._sharing(run, self._full)
+
+    def _sharing(self, run: Run, full: Callable[[str], str]) -> Frame:
+        frame = Frame(run, self.names, full, self.records, inside=self.inside)
+        frame.mine = self.mine
+        return frame
+
+    def of_branch(self, run: Run) -> Frame:
+        """For a step that runs beside others: it sees what it needs, and is merged when it is its turn."""
+        names = {**self.names, "steps": dict(self.names["steps"])}
+        return Frame(run, names, self._full, {}, inside=self.inside)
+
+    def merge(self, records: Mapping[str, Record]) -> None:
+        """Add what became of steps elsewhere."""
+        self.records.update(records)
+
+
+def status_of(fate: Fate) -> Status:
+    """A step's status after what happened to it, or beneath it."""
+    return "completed" if fate == "completed" else "paused" if fate == "paused" else "failed"
+
+
+def tolerated(record: Record) -> Record:
+    """The same, if its failure is to be lived with; an abort and a pause are not."""
+    return replace(record, fate="completed") if record.fate == "failed" else record

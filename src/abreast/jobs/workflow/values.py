@@ -1,0 +1,57 @@
+"""Values of a workflow's file, resolved; and which names a list of steps reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from abreast.jobs.workflow.expressions import Template
+from abreast.jobs.workflow.script import Script
+from abreast.jobs.workflow.steps import Step, Value, Workflow
+
+
+def resolve(value: Value, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what a file says is anything
+    """The value with every `{{ }}` in it evaluated; `ExpressionFailed` says which can't be."""
+    if isinstance(value, Template):
+        return value.value(names)
+    if isinstance(value, dict):
+        return {key: resolve(one, names) for key, one in value.items()}
+    if isinstance(value, list):
+        return [resolve(one, names) for one in value]
+    return value
+
+
+def reads(steps: Iterable[Step]) -> frozenset[tuple[str, ...]]:
+    """The paths that the expressions of these steps, and of those beneath them, read."""
+    found: set[tuple[str, ...]] = set()
+    for one in _templates(list(steps)):
+        found |= one.names
+    return frozenset(found)
+
+
+def _templates(thing: object) -> Iterator[Template | Script]:
+    if isinstance(thing, (Template, Script)):
+        yield thing
+    elif isinstance(thing, Mapping):
+        for one in thing.values():
+            yield from _templates(one)
+    elif isinstance(thing, (list, tuple)):
+        for one in thing:
+            yield from _templates(one)
+    elif is_dataclass(thing) and not isinstance(thing, (type, Workflow)):
+        for field in fields(thing):
+            yield from _templates(getattr(thing, field.name))
+
+
+def surroundings(read: frozenset[tuple[str, ...]], names: Mapping[str, Any]) -> str:
+    """A digest of what these paths give here, the item apart: when it changes, what is recorded no longer counts."""
+    roots = sorted({path[:2] for path in read if path[0] in ("inputs", "steps", "fan_in")})
+    seen = {}
+    for root in roots:
+        found = names.get(root[0]) or {}
+        seen["/".join(root)] = found if len(root) == 1 else found.get(root[1])
+    text = json.dumps(seen, sort_keys=True, default=repr, separators=(",", ":"))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -1,0 +1,233 @@
+"""The tools that a workflow is handed: a shell, models, agents' command lines, functions, samples, a person to ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, Self
+
+from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
+from abreast.executors.local import LocalExecutor, is_async
+from abreast.jobs.workflow.kit import Ask, CannotDo, CustomKind, Question, Ran, StepContext
+from abreast.models.lanes import LaneSettings
+from abreast.models.port import Reply
+from abreast.run.call import Caller
+from abreast.run.current import Current, current_item
+from abreast.run.scope import Run
+from abreast.store.port import Store
+from abreast.wiring import open_model
+
+ENTRY_POINT: Final = "abreast.steps"
+"""Where packages register kinds of steps of their own."""
+MAX_OUTPUT: Final = 8 << 20
+MAX_ITEMS: Final = 100_000
+_ARGUMENT: Final = 100_000  # bytes; a longer script goes through a file, for the system bounds a single argument
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """An agent's command line: `{prompt}` and `{model}` are filled in; without a model, `model` is left out."""
+
+    argv: tuple[str, ...]
+    model: tuple[str, ...] = ()
+
+    def command(self, prompt: str, model: str | None) -> list[str]:
+        """The arguments for one prompt."""
+        words = [*self.argv, *(self.model if model else ())]
+        return [word.replace("{model}", model or "").replace("{prompt}", prompt) for word in words]
+
+
+@dataclass(slots=True)
+class Tools:
+    """What a toolkit is made with."""
+
+    cwd: str | None = None
+    lanes: Mapping[str, LaneSettings] | None = None
+    store: Store | None = None
+    default_model: str | None = "local/smollm2"
+    runners: Mapping[str, Runner] = field(default_factory=dict)
+    kinds: Mapping[str, CustomKind] = field(default_factory=dict)
+    find: Callable[[str], Callable[..., Any]] | None = None
+    decide: Callable[[Question], Awaitable[str | None]] | None = None
+    started: Callable[[Current, int], None] | None = None
+    ended: Callable[[int], None] | None = None
+    max_output: int = MAX_OUTPUT
+    max_items: int = MAX_ITEMS
+
+
+class Toolkit:
+    """Real tools, to be used as `async with Toolkit(Tools(...)) as kit:`. What it opened is closed with it."""
+
+    def __init__(self, tools: Tools) -> None:
+        """Nothing is opened before it is needed."""
+        self.default_model = tools.default_model
+        self.max_output = tools.max_output
+        self.max_items = tools.max_items
+        self._tools = tools
+        self._stack = AsyncExitStack()
+        self._commands: Commands | None = None
+        self._models: dict[str, Caller] = {}
+        self._asking = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Open it."""
+        await self._stack.__aenter__()
+        return self
+
+    async def __aexit__(self, *how: object) -> None:
+        """Close models, and end commands that still run."""
+        await self._stack.__aexit__(*how)  # type: ignore[arg-type]
+
+    async def shell(self, script: str) -> Ran:
+        """Run a script by `sh`; cancelled, its whole process group ends."""
+        text = script.encode("utf-8", "surrogateescape")
+        if len(text) < _ARGUMENT:
+            return await self._run(["sh", "-c", script])
+        with tempfile.NamedTemporaryFile(prefix="abreast-", suffix=".sh") as file:
+            file.write(text)
+            file.flush()
+            return await self._run(["sh", file.name])
+
+    async def agent(self, integration: str, prompt: str, model: str | None) -> Ran | None:
+        """Hand a prompt to the runner of that name."""
+        runner = self._tools.runners.get(integration)
+        if runner is None:
+            return None
+        try:
+            return await self._run(runner.command(prompt, model))
+        except (CommandMissing, CommandRefused) as error:
+            raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
+
+    async def _run(self, argv: list[str]) -> Ran:
+        if self._commands is None:
+            self._commands = Commands()
+            await self._stack.enter_async_context(self._commands)
+        tools, item, group = self._tools, current_item(), 0
+
+        def started(pgid: int) -> None:
+            nonlocal group
+            group = pgid
+            if tools.started is not None and item is not None:
+                tools.started(item, pgid)
+
+        try:
+            finished = await self._commands.run(argv, cwd=tools.cwd, keep=self.max_output, started=started)
+        finally:
+            if tools.ended is not None:
+                tools.ended(group)
+        return _ran(finished)
+
+    async def ask(self, question: Ask) -> Reply:
+        """Ask a model; each is opened once."""
+        name = question.model or self.default_model
+        if name is None:
+            raise CannotDo("no model is named: set model: on the step or the workflow")
+        caller = self._models.get(name)
+        if caller is None:
+            try:
+                caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
+            except (ValueError, OSError) as error:
+                raise CannotDo(str(error)) from None
+            self._models[name] = await self._stack.enter_async_context(caller)
+        return await caller.ask(
+            question.prompt, system=question.system, schema=question.schema, temperature=question.temperature,
+            max_tokens=question.max_tokens,
+        )  # fmt: skip
+
+    async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function's own
+        """Call `module:function` with keywords."""
+        if self._tools.find is None:
+            raise CannotDo(f"{name} can't be called here")
+        function = self._tools.find(name)
+        return await _called(lambda _: function(**given), function)
+
+    async def custom(self, kind: str, config: Mapping[str, Any], context: StepContext) -> Any:  # noqa: ANN401
+        """Do a step of somebody's own kind."""
+        does = self._tools.kinds[kind]
+        return await _called(lambda _: does(config, context), does)
+
+    async def sample(self, run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Draw a sample beneath the current step."""
+        from abreast.jobs.sample.spec import SampleSpec
+
+        try:
+            spec = SampleSpec.of({"model": self.default_model, **facts}, "sample")
+            model = await self._caller(spec.model)
+            judge = model if spec.judge is None else await self._caller(spec.judge)
+            job = spec.job(model, judge, find=self._found, read=self._schema)
+        except (ValueError, TypeError) as error:
+            raise CannotDo(str(error)) from None
+        result = await job.run(run)
+        winner = result.winner
+        return {
+            "ok": result.ok, "text": result.text, "value": result.value, "counts": asdict(result.counts),
+            "winner": winner and {"branch": winner.branch, "round": winner.round, "number": winner.number},
+        }  # fmt: skip
+
+    async def _caller(self, name: str) -> Caller:
+        if name not in self._models:
+            caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
+            self._models[name] = await self._stack.enter_async_context(caller)
+        return self._models[name]
+
+    def _found(self, name: str) -> Callable[[Any], Any]:
+        if self._tools.find is None:
+            raise ValueError(f"{name} can't be called here")
+        return self._tools.find(name)
+
+    def _schema(self, path: str) -> Mapping[str, Any]:
+        import json
+
+        try:
+            found = json.loads(Path(self._tools.cwd or os.curdir, path).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"the schema {path} can't be read: {error}") from None
+        if not isinstance(found, dict):
+            raise ValueError(f"the schema {path} must be a mapping")
+        return found
+
+    async def decide(self, question: Question) -> str | None:
+        """Ask the person, one question at a time."""
+        if self._tools.decide is None:
+            return None
+        async with self._asking:
+            return await self._tools.decide(question)
+
+
+async def _called(call: Callable[[Any], Any], function: Callable[..., Any]) -> Any:  # noqa: ANN401 - a function's own
+    """A coroutine function's value; a plain one's, from a thread."""
+    if is_async(function):
+        return await call(None)
+    bound = LocalExecutor().bind(call, 1)
+    try:
+        return await bound.async_call(None)
+    finally:
+        await bound.close(0.0)
+
+
+def _ran(finished: Finished) -> Ran:
+    stdout, stderr = (text.decode("utf-8", "replace") for text in (finished.stdout, finished.stderr))
+    return Ran(finished.exit_code, stdout, stderr, finished.stdout_bytes - len(finished.stdout))
+
+
+def find_kinds() -> dict[str, CustomKind]:
+    """The kinds of steps that packages have registered; a ValueError names one that can't be loaded."""
+    found: dict[str, CustomKind] = {}
+    for point in entry_points(group=ENTRY_POINT):
+        try:
+            loaded = point.load()
+            made = loaded() if isinstance(loaded, type) else loaded
+        except Exception as error:
+            raise ValueError(
+                f"the step kind {point.name!r} ({point.value}) can't be loaded: {type(error).__name__}: {error}"
+            ) from error
+        if not callable(made):
+            raise ValueError(f"the step kind {point.name!r} ({point.value}) is not something that can be called")
+        found[point.name] = made
+    return found
