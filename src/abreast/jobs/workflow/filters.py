@@ -13,6 +13,7 @@ from abreast.jobs.workflow.fuel import (
     ExpressionFailed,
     Fuel,
     Value,
+    check_size,
     checked_text,
     kind_of,
     python_text,
@@ -30,7 +31,7 @@ class Filter:
 
 def to_json(fuel: Fuel, value: Value) -> str:
     """JSON text, the same for the same value: keys in order, letters as they are."""
-    fuel.burn_value(value)
+    check_size(fuel.burn_value(value))
     _check_keys(value)
     try:
         return checked_text(json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False))

@@ -15,6 +15,7 @@ DEEPEST_VALUE: Final = 100
 MOST_TOKENS: Final = 2_000
 MOST_STEPS: Final = 5_000_000
 
+_SCALARS: Final = (str, int, float, type(None))
 _CHARACTERS_PER_STEP: Final = 64
 
 
@@ -48,21 +49,27 @@ class Fuel:
         """Take the steps that going through a text costs."""
         self.burn(1 + size // _CHARACTERS_PER_STEP)
 
-    def burn_value(self, value: Value) -> None:
-        """Take a step for each part of a value, however it is nested; refuses one that is nested too deeply."""
-        waiting = [(value, 0)]
+    def burn_value(self, value: Value) -> int:
+        """Take a step for each part of a value, however it is nested; gives the least that its text can be long."""
+        size = 0
+        waiting = [([value], 0)]
         while waiting:
-            part, depth = waiting.pop()
-            if isinstance(part, str):
-                self.burn_text(len(part))
-                continue
-            self.burn()
-            if isinstance(part, Mapping | list | tuple):
-                if depth == DEEPEST_VALUE:
-                    raise ExpressionFailed(f"a value is nested more than {DEEPEST_VALUE} levels deep")
-                # The whole level is paid for before it is spread out.
-                self.burn(len(part))
-                waiting += [(inner, depth + 1) for inner in (part.values() if isinstance(part, Mapping) else part)]
+            level, depth = waiting.pop()
+            if depth > DEEPEST_VALUE:
+                raise ExpressionFailed(f"a value is nested more than {DEEPEST_VALUE} levels deep")
+            # A whole level is paid for before what is in it is looked at.
+            self.burn(len(level))
+            letters = sum(len(one) for one in level if isinstance(one, str))
+            self.burn_text(letters)
+            size += len(level) + letters
+            waiting += [(_parts(one), depth + 1) for one in level if not isinstance(one, _SCALARS)]
+        return size
+
+
+def _parts(value: Value) -> list[Value]:
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def text_of(value: Value, fuel: Fuel) -> str:
@@ -78,7 +85,7 @@ def python_text(value: Value, fuel: Fuel) -> str:
     """A value as Python's str() writes it, if that is not too long."""
     if isinstance(value, str):
         return value
-    fuel.burn_value(value)
+    check_size(fuel.burn_value(value))
     try:
         return checked_text(str(value))
     except ValueError as error:
@@ -87,9 +94,14 @@ def python_text(value: Value, fuel: Fuel) -> str:
 
 def checked_text(text: str) -> str:
     """The text, or ExpressionFailed when it is too long."""
-    if len(text) > LARGEST_TEXT:
-        raise ExpressionFailed(f"the text of an expression is longer than {LARGEST_TEXT} characters")
+    check_size(len(text))
     return text
+
+
+def check_size(size: int) -> None:
+    """ExpressionFailed when a text would be too long."""
+    if size > LARGEST_TEXT:
+        raise ExpressionFailed(f"the text of an expression is longer than {LARGEST_TEXT} characters")
 
 
 def kind_of(value: Value) -> str:

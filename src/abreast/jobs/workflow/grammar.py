@@ -92,7 +92,7 @@ def _words(text: str, at: int) -> tuple[list[str], list[Term]]:
         found = _TOKEN.match(text, place)
         if found is None:
             start = place + len(text[place:]) - len(text[place:].lstrip())
-            raise ExpressionInvalid(f"{text[start : start + 10]!r} can't be part of an expression", at + start)
+            raise ExpressionInvalid(f"{text[start : start + 10].strip()!r} can't be part of an expression", at + start)
         word, place = found[found.lastgroup or 0], found.end()
         depth += (word in "([{") - (word in ")]}")
         if depth > _DEEPEST_BRACKETS or len(words) > MOST_TOKENS:
@@ -151,7 +151,7 @@ class _Reader:
         try:
             tree = _environment().parse("{{ " + words + " }}")
         except TemplateSyntaxError as error:
-            said = _STAND_IN.sub(lambda found: self._said(int(found[1])), str(error.message))
+            said = _STAND_IN.sub(self._said, str(error.message))
             said = said.replace("end of print statement", "the end")
             raise self._invalid(f"the expression {self._text.strip()!r:.60} can't be read: {said}") from None
         except RecursionError:
@@ -169,9 +169,11 @@ class _Reader:
     def _invalid(self, sentence: str) -> ExpressionInvalid:
         return ExpressionInvalid(sentence, self._at)
 
-    def _said(self, place: int) -> str:
-        term = self._held[place]
-        return ".".join(term.keys) if isinstance(term, Path) else str(term.held)  # type: ignore[attr-defined]
+    def _said(self, found: re.Match[str]) -> str:
+        term = dict(enumerate(self._held)).get(int(found[1]))
+        if isinstance(term, Path):
+            return ".".join(term.keys)
+        return str(term.held) if isinstance(term, Literal) else found[0]
 
     def _term(self, node: nodes.Node | None, depth: int) -> Term:
         if depth > DEEPEST_TREE:
@@ -186,7 +188,10 @@ class _Reader:
         return self._makers[name](node, depth + 1)
 
     def _name(self, node: nodes.Name, _depth: int) -> Term:
-        return self._held[int(node.name.strip("_"))]
+        found = _STAND_IN.fullmatch(node.name)
+        if found is None:
+            raise self._invalid(f"{node.name!r} can't stand here")
+        return self._held[int(found[1])]
 
     def _getitem(self, node: nodes.Getitem, depth: int) -> Term:
         of, key = self._term(node.node, depth), self._term(node.arg, depth)

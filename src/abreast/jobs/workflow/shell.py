@@ -501,27 +501,25 @@ class Scanner:
         letter = self._text[self._at]
         if letter == "{":
             self._take()
-        elif frame.kind is _Kind.SINGLE or frame.kind is _Kind.DOLLAR_SINGLE:
+        elif frame.kind in {_Kind.SINGLE, _Kind.DOLLAR_SINGLE}:
             self._in_single(letter)
-        elif letter == "\\":
-            if self._at + 1 in self._blocks:
-                self._refuse("a backslash stands right before the value: leave it out, or write \\\\")
-            self._take(2)
-        elif letter == "$":
-            self._dollar(frame)
-        elif letter == "`":
-            self._backtick(frame)
+        elif letter in "\\$`":
+            {"\\": self._escape, "$": self._dollar, "`": self._backtick}[letter](frame)
         elif frame.kind is _Kind.FORMULA:
             self._in_formula(frame, letter)
-        elif letter == "'" and self._stack[-2].kind not in _CODE:
-            self._take()
-        elif letter == "'":
-            self._push(_Kind.SINGLE, 1)
-        elif letter == '"' and frame.kind is _Kind.BRACES:
-            self._push(_Kind.DOUBLE, 1)
+        elif frame.kind is _Kind.BRACES and letter != "}":
+            self._in_braces(letter)
         else:
             self._stack.pop()
             self._take(word=letter != '"')
+
+    def _in_braces(self, letter: str) -> None:
+        if letter == '"':
+            self._push(_Kind.DOUBLE, 1)
+        elif self._stack[-2].kind in _CODE:
+            self._push(_Kind.SINGLE, 1)
+        else:
+            self._take()  # within double quotes it is a letter like any other
 
     def _in_single(self, letter: str) -> None:
         if letter == "`" and self._is_in(_Kind.BACKTICKS):
