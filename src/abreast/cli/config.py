@@ -17,6 +17,7 @@ from abreast.cli.errors import Sorry, one_line, system_words
 
 if TYPE_CHECKING:
     from abreast.models.lanes import LaneSettings
+    from abreast.toolkit import Runner
 
 T = TypeVar("T")
 
@@ -84,7 +85,10 @@ KEEP: Final = Setting("keep", units.size, 8 << 20)
 PATIENCE: Final = Setting("patience", units.duration, 10.0)
 MODEL: Final = Setting("model", _text, "local/smollm2")
 LANES: Final = "lanes"
-"""The tables about models' lanes, which only files have."""
+RUNNERS: Final = "runners"
+WORKFLOW: Final = "workflow"
+TABLES: Final = (LANES, RUNNERS, WORKFLOW)
+"""What only files have: models' lanes, agents' command lines, the bounds of workflows."""
 
 SETTINGS: Final[tuple[Setting[Any], ...]] = (STORE, WIDTH, RETRIES, TIMEOUT, BUDGET, SEED, KEEP, PATIENCE, MODEL)
 
@@ -136,6 +140,48 @@ class Config:
                 except ValueError as error:
                     raise Sorry(one_line(str(error))) from None
         return dict(PROVIDERS)
+
+    def runners(self) -> dict[str, Runner]:
+        """The command lines of agents: `[runners.claude]` with `argv = ["claude", "-p", "{prompt}"]`."""
+        from abreast.toolkit import Runner
+
+        place, table = self._table(RUNNERS)
+        found: dict[str, Runner] = {}
+        for name, given in table.items():
+            where = f"{place}: {RUNNERS}.{name}"
+            if not isinstance(given, dict) or not given.keys() <= {"argv", "model"} or "argv" not in given:
+                raise Sorry(f'{where} must be a table with argv = ["{name}", "-p", "{{prompt}}"], and perhaps model')
+            for word, value in given.items():
+                if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+                    raise Sorry(f"{where}.{word} must be a list of texts")
+            found[name] = Runner(tuple(given["argv"]), tuple(given.get("model", ())))
+        return found
+
+    def workflow(self) -> dict[str, int]:
+        """The bounds of workflows: `max_items`, `max_output`."""
+        place, table = self._table(WORKFLOW)
+        readers: dict[str, Callable[[object], int]] = {
+            "max_items": partial(units.number, least=1),
+            "max_output": units.size,
+        }
+        found: dict[str, int] = {}
+        for name, given in table.items():
+            if name not in readers:
+                raise Sorry(f"{place}: {WORKFLOW} has no {name!r}; there are {', '.join(readers)}")
+            try:
+                found[name] = readers[name](given)
+            except ValueError as error:
+                raise Sorry(f"{place}: {WORKFLOW}.{name}: {one_line(str(error))}") from None
+        return found
+
+    def _table(self, name: str) -> tuple[str, dict[str, Any]]:
+        for layer in self.layers:
+            if layer.folder is not None and name in layer.values:
+                table = layer.values[name]
+                if not isinstance(table, dict):
+                    raise Sorry(f"{layer.place(name)}: {name} must be a table")
+                return layer.source, table
+        return "", {}
 
 
 def _here() -> Path:
@@ -192,7 +238,7 @@ def _layer(path: Path, values: object, section: str, whole: str | None = None) -
     layer = Layer(str(path), values, path.parent, lines)
     known = [setting.name for setting in SETTINGS]
     for name in values:
-        if name not in (*known, LANES):
+        if name not in (*known, *TABLES):
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
             raise Sorry(f"{layer.place(name)}: there is no setting {name!r}; {hint}")

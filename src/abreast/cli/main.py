@@ -35,7 +35,7 @@ _COMMANDS: Final = {
     "map": "Run a command, call a function or ask a model, for every line of the input, side by side.",
     "ask": "Ask a model one question.",
     "sample": "Draw from a model, check and repair, until one draw passes.",
-    "run": "Run a job file.",
+    "run": "Run a job file: a workflow, a sample.",
     "runs": "List the runs.",
     "show": "Show a run, or one of its items.",
     "watch": "Watch a run as it goes.",
@@ -49,6 +49,7 @@ _COMMANDS: Final = {
     "cache": "List and clear the replies that are kept for equal requests.",
     "doctor": "Say what is here, what is missing, and where each setting comes from.",
     "demo": "See it work.",
+    "schema": "Print the JSON Schema of a job file, for editors.",
     "completion": "Print the script that lets a shell complete abreast's commands.",
     "version": "Print the version.",
 }

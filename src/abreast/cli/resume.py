@@ -6,7 +6,7 @@ import click
 
 from abreast.cli import options
 from abreast.cli.config import BUDGET, RETRIES, TIMEOUT, WIDTH, Config
-from abreast.cli.errors import tell
+from abreast.cli.errors import Sorry, tell
 from abreast.cli.job import KIND, MapJob
 from abreast.cli.recorded import tally
 from abreast.cli.resuming import drive_again
@@ -15,13 +15,15 @@ from abreast.cli.work import View
 from abreast.run.scope import Resume
 from abreast.store.port import RunRow, Store
 
-SAMPLE = "sample"  # the kind of a sampling run, whose module is loaded when there is one
-_UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted")
+SAMPLE, WORKFLOW = "sample", "workflow"  # kinds of runs, whose modules are loaded when there is one
+_UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted", "paused")
 
 
 @click.command("resume")
 @options.optional_run
-@click.option("--retry-failed", is_flag=True, help="Run failed items again, too.")
+@click.option("--retry-failed", "--only-failed", is_flag=True, help="Run failed items again, also of a run that ended.")
+@click.option("--input", "-i", "inputs", metavar="NAME=VALUE", multiple=True,
+              help="Of a workflow: another value of an input, or what a gate waits for, as GATE=approve.")  # fmt: skip
 @options.width
 @options.retries
 @options.timeout
@@ -32,6 +34,7 @@ def command(
     *,
     run: str | None,
     retry_failed: bool,
+    inputs: tuple[str, ...],
     width: str | None,
     retries: str | None,
     timeout: str | None,
@@ -52,8 +55,16 @@ def command(
         if row is None:
             tell("nothing to resume: no run is waiting to go on")
             return 0
-        if row.state == "done" and not retry_failed:
+        if row.state == "done" and not retry_failed and not inputs:
             return _over(opened, row, choice)
+        if row.kind == WORKFLOW:
+            from abreast.cli.flow_resume import resume_flow
+
+            raised = None if budget is None else config.get(BUDGET, budget)
+            view = View(as_json, quiet, options.is_verbose())
+            return resume_flow(opened, row, choice, view, inputs, retry=retry_failed, budget=raised)
+        if inputs:
+            raise Sorry(f"--input is for workflows, and {row.id} is a {row.kind}")
         if row.kind == SAMPLE:
             from abreast.cli.sampling import SampleStart, Sampling
 
@@ -73,16 +84,15 @@ def command(
 
 
 def _newest_unfinished(store: Store) -> RunRow | None:
-    return next(
-        (row for row in store.runs(limit=1000) if state_of(store, row) in _UNFINISHED and row.kind in (KIND, SAMPLE)),
-        None,
-    )
+    ours = (row for row in store.runs(limit=1000) if row.kind in (KIND, SAMPLE, WORKFLOW))
+    return next((row for row in ours if state_of(store, row) in _UNFINISHED), None)
 
 
 def _over(store: Store, row: RunRow, choice: StoreChoice) -> int:
     failed = tally(store, row.id).failed
-    if failed and row.kind == KIND:
-        tell(f"{row.id} is done, with {failed} failed; run those again with: abreast retry {row.id}{choice.flag}")
+    if failed and row.kind in (KIND, WORKFLOW):
+        again = f"retry {row.id}" if row.kind == KIND else f"resume {row.id} --only-failed"
+        tell(f"{row.id} is done, with {failed} failed; run those again with: abreast {again}{choice.flag}")
     else:
         tell(f"{row.id} is done; see its results with: abreast export {row.id}{choice.flag}")
     return 0

@@ -4,75 +4,156 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from abreast.cli import options
-from abreast.cli.config import SEED, Config
+from abreast.cli.config import BUDGET, SEED, Config
 from abreast.cli.errors import Sorry, one_line, system_words
-from abreast.cli.sampling import SampleStart, Sampling, check_run_name, say_plan, seed_of
 from abreast.cli.stores import StoreChoice
 from abreast.cli.work import View
-from abreast.jobs.sample.spec import SampleSpec
+from abreast.core.errors import WorkflowInvalid
 
-_JOBS: Final = ("sample",)
+if TYPE_CHECKING:
+    from abreast.jobs.sample.spec import SampleSpec
+    from abreast.jobs.workflow.yaml_nodes import Node
+
+_LONGEST: Final = 5 << 20  # bytes of a job file
+_JOBS: Final = ("workflow", "sample")
 
 
 @click.command("run")
-@click.option("--name", metavar="TEXT", help="What the run is called; by default the job's kind.")
+@click.option("--input", "-i", "inputs", metavar="NAME=VALUE", multiple=True,
+              help="An input of a workflow, or GATE=approve; may be repeated.")  # fmt: skip
+@click.option("--check", is_flag=True, help="Only say what is wrong with the file.")
+@options.dry_run
+@click.option("--simulate", is_flag=True, help="Rehearse a workflow: outputs are made up, nothing is done or recorded.")
+@click.option("--outputs-of", metavar="RUN", help="With --simulate: take outputs from that run where it has them.")
+@click.option("--model", "-m", metavar="NAME", help="The model for prompts that name none.  [local/smollm2]")
+@options.budget
+@click.option("--name", metavar="TEXT", help="What the run is called; by default the workflow's id, or the job's kind.")
 @click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
-@options.dry_run
 @options.quiet
 @options.common
 @click.argument("file", metavar="FILE")
-def command(*, file: str, name: str | None, tags: tuple[str, ...], **given: Any) -> int:
-    """Run the job in FILE. Its one top-level key says which job it is.
+def command(*, file: str, **given: Any) -> int:
+    """Run the job in FILE. A top-level key says which job it is.
+
+    \b
+      workflow: {id: hello}
+      steps:
+        - {id: list, type: shell, run: "ls *.md"}
+        - {id: sum, type: prompt, prompt: "In one line, what are these? {{ steps.list.output.stdout }}"}
 
     \b
       sample:
         prompt: Name a colour.
         checks: ["regex ^(red|green|blue)$"]
         breadth: 4
-        depth: 3
     """  # noqa: D301 - click wants the character itself
+    text = read_text(file)
+    node = read_node(text, file)
+    if "workflow" in node.pairs or "steps" in node.pairs:
+        return _run_workflow(file, text, **given)
+    if list(node.pairs) != ["sample"]:
+        raise Sorry(f"{file}:1: a job file says by a top-level key what it is: {', '.join(_JOBS)}")
+    return _run_sample(file, node.plain()["sample"], **given)
+
+
+def read_text(file: str) -> str:
+    """A job file's text; `Sorry` says why it can't be had."""
+    try:
+        with Path(file).open("rb") as opened:
+            found = opened.read(_LONGEST + 1)
+    except OSError as error:
+        raise Sorry(f"{file} can't be read ({system_words(error)})") from None
+    if len(found) > _LONGEST:
+        raise Sorry(f"{file} has more than {_LONGEST >> 20} MiB, which no job file needs")
+    try:
+        return found.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Sorry(f"{file} is not UTF-8; convert it") from None
+
+
+def read_node(text: str, file: str) -> Node:
+    """The file's tree; `Sorry` has what is wrong with its YAML, and where."""
+    from abreast.jobs.workflow.report import Report
+    from abreast.jobs.workflow.yaml_nodes import read_yaml
+
+    report = Report(file)
+    node = read_yaml(text, report)
+    try:
+        report.settled()
+    except WorkflowInvalid as error:
+        raise Sorry(str(error)) from None
+    if node is None or node.kind != "mapping":
+        raise Sorry(f"{file}:1: a job file is a mapping, and says by a top-level key what it is: {', '.join(_JOBS)}")
+    return node
+
+
+def _run_workflow(file: str, text: str, *, inputs: tuple[str, ...], name: str | None, **given: Any) -> int:
+    from abreast.cli.flowing import FlowFile, Flowing, FlowStart, split_inputs
+    from abreast.cli.sampling import check_run_name
+
+    config, cwd = Config.load(), os.getcwd()  # noqa: PTH109 - as a text
+    view = View(given["as_json"], given["quiet"], options.is_verbose())
+    budget = config.get(BUDGET, given["budget"])
+    source = FlowFile(file, text, str(Path(file).resolve().parent), budget=budget, model=given["model"])
+    workflow = source.workflow()
+    if given["check"]:
+        from abreast.cli.flow_plan import say_checked
+
+        return say_checked(workflow, as_json=view.json)
+    values, verdicts = split_inputs(inputs, workflow)
+    source = FlowFile(file, text, source.directory, values, verdicts, budget, given["model"])
+    check_run_name(name or workflow.id)
+    flowing = Flowing(source, StoreChoice(config, given["store"]), view, cwd=cwd)
+    if given["dry_run"]:
+        from abreast.cli.flow_plan import say_plan
+
+        return say_plan(flowing, config, as_json=view.json)
+    flowing.say_warnings()
+    start = FlowStart(name or workflow.id, config.get(SEED, given["seed"]), given["tags"])
+    if given["simulate"] or given["outputs_of"]:
+        from abreast.cli.flow_plan import rehearsal_of
+
+        return flowing.run(None, start, rehearsal_of(StoreChoice(config, given["store"]), given["outputs_of"]))
+    with StoreChoice(config, given["store"]).open() as store:
+        return flowing.run(store, start)
+
+
+def _run_sample(file: str, facts: object, *, inputs: tuple[str, ...], name: str | None, **given: Any) -> int:
+    from abreast.cli.sampling import SampleStart, Sampling, check_run_name, say_plan, seed_of
+
+    for flag in ("simulate", "outputs_of"):
+        if given[flag]:
+            raise Sorry(f"--{flag.replace('_', '-')} is for workflows, and {file} holds a sample")
+    if inputs:
+        raise Sorry(f"--input is for workflows, and {file} holds a sample")
     config = Config.load()
     check_run_name(name or "sample")
-    spec = read_job(file)
-    choice = StoreChoice(config, given["store"])
+    spec = _sample_spec(file, facts, given)
     view = View(given["as_json"], given["quiet"], options.is_verbose())
-    sampling = Sampling(spec, choice, view, cwd=os.getcwd())  # noqa: PTH109
+    sampling = Sampling(spec, StoreChoice(config, given["store"]), view, cwd=os.getcwd())  # noqa: PTH109
     if given["dry_run"]:
         return say_plan(sampling, as_json=given["as_json"])
     sampling.check()
-    start = SampleStart(name or "sample", seed=seed_of(spec, config.get(SEED, given["seed"])), tags=tags)
+    if given["check"]:
+        return 0
+    start = SampleStart(name or "sample", seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"])
     with sampling.store() as store:
         return sampling.run(store, start)
 
 
-def read_job(file: str) -> SampleSpec:
-    """The job in a file; `Sorry` says what is wrong, and where."""
-    import yaml
+def _sample_spec(file: str, facts: object, given: dict[str, Any]) -> SampleSpec:
+    from abreast.jobs.sample.spec import SampleSpec
 
-    try:
-        text = Path(file).read_text("utf-8")
-    except OSError as error:
-        raise Sorry(f"{file} can't be read ({system_words(error)})") from None
-    except UnicodeDecodeError:
-        raise Sorry(f"{file} is not UTF-8; convert it") from None
-    try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}" if mark is not None else file
-        raise Sorry(f"{where}: {one_line(str(getattr(error, 'problem', None) or error))}") from None
-    if not isinstance(found, dict) or len(found) != 1 or next(iter(found)) not in _JOBS:
-        raise Sorry(f"{file}: a job file has one top-level key, which says what it is: {', '.join(_JOBS)}")
-    facts = found["sample"]
     if not isinstance(facts, dict):
         raise Sorry(f"{file}: sample must be a mapping, with a prompt in it")
+    own = {word: given[word] for word in ("model", "budget") if given[word] is not None}
     try:
-        return SampleSpec.of(facts, f"{file}: sample")
+        return SampleSpec.of({**facts, **own}, f"{file}: sample")
     except (ValueError, TypeError) as error:
         raise Sorry(one_line(str(error))) from None

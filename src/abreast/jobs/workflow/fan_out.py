@@ -135,7 +135,7 @@ class _OneItem:
         flow = self._flow
         frame = self._frame.of_item(self._frame.run, self._parent, index, item)
         try:
-            config = configure(step, frame, flow.workflow, flow.verdicts)
+            config = configure(step, frame, flow.workflow)
         except ExpressionFailed as error:
             raise StepHalted(failed(step.common, str(error))) from error
         try:

@@ -19,7 +19,7 @@ from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.kit import Kit, StepContext
 from abreast.jobs.workflow.leaves import configure, failed, perform, record_of, timeout_of
 from abreast.jobs.workflow.records import Fate, Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
-from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, If, Leaf, Loop, Step, Switch, Workflow
+from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, Gate, If, Leaf, Loop, Step, Switch, Workflow
 from abreast.jobs.workflow.values import resolve
 from abreast.run.current import current_item
 from abreast.run.scope import Run
@@ -43,11 +43,18 @@ class FlowResult:
 class Flow:
     """One workflow on its way. It keeps nothing but what it was made with."""
 
-    def __init__(self, workflow: Workflow, kit: Kit, verdicts: Mapping[str, str] | None = None) -> None:
-        """`verdicts` answer gates by their full ids."""
+    def __init__(
+        self,
+        workflow: Workflow,
+        kit: Kit,
+        verdicts: Mapping[str, str] | None = None,
+        rehearse: Callable[[Leaf, dict[str, Any], StepContext], dict[str, Any]] | None = None,
+    ) -> None:
+        """`verdicts` answer gates by their full ids; to `rehearse`, that makes up what a step gives."""
         self.workflow = workflow
         self.kit = kit
         self.verdicts = verdicts or {}
+        self.rehearse = rehearse
         self._fan_outs = FanOuts(self)
 
     async def run(self, run: Run, inputs: Mapping[str, Any]) -> FlowResult:
@@ -111,7 +118,7 @@ class Flow:
 
     async def _leaf(self, frame: Frame, step: Leaf) -> Record:
         common = step.common
-        config = configure(step, frame, self.workflow, self.verdicts)
+        config = configure(step, frame, self.workflow)
         async with AsyncExitStack() as stack:
             scope = frame.run
             if common.budget is not None:
@@ -131,15 +138,17 @@ class Flow:
 
     def performing(self, step: Leaf, frame: Frame) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
         """The function that does a step with its config."""
-        kit, full, names = self.kit, frame.full(step.common.id), frame.names
+        kit, rehearse, full, names = self.kit, self.rehearse, frame.full(step.common.id), frame.names
+        verdict = self.verdicts.get(full)
+        if verdict is None and isinstance(step, Gate) and step.verdict_input is not None:
+            verdict = frame.inputs.get(step.verdict_input)
 
         async def do(config: dict[str, Any]) -> dict[str, Any]:
             item = current_item()
             attempt, seed = (item.attempt, item.seed) if item is not None else (1, 0)
             run_id = names["context"]["run_id"]
-            return await perform(
-                kit, step, config, StepContext(full, run_id, names["inputs"], names["item"], attempt, seed)
-            )
+            context = StepContext(full, run_id, names["inputs"], names["item"], attempt, seed, verdict)
+            return rehearse(step, config, context) if rehearse else await perform(kit, step, config, context)
 
         return do
 
@@ -215,7 +224,7 @@ class Flow:
         frame.note(step, Record(common.type, "completed", output, input=given))
         async with frame.run.child(common.id) as scope:
             nested = Frame.outermost(scope, inputs, frame.names["context"]["run_id"], f"{frame.full(common.id)}:")
-            found = await Flow(inner, self.kit, self.verdicts)._walk(nested)  # noqa: SLF001 - its own kind
+            found = await Flow(inner, self.kit, self.verdicts, self.rehearse)._walk(nested)  # noqa: SLF001 - its own kind
         frame.merge(found.steps)
         output = {"workflow": inner.id, "status": found.status, **found.outputs}
         if found.ok:

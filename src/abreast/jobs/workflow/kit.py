@@ -58,6 +58,8 @@ class StepContext:
     item: Any = None
     attempt: int = 1
     seed: int = 0
+    verdict: str | None = None
+    """What a gate was told beforehand."""
 
 
 @runtime_checkable

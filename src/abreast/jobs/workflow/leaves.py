@@ -38,9 +38,9 @@ Config = dict[str, Any]
 _REJECTIONS: Final = ("reject", "abort")
 
 
-def configure(step: Leaf, frame: Frame, flow: Workflow, verdicts: Mapping[str, str]) -> Config:
+def configure(step: Leaf, frame: Frame, flow: Workflow) -> Config:
     """What the step is asked to do here, in JSON's types; `ExpressionFailed` if an expression can't be evaluated."""
-    return _CONFIGURE[type(step)](step, frame, flow, verdicts)
+    return _CONFIGURE[type(step)](step, frame, flow)
 
 
 async def perform(kit: Kit, step: Leaf, config: Config, context: StepContext) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _timed_out(step: Step) -> Record:
 # --- shell ------------------------------------------------------------------------------------------------------------
 
 
-def _shell_config(step: Shell, frame: Frame, _flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+def _shell_config(step: Shell, frame: Frame, _flow: Workflow) -> Config:
     return {"run": step.run.render(frame.names)}
 
 
@@ -121,7 +121,7 @@ def _how(ran: Ran) -> str:
 # --- prompt and command -----------------------------------------------------------------------------------------------
 
 
-def _prompt_config(step: Prompt, frame: Frame, flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+def _prompt_config(step: Prompt, frame: Frame, flow: Workflow) -> Config:
     prompt = resolve(step.prompt, frame.names)
     system = resolve(step.system, frame.names)
     return {
@@ -151,7 +151,7 @@ async def _prompt(kit: Kit, step: Prompt, config: Config, _context: StepContext)
     return Record(common.type, "completed", output)
 
 
-def _command_config(step: Command, frame: Frame, flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+def _command_config(step: Command, frame: Frame, flow: Workflow) -> Config:
     given = resolve(step.common.input, frame.names)
     options = {**_mapping(resolve(flow.options, frame.names)), **_mapping(resolve(step.options, frame.names))}
     return {
@@ -187,7 +187,7 @@ def _from_agent(common: Common, ran: Ran, output: dict[str, Any]) -> Record:
 # --- python, sample, kinds of others ----------------------------------------------------------------------------------
 
 
-def _python_config(step: Python, frame: Frame, _flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+def _python_config(step: Python, frame: Frame, _flow: Workflow) -> Config:
     return {"call": step.call, "with": _mapping(resolve(step.given, frame.names))}
 
 
@@ -201,7 +201,7 @@ async def _python(kit: Kit, step: Python, config: Config, _context: StepContext)
     return _given(step.common, value, config["call"])
 
 
-def _sample_config(step: Sample, frame: Frame, flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+def _sample_config(step: Sample, frame: Frame, flow: Workflow) -> Config:
     facts = {word: resolve(value, frame.names) for word, value in step.facts.items()}
     model = _named(None, flow.model, frame)
     return {**({"model": model} if model else {}), **facts}
@@ -217,7 +217,7 @@ async def _sample(kit: Kit, step: Sample, config: Config, _context: StepContext)
     return failed(step.common, "no draw passed its checks", output)
 
 
-def _custom_config(step: Custom, frame: Frame, _flow: Workflow, _verdicts: Mapping[str, str]) -> Config:
+def _custom_config(step: Custom, frame: Frame, _flow: Workflow) -> Config:
     return {word: resolve(value, frame.names) for word, value in step.config.items()}
 
 
@@ -249,20 +249,18 @@ def _obeying(common: Common, output: dict[str, Any], value: object) -> Record:
 # --- gate -------------------------------------------------------------------------------------------------------------
 
 
-def _gate_config(step: Gate, frame: Frame, _flow: Workflow, verdicts: Mapping[str, str]) -> Config:
+def _gate_config(step: Gate, frame: Frame, _flow: Workflow) -> Config:
     message, shown = resolve(step.message, frame.names), resolve(step.show_file, frame.names)
-    full = frame.full(step.common.id)
-    verdict = frame.inputs.get(step.verdict_input) if step.verdict_input else None
     return {
         "message": _text(message), "options": list(step.options), "on_reject": step.on_reject,
-        "show_file": None if shown is None else _text(shown), "verdict": verdicts.get(full, verdict),
+        "show_file": None if shown is None else _text(shown),
     }  # fmt: skip
 
 
 async def _gate(kit: Kit, step: Gate, config: Config, context: StepContext) -> Record:
     common = step.common
     output = {word: config[word] for word in ("message", "options", "on_reject", "show_file")} | {"choice": None}
-    verdict = config["verdict"]
+    verdict = context.verdict
     choice: str | None = None
     if verdict not in (None, ""):
         choice = next((one for one in step.options if one.lower() == str(verdict).lower()), None)
@@ -303,7 +301,7 @@ def _mapping(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
 
 
-_CONFIGURE: Final[dict[type, Callable[[Any, Frame, Workflow, Mapping[str, str]], Config]]] = {
+_CONFIGURE: Final[dict[type, Callable[[Any, Frame, Workflow], Config]]] = {
     Shell: _shell_config, Prompt: _prompt_config, Command: _command_config, Python: _python_config,
     Sample: _sample_config, Custom: _custom_config, Gate: _gate_config,
 }  # fmt: skip

@@ -1,0 +1,321 @@
+"""Drives a workflow from its file to its exit code, whether it is new or goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.cli.asking import ask_for_input, decide_on_terminal, someone_is_there
+from abreast.cli.call import find_function
+from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
+from abreast.cli.config import MODEL, Config
+from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, tell
+from abreast.cli.printer import STDOUT, write_all
+from abreast.cli.progress import wants_progress
+from abreast.cli.prompt import lanes_here
+from abreast.cli.results import json_line
+from abreast.cli.signals import Interrupts
+from abreast.cli.step_line import StepLine
+from abreast.cli.stores import StoreChoice
+from abreast.cli.tables import say_json
+from abreast.cli.work import View, entered
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError, BudgetSpent, Halted, Paused, WorkflowInvalid
+from abreast.jobs.workflow.flow import Flow, FlowResult
+from abreast.jobs.workflow.inputs import resolve_inputs
+from abreast.jobs.workflow.load import load
+from abreast.jobs.workflow.reach import affected_by, gates_of
+from abreast.jobs.workflow.simulate import Rehearsal
+from abreast.jobs.workflow.steps import Workflow
+from abreast.run.scope import Resume
+from abreast.store import codec
+from abreast.store.port import JsonValue, RunRow, Store, each_event
+from abreast.toolkit import Toolkit, Tools, find_kinds
+from abreast.wiring import open_run
+
+KIND: Final = "workflow"
+INPUTS_GIVEN: Final = "inputs-given"
+"""The event that keeps what a run was given when it went on."""
+
+
+class FlowFailed(AbreastError):
+    """A workflow did not get to its end; the sentence is its step's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStart:
+    """Which run it is to be: a new one, or one that goes on."""
+
+    name: str
+    seed: int | None = None
+    tags: tuple[str, ...] = ()
+    resume: Resume = "never"
+    run_id: str | None = None
+    more: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What it is given now, beside what it was given before."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFile:
+    """A workflow's file as it was read, and what it was given: what a run's manifest keeps."""
+
+    file: str
+    text: str
+    directory: str
+    given: dict[str, Any] = field(default_factory=dict)
+    verdicts: dict[str, str] = field(default_factory=dict)
+    budget: str | None = None
+    model: str | None = None
+
+    def workflow(self) -> Workflow:
+        """The workflow, checked; `Sorry` has all its problems."""
+        from abreast.jobs.sample.spec import SampleSpec
+
+        def wrong_sample(facts: Mapping[str, Any]) -> str | None:
+            try:
+                SampleSpec.of(facts)
+            except (ValueError, TypeError) as error:
+                return str(error).removeprefix("sample: ").removeprefix("sample.")
+            return None
+
+        try:
+            kinds = find_kinds()
+            return load(self.text, self.file, directory=Path(self.directory), kinds=kinds, check_sample=wrong_sample)
+        except WorkflowInvalid as error:
+            raise Sorry(str(error)) from None
+        except ValueError as error:
+            raise Sorry(one_line(str(error))) from None
+
+    def manifest(self) -> dict[str, JsonValue]:
+        """As a run keeps it."""
+        return {"workflow": {"file": self.file, "text": self.text, "directory": self.directory, "given": self.given,
+                             "verdicts": dict(self.verdicts), "budget": self.budget, "model": self.model}}  # fmt: skip
+
+    @classmethod
+    def of_run(cls, store: Store, row: RunRow) -> FlowFile:
+        """The file of a recorded run, with all that it was given since."""
+        facts: Any = row.manifest.get(KIND)
+        if not isinstance(facts, dict) or not isinstance(facts.get("text"), str):
+            raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
+        source = cls(**facts)
+        for event in each_event(store, row.id, {INPUTS_GIVEN}):
+            later: Any = codec.decode(event.body or "{}")
+            source = source.with_more(later.get("given", {}), later.get("verdicts", {}))
+        return source
+
+    def with_more(self, given: Mapping[str, Any], verdicts: Mapping[str, str]) -> FlowFile:
+        """The same, with other inputs and verdicts."""
+        return replace(self, given={**self.given, **given}, verdicts={**self.verdicts, **verdicts})
+
+
+def split_inputs(words: Sequence[str], workflow: Workflow) -> tuple[dict[str, str], dict[str, str]]:
+    """What `--input NAME=VALUE` gives: the inputs, and the verdicts of gates that go by their ids."""
+    given: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
+    known, gates = {one.name for one in workflow.inputs}, gates_of(workflow.steps)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise Sorry(f"--input: {word!r} should be NAME=VALUE")
+        is_gate = name not in known and (name in gates or name.rpartition(":")[0].rpartition(":")[2] in gates)
+        (verdicts if is_gate else given)[name] = value
+    return given, verdicts
+
+
+class Flowing:
+    """One driving of a workflow."""
+
+    def __init__(self, source: FlowFile, choice: StoreChoice, view: View, *, cwd: str) -> None:
+        """`Sorry` if the file or what it is given is wrong; nothing starts before `run`."""
+        self._source = source
+        self._choice = choice
+        self._view = view
+        self._cwd = cwd
+        self._config = Config.load(Path(cwd))
+        self.workflow = source.workflow()
+        ask = ask_for_input if someone_is_there() and not view.json else None
+        try:
+            self.inputs = resolve_inputs(self.workflow.inputs, source.given, ask)
+        except ValueError as error:
+            raise Sorry("\n".join(f"--input: {line}" for line in str(error).splitlines())) from None
+        self._groups = Groups()
+        self._run_id = ""
+        self._began = SYSTEM_CLOCK.now()
+        self._line = StepLine() if wants_progress() and not view.quiet and not view.json else None
+
+    def say_warnings(self) -> None:
+        """What may not be meant, with its line."""
+        if not self._view.quiet:
+            for line, text in self.workflow.warnings:
+                tell(f"{self._source.file}:{line}: warning: {text}")
+
+    def run(self, store: Store | None, start: FlowStart, rehearsal: Rehearsal | None = None) -> int:
+        """Do it, or rehearse it; the exit code."""
+        with asyncio.Runner() as runner:
+            return runner.run(self._drive(store, start, rehearsal))
+
+    async def _drive(self, store: Store | None, start: FlowStart, rehearsal: Rehearsal | None) -> int:
+        result: FlowResult | None = None
+        with Interrupts(self._groups.kill) as interrupts:
+            try:
+                result = await self._flow(store, start, interrupts, rehearsal)
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                return self._stopped(interrupts.word, interrupts.code)
+            except BudgetSpent as error:
+                return self._stopped(str(error), SPENT, " --budget MORE")
+            except AbreastError as error:
+                return self._stopped(*explain(error))
+            except Exception as error:
+                if self._view.verbose:
+                    raise
+                return self._stopped(f"a step raised {type(error).__name__}: {one_line(str(error))}", FAILED)
+            finally:
+                if self._line is not None:
+                    self._line.end()
+        return self._tell(result)
+
+    async def _flow(
+        self, store: Store | None, start: FlowStart, interrupts: Interrupts, rehearsal: Rehearsal | None
+    ) -> FlowResult:
+        found: list[FlowResult] = []
+        run = open_run(
+            start.name, store=store, budget=self._source.budget, seed=start.seed, resume=start.resume,
+            run_id=start.run_id, tags=start.tags, kind=KIND, manifest=self._source.manifest(),
+            hooks=[self._line] if self._line is not None else (), lanes=self._lane_limits(),
+        )  # fmt: skip
+        try:
+            async with Toolkit(self._tools(store)) as kit, entered(run, interrupts):
+                self._run_id = run.id or ""
+                os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is when the first starts
+                if self._view.verbose and store is not None:
+                    tell(f"run {self._run_id} in {store.url}")
+                if run.resumed and store is not None:
+                    await self._clear_up(store)
+                if start.more and run.setting.journal is not None:
+                    body = codec.encode(dict(start.more), run.path)
+                    run.setting.journal.emit(INPUTS_GIVEN, run.path, body=body)
+                flow = Flow(self.workflow, kit, self._source.verdicts, rehearsal)
+                result = await flow.run(run, self.inputs)
+                found.append(result)
+                interrupts.let_be()
+                if not result.ok:
+                    raise _ENDS[result.status](result.error or result.status)
+        except (FlowFailed, Halted, Paused):
+            if not found:
+                raise
+        return found[0]
+
+    async def _clear_up(self, store: Store) -> None:
+        ended = await end_leftovers(store, self._run_id)
+        if ended and not self._view.quiet:
+            tell(f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind")
+
+    def _lane_limits(self) -> dict[str, Any]:
+        """The lanes that steps name, as they are configured."""
+        from abreast.jobs.workflow.reach import lanes_of
+        from abreast.limits.slots import Slots
+
+        named = lanes_of(self.workflow.steps)
+        known = lanes_here(self._config)
+        if missing := sorted(named - known.keys()):
+            raise Sorry(f"there is no lane {missing[0]!r}; declare it as [lanes.{missing[0]}] with width = 4")
+        return {name: Slots(known[name].width) for name in named}
+
+    def _tools(self, store: Store | None) -> Tools:
+        table = self._config.workflow()
+        asks = someone_is_there() and not self._view.json
+        return Tools(
+            cwd=None if self._cwd == os.getcwd() else self._cwd, lanes=lanes_here(self._config), store=store,  # noqa: PTH109
+            default_model=self._source.model or self._config.get(MODEL), runners=self._config.runners(),
+            kinds=find_kinds(), find=lambda call: find_function(call, self._cwd),
+            decide=decide_on_terminal(self._line) if asks else None,
+            started=self._groups.started, ended=self._groups.ended, **table,
+        )  # fmt: skip
+
+    def say_changes(self, before: Mapping[str, Any]) -> None:
+        """Which inputs differ from before, and which steps read them."""
+        changed = sorted(name for name in {*before, *self.inputs} if before.get(name) != self.inputs.get(name))
+        if changed and not self._view.quiet:
+            again = affected_by({("inputs", name) for name in changed}, self.workflow.steps)
+            steps = ", ".join(again) if again else "no step"
+            tell(f"changed: {', '.join(changed)}; runs again where what it reads differs: {steps}")
+
+    def _stopped(self, why: str, code: int, more: str = "") -> int:
+        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
+        return code
+
+    def _tell(self, result: FlowResult) -> int:
+        view = self._view
+        code = DONE if result.status in ("completed", "paused") else FAILED
+        if view.json:
+            say_json(result_as_json(result, self._run_id))
+            return code
+        if result.ok and (text := _shown(result)):
+            write_all(STDOUT, text.encode("utf-8", "replace"))
+        self._say_loops(result)
+        if not view.quiet and (not result.ok or sys.stderr.isatty() or view.verbose):
+            tell(self._summary(result))
+        return code
+
+    def _say_loops(self, result: FlowResult) -> None:
+        for name, record in result.steps.items():
+            if record.output.get("max_reached") is True and record.output.get("loop_type") and not self._view.quiet:
+                tell(f"{name}: stopped after {record.output['max_iterations']} rounds, and its condition still holds")
+
+    def _summary(self, result: FlowResult) -> str:
+        flag, run_id = self._choice.flag, self._run_id
+        bad = sum(not record.clean for record in result.steps.values())
+        seconds = SYSTEM_CLOCK.now() - self._began
+        counted = f"{len(result.steps)} steps" + (f", {bad} not done" if bad else "")
+        if result.status == "paused":
+            how = f"abreast resume {run_id} --input {_waiting(result)}=approve{flag}"
+            return f"paused: {result.error}; decide with: {how}"
+        if result.status == "aborted":
+            return f"aborted: {result.error} ({run_id})"
+        if result.status == "failed":
+            why = one_line(result.error or "without a word")
+            return f"failed: {why} ({counted}); go on with: abreast resume {run_id}{flag}"
+        hint = f"; once more those: abreast resume {run_id} --only-failed{flag}" if bad else ""
+        return f"completed: {counted} in {seconds:.1f} s ({run_id}){hint}"
+
+
+_ENDS: Final[dict[str, type[AbreastError]]] = {"failed": FlowFailed, "aborted": Halted, "paused": Paused}
+
+
+def result_as_json(result: FlowResult, run_id: str) -> dict[str, Any]:
+    """A result in JSON's own types: every step by its full id."""
+    return {
+        "run": run_id, "status": result.status, "error": result.error, "outputs": result.outputs,
+        "steps": {
+            name: {"type": record.type, "status": record.status, "output": record.output, "error": record.error}
+            for name, record in result.steps.items()
+        },
+    }  # fmt: skip
+
+
+def _waiting(result: FlowResult) -> str:
+    """The full id of the gate that is waited for."""
+    return next(
+        (name for name, record in result.steps.items() if record.status == "paused" and record.type == "gate"), "GATE"
+    )
+
+
+def _shown(result: FlowResult) -> str:
+    """What a person wants to see of a result: its outputs, or else what the last step said."""
+    if result.outputs:
+        values = list(result.outputs.values())
+        found: Any = values[0] if len(values) == 1 else result.outputs
+    else:
+        last = list(result.steps.values())[-1].output if result.steps else {}
+        known = ("text", "stdout", "value", "data")
+        rest = {word: value for word, value in last.items() if word != "results"}
+        found = next((last[word] for word in known if last.get(word) is not None), rest or None)
+    if found is None or found == "":
+        return ""
+    text = found if isinstance(found, str) else json_line({"v": found})[5:-1]
+    return text if text.endswith("\n") else f"{text}\n"

@@ -1,0 +1,26 @@
+"""`abreast schema`: what a job file may say, for editors that complete and check as one writes."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from abreast.cli import options
+from abreast.cli.tables import say
+
+
+@click.command("schema")
+@options.verbose
+@click.argument("kind", type=click.Choice(["workflow"]))
+def command(*, kind: str) -> int:  # noqa: ARG001 - there is one kind yet
+    """Print the JSON Schema of a workflow's file.
+
+    \b
+      abreast schema workflow > workflow.schema.json
+      # and in the file's first line: # yaml-language-server: $schema=workflow.schema.json
+    """  # noqa: D301 - click wants the character itself
+    from abreast.jobs.workflow.json_schema import workflow_schema
+
+    say(json.dumps(workflow_schema(), indent=2))
+    return 0

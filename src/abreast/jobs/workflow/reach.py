@@ -1,0 +1,64 @@
+"""What can be seen of a workflow without running it: who reads what, which gates and lanes there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from abreast.jobs.workflow.steps import Call, FanIn, FanOut, Gate, If, Loop, Step, Switch
+from abreast.jobs.workflow.values import reads
+
+
+def beneath(step: Step) -> tuple[Step, ...]:
+    """The steps that stand in a step."""
+    if isinstance(step, If):
+        return (*step.then, *step.otherwise)
+    if isinstance(step, Switch):
+        return (*(one for _, steps in step.cases for one in steps), *step.default)
+    if isinstance(step, (Loop, FanOut)):
+        return step.steps
+    return step.workflow.steps if isinstance(step, Call) else ()
+
+
+def every(steps: Iterable[Step]) -> Iterator[Step]:
+    """All steps, and those in them, in the order of the file."""
+    for step in steps:
+        yield step
+        yield from every(beneath(step))
+
+
+def gates_of(steps: Iterable[Step]) -> frozenset[str]:
+    """The ids of gates."""
+    return frozenset(step.common.id for step in every(steps) if isinstance(step, Gate))
+
+
+def lanes_of(steps: Iterable[Step]) -> frozenset[str]:
+    """The lanes that steps name."""
+    return frozenset(step.common.lane for step in every(steps) if step.common.lane is not None)
+
+
+def affected_by(changed: set[tuple[str, str]], steps: Iterable[Step]) -> list[str]:
+    """The ids of the steps that read one of these names, themselves or through other steps; in the file's order."""
+    found: list[str] = []
+    everything = [step for step in every(steps) if not isinstance(step, Call)]
+    names = set(changed)
+    growing = True
+    while growing:
+        growing = False
+        for step in everything:
+            name = step.common.id
+            if name not in found and _touches(step, names):
+                found.append(name)
+                names.add(("steps", name))
+                growing = True
+    order = {step.common.id: place for place, step in enumerate(everything)}
+    return sorted(found, key=order.__getitem__)
+
+
+def _touches(step: Step, names: set[tuple[str, str]]) -> bool:
+    seen = {path[:2] for path in reads([step])}
+    if isinstance(step, FanIn):
+        seen |= {("steps", name) for name in step.wait_for}
+    elif isinstance(step, Gate) and step.verdict_input:
+        seen.add(("inputs", step.verdict_input))
+    roots = {root for root, _ in names}
+    return bool(seen & names) or any(len(path) == 1 and path[0] in roots for path in seen)
