@@ -33,7 +33,7 @@ def workflow_schema() -> dict[str, Any]:
             "steps": _STEP_LIST,
             "outputs": {"type": ["object", "null"], "additionalProperties": _OUTPUT},
         },
-        "$defs": {"step": _step(["id"]), "template": _step([])},
+        "$defs": {"step": {"allOf": [{"$ref": "#/$defs/template"}], "required": ["id"]}, "template": _step()},
     }
 
 
@@ -45,8 +45,8 @@ _OUTPUT: Final = {
 }
 
 
-def _step(required: list[str]) -> dict[str, Any]:
-    """A step: by its type, which keys it takes."""
+def _step() -> dict[str, Any]:
+    """A step: by its type, which keys it takes. Without an id it is what a fan-out does for each item."""
     branches = [
         {
             "if": {
@@ -59,8 +59,7 @@ def _step(required: list[str]) -> dict[str, Any]:
     ]
     shared = {word: _property(kinds.COMMON[word]) for word in kinds.OURS}
     shared["type"] = {"type": "string", "minLength": 1, "not": {"enum": list(kinds.REFUSED)}, "default": "command"}
-    made = {"type": "object", "properties": shared, "allOf": branches}
-    return {**made, "required": required} if required else made
+    return {"type": "object", "properties": shared, "allOf": branches}
 
 
 def _more(kind: str) -> dict[str, Any]:

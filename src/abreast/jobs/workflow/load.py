@@ -203,12 +203,13 @@ class _File:
 
     def warn_of_unknown_names(self, reader: StepReader, inputs: Mapping[str, Input] | None) -> None:
         """A path that leads nowhere is null when it is read, so it is no problem; it is seldom meant."""
+        ids = sorted(reader.ids)
         for line, path in dict.fromkeys(reader.reads):
             root, name = path[0], path[1] if len(path) > 1 else None
             if not isinstance(name, str):
                 continue
             if root == "steps" and name.partition(":")[0] not in reader.ids:
-                there = self.report.instead(name, sorted(reader.ids))
+                there = self.report.instead(name, ids)
                 self.report.warn(line, f"steps.{name} is always null, as there is no such step; {there}")
             if root == "inputs" and inputs is not None and name not in inputs:
                 there = self.report.instead(name, inputs)

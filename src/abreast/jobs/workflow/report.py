@@ -10,9 +10,9 @@ from typing import Final
 
 from abreast.core.errors import Problem, WorkflowInvalid
 
-HINTS: Final = 100
+HINTS: Final = 50
 """How often a load looks for a word that may have been meant: a search takes milliseconds, and problems may be many."""
-_WORDS: Final = 500
+_WORDS: Final = 200
 _LONGEST: Final = 60
 
 
@@ -27,11 +27,11 @@ class Report:
 
     def problem(self, line: int, text: str) -> None:
         """Something that must be put right."""
-        self.problems.append(Problem(self.file, line, text))
+        self.problems.append(Problem(self.file, line, _one_line(text)))
 
     def warn(self, line: int, text: str) -> None:
         """Something that may not be meant."""
-        self.warnings.append((line, text))
+        self.warnings.append((line, _one_line(text)))
 
     def instead(self, word: str, words: Iterable[str]) -> str:
         """What to write instead of an unknown word, as the end of a sentence: the close one, or all that there are."""
@@ -47,6 +47,10 @@ class Report:
         if self.problems:
             raise WorkflowInvalid.of(self.problems)
         return tuple(sorted(set(self.warnings)))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
 def _listed(words: list[str]) -> str:

@@ -175,7 +175,7 @@ def _fan_in(reader: StepReader, given: dict[str, Node], common: Common, scope: S
         if one.text == common.id:
             reader.report.problem(one.line, f"the fan-in {common.id!r} waits for itself; name earlier steps")
         elif one.text not in scope.seen:
-            there = reader.report.instead(one.text, [name for name in scope.seen if name != common.id])
+            there = reader.report.instead(one.text, (name for name in scope.seen if name != common.id))
             fault = f"the fan-in {common.id!r} waits for {shown(one.text)}, which is no earlier step here; {there}"
             reader.report.problem(one.line, fault)
     names = tuple(one.text for one in given.get("wait_for", _NOTHING).entries)

@@ -90,7 +90,8 @@ def read_yaml(text: str, report: Report) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = " ".join(str(error.problem or error.context).split())
-        report.problem(mark.line + 1 if mark else 1, f"this is no YAML: {said}")
+        last = max(1, len(text.splitlines()))  # what is missing at the end is missed a line later
+        report.problem(min(mark.line + 1, last) if mark else 1, f"this is no YAML: {said}")
     except _TooMuchError:
         pass
     finally:
