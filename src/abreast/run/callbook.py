@@ -93,17 +93,20 @@ class CallBook:
         self._lane = lane
         self.path = path
 
-    async def started(self, need: Need, *, wait: bool) -> None:
-        """Note what is reserved for it; before a paid call, wait until a kill can't undo that."""
+    def started(self, need: Need, *, wait: bool) -> asyncio.Future[None] | None:
+        """Note what is reserved for it; where a budget counts on that, done once a kill can't undo it.
+
+        Where none does, the note rides along with the next commit: in any case before what became of the call.
+        """
         facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
         if need.usd:
             facts["usd"] = need.usd
         if not wait:
             self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts)
-            return
-        kept = self._item.drive.setting.loop.create_future()
+            return None
+        kept: asyncio.Future[None] = self._item.drive.setting.loop.create_future()
         self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, written=partial(_done, kept))
-        await kept
+        return kept
 
     def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
         """Write a reply down; the reply as a resumed run would get it.
