@@ -89,6 +89,8 @@ class _Frame:
     quoted: bool = False
     target: bool = False
     """Whether the next word is where something is redirected to."""
+    doubled: bool = False
+    """Whether it comes after `>&`."""
     pattern: bool | None = None
     """Within a case: whether a pattern comes next; None before its `in`."""
     formula: bool = False
@@ -230,6 +232,9 @@ class Scanner:
         return Form.SINGLE if kind is _Kind.SINGLE else Form.DOUBLE if kind not in _CODE else Form.BARE
 
     def _check(self, at: int, owner: _Frame | None) -> None:
+        if owner and owner.target and owner.doubled:
+            # bash expands the word after >& twice.
+            self._refuse("a value can't stand after >& or <&: write > and the name of a file, or a number")
         if owner and not owner.target and (why := refusal(owner.words, owner.word or "")):
             self._refuse(why)
         whom = next((found for frame in self._stack if (found := self._whom(frame))), None)
@@ -310,8 +315,10 @@ class Scanner:
             self._here(frame)
             return
         self._end_word(frame)
+        start = self._at
         while self._at < len(self._text) and self._text[self._at] in "<>&|" and self._at not in self._blocks:
             self._take(word=False)
+        frame.doubled = "&" in self._text[start : self._at]
         frame.target = not self._next_is("(")
 
     def _operator(self, frame: _Frame) -> None:

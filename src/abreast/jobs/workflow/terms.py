@@ -290,8 +290,6 @@ class Arithmetic:
             return checked_number(apply(operand(left, sign), operand(right, sign)))
         except ZeroDivisionError:
             raise ExpressionFailed(f"{sign}: nothing can be divided by zero") from None
-        except OverflowError:
-            raise ExpressionFailed(f"{sign}: the number is too large") from None
 
     def parts(self) -> Iterator[Term]:
         """Both sides."""
