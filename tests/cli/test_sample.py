@@ -311,8 +311,8 @@ def test_an_empty_prompt_and_none_are_refused(at, calm):
 FILES = [
     ("sample: [", "job.yaml:1: "),
     ("a: 1\n\tb: 2", "job.yaml:2: "),
-    ("", "a job file has one top-level key, which says what it is: sample"),
-    ("simple: {}", "one top-level key"),
+    ("", "job.yaml:1: "),
+    ("simple: {}", "says by a top-level key what it is: workflow, sample"),
     ("sample: text", "sample must be a mapping, with a prompt in it"),
     ("sample: {}", "a sample needs a prompt"),
     ("sample: {prompt: ' '}", "the prompt is empty"),
@@ -326,7 +326,7 @@ FILES = [
     ("sample: {prompt: a, schema: {type: fruit}}", "the schema can't be used"),
     ("sample: {prompt: a, pick: any}", "pick must be one of ordered, first"),
     ("sample: {prompt: a, strategy: magic}", "there is no strategy 'magic'"),
-    ("sample: !!python/object/apply:os.abort []", "could not determine a constructor"),
+    ("sample: !!python/object/apply:os.abort []", "the tag !!python/object/apply:os.abort is not read here"),
 ]
 
 
