@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from abreast.jobs.workflow.expressions import ExpressionFailed, ExpressionInvalid, parse, parse_condition
+from abreast.jobs.workflow.expressions import ExpressionFailed, ExpressionInvalid, find_blocks, parse, parse_condition
 from abreast.jobs.workflow.fuel import LARGEST_TEXT, Fuel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -623,6 +623,11 @@ def test_a_large_text_from_elsewhere_may_be_handed_on():
     assert len(value("x" * (LARGEST_TEXT + 1))) == LARGEST_TEXT + 1
     with pytest.raises(ExpressionFailed, match="longer"):
         value("{{ v | from_json }}", {"v": "1" + " " * LARGEST_TEXT})
+
+
+def test_a_text_with_too_many_blocks_is_refused():
+    with pytest.raises(ExpressionInvalid, match="blocks"):
+        list(find_blocks("{{ a }}" * 10_001))
 
 
 def test_fuel_runs_out():

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from abreast.jobs.workflow.fuel import LARGEST_TEXT, ExpressionFailed, ExpressionInvalid, Fuel, Value, text_of
+from abreast.jobs.workflow.fuel import (
+    LARGEST_TEXT,
+    MOST_BLOCKS,
+    ExpressionFailed,
+    ExpressionInvalid,
+    Fuel,
+    Value,
+    text_of,
+)
 from abreast.jobs.workflow.grammar import Expression, parse_expression
 from abreast.jobs.workflow.terms import Frame
 
@@ -25,10 +33,13 @@ class Block:
 
 def find_blocks(text: str) -> Iterator[Block]:
     """The blocks of a text; `}}` in quotes closes none, and a `{{` with no `}}` after it is plain text."""
-    end = 0
+    end = count = 0
     while (start := text.find("{{", end)) >= 0:
         if text.find("}}", start + 2) < 0:
             return
+        count += 1
+        if count > MOST_BLOCKS:
+            raise ExpressionInvalid(f"a text holds more than {MOST_BLOCKS} blocks", start)
         end = _closing(text, start)
         inner = text[start + 2 : end - 2]
         if inner[:1] == "-" and inner[1:2].isspace():

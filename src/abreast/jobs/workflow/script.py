@@ -9,8 +9,9 @@ The variables are not exported, so no child inherits them and no limit of the en
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
 from abreast.jobs.workflow.expressions import ExpressionFailed, ExpressionInvalid, find_blocks
@@ -80,7 +81,15 @@ def parse_script(text: str) -> Script:
         raise ScriptInvalid(str(error), error.at) from None
     slots = [piece for piece in scanner.pieces if isinstance(piece, Slot)]
     names = frozenset(path for slot in slots for path in slot.expression.paths())
-    return Script(text, tuple(scanner.pieces), names, tuple(sorted(set(scanner.warnings))))
+    return Script(text, tuple(_joined(scanner.pieces)), names, tuple(sorted(set(scanner.warnings))))
+
+
+def _joined(pieces: list[str | Slot]) -> Iterator[str | Slot]:
+    for is_text, some in groupby(pieces, lambda piece: isinstance(piece, str)):
+        if is_text:
+            yield "".join(str(piece) for piece in some)
+        else:
+            yield from some
 
 
 def _shell_text(value: Value, fuel: Fuel) -> str:
