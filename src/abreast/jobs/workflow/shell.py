@@ -88,6 +88,8 @@ class Scanner(HereDocuments):
         if owner and owner.target and owner.doubled:
             # bash expands the word after >& twice.
             self._refuse("a value can't stand after >& or <&: write > and the name of a file, or a number")
+        if owner and owner.is_subscript():
+            self._refuse("a value can't stand in the brackets of an array: bash reads it as a formula")
         if owner and not owner.target and (why := refusal(owner.words, owner.word or "")):
             self._refuse(why)
         whom = next((found for frame in self._stack if (found := self._whom(frame))), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -58,6 +59,7 @@ NAMES: Final = {
 }  # fmt: skip
 MARK: Final = "\ufffc"
 _LONGEST_WORD: Final = 200
+_SUBSCRIPT: Final = re.compile(r"\w*\[(?!.*\]\+?=).*", re.DOTALL)
 _DEEPEST: Final = 100
 
 
@@ -90,6 +92,11 @@ class Context:
         """Whether the next word is the name of a command."""
         is_pattern = self.kind is Kind.CASE and self.pattern is not False
         return not (self.words or self.word or self.target or is_pattern)
+
+    def is_subscript(self) -> bool:
+        """Whether the word is an assignment to a place in an array, as far as it goes."""
+        may_assign = self.kind is Kind.PARENTHESES or (self.kind is not Kind.CASE and not self.words)
+        return may_assign and _SUBSCRIPT.fullmatch(self.word or "") is not None
 
 
 @dataclass(slots=True)
