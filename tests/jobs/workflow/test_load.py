@@ -505,6 +505,8 @@ BAD = [
     (steps("- id: a\n  type: prompt\n  prompt: one\n    two\n    {{ + }}"), 7, ""),
     (steps("- id: a\n  type: prompt\n  prompt: 'it''s\n    two\n\n    {{ + }}'"), 8, ""),
     (steps('- id: a\n  type: prompt\n  prompt: "\\"\\x41\\u0042\\n \\\n    two\n    {{ + }}"'), 7, ""),
+    (steps("- id: a\n  type: prompt\n  prompt: > # folded, as it is long\n    a\n    b\n    {{ + }}"), 8, ""),
+    (steps("- id: a\n  type: prompt\n  prompt: 'QQQQ\n    a\n    b\n    {{ + }}\n    c'".replace("Q", "''")), 8, ""),
     (steps("- id: a\n  type: if\n  condition: >-\n\n    {{ inputs.x\n       + }}\n  then: []"), 7, ""),
 ]
 
@@ -665,8 +667,8 @@ def test_a_registered_kind_may_refuse_its_config():
 
 
 def test_a_broken_kind_is_named():
-    (said,) = problems(CUSTOM, kinds={"mine": Kind(KeyError("x\ny"))})
-    assert said.startswith("flow.yaml:3: the mine step 'a': its kind is broken: check raised KeyError: ")
+    (said,) = problems(CUSTOM, kinds={"mine": Kind(RuntimeError("x\ny"))})
+    assert said.startswith("flow.yaml:3: the mine step 'a': its kind is broken: check raised RuntimeError: x y")
 
 
 def test_a_kind_that_is_not_registered_is_unknown_and_one_that_is_may_be_meant():
