@@ -1,0 +1,449 @@
+"""`abreast run flow.yaml`: inputs, gates, halts, kills and resumes, as a person meets them."""
+
+import json
+import os
+import random
+import re
+import signal
+import threading
+from contextlib import suppress
+
+import pytest
+
+from tests.cli.shell import PATIENCE, Shell
+
+WIDTH = 4
+NESTED = """
+workflow: {id: nested}
+steps:
+  - id: list
+    type: shell
+    run: echo x >> counts/list; seq 0 COUNT | tr '\\n' ',' | sed 's/^/[/; s/,$/]/'
+    output_format: json
+  - id: fan
+    type: fan-out
+    items: "{{ steps.list.output.data }}"
+    max_concurrency: WIDTH
+    steps:
+      - {id: first, type: shell, run: 'echo x >> counts/first-{{ item }}; echo "{{ item }} one"'}
+      - id: odd
+        type: if
+        condition: "{{ item % 2 == 1 }}"
+        then:
+          - {id: more, type: shell, run: 'echo x >> counts/more-{{ item }}; echo "more {{ steps.first.output.stdout | trim }}"'}
+      - id: inner
+        type: fan-out
+        items: ["a", "b"]
+        max_concurrency: 2
+        step: {id: leaf, type: shell, run: 'echo x >> counts/leaf-{{ steps.first.output.stdout | trim }}-{{ item }}; echo "{{ item }}"'}
+      - {id: last, type: shell, run: 'echo x >> counts/last-{{ item }}; echo "done {{ item }}"'}
+  - {id: after, type: fan-in, wait_for: [fan], output: {all: "{{ fan_in.results[0].results | map('stdout') | join('') }}"}}
+"""  # noqa: E501 - a file
+
+
+def nested(count, width=WIDTH):
+    return NESTED.replace("COUNT", str(count - 1)).replace("WIDTH", str(width))
+
+
+def steps_of(said):
+    """What is told of the steps, without what the width alone decides."""
+    return json.loads(re.sub(r'"max_concurrency":\s*(\d+|null),', "", said.out))["steps"]
+
+
+# --- inputs, output, exit codes ---------------------------------------------------------------------------------------
+
+
+def test_a_workflow_says_what_its_last_step_said(abreast):
+    abreast.file("flow.yaml", "workflow: {id: hi}\nsteps:\n  - {id: a, type: shell, run: 'echo hello'}\n")
+    said = abreast("run", "flow.yaml")
+    assert (said.code, said.out, said.err) == (0, "hello\n", "")
+    assert abreast("runs", "--json").rows[0]["run"] == "hi-1"
+
+
+def test_outputs_are_what_is_printed(abreast):
+    text = "workflow: {id: hi}\nsteps: [{id: a, type: shell, run: echo hello}]\n"
+    one = 'outputs: {said: {value: "{{ steps.a.output.stdout | trim }}"}}'
+    abreast.file("one.yaml", text + one)
+    abreast.file("two.yaml", text + one.replace("outputs: {", "outputs: {n: {value: 3}, "))
+    assert abreast("run", "one.yaml").out == "hello\n"
+    assert json.loads(abreast("run", "two.yaml").out) == {"n": 3, "said": "hello"}
+
+
+def test_json_is_one_object_with_every_step_by_its_full_id(abreast):
+    abreast.file("counts/.keep", "")
+    abreast.file("flow.yaml", nested(3))
+    said = abreast("run", "flow.yaml", "--json")
+    assert said.code == 0
+    found = json.loads(said.out)
+    assert (found["run"], found["status"], found["error"]) == ("nested-1", "completed", None)
+    assert list(found["steps"])[:6] == ["list", "fan", "fan:first:0", "fan:odd:0", "fan:inner:0", "fan:inner:0:leaf:0"]
+    assert found["steps"]["fan:more:1"]["output"]["stdout"] == "more 1 one\n"
+    assert found["steps"]["after"]["output"]["all"] == "done 0\ndone 1\ndone 2\n"
+
+
+def test_any_width_gives_the_same_bytes(abreast):
+    abreast.file("counts/.keep", "")
+    seen = []
+    for width in (1, 3, 8, "null"):
+        abreast.file("flow.yaml", nested(12, width))
+        seen.append(json.dumps(steps_of(abreast("run", "flow.yaml", "--json"))))
+    assert len(set(seen)) == 1
+
+
+def test_inputs_are_read_by_their_types(abreast):
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: inputs}
+inputs:
+  n: {type: number, required: true}
+  loud: {type: boolean, default: false}
+steps:
+  - id: a
+    type: if
+    condition: "{{ inputs.loud and inputs.n > 2 }}"
+    then: [{id: b, type: shell, run: 'echo "{{ inputs.n }}"'}]
+""",
+    )
+    said = abreast("run", "flow.yaml", "-i", "loud=perhaps", "-i", "m=1")
+    assert said.code == 2
+    assert "--input: there is no input 'm'" in said.err
+    assert "'loud'" in said.err
+    assert "the input 'n' is required" in said.err
+    assert abreast("run", "flow.yaml", "-i", "nonsense").err == "abreast: --input: 'nonsense' should be NAME=VALUE\n"
+    assert not abreast.store.exists()
+    assert abreast("run", "flow.yaml", "-i", "n=3", "-i", "loud=yes").out == "3\n"
+
+
+def test_a_failed_step_is_exit_1_and_the_way_on_is_told(abreast):
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: f}
+steps:
+  - {id: a, type: shell, run: echo x >> ran}
+  - {id: b, type: shell, run: 'echo oh no >&2; test -e fixed'}
+  - {id: c, type: shell, run: echo fine}
+""",
+    )
+    said = abreast("run", "flow.yaml")
+    assert (said.code, said.out) == (1, "")
+    assert "failed: exit code 1: oh no (2 steps, 1 not done); go on with: abreast resume f-1" in said.err
+    assert abreast("runs", "--json").rows[0]["state"] == "failed"
+    abreast.file("fixed", "")
+    said = abreast("resume")
+    assert (said.code, said.out) == (0, "fine\n")
+    assert (abreast.folder / "ran").read_text() == "x\n"
+
+
+def test_a_file_with_problems_tells_all_of_them_with_their_lines(abreast):
+    abreast.file(
+        "flow.yaml",
+        """workflow: {id: bad}
+steps:
+  - {id: a, type: shel, run: ls}
+  - {id: b, type: shell}
+  - {id: b, type: shell, run: "echo {{ inputs. }}"}
+  - {id: c, type: fan-out, items: [1], step: {id: x, type: nonsense}}
+""",
+    )
+    for words in (["run", "flow.yaml"], ["run", "flow.yaml", "--check"], ["run", "flow.yaml", "--dry-run"]):
+        said = abreast(*words)
+        assert said.code == 2
+        for line, what in [(3, "shel"), (4, "run"), (5, "b"), (6, "nonsense")]:
+            assert any(f"flow.yaml:{line}: " in told and what in told for told in said.err.splitlines()), (line, said)
+    assert not abreast.store.exists()
+
+
+# --- shell safety, end to end -----------------------------------------------------------------------------------------
+
+NASTY = ["$(touch pwned)", "`touch pwned`", "; touch pwned", "' ; touch pwned ; '", '" ; touch pwned ; "', "a\nb",
+         "*", "~", "-n", "\\n", "$HOME", "été ☃", " two  spaces ", "x" * 100_000]  # fmt: skip
+
+
+def test_values_reach_the_shell_as_data(abreast):
+    abreast.file(
+        "flow.yaml",
+        f"""
+workflow: {{id: safe}}
+steps:
+  - id: fan
+    type: fan-out
+    items: {json.dumps(NASTY)}
+    max_concurrency: 4
+    steps:
+      - {{id: double, type: shell, run: 'printf "%s" "{{{{ item }}}}"'}}
+      - {{id: single, type: shell, run: "printf '%s' '{{{{ item }}}}'"}}
+      - {{id: bare, type: shell, run: 'printf "%s" {{{{ item }}}}'}}
+""",
+    )
+    said = abreast("run", "flow.yaml", "--json")
+    assert said.code == 0, said.err
+    steps = json.loads(said.out)["steps"]
+    for index, item in enumerate(NASTY):
+        for place in ("double", "single", "bare"):
+            assert steps[f"fan:{place}:{index}"]["output"]["stdout"] == item
+    assert not (abreast.folder / "pwned").exists()
+
+
+# --- gates ------------------------------------------------------------------------------------------------------------
+
+GATED = """
+workflow: {id: gated}
+inputs: {verdict: {type: string, default: ""}}
+steps:
+  - {id: a, type: shell, run: echo a >> log}
+  - {id: ok, type: gate, message: go on?, verdict_input: verdict}
+  - {id: b, type: shell, run: echo b >> log; echo went on}
+"""
+
+
+def test_a_gate_without_a_terminal_pauses_and_goes_on_by_an_input(abreast):
+    abreast.file("flow.yaml", GATED)
+    said = abreast("run", "flow.yaml")
+    assert (said.code, said.out) == (0, "")
+    assert "decide with: abreast resume gated-1 --input ok=approve" in said.err
+    assert abreast("runs", "--json").rows[0]["state"] == "paused"
+    assert abreast("resume").code == 0  # nobody has decided: it pauses again
+    for answer in ("ok=approve", "verdict=approve"):
+        if answer.startswith("verdict"):
+            abreast.file("flow.yaml", GATED.replace("id: gated", "id: other"))
+            abreast("run", "flow.yaml")
+        said = abreast("resume", "-i", answer)
+        assert (said.code, said.out) == (0, "went on\n"), said
+    assert (abreast.folder / "log").read_text() == "a\nb\na\nb\n"
+
+
+def test_a_rejected_gate_aborts(abreast):
+    abreast.file("flow.yaml", GATED)
+    said = abreast("run", "flow.yaml", "-i", "verdict=reject", "--json")
+    assert said.code == 1
+    assert json.loads(said.out)["status"] == "aborted"
+    assert abreast("resume", "gated-1", "-i", "ok=approve").code == 1  # it was decided
+    assert (abreast.folder / "log").read_text() == "a\n"
+
+
+def test_gates_of_items_are_answered_one_by_one_and_remembered(abreast):
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: each}
+steps:
+  - id: fan
+    type: fan-out
+    items: [1, 2]
+    max_concurrency: 2
+    steps: [{id: g, type: gate, message: "{{ item }}?"}, {id: z, type: shell, run: 'echo "{{ item }}" >> log'}]
+""",
+    )
+    assert "fan:g:0" in abreast("run", "flow.yaml").err
+    assert "fan:g:1" in abreast("resume", "-i", "fan:g:0=approve").err
+    assert abreast("resume", "-i", "fan:g:1=approve").code == 0
+    assert (abreast.folder / "log").read_text() == "1\n2\n"
+
+
+# --- resuming ---------------------------------------------------------------------------------------------------------
+
+
+def test_changed_inputs_run_again_what_reads_them_and_nothing_else(abreast):
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: change}
+inputs: {city: {type: string, default: Paris}}
+steps:
+  - {id: other, type: shell, run: echo other >> log}
+  - {id: here, type: shell, run: 'echo "{{ inputs.city }}" >> log; echo "{{ inputs.city }}"'}
+  - id: fan
+    type: fan-out
+    items: [1, 2]
+    step: {id: each, type: shell, run: 'echo "{{ item }} {{ steps.here.output.stdout | trim }}" >> log'}
+""",
+    )
+    assert abreast("run", "flow.yaml").code == 0
+    said = abreast("resume", "change-1", "-i", "city=Rome")
+    assert said.code == 0
+    assert "changed: city; runs again where what it reads differs: here, fan, each" in said.err
+    assert (abreast.folder / "log").read_text().splitlines() == [
+        "other", "Paris", "1 Paris", "2 Paris", "Rome", "1 Rome", "2 Rome",
+    ]  # fmt: skip
+
+
+def test_what_was_tolerated_is_run_again_when_asked(abreast):
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: tolerant}
+steps:
+  - id: fan
+    type: fan-out
+    items: [1, 2, 3]
+    min_success: 2
+    step:
+      id: each
+      type: shell
+      run: |
+        echo "{{ item }}" >> log
+        [ {{ item }} != 2 ] || [ -e fixed ] || exit 1
+        echo "{{ item }}"
+  - {id: all, type: shell, run: "echo '{{ steps.fan.output.results | map('stdout') | join('') }}'"}
+""",
+    )
+    said = abreast("run", "flow.yaml", "--json")
+    assert said.code == 0
+    assert json.loads(said.out)["steps"]["fan"]["output"]["quarantine"] == [{"index": 1, "error": "exit code 1"}]
+    assert "resume tolerant-1 --only-failed" in abreast("resume", "tolerant-1").err
+    abreast.file("fixed", "")
+    said = abreast("resume", "tolerant-1", "--only-failed")
+    assert (said.code, said.out.split()) == (0, ["1", "2", "3"])
+    assert (abreast.folder / "log").read_text().split() == ["1", "2", "3", "2"]
+
+
+def counts(abreast):
+    return {path.name: path.read_bytes().count(b"x") for path in (abreast.folder / "counts").iterdir()}
+
+
+def storm(abreast, *, items, kills, seed):
+    """Kill it again and again, then let it end: the result is that of an undisturbed run."""
+    chance = random.Random(seed)
+    abreast.file("counts/.keep", "")
+    abreast.file("flow.yaml", nested(items))
+    (abreast.folder / "calm").mkdir()
+    calm = Shell(abreast.folder / "calm")
+    calm.file("counts/.keep", "")
+    calm.file("flow.yaml", nested(items))
+    expected = steps_of(calm("run", "flow.yaml", "--json"))
+    arguments, killed = ("run", "flow.yaml", "--json"), 0
+    while killed < kills:
+        with abreast.start(*arguments, measured=False) as process:
+            timer = threading.Timer(chance.uniform(0.2, 1.2), _strike, [process, chance.random() < 0.5])
+            timer.start()
+            process.communicate(timeout=PATIENCE)
+            timer.cancel()
+        killed += process.returncode == -signal.SIGKILL
+        if abreast.store.exists() and abreast("runs", "--json").rows:
+            if process.returncode == 0:
+                break
+            arguments = ("resume", "nested-1", "--json")
+    said = abreast("resume", "nested-1", "--json")
+    if not said.out:  # it had ended before: its state is that of the last one who drove it
+        said = abreast("resume", "nested-1", "--only-failed", "--json")
+    assert steps_of(said) == expected
+    ran = counts(abreast)
+    once = [name for name in ran if not name.startswith((".", "leaf"))]
+    assert len(once) == 1 + 2 * items + items // 2
+    # What is recorded is not run again; what was in flight may be, and no more than that.
+    assert sum(ran[name] for name in once) <= len(once) + killed * WIDTH
+    return killed
+
+
+def _strike(process, group):
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL) if group else process.kill()
+
+
+def test_killed_again_and_again_a_workflow_ends_as_if_nothing_had_been(abreast):
+    assert storm(abreast, items=60, kills=3, seed=1) >= 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_killed_fifty_times_a_workflow_of_200_items_ends_as_if_nothing_had_been(tmp_path, capsys):
+    killed = seed = 0
+    while killed < 50:
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        killed += storm(Shell(folder), items=200, kills=12, seed=seed)
+        seed += 1
+    with capsys.disabled():
+        print(f"\n{killed} kills over {seed} workflows of 200 items: every result equal to an undisturbed run's")  # noqa: T201
+
+
+# --- without running --------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_counts_at_worst(abreast):
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: plan}
+steps:
+  - id: fan
+    type: fan-out
+    items: [1, 2, 3]
+    max_concurrency: 8
+    steps:
+      - id: loop
+        type: while
+        condition: "{{ true }}"
+        max_iterations: 5
+        steps: [{id: ask, type: prompt, prompt: hello, max_tokens: 4}]
+""",
+    )
+    said = abreast("run", "flow.yaml", "--dry-run", "--json")
+    found = json.loads(said.out)
+    assert (found["calls"], found["usd"]) == (15, 0.0)
+    assert [(step["id"], step["times"], step["width"]) for step in found["steps"]] == [
+        ("fan", 1, 3), ("loop", 3, None), ("ask", 15, None),
+    ]  # fmt: skip
+    assert "model calls at worst: 15" in abreast("run", "flow.yaml", "--dry-run").out
+    assert not abreast.store.exists()
+
+
+def test_a_rehearsal_does_nothing_and_ends_the_same_way_each_time(abreast):
+    abreast.file("counts/.keep", "")
+    abreast.file(
+        "flow.yaml",
+        nested(3).replace(
+            "output_format: json", "output_format: json\n    output_schema: {type: array, items: {type: integer}}"
+        ),
+    )
+    first, again = (abreast("run", "flow.yaml", "--simulate", "--json", "--seed", "1") for _ in range(2))
+    assert first.code == 0, first.err
+    assert first.out == again.out
+    assert list(counts(abreast)) == [".keep"]
+    assert not abreast.store.exists()
+
+
+def test_a_rehearsal_takes_outputs_from_a_run(abreast):
+    abreast.file("counts/.keep", "")
+    abreast.file("flow.yaml", nested(4))
+    real = abreast("run", "flow.yaml", "--json")
+    before = counts(abreast)
+    said = abreast("run", "flow.yaml", "--outputs-of", "nested-1", "--json")
+    assert json.loads(said.out)["steps"] == json.loads(real.out)["steps"]
+    assert counts(abreast) == before
+
+
+def test_the_schema_for_editors_is_json(abreast):
+    found = json.loads(abreast("schema", "workflow").out)
+    assert found["$schema"].startswith("https://json-schema.org/")
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+def test_commands_and_prompts_go_to_the_runner_that_is_configured(abreast):
+    abreast.file("abreast.toml", '[runners.echo]\nargv = ["printf", "%s", "{prompt}"]\nmodel = ["{model}"]\n')
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: agents, integration: echo, model: m1}
+steps:
+  - {id: a, command: speckit.plan, input: {args: "a $(touch pwned) b"}}
+  - {id: b, type: prompt, prompt: "what of {{ steps.a.output.text }}"}
+""",
+    )
+    said = abreast("run", "flow.yaml", "--json")
+    assert said.code == 0, said
+    steps = json.loads(said.out)["steps"]
+    assert steps["a"]["output"]["text"] == "/speckit.plan a $(touch pwned) bm1"
+    assert steps["b"]["output"]["text"] == "what of /speckit.plan a $(touch pwned) bm1m1"
+    assert not (abreast.folder / "pwned").exists()
+
+
+def test_a_command_without_a_runner_says_what_to_write(abreast):
+    abreast.file("flow.yaml", "workflow: {id: none, integration: claude}\nsteps: [{id: a, command: plan}]\n")
+    said = abreast("run", "flow.yaml")
+    assert said.code == 1
+    assert '[runners.claude] argv = ["claude", "-p", "{prompt}"]' in said.err
