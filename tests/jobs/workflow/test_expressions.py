@@ -273,6 +273,8 @@ INVALID = [
     ("{{ a = 1 }}", "can't be read"),
     ("{{ {**a} }}", "can't"),
     ("{{ `a` }}", "can't"),
+    ("{{ " + "(" * 26 + "1" + ")" * 26 + " }}", "nested too deeply"),
+    ("{{ [" + "1," * 2000 + "] }}", "too large"),
     ("{{ a.b. }}", "can't"),
     ("{{ [a for a in b] }}", "can't be read"),
     ("{{ lambda: 1 }}", "can't be read"),

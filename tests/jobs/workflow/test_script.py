@@ -83,6 +83,7 @@ PLACES = {
     "case in substitution": "x=$(case a in b) ;; a) printf '%s|' '{{ v }}' ;; esac); printf '%s' \"$x\"",
     "condition": "if [ -n x ] && [ {{ v }} = '{{ v }}' ]; then printf '%s|' \"{{ v }}\"; fi",
     "after a comment": "# it's {{ v }} `\nprintf '%s|' {{ v }}",
+    "after a comment over lines": "# {{ v\n }} x\nprintf '%s|' {{ v }}",
     "continued": "printf \\\n '%s|' \\\n {{ v }}",
     "braces": "{ printf '%s|' {{ v }}; }",
     "pipe": "printf '%s|' {{ v }} | cat",

@@ -59,7 +59,7 @@ NAMES: Final = {
 }  # fmt: skip
 MARK: Final = "\ufffc"
 _LONGEST_WORD: Final = 200
-_SUBSCRIPT: Final = re.compile(r"\w*\[(?!.*\]\+?=).*", re.DOTALL)
+_SUBSCRIPT: Final = re.compile(r"\w*\[(?!.*\]\+?=(?!=)).*", re.DOTALL)
 _DEEPEST: Final = 100
 
 
