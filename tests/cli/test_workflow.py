@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import threading
 from contextlib import suppress
@@ -25,7 +26,7 @@ steps:
     items: "{{ steps.list.output.data }}"
     max_concurrency: WIDTH
     steps:
-      - {id: first, type: shell, run: 'echo x >> counts/first-{{ item }}; echo "{{ item }} one"'}
+      - {id: first, type: shell, run: 'echo x >> counts/first-{{ item }}; [ ! -p here ] || echo x > here; echo "{{ item }} one"'}
       - id: odd
         type: if
         condition: "{{ item % 2 == 1 }}"
@@ -312,22 +313,28 @@ def storm(abreast, *, items, kills, seed):
     calm = Shell(abreast.folder / "calm")
     calm.file("counts/.keep", "")
     calm.file("flow.yaml", nested(items))
-    expected = steps_of(calm("run", "flow.yaml", "--json"))
+    undisturbed = calm("run", "flow.yaml", "--json")
+    assert undisturbed.code == 0, undisturbed
+    expected = steps_of(undisturbed)
+    os.mkfifo(abreast.folder / "here")
+    here = os.open(abreast.folder / "here", os.O_RDWR | os.O_NONBLOCK)
     arguments, killed = ("run", "flow.yaml", "--json"), 0
     while killed < kills:
         with abreast.start(*arguments, measured=False) as process:
-            timer = threading.Timer(chance.uniform(0.2, 1.2), _strike, [process, chance.random() < 0.5])
-            timer.start()
+            striker = threading.Thread(target=_strike, args=(process, here, chance.randrange(1, 20), chance.random()))
+            striker.start()
             process.communicate(timeout=PATIENCE)
-            timer.cancel()
-        killed += process.returncode == -signal.SIGKILL
-        if abreast.store.exists() and abreast("runs", "--json").rows:
-            if process.returncode == 0:
-                break
-            arguments = ("resume", "nested-1", "--json")
+            striker.join()
+        if process.returncode != -signal.SIGKILL:
+            break
+        killed += 1
+        arguments = ("resume", "nested-1", "--json")
+    os.close(here)
+    (abreast.folder / "here").unlink()
     said = abreast("resume", "nested-1", "--json")
     if not said.out:  # it had ended before: its state is that of the last one who drove it
         said = abreast("resume", "nested-1", "--only-failed", "--json")
+    assert said.code == 0, said
     assert steps_of(said) == expected
     ran = counts(abreast)
     once = [name for name in ran if not name.startswith((".", "leaf"))]
@@ -337,9 +344,15 @@ def storm(abreast, *, items, kills, seed):
     return killed
 
 
-def _strike(process, group):
+def _strike(process, here, items, chance):
+    """Kill it, or all that is in its group, when so many items have begun since."""
+    seen = 0
+    while seen < items and process.poll() is None:
+        if select.select([here], [], [], 0.01)[0]:
+            with suppress(BlockingIOError):
+                seen += os.read(here, 2 * (items - seen)).count(b"x")
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL) if group else process.kill()
+        os.killpg(process.pid, signal.SIGKILL) if chance < 0.5 else process.kill()
 
 
 def test_killed_again_and_again_a_workflow_ends_as_if_nothing_had_been(abreast):
