@@ -155,6 +155,20 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(newline, mark):
 
 
 BAD = [
+    # words that only make sense where something is done
+    *(
+        (
+            f"workflow: {{id: a}}\nsteps:\n  - {{id: a, type: if, condition: true,\n     {word},\n     then: []}}",
+            4,
+            says,
+        )
+        for word, says in [
+            ("retry: 3", "'retry' is for steps that do something: set it on the steps in the if 'a'"),
+            ("lane: x", "'lane' is for steps that do something"),
+            ("effect: once", "'effect' is for steps that do something"),
+            ("output_schema: {}", "'output_schema' is for steps that do something"),
+        ]
+    ),
     # the whole file
     ("", 1, "the file is empty"),
     ("- a", 1, "a workflow must be a mapping, not ['a']"),

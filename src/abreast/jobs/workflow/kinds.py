@@ -67,6 +67,11 @@ COMMON: Final[dict[str, Word]] = {
 }
 """What any step may say. The last three are for commands and prompts, and spec-kit lets them stand anywhere."""
 
+COMPOSITE: Final = frozenset({"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow"})
+"""Steps that only lead to others, or put their outputs together."""
+OF_LEAVES: Final = frozenset({"retry", "lane", "effect", "output_schema"})
+"""What makes sense only where something is done."""
+
 _AGENT: Final[dict[str, Word]] = {
     "integration": Word(TEXT, about="The agent's command line"),
     "model": Word(TEXT),

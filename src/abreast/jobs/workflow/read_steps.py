@@ -180,6 +180,10 @@ class StepReader:
         for word, check in (("budget", kinds.check_budget), ("output_schema", kinds.check_output_schema)):
             if word in facts and (wrong := check(facts[word])):
                 self.report.problem(given[word].line, f"{word!r} of the step {name!r}: {wrong}")
+        for word in facts if type_ in kinds.COMPOSITE else ():
+            if word in kinds.OF_LEAVES:
+                said = f"{word!r} is for steps that do something: set it on the steps in the {type_} {name!r}"
+                self.report.problem(given[word].line, said)
         if "needs" in facts:
             facts["needs"] = tuple(facts["needs"])
         return Common(name, type_, node.line, input=self.value(node.get("input")), **facts)
