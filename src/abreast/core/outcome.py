@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeAlias, TypeVar, cast
 
+from abreast.core.frozen import quickly
+
 T = TypeVar("T")
 
 
+@quickly
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What some work used up. `usd` is None where no price is known: unknown is never zero."""

@@ -81,9 +81,13 @@ class Rate:
         self._at = now
 
     def _filled(self, now: float) -> float:
-        if self._at is None:
-            self._at = now
-        return min(self.burst, self._level + max(0.0, now - self._at) * self.count / self.per)
+        at = self._at
+        if at is None:
+            self._at = at = now
+        level = self._level
+        if now > at:
+            level += (now - at) * self.count / self.per
+        return level if level < self.burst else self.burst  # noqa: FURB136 - a comparison is a third of a call to min
 
 
 def _positive(number: object) -> bool:

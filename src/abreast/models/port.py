@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from abreast.core.frozen import quickly
 from abreast.core.outcome import NO_USAGE, Usage
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -25,6 +26,7 @@ class ToolCall:
     """JSON, as the model wrote it."""
 
 
+@quickly
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation."""
@@ -36,6 +38,7 @@ class Message:
     """Of a `tool` turn: the call that it answers."""
 
 
+@quickly
 @dataclass(frozen=True, slots=True)
 class Request:
     """All that decides a reply. Two equal requests to one model are the same question."""
@@ -54,6 +57,7 @@ class Request:
     """Further fields for the provider's own body, as it names them."""
 
 
+@quickly
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What a model answered. `seconds` is the service time of this one attempt, without any waiting before it."""

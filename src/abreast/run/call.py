@@ -23,7 +23,7 @@ from abreast.limits.line import Hold, Ticket
 from abreast.models.estimate import Estimate, Estimates
 from abreast.models.port import Hear, Json, Message, Model, Reply, Request
 from abreast.models.price import Price, priced
-from abreast.run.callbook import CallBook, calls_of, digest_of, restore
+from abreast.run.callbook import CallBook, Calls, digest_of, recorded_calls_of, restore
 from abreast.run.current import Current, current_item
 from abreast.run.lane import Lane
 from abreast.run.lending import Borrowed, borrow, credited, lend, lends, reclaim
@@ -77,6 +77,8 @@ class Caller:
         self._clock = clock
         self._gate = Gate(clock)
         self.estimates = Estimates()
+        self._recorded_name: str = getattr(model, "recorded_name", None) or model.name
+        self._takes_seed: bool = getattr(model, "takes_seed", True)
 
     def __repr__(self) -> str:
         """Which model, on which lane."""
@@ -144,9 +146,11 @@ class Caller:
         item = current_item()
         book: CallBook | None = None
         if item is not None and item.drive.setting.journal is not None:
-            name = getattr(self.model, "recorded_name", None) or self.name
-            calls = item.calls or await calls_of(item)
-            path = calls.path_of(item, digest_of(name, request))
+            calls = item.calls
+            if calls is None:
+                resumed = item.drive.setting.resumed
+                calls = item.calls = await recorded_calls_of(item) if resumed else Calls({})
+            path = calls.path_of(item, digest_of(self._recorded_name, request))
             known = calls.known.get(path)
             if known is not None:
                 reply = restore(known, request)
@@ -172,7 +176,7 @@ class Caller:
             strays.discard(task)
 
     async def _asked(self, item: Current | None, request: Request, hear: Hear | None, book: CallBook | None) -> Reply:
-        sent = _seeded(request, item) if getattr(self.model, "takes_seed", True) else request
+        sent = _seeded(request, item) if self._takes_seed else request
         reply = await _Call(self, sent, item, book).answer(hear)
         if self._cache is not None:
             await self._cache.keep(self.name, request, reply)

@@ -144,20 +144,17 @@ class CallBook:
         return facts
 
 
-async def calls_of(item: Current) -> Calls:
-    """The item's calls; in a resumed run with those that are recorded."""
-    if item.calls is None:
-        setting = item.drive.setting
-        known: dict[str, Event] = {}
-        scribe, store, row = setting.scribe, setting.store, setting.row
-        if setting.resumed and not item.afresh and scribe is not None and store is not None and row is not None:
-            prefix = f"{item.path}/{CALL}/"
-            found = await scribe.read(
-                lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
-            )
-            known = {event.path: event for event in found if event.data.get("state") != "cancelled"}
-        if item.calls is None:  # another call of the item may have been faster
-            item.calls = Calls(known)
+async def recorded_calls_of(item: Current) -> Calls:
+    """The item's calls, with those that earlier drivers of the run have recorded."""
+    setting = item.drive.setting
+    known: dict[str, Event] = {}
+    scribe, store, row = setting.scribe, setting.store, setting.row
+    if not item.afresh and scribe is not None and store is not None and row is not None:
+        prefix = f"{item.path}/{CALL}/"
+        found = await scribe.read(lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000))
+        known = {event.path: event for event in found if event.data.get("state") != "cancelled"}
+    if item.calls is None:  # another call of the item may have been faster
+        item.calls = Calls(known)
     return item.calls
 
 

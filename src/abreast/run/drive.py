@@ -150,8 +150,8 @@ class Drive:
         self.look_after(self.spawn(self._feeder.work()))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task in a copy of the caller's context."""
-        return self.setting.loop.create_task(work, context=self.context.copy())
+        """Start a task in a copy of the caller's context. Not by loop.create_task, whose wrapper costs half as much."""
+        return asyncio.Task(work, loop=self.setting.loop, context=self.context.copy())
 
     def look_after(self, task: asyncio.Task[None]) -> None:
         """See that a task has ended before the map does, and that its error reaches the caller."""

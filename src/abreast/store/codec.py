@@ -159,7 +159,7 @@ def _read(text: str) -> object:
 
 def _flat_text(value: object, dumps: Callable[[object], str]) -> str | None:
     """The text of a scalar, or of a list or dict of scalars; None for all that needs a closer look."""
-    inner = _if_flat(value)
+    inner = (value,) if type(value) is str else _if_flat(value)
     if inner is None:
         return None
     try:

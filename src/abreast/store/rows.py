@@ -71,7 +71,11 @@ def event_columns(number: int, events: Sequence[Event]) -> tuple[list[Row], list
         if body is not None and len(body) > MAX_INLINE:
             blobs.append((base + seq, body))
             kept = None
-        rows.append((base + seq, number, kind, path, lane, mono, wall, facts_text(data) if data else None, kept))
+        try:
+            facts = _FAST(data) if data else None
+        except (TypeError, ValueError):
+            facts = facts_text(data)
+        rows.append((base + seq, number, kind, path, lane, mono, wall, facts, kept))
     return rows, blobs
 
 
