@@ -1,0 +1,1 @@
+"""Matrix: models x strategies x inputs x repeats, every cell recorded, scored, resumable, reported."""

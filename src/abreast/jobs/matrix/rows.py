@@ -1,0 +1,67 @@
+"""What is known of a cell once it has ended: one row, whether it went well or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Kept: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SubResult:
+    """One call, or one step, on the way to a cell's output."""
+
+    name: str
+    prompt: str
+    output: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    service_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One cell. Seconds are apart: `queue_s` until a place on its lane was free, `hold_s` and `backoff_s` after 429s and
+    faults, `service_s` the provider's own; they add up to `wall_s`."""  # noqa: D205, D209 - one thought
+
+    cell: str
+    lane: str
+    model: str
+    strategy: str
+    input: str
+    repeat: int
+    state: Literal["done", "failed"]
+    control: bool = False
+    prompt: str = ""
+    output: str | None = None
+    value: Any = None
+    truth: Any = None
+    error: str | None = None
+    error_type: str | None = None
+    scores: dict[str, float | None] = field(default_factory=dict)
+    score_errors: dict[str, str] = field(default_factory=dict)
+    steps: tuple[SubResult, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    estimated: bool = False
+    service_s: float = 0.0
+    queue_s: float = 0.0
+    hold_s: float = 0.0
+    backoff_s: float = 0.0
+    wall_s: float = 0.0
+    attempts: int = 1
+    in_flight: int = 1
+    """How many calls its lane had under way when it was sent, itself included."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, facts: Kept) -> Row:
+        """From what `plain` gave."""
+        return cls(**{**facts, "steps": tuple(SubResult(**step) for step in facts.get("steps", ()))})
