@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from abreast.core.errors import KeyReused, OutcomeUnknown, RecordedError, TimedOut
+from abreast.core.errors import OutcomeUnknown, RecordedError, TimedOut
 from abreast.core.item import Item, position_key
 from abreast.core.outcome import Done, Failed, Outcome
 from abreast.jobs.workflow.expressions import ExpressionFailed, Template
 from abreast.jobs.workflow.leaves import configure, failed, record_of, timeout_of
+from abreast.jobs.workflow.reach import every
 from abreast.jobs.workflow.records import Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
-from abreast.jobs.workflow.steps import LEAVES, FanOut, Leaf
+from abreast.jobs.workflow.report import shown
+from abreast.jobs.workflow.steps import LEAVES, Command, FanOut, Leaf, Prompt, Sample
 from abreast.jobs.workflow.values import reads, resolve, surroundings
 from abreast.jobs.workflow.width import as_width
 from abreast.run.current import current_item
@@ -47,11 +50,13 @@ class FanOuts:
             most = f"at most {self._flow.kit.max_items} are allowed (max_items under [workflow] in abreast.toml)"
             return failed(common, f"there are {len(items)} items, and {most}", {**output, "items": []})
         output["item_count"] = len(items)
-        frame.note(step, Record(common.type, "completed", output))
-        try:
-            halted, quarantine = await self._each(frame, step, items, min(as_width(wanted), len(items)), output)
-        except KeyReused as error:
-            return failed(common, str(error), output)
+        if not items:
+            return Record(common.type, "completed", output)
+        frame.note(step, Record(common.type, "completed", {**output, "results": []}))  # items don't see them grow
+        keys = _keys(frame, step, items)
+        if twice := _twice(keys):
+            return failed(common, f"the key {twice} is there more than once; a key must name one item", output)
+        halted, quarantine = await self._each(frame, step, keys, min(as_width(wanted), len(items)), output)
         if quarantine:
             output["quarantine"] = quarantine
         if halted is None:
@@ -59,16 +64,15 @@ class FanOuts:
         return Record(common.type, status_of(halted.fate), output, halted.error, halted.fate)
 
     async def _each(
-        self, frame: Frame, step: FanOut, items: list[Any], width: int, output: dict[str, Any]
+        self, frame: Frame, step: FanOut, keys: Sequence[str], width: int, output: dict[str, Any]
     ) -> tuple[Record | None, list[dict[str, Any]]]:
         """Run the map; the record that halted it, and the items that did not succeed."""
-        if not items:
-            return None, []
         one = _OneItem(self._flow, frame, step)
-        judge = _Judge(step, len(items), one)
+        judge = _Judge(step, len(keys), one)
+        values = _values(keys, output["items"], surroundings(self._reads(step), frame.names))
         mapped = frame.run.map(
-            one, judge.after_canary(_values(frame, step, items)), width=width, name=step.common.id, until=judge,
-            on_change="rerun", **one.options(),
+            one, judge.after_canary(values), width=width, name=step.common.id, until=judge, on_change="rerun",
+            **one.options(),
         )  # fmt: skip
         quarantine: list[dict[str, Any]] = []
         results = output["results"]
@@ -92,6 +96,12 @@ class FanOuts:
         if judge.verdict:
             halted = failed(step.common, judge.verdict)
         return halted, quarantine
+
+    def _reads(self, step: FanOut) -> frozenset[tuple[str, ...]]:
+        """What its steps read, the workflow's own model and agent included where one asks such."""
+        flow = self._flow.workflow
+        asks = any(isinstance(one, (Prompt, Command, Sample)) for one in every(step.steps))
+        return reads([*step.steps, *((flow.integration, flow.model, flow.options) if asks else ())])
 
 
 class _OneItem:
@@ -175,6 +185,7 @@ class _Judge:
         self._one = one
         self._seen = self._bad = 0
         self._canary = step.canary
+        self._first = min(step.canary.items, count) if step.canary is not None else 0
         self._passed = asyncio.Event()
         self._most: int | None = step.max_failures
         if step.min_success is not None:
@@ -198,8 +209,8 @@ class _Judge:
         canary = self._canary
         if record.fate == "aborted":
             return True
-        if canary is not None and self._seen <= canary.items:
-            if self._seen == canary.items:
+        if canary is not None and self._seen <= self._first:
+            if self._seen == self._first:
                 good = self._seen - self._bad
                 if good < canary.min_success * self._seen:
                     part = f"{canary.min_success:.0%} of them should"
@@ -225,12 +236,22 @@ class _Judge:
             yield value
 
 
-def _values(frame: Frame, step: FanOut, items: list[Any]) -> Iterator[Item[Any]]:
+def _keys(frame: Frame, step: FanOut, items: Sequence[Any]) -> list[str]:
+    """The name of each item: its own, or its position."""
+    if step.key is None:
+        return [position_key(index) for index in range(len(items))]
+    named = [step.key.value({**frame.names, "item": item}) for item in items]
+    return [position_key(index) if name in (None, "") else str(name) for index, name in enumerate(named)]
+
+
+def _twice(keys: Sequence[str]) -> str | None:
+    """A key that is there more than once, for a sentence."""
+    if len(set(keys)) == len(keys):
+        return None
+    return shown(Counter(keys).most_common(1)[0][0])
+
+
+def _values(keys: Sequence[str], items: Sequence[Any], around: str) -> Iterator[Item[Any]]:
     """The items, each with a digest of all else that its steps read, by which a changed one is known."""
-    around = surroundings(reads(step.steps), frame.names)
-    for index, item in enumerate(items):
-        key = position_key(index)
-        if step.key is not None:
-            named = step.key.value({**frame.names, "item": item})
-            key = key if named in (None, "") else str(named)
+    for key, item in zip(keys, items, strict=True):
         yield Item(key, {"item": item, "around": around})

@@ -19,7 +19,8 @@ from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.kit import Kit, StepContext
 from abreast.jobs.workflow.leaves import configure, failed, perform, record_of, timeout_of
 from abreast.jobs.workflow.records import Fate, Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
-from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, Gate, If, Leaf, Loop, Step, Switch, Workflow
+from abreast.jobs.workflow.side import Side
+from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, If, Leaf, Loop, Step, Switch, Workflow
 from abreast.jobs.workflow.values import resolve
 from abreast.run.current import current_item
 from abreast.run.scope import Run
@@ -86,14 +87,14 @@ class Flow:
         return None
 
     async def _as_needed(self, frame: Frame, steps: Sequence[Step]) -> Record | None:
-        """Side by side; what becomes of them is read in the order of the list, as if they had run in it."""
-        side = _Side(frame, steps)
+        """Side by side; what becomes of them is read in the order of one worker, as if they had run in it."""
+        side = Side(frame, steps)
         async with asyncio.TaskGroup() as group:
-            for place, step in enumerate(steps):
+            for place, step in enumerate(side.steps):
                 side.tasks.append(group.create_task(self._needing(side, place, step)))
         return side.gathered()
 
-    async def _needing(self, side: _Side, place: int, step: Step) -> None:
+    async def _needing(self, side: Side, place: int, step: Step) -> None:
         try:
             frame = await side.ready(place)
             record = await self.step(frame, step)
@@ -140,8 +141,6 @@ class Flow:
         """The function that does a step with its config."""
         kit, rehearse, full, names = self.kit, self.rehearse, frame.full(step.common.id), frame.names
         verdict = self.verdicts.get(full)
-        if verdict is None and isinstance(step, Gate) and step.verdict_input is not None:
-            verdict = frame.inputs.get(step.verdict_input)
 
         async def do(config: dict[str, Any]) -> dict[str, Any]:
             item = current_item()
@@ -158,13 +157,18 @@ class Flow:
         common = step.common
         async with AsyncExitStack() as stack:
             if common.budget is not None:
-                scope = await stack.enter_async_context(frame.run.child(f"{common.id}.budget", budget=common.budget))
+                scope = await stack.enter_async_context(frame.run.child(f"{common.id}:budget", budget=common.budget))
                 frame = frame.within(scope)
+            limit = asyncio.timeout(None)
             try:
-                async with asyncio.timeout(common.timeout):
+                async with limit:
+                    if common.timeout is not None:
+                        clock = frame.run.setting.clock
+                        timer = clock.call_at(clock.now() + common.timeout, lambda: limit.reschedule(0))
+                        stack.callback(timer.cancel)
                     return await _COMPOSITES[type(step)](self, frame, step)
             except TimeoutError:
-                if common.timeout is None:
+                if not limit.expired():  # somebody else's
                     raise
                 return failed(common, f"it took longer than {common.timeout:g} seconds")
             except BudgetSpent as error:
@@ -241,76 +245,6 @@ _COMPOSITES: Final[dict[type, Callable[[Flow, Frame, Any], Awaitable[Record]]]] 
     If: Flow._if, Switch: Flow._switch, Loop: Flow._loop, FanIn: Flow._fan_in, Call: Flow._call,  # noqa: SLF001
     FanOut: Flow._fan_out,  # noqa: SLF001
 }  # fmt: skip
-
-
-class _Side:
-    """Steps that run as soon as those they need have ended."""
-
-    def __init__(self, frame: Frame, steps: Sequence[Step]) -> None:
-        self.tasks: list[asyncio.Task[None]] = []
-        self._frame = frame
-        self._steps = steps
-        self._places = {step.common.id: place for place, step in enumerate(steps)}
-        self._over = [asyncio.Event() for _ in steps]
-        self._frames: dict[int, Frame] = {}
-        self._errors: dict[int, Exception] = {}
-        self._last = len(steps)  # the first that halts, in the order of the list
-
-    async def ready(self, place: int) -> Frame:
-        """Wait for what it needs; the frame in which it sees just that."""
-        for need in self._needs(place):
-            await self._over[need].wait()
-        frame = self._frame.of_branch(self._frame.run)
-        for need in sorted(self._all_needs(place)):
-            frame.names["steps"].update(self._frames[need].mine)
-        self._frames[place] = frame
-        return frame
-
-    def ended(self, place: int, *, halts: bool) -> None:
-        """One has ended."""
-        if halts:
-            self._cut(place)
-        else:
-            self._over[place].set()
-
-    def broke(self, place: int, error: Exception) -> None:
-        """One has raised what is no failure of a step."""
-        self._errors[place] = error
-        self._cut(place)
-
-    def gathered(self) -> Record | None:
-        """All records up to the first that halts; its error is raised if it had one."""
-        found: Record | None = None
-        for place, step in enumerate(self._steps[: self._last + 1]):
-            if place in self._errors:
-                raise self._errors[place]
-            frame = self._frames[place]
-            self._frame.names["steps"].update(frame.mine)
-            self._frame.merge(frame.records)
-            found = frame.records[frame.full(step.common.id)]
-        return found if found is not None and found.halts else None
-
-    def _cut(self, place: int) -> None:
-        """Nothing after that place counts any more."""
-        self._last = min(self._last, place)
-        for task in self.tasks[self._last + 1 :]:
-            task.cancel()
-
-    def _needs(self, place: int) -> list[int]:
-        needs = self._steps[place].common.needs
-        if needs is None:
-            return [place - 1] if place else []
-        return [self._places[name] for name in needs]
-
-    def _all_needs(self, place: int) -> set[int]:
-        found: set[int] = set()
-        todo = self._needs(place)
-        while todo:
-            need = todo.pop()
-            if need not in found:
-                found.add(need)
-                todo += self._needs(need)
-        return found
 
 
 def summed_up(step: Step, output: dict[str, Any], halted: Record | None) -> Record:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Final
 
 from abreast.core.errors import CallFailed, RecordedError, ReplyInvalid, TimedOut
@@ -49,10 +51,11 @@ async def perform(kit: Kit, step: Leaf, config: Config, context: StepContext) ->
     try:
         record = await _PERFORM[type(step)](kit, step, config, context)
     except CannotDo as error:
-        raise StepHalted(failed(common, str(error), {"exit_code": 1, "dispatched": False})) from error
+        output: Config = {"exit_code": 1, "dispatched": False}
+        raise StepHalted(failed(common, str(error), output), retryable=False) from error
     except CallFailed as error:
         output = {"exit_code": 1, "text": error.raw} if isinstance(error, ReplyInvalid) else {"exit_code": 1}
-        raise StepHalted(failed(common, str(error), output)) from error
+        raise StepHalted(failed(common, str(error), output), retryable=error.retryable) from error
     if record.fate == "failed":
         raise StepHalted(record)
     if record.fate == "paused":
@@ -193,7 +196,7 @@ def _python_config(step: Python, frame: Frame, _flow: Workflow) -> Config:
 
 async def _python(kit: Kit, step: Python, config: Config, _context: StepContext) -> Record:
     try:
-        value = await kit.call(config["call"], config["with"])
+        value = await kit.call(config["call"], deepcopy(config["with"]))  # it may change what it is given
     except CannotDo:
         raise
     except Exception as error:  # noqa: BLE001 - the function's own
@@ -222,7 +225,8 @@ def _custom_config(step: Custom, frame: Frame, _flow: Workflow) -> Config:
 
 
 async def _custom(kit: Kit, step: Custom, config: Config, context: StepContext) -> Record:
-    return _given(step.common, await kit.custom(step.common.type, config, context), step.common.type)
+    own = replace(context, inputs=deepcopy(context.inputs), item=deepcopy(context.item))  # it may change them
+    return _given(step.common, await kit.custom(step.common.type, deepcopy(config), own), step.common.type)
 
 
 def _given(common: Common, value: object, who: str) -> Record:
@@ -254,13 +258,14 @@ def _gate_config(step: Gate, frame: Frame, _flow: Workflow) -> Config:
     return {
         "message": _text(message), "options": list(step.options), "on_reject": step.on_reject,
         "show_file": None if shown is None else _text(shown),
+        "verdict": None if step.verdict_input is None else frame.inputs.get(step.verdict_input),
     }  # fmt: skip
 
 
 async def _gate(kit: Kit, step: Gate, config: Config, context: StepContext) -> Record:
     common = step.common
     output = {word: config[word] for word in ("message", "options", "on_reject", "show_file")} | {"choice": None}
-    verdict = context.verdict
+    verdict = config["verdict"] if context.verdict is None else context.verdict
     choice: str | None = None
     if verdict not in (None, ""):
         choice = next((one for one in step.options if one.lower() == str(verdict).lower()), None)

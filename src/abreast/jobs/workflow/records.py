@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from abreast.core.errors import AbreastError, Paused
@@ -66,11 +67,12 @@ class StepHalted(AbreastError):
 
     is_sentence = True
 
-    def __init__(self, record: Record, nested: Records | None = None) -> None:
-        """With the steps beneath it, where it has some."""
+    def __init__(self, record: Record, nested: Records | None = None, *, retryable: bool | None = None) -> None:
+        """With the steps beneath it, where it has some, and whether trying again can help, where that is known."""
         super().__init__(record.error or "")
         self.record = record
         self.nested: Records = nested or {}
+        self.retryable = retryable
 
     @property
     def details(self) -> dict[str, object]:
@@ -79,7 +81,7 @@ class StepHalted(AbreastError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """As a pickle: all of it."""
-        return type(self), (self.record, self.nested)
+        return partial(type(self), retryable=self.retryable), (self.record, self.nested)
 
 
 class StepPaused(Paused):

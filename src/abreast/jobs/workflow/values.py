@@ -24,10 +24,10 @@ def resolve(value: Value, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - wh
     return value
 
 
-def reads(steps: Iterable[Step]) -> frozenset[tuple[str, ...]]:
-    """The paths that the expressions of these steps, and of those beneath them, read."""
+def reads(things: Iterable[Step | Value]) -> frozenset[tuple[str, ...]]:
+    """The paths that the expressions of these steps and values, and of those beneath them, read."""
     found: set[tuple[str, ...]] = set()
-    for one in _templates(list(steps)):
+    for one in _templates(list(things)):
         found |= one.names
     return frozenset(found)
 

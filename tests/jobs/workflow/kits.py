@@ -1,0 +1,186 @@
+"""A kit that records its calls, holds them at a gate and fails by script; and the short way to run a workflow on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+
+import yaml
+
+import abreast
+from abreast.core.errors import AbreastError, Halted, Paused
+from abreast.jobs.workflow.flow import Flow
+from abreast.jobs.workflow.kit import CannotDo, Ran
+from abreast.jobs.workflow.load import load
+from abreast.models.port import Reply
+from abreast.testing import Gate, MemoryStore
+
+KINDS = {"do": lambda config, context: None}
+"""The kind of somebody's own that files may name; what it does is the kit's business."""
+
+
+class FakeKit:
+    """Every step that does something passes through here, by the name in its file's `who`."""
+
+    default_model = "fake"
+    max_output = 1 << 20
+    max_items = 1_000
+
+    def __init__(self, gate=None, fails=None, raises=None, gives=None, decides=None):
+        """`fails` and `raises` are by name: a sentence, or an error that is no step's. `gate` holds every step."""
+        self.gate = gate
+        self.fails = dict(fails or {})
+        self.raises = dict(raises or {})
+        self.gives = dict(gives or {})
+        self.decides = dict(decides or {})
+        self.calls = []
+        self.ended = []
+        self.asked = []
+        self.cancelled = []
+        self.contexts = []
+        self.inside = self.peak = 0
+
+    @property
+    def ran(self):
+        """How often each was called."""
+        return Counter(self.calls)
+
+    async def act(self, who):
+        """What all of them do: be counted, wait, and end as the script says."""
+        self.calls.append(who)
+        self.inside += 1
+        self.peak = max(self.peak, self.inside)
+        try:
+            if self.gate is not None:
+                await self.gate.pass_(who)
+        except asyncio.CancelledError:
+            self.cancelled.append(who)
+            raise
+        finally:
+            self.inside -= 1
+        self.ended.append(who)
+        if who in self.raises:
+            raise self.raises[who]
+        return self.gives.get(who, who)
+
+    async def shell(self, script):
+        value = await self.act(script)
+        code, said = (1, self.fails[script]) if script in self.fails else (0, "")
+        return Ran(code, value, said)
+
+    async def agent(self, integration, prompt, model):
+        return Ran(0, await self.act(f"{integration} {prompt}"), "")
+
+    async def ask(self, question):
+        return Reply(await self.act(f"{question.model} {question.prompt}"))
+
+    async def call(self, name, given):
+        who = given["who"]
+        value = await self.act(who)
+        if who in self.fails:
+            raise ValueError(self.fails[who])
+        return value(given) if callable(value) else value
+
+    async def custom(self, kind, config, context):
+        who = str(config.get("who", context.step))
+        self.contexts.append(context)
+        value = await self.act(who)
+        if who in self.fails:
+            raise CannotDo(self.fails[who])
+        return value(config) if callable(value) else value
+
+    async def sample(self, run, facts):
+        return {"ok": True, "text": await self.act(facts["prompt"])}
+
+    async def decide(self, question):
+        self.asked.append(question.step)
+        return self.decides.get(question.step)
+
+
+def step(name, who=None, **more):
+    """A step that does something: by default what its id says, with the item if there is one."""
+    return {"id": name, "type": "python", "call": "kit:act", "with": {"who": who or name}, **more}
+
+
+def each(name, **more):
+    """The same, for each item."""
+    return step(name, f"{name}{{{{ item }}}}", **more)
+
+
+def fan(items, *steps, name="fan", width=1, **more):
+    """A fan-out."""
+    inner = {"step": steps[0]} if len(steps) == 1 else {"steps": list(steps)}
+    return {"id": name, "type": "fan-out", "items": items, "max_concurrency": width, **inner, **more}
+
+
+def gate(name, **more):
+    """Somebody decides."""
+    return {"id": name, "type": "gate", "message": "well?", **more}
+
+
+def flow(*steps, directory=None, **more):
+    """A workflow of these steps."""
+    tree = {"workflow": {"id": "test"}, "steps": list(steps), **more}
+    return load(yaml.safe_dump(tree, sort_keys=False), "test.yaml", kinds=KINDS, directory=directory)
+
+
+class FlowFailed(AbreastError):
+    """Ends a run as the command line does: a flow that did not complete leaves a run that can be resumed."""
+
+
+ENDS = {"failed": FlowFailed, "aborted": Halted, "paused": Paused}
+
+
+async def go(workflow, kit, inputs=None, *, verdicts=None, store=None, **opening):
+    """What becomes of a workflow; it goes on where the store has a run of it, and tries again what has failed."""
+    found = []
+    resume = "failed" if store is not None and store.newest("flow") else "auto"
+    opening = {"seed": 1, "resume": resume, **opening}
+    with suppress(FlowFailed, Halted, Paused):
+        async with abreast.open_run("flow", store=store, **opening) as run:
+            found.append(await Flow(workflow, kit, verdicts).run(run, inputs or {}))
+            if not found[0].ok:
+                raise ENDS[found[0].status](found[0].error or "")
+    return found[0]
+
+
+def told(result):
+    """All that a result says, in order."""
+    return (result.status, result.error, result.outputs, [
+        (name, record.type, record.status, record.fate, record.output, record.error)
+        for name, record in result.steps.items()
+    ])  # fmt: skip
+
+
+def statuses(result):
+    """The status of each step by its full id."""
+    return {name: record.status for name, record in result.steps.items()}
+
+
+def recorded(store):
+    """The paths of what is committed as done, and of what has failed."""
+    outcomes = [one for run in store.runs() for one in store.outcomes(run.id)]
+    return {one.path: one.data["state"] for one in outcomes}
+
+
+async def turns(count=50):
+    """Let everything that can happen now happen."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+__all__ = [
+    "FakeKit",
+    "Gate",
+    "MemoryStore",
+    "each",
+    "fan",
+    "flow",
+    "gate",
+    "go",
+    "recorded",
+    "statuses",
+    "step",
+    "told",
+]
