@@ -24,8 +24,8 @@ class SubResult:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One cell. Seconds are apart: `queue_s` until a place on its lane was free, `hold_s` and `backoff_s` after 429s and
-    faults, `service_s` the provider's own; they add up to `wall_s`."""  # noqa: D205, D209 - one thought
+    """One cell. Its seconds are apart, and add up to `wall_s`: `queue_s` until a place on its lane was free, `hold_s`
+    after a 429, `backoff_s` after other faults, `service_s` the provider's own."""  # noqa: D205, D209 - one thought
 
     cell: str
     lane: str
