@@ -202,7 +202,7 @@ class Exchange:
         raise failure
 
     def at_hand(self) -> bytes | None:
-        """All of the body, if it is there already, as a short one is: without the turns of `whole`, a third of ours."""
+        """All of the body, if it is there already as a short one is: without the coroutines that `whole` takes."""
         content = self._response.content
         if not content.is_eof() or content.exception() is not None or content.total_bytes > self._http.largest:
             return None

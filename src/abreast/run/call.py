@@ -67,7 +67,7 @@ class Caller:
         cache: Cache | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`paid` calls that a budget counts are noted on disk before they are sent, with what is reserved for them."""
+        """`paid` calls are noted on disk before they are sent, with what is reserved for them."""
         self.model = model
         self.lane = lane
         self.price = price
@@ -387,7 +387,7 @@ class _Call:
         episode, sent = caller.lane.episode, 0.0
         try:
             if self._book is not None:
-                kept = self._book.started(self._need, wait=caller.paid and bool(self._budgets))
+                kept = self._book.started(self._need, wait=caller.paid)
                 if kept is not None:
                     await kept
             sent = clock.now()

@@ -94,10 +94,7 @@ class CallBook:
         self.path = path
 
     def started(self, need: Need, *, wait: bool) -> asyncio.Future[None] | None:
-        """Note what is reserved for it; where a budget counts on that, done once a kill can't undo it.
-
-        Where none does, the note rides along with the next commit: in any case before what became of the call.
-        """
+        """Note what is reserved for it; before a paid call, something to wait for: done once a kill can't undo that."""
         facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
         if need.usd:
             facts["usd"] = need.usd
