@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
+from copy import deepcopy
 
 import yaml
 
@@ -14,7 +15,7 @@ from abreast.jobs.workflow.flow import Flow
 from abreast.jobs.workflow.kit import CannotDo, Ran
 from abreast.jobs.workflow.load import load
 from abreast.models.port import Reply
-from abreast.testing import Gate, MemoryStore
+from abreast.testing import MemoryStore
 
 KINDS = {"do": lambda config, context: None}
 """The kind of somebody's own that files may name; what it does is the kit's business."""
@@ -145,6 +146,18 @@ async def go(workflow, kit, inputs=None, *, verdicts=None, store=None, **opening
     return found[0]
 
 
+async def at_gate(workflow, kit, body, **options):
+    """Run a workflow while `body` opens the kit's gate."""
+    task = asyncio.ensure_future(go(workflow, kit, **options))
+    try:
+        await body()
+        return await asyncio.wait_for(task, 20)
+    finally:
+        task.cancel()
+        with suppress(BaseException):
+            await task
+
+
 def told(result):
     """All that a result says, in order."""
     return (result.status, result.error, result.outputs, [
@@ -164,23 +177,16 @@ def recorded(store):
     return {one.path: one.data["state"] for one in outcomes}
 
 
+def photograph(store):
+    """The store as a process would leave it that is killed now."""
+    with store._lock:
+        copy = MemoryStore()
+        copy._names, copy._asked = dict(store._names), store._asked
+        copy._runs = deepcopy(store._runs)
+    return copy
+
+
 async def turns(count=50):
     """Let everything that can happen now happen."""
     for _ in range(count):
         await asyncio.sleep(0)
-
-
-__all__ = [
-    "FakeKit",
-    "Gate",
-    "MemoryStore",
-    "each",
-    "fan",
-    "flow",
-    "gate",
-    "go",
-    "recorded",
-    "statuses",
-    "step",
-    "told",
-]

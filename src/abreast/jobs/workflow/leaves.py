@@ -13,7 +13,19 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
-from abreast.core.errors import CallFailed, RecordedError, ReplyInvalid, TimedOut
+from abreast.core.errors import (
+    CallFailed,
+    KeyRefused,
+    NoSuchModel,
+    NotRecorded,
+    QuotaSpent,
+    RecordedError,
+    ReplyInvalid,
+    RequestRefused,
+    Stopped,
+    TimedOut,
+    TooLong,
+)
 from abreast.jobs.workflow.kit import Ask, CannotDo, Kit, Question, Ran, StepContext
 from abreast.jobs.workflow.records import Frame, Record, StepHalted, StepPaused
 from abreast.jobs.workflow.steps import (
@@ -37,6 +49,8 @@ from abreast.run.current import current_item
 
 Config = dict[str, Any]
 
+_HOPELESS: Final = (KeyRefused, NoSuchModel, NotRecorded, QuotaSpent, RequestRefused, TooLong)
+"""Asked again, the answer would be the same; other replies may be better the next time."""
 _REJECTIONS: Final = ("reject", "abort")
 
 
@@ -55,7 +69,8 @@ async def perform(kit: Kit, step: Leaf, config: Config, context: StepContext) ->
         raise StepHalted(failed(common, str(error), output), retryable=False) from error
     except CallFailed as error:
         output = {"exit_code": 1, "text": error.raw} if isinstance(error, ReplyInvalid) else {"exit_code": 1}
-        raise StepHalted(failed(common, str(error), output), retryable=error.retryable) from error
+        hopeless = isinstance(error, _HOPELESS)
+        raise StepHalted(failed(common, str(error), output), retryable=False if hopeless else None) from error
     if record.fate == "failed":
         raise StepHalted(record)
     if record.fate == "paused":
@@ -197,7 +212,7 @@ def _python_config(step: Python, frame: Frame, _flow: Workflow) -> Config:
 async def _python(kit: Kit, step: Python, config: Config, _context: StepContext) -> Record:
     try:
         value = await kit.call(config["call"], deepcopy(config["with"]))  # it may change what it is given
-    except CannotDo:
+    except (CannotDo, Stopped):  # the run's end is no failure of the function
         raise
     except Exception as error:  # noqa: BLE001 - the function's own
         return failed(step.common, f"{type(error).__name__}: {error}")
