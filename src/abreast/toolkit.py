@@ -64,15 +64,15 @@ class Tools:
 class Toolkit:
     """Real tools, to be used as `async with Toolkit(Tools(...)) as kit:`. What it opened is closed with it."""
 
-    def __init__(self, tools: Tools) -> None:
-        """Nothing is opened before it is needed."""
+    def __init__(self, tools: Tools, models: Mapping[str, Caller] | None = None) -> None:
+        """Nothing is opened before it is needed; `models` are open already, and stay so."""
         self.default_model = tools.default_model
         self.max_output = tools.max_output
         self.max_items = tools.max_items
         self._tools = tools
         self._stack = AsyncExitStack()
         self._commands: Commands | None = None
-        self._models: dict[str, Caller] = {}
+        self._models: dict[str, Caller] = dict(models or {})
         self._asking = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -128,13 +128,10 @@ class Toolkit:
         name = question.model or self.default_model
         if name is None:
             raise CannotDo("no model is named: set model: on the step or the workflow")
-        caller = self._models.get(name)
-        if caller is None:
-            try:
-                caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
-            except (ValueError, OSError) as error:
-                raise CannotDo(str(error)) from None
-            self._models[name] = await self._stack.enter_async_context(caller)
+        try:
+            caller = await self._caller(name)
+        except (ValueError, OSError) as error:
+            raise CannotDo(str(error)) from None
         return await caller.ask(
             question.prompt, system=question.system, schema=question.schema, temperature=question.temperature,
             max_tokens=question.max_tokens,
@@ -145,12 +142,12 @@ class Toolkit:
         if self._tools.find is None:
             raise CannotDo(f"{name} can't be called here")
         function = self._tools.find(name)
-        return await _called(lambda _: function(**given), function)
+        return await called(lambda _: function(**given), function)
 
     async def custom(self, kind: str, config: Mapping[str, Any], context: StepContext) -> Any:  # noqa: ANN401
         """Do a step of somebody's own kind."""
         does = self._tools.kinds[kind]
-        return await _called(lambda _: does(config, context), does)
+        return await called(lambda _: does(config, context), does)
 
     async def sample(self, run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Draw a sample beneath the current step."""
@@ -200,7 +197,7 @@ class Toolkit:
             return await self._tools.decide(question)
 
 
-async def _called(call: Callable[[Any], Any], function: Callable[..., Any]) -> Any:  # noqa: ANN401 - a function's own
+async def called(call: Callable[[Any], Any], function: Callable[..., Any]) -> Any:  # noqa: ANN401 - a function's own
     """A coroutine function's value; a plain one's, from a thread."""
     if is_async(function):
         return await call(None)

@@ -1,0 +1,115 @@
+"""The tools that a matrix is handed: counted models, functions, samples and workflows as strategies."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from abreast.core.clock import SYSTEM_CLOCK, Clock
+from abreast.executors.local import is_async
+from abreast.jobs.matrix.bench import Asked, AskedFromThread, Counted, LaneCount
+from abreast.jobs.workflow.flow import Flow
+from abreast.jobs.workflow.inputs import resolve_inputs
+from abreast.jobs.workflow.load import load
+from abreast.jobs.workflow.steps import Workflow
+from abreast.run.call import Caller
+from abreast.run.scope import Run
+from abreast.toolkit import Toolkit, Tools, called, find_kinds
+from abreast.wiring import open_model
+
+
+class BenchKit:
+    """Real tools, to be used as `async with BenchKit(Tools(...)) as bench:`."""
+
+    def __init__(self, tools: Tools, directory: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Nothing is opened before it is needed; files of workflows are in `directory`."""
+        self.clock = clock
+        self.lanes: dict[str, LaneCount] = {}
+        self._tools = tools
+        self._directory = directory
+        self._stack = AsyncExitStack()
+        self._callers: dict[str, Caller] = {}
+        self._kits: dict[str, Toolkit] = {}
+        self._workflows: dict[str, Workflow] = {}
+        self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Open it."""
+        await self._stack.__aenter__()
+        return self
+
+    async def __aexit__(self, *how: object) -> None:
+        """Close all models."""
+        await self._stack.__aexit__(*how)  # type: ignore[arg-type]
+
+    async def caller(self, name: str) -> Caller:
+        """The model of that name; all of a lane are counted together."""
+        async with self._opening:
+            if name not in self._callers:
+                caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
+                count = self.lanes.setdefault(caller.lane.name, LaneCount())
+                caller.model = Counted(caller.model, count, self.clock)
+                self._callers[name] = await self._stack.enter_async_context(caller)
+        return self._callers[name]
+
+    async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - a function's own
+        """Call `module:function`; a plain one in a thread."""
+        if self._tools.find is None:
+            raise ValueError(f"{name} can't be called here")
+        function = self._tools.find(name)
+        if not is_async(function):
+            loop = asyncio.get_running_loop()
+            given = tuple(AskedFromThread(one, loop) if isinstance(one, Asked) else one for one in given)
+        return await called(lambda _: function(*given), function)
+
+    async def sample(self, run: Run, facts: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Draw a sample from the arm's model."""
+        kit = await self._kit(caller)
+        return await kit.sample(run, {**facts, "model": caller.name})
+
+    async def workflow(self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Run a workflow with the arm's model as the one that prompts go to."""
+        flow = self._workflow(file)
+        given = {
+            one.name: inputs[one.name] if one.type != "string" or isinstance(inputs[one.name], str)
+            else json.dumps(inputs[one.name])
+            for one in flow.inputs if one.name in inputs
+        }  # fmt: skip
+        found = await Flow(flow, await self._kit(caller)).run(run, resolve_inputs(flow.inputs, given))
+        values = list(found.outputs.values())
+        last = list(found.steps.values())[-1].output if found.steps else {}
+        value = values[0] if len(values) == 1 else found.outputs or None
+        text = value if isinstance(value, str) else last.get("text") or last.get("stdout") or ""
+        return {"ok": found.ok, "error": found.error, "value": None if isinstance(value, str) else value,
+                "text": text if value is None or isinstance(value, str) else json.dumps(value)}  # fmt: skip
+
+    def _workflow(self, file: str) -> Workflow:
+        if file not in self._workflows:
+            path = self._directory / file
+            self._workflows[file] = load(path.read_text("utf-8"), file, directory=path.parent, kinds=find_kinds())
+        return self._workflows[file]
+
+    async def _kit(self, caller: Caller) -> Toolkit:
+        if caller.name not in self._kits:
+            kit = Toolkit(replace(self._tools, default_model=caller.name), {caller.name: caller})
+            self._kits[caller.name] = await self._stack.enter_async_context(kit)
+        return self._kits[caller.name]
+
+
+def source_of(find: Callable[[str], Callable[..., Any]]) -> Callable[[str], str]:
+    """What decides what a function does: the text of its module."""
+
+    def read(call: str) -> str:
+        function: Any = find(call)
+        try:
+            return inspect.getsource(inspect.getmodule(function) or function)
+        except (OSError, TypeError):
+            return repr(getattr(function, "__code__", function))
+
+    return read

@@ -1,0 +1,277 @@
+"""Runs the cells of a study: one map per lane, so that a slow or hung provider holds up nobody else.
+
+cell -> reply (asked, on disk) -> scores -> row
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from abreast.core.errors import AbreastError, BudgetSpent, NotRecorded, Paused
+from abreast.core.item import Item
+from abreast.core.outcome import Done, Failed, Outcome
+from abreast.jobs.matrix.bench import NOTES, Asked, Bench, Notes
+from abreast.jobs.matrix.rows import SubResult
+from abreast.jobs.matrix.scores import Judged, score
+from abreast.jobs.matrix.study import CONTROL_LANE, Cell, Choice, Study
+from abreast.run.call import Caller
+from abreast.run.current import current_item
+from abreast.run.scope import Run
+
+REPLY: Final = "reply"
+"""The part of a cell's path under which what was paid for is kept."""
+_AHEAD: Final = 2  # cells on their way for each place on a lane: while one is scored and written, another asks
+
+
+class CellFailed(AbreastError):
+    """A strategy or its provider failed; what it had asked and got until then is in `details`."""
+
+    retryable = False
+
+    def __init__(self, message: str, details: Mapping[str, object] | None = None) -> None:
+        """Keep what is known of the cell."""
+        super().__init__(message, *([dict(details)] if details else []))
+        self.details = dict(details or {})
+
+    def __str__(self) -> str:
+        """The sentence alone."""
+        return str(self.args[0])
+
+
+@dataclass(slots=True)
+class LaneTally:
+    """How far a lane is."""
+
+    cells: int = 0
+    done: int = 0
+    failed: int = 0
+    known: int = 0
+    """Of these, those that an earlier driver had recorded."""
+    seconds: float = 0.0
+    usd: float = 0.0
+    stopped: str | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """How a study went."""
+
+    lanes: dict[str, LaneTally] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """Cells that have a reply."""
+        return sum(lane.done for lane in self.lanes.values())
+
+    @property
+    def failed(self) -> int:
+        """Cells that failed."""
+        return sum(lane.failed for lane in self.lanes.values())
+
+
+class Matrix:
+    """One run of a study."""
+
+    def __init__(
+        self,
+        study: Study,
+        bench: Bench,
+        choice: Choice,
+        *,
+        width: int,
+        told: Callable[[str, Outcome[Any]], None] | None = None,
+    ) -> None:
+        """`width` is that of each lane; `told` hears of each cell that ends."""
+        self._study = study
+        self._bench = bench
+        self._choice = choice
+        self._width = width
+        self._told = told
+        self._open: dict[str, Cell] = {}
+        self.tally = Tally()
+
+    async def run(self, run: Run) -> Tally:
+        """All cells; `BudgetSpent` when all that could run has ended, if a budget or a lane was spent."""
+        spent: list[BudgetSpent] = []
+        async with asyncio.TaskGroup() as group:
+            for lane in self._study.lanes():
+                self.tally.lanes[lane] = LaneTally()
+                group.create_task(self._lane(run, lane, spent))
+        if spent:
+            raise spent[0]
+        return self.tally
+
+    async def _lane(self, run: Run, lane: str, spent: list[BudgetSpent]) -> None:
+        tally = self.tally.lanes[lane]
+        width = self._width if lane == CONTROL_LANE else self._width * _AHEAD + _AHEAD
+        try:
+            async with run.map(
+                self._cell, self._items(lane, tally), width=width, name=lane, order="completion", on_change="rerun"
+            ) as cells:
+                async for outcome in cells:
+                    self._count(lane, tally, outcome)
+        except BudgetSpent as error:
+            tally.stopped = str(error)
+            spent.append(error)
+
+    def _items(self, lane: str, tally: LaneTally) -> Iterator[Any]:
+        for cell in self._study.cells(lane, self._choice):
+            tally.cells += 1
+            self._open[f"{lane}/{cell.key}"] = cell
+            yield Item(cell.key, cell.value(self._study.scores))
+
+    def _count(self, lane: str, tally: LaneTally, outcome: Outcome[Any]) -> None:
+        self._open.pop(f"{lane}/{outcome.key}", None)
+        tally.done += isinstance(outcome, Done)
+        tally.failed += isinstance(outcome, Failed)
+        tally.usd += outcome.usage.usd or 0.0
+        if self._told is not None:
+            self._told(lane, outcome)
+
+    # --- one cell -------------------------------------------------------------------------------------------------
+
+    async def _cell(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        work = current_item()
+        if work is None:
+            raise RuntimeError("a cell runs inside an item of a map")
+        cell = self._open[f"{work.drive.options.name}/{work.key}"]
+        made_of = {word: part for word, part in value.items() if word != "scores"}
+        reply = await work.run.step(REPLY, lambda _: self._reply(cell), made_of, on_change="rerun")
+        scores, errors = await self._scores(cell, reply)
+        return {"scores": scores, "score_errors": errors}
+
+    async def _reply(self, cell: Cell) -> dict[str, Any]:
+        """Ask by the cell's strategy; `CellFailed` with what is known of it if that fails."""
+        notes = Notes(self._bench.clock.now())
+        NOTES.set(notes)
+        facts: dict[str, Any] = {}
+        try:
+            await _STRATEGIES[cell.strategy.kind](self, cell, facts)
+        except (BudgetSpent, Paused, NotRecorded, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            failure = {**_told_of(cell), **facts, **_wire(notes), "error_type": type(error).__name__}
+            raise CellFailed(str(error) or type(error).__name__, failure) from error
+        return {**_told_of(cell), **facts, **_wire(notes)}
+
+    async def _prompt(self, cell: Cell, facts: dict[str, Any]) -> None:
+        strategy, names = cell.strategy, {"input": dict(cell.input.value)}
+        if strategy.prompt is None:
+            raise CellFailed("the strategy has no prompt")
+        facts["prompt"] = prompt = _text(strategy.prompt.value(names))
+        system = None if strategy.system is None else _text(strategy.system.value(names))
+        asked = await self._asked(cell)
+        reply = await asked.reply(prompt, step="prompt", system=system, schema=strategy.schema)
+        facts |= {"output": reply.text, "value": reply.value}
+
+    async def _python(self, cell: Cell, facts: dict[str, Any]) -> None:
+        value = await self._bench.call(cell.strategy.call or "", dict(cell.input.value), await self._asked(cell))
+        facts |= {"output": _text(value), "value": None if isinstance(value, str) else value}
+
+    async def _sample(self, cell: Cell, facts: dict[str, Any]) -> None:
+        strategy = cell.strategy
+        prompt = "" if strategy.prompt is None else _text(strategy.prompt.value({"input": dict(cell.input.value)}))
+        facts["prompt"] = prompt
+        words = {**strategy.facts, "prompt": prompt}
+        for word in ("temperature", "max_tokens"):
+            if words.get(word) is None and getattr(cell.model, word) is not None:
+                words[word] = getattr(cell.model, word)
+        caller = await self._bench.caller(cell.model.name)
+        found = await self._bench.sample(_scope(), words, caller)
+        facts |= {"output": found["text"], "value": found.get("value")}
+
+    async def _workflow(self, cell: Cell, facts: dict[str, Any]) -> None:
+        caller = await self._bench.caller(cell.model.name)
+        found = await self._bench.workflow(_scope(), cell.strategy.file or "", dict(cell.input.value), caller)
+        if not found["ok"]:
+            raise CellFailed(str(found.get("error") or "the workflow failed"))
+        facts |= {"output": _text(found["text"]), "value": found.get("value")}
+
+    async def _control(self, cell: Cell, facts: dict[str, Any]) -> None:
+        value = cell.input.value
+        made = {"empty": "", "echo": value.get("text", value), "truth": cell.input.truth}[cell.strategy.name]
+        facts |= {"output": "" if made is None else _text(made), "value": None if isinstance(made, str) else made}
+
+    async def _asked(self, cell: Cell) -> Asked:
+        model, strategy = cell.model, cell.strategy
+        options = {
+            "temperature": model.temperature if strategy.temperature is None else strategy.temperature,
+            "max_tokens": model.max_tokens if strategy.max_tokens is None else strategy.max_tokens,
+        }
+        return Asked(await self._bench.caller(model.name), options)
+
+    # --- scores ---------------------------------------------------------------------------------------------------
+
+    async def _scores(self, cell: Cell, reply: Mapping[str, Any]) -> tuple[dict[str, float | None], dict[str, str]]:
+        judged = Judged(str(reply.get("output") or ""), reply.get("value"), cell.input)
+        scores: dict[str, float | None] = {}
+        errors: dict[str, str] = {}
+        for spec in self._study.scores:
+            if cell.strategy.kind == "control" and spec.kind == "judge":
+                continue  # a control asks nobody
+            try:
+                scores[spec.name] = await score(spec, judged, ask=self._judge, call=self._bench.call)
+            except (BudgetSpent, Paused, asyncio.CancelledError):
+                raise
+            except Exception as error:  # noqa: BLE001 - the scorer's own, never a failure of the model
+                scores[spec.name] = None
+                errors[spec.name] = f"{type(error).__name__}: {error}"
+        return scores, errors
+
+    async def _judge(self, model: str | None, question: str) -> str:
+        caller: Caller = await self._bench.caller(model or self._study.models[0].name)
+        token = NOTES.set(None)
+        try:
+            return (await caller.ask(question, temperature=0.0, max_tokens=8)).text
+        finally:
+            NOTES.reset(token)
+
+
+_STRATEGIES: Final[dict[str, Callable[[Matrix, Cell, dict[str, Any]], Any]]] = {
+    "prompt": Matrix._prompt, "python": Matrix._python, "sample": Matrix._sample,  # noqa: SLF001
+    "workflow": Matrix._workflow, "control": Matrix._control,  # noqa: SLF001
+}  # fmt: skip
+
+
+def _scope() -> Run:
+    work = current_item()
+    if work is None:
+        raise RuntimeError("a cell runs inside an item of a map")
+    return work.run
+
+
+def _told_of(cell: Cell) -> dict[str, Any]:
+    """What says which cell it is, and what it was made of."""
+    return {
+        "cell": cell.key, "lane": cell.lane, "model": cell.model.label, "strategy": cell.strategy.name,
+        "input": cell.input.id, "repeat": cell.repeat, "control": cell.strategy.kind == "control",
+        "truth": cell.input.truth,
+        "made_of": {"model": cell.model.plain(), "strategy": cell.strategy.code, "input": cell.input.digest},
+    }  # fmt: skip
+
+
+def _wire(notes: Notes) -> dict[str, Any]:
+    """What happened on the wire."""
+    sent = [one for one in notes.attempts if one.end != "throttled"]
+    return {
+        **notes.times(), "attempts": max(1, len(sent)) if notes.attempts else 0,
+        "in_flight": notes.attempts[-1].in_flight if notes.attempts else 0,
+        "steps": [_plain(step) for step in notes.steps],
+    }  # fmt: skip
+
+
+def _plain(step: SubResult) -> dict[str, Any]:
+    return {name: getattr(step, name) for name in SubResult.__dataclass_fields__}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def without(choice: Choice, barred: set[tuple[str, str]]) -> Choice:
+    """The same, but for arms that can't run here."""
+    return replace(choice, barred=choice.barred | barred)

@@ -1,0 +1,113 @@
+"""Rows of a study, read back from its run; and which cells are no longer what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from abreast.core.events import ITEM_SETTLED
+from abreast.core.item import escape
+from abreast.jobs.matrix.cells import REPLY
+from abreast.jobs.matrix.rows import Row
+from abreast.jobs.matrix.study import Cell, Choice, Study
+from abreast.run.record import usage_of
+from abreast.store import codec
+from abreast.store.port import Recorded, RunRow, Store, each_event
+
+_PAGE = 200
+
+
+def rows_of(store: Store, run: RunRow) -> Iterator[Row]:
+    """One row for each cell that ended, in the order of their keys."""
+    root = escape(run.name)
+    paths = {event.path for event in each_event(store, run.id, {ITEM_SETTLED}) if _is_cell(event.path, root)}
+    ordered = sorted(paths)
+    for start in range(0, len(ordered), _PAGE):
+        page = ordered[start : start + _PAGE]
+        found = store.recorded(run.id, [*page, *(f"{path}/{REPLY}" for path in page)])
+        for path in page:
+            recorded = found[path]
+            if recorded.data.get("state") in ("done", "failed"):
+                yield _row(recorded, found.get(f"{path}/{REPLY}"))
+
+
+def _is_cell(path: str, root: str) -> bool:
+    return path.startswith(f"{root}/") and path.count("/") == 2  # noqa: PLR2004 - run, lane, cell
+
+
+def _row(cell: Recorded, reply: Recorded | None) -> Row:
+    facts: dict[str, Any] = {}
+    if reply is not None and reply.data.get("state") == "done":
+        facts |= _body(reply)
+    used = usage_of(cell.data if reply is None else reply.data)
+    if cell.data.get("state") == "done":
+        facts |= _body(cell)
+        facts["state"] = "done"
+    else:
+        error = codec.decode_error(cell.body or "{}")
+        facts = {**facts, **error.details}
+        facts |= {"state": "failed", "error": error.message}
+        facts.setdefault("error_type", error.kind.rpartition(".")[2])
+    facts |= {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens, "usd": used.usd,
+              "estimated": used.estimate}  # fmt: skip
+    known = {name: facts[name] for name in Row.__dataclass_fields__ if name in facts}
+    return Row.of(known)
+
+
+def _body(recorded: Recorded) -> dict[str, Any]:
+    found = codec.decode(recorded.body) if recorded.body else {}
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+class Changes:
+    """What a run would do with a study: how many cells are there already, and which are to be run again, and why."""
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+        self.recorded = 0
+        self.failed = 0
+        self.missing = 0
+        self.again: dict[str, list[str]] = {}
+        """Reasons, and the cells that run again for each."""
+
+
+def changes(store: Store, run: RunRow, study: Study, choice: Choice) -> Changes:
+    """Compare a study with what is recorded of it."""
+    found = Changes()
+    cells = (cell for lane in study.lanes() for cell in study.cells(lane, choice))
+    while page := list(islice(cells, _PAGE)):
+        root = escape(run.name)
+        paths = {f"{root}/{escape(cell.lane)}/{escape(cell.key)}": cell for cell in page}
+        known = store.recorded(run.id, [*paths, *(f"{path}/{REPLY}" for path in paths)])
+        for path, cell in paths.items():
+            _compare(study, cell, known.get(path), known.get(f"{path}/{REPLY}"), found)
+    return found
+
+
+def _compare(study: Study, cell: Cell, recorded: Recorded | None, reply: Recorded | None, found: Changes) -> None:
+    if recorded is None or recorded.data.get("state") not in ("done", "failed"):
+        found.missing += 1
+    elif recorded.data.get("digest") == codec.digest(cell.value(study.scores)):
+        found.recorded += 1
+        found.failed += recorded.data.get("state") == "failed"
+    else:
+        found.again.setdefault(_why(cell, recorded, reply), []).append(cell.key)
+
+
+def _why(cell: Cell, recorded: Recorded, reply: Recorded | None) -> str:
+    """Which part of a cell is not what it was."""
+    before: Mapping[str, Any] = {}
+    if reply is not None and reply.data.get("state") == "done":
+        before = _body(reply).get("made_of") or {}
+    elif recorded.data.get("state") == "failed":
+        before = codec.decode_error(recorded.body or "{}").details.get("made_of") or {}  # type: ignore[assignment]
+    if not before:
+        return "it changed"
+    now = {"model": cell.model.plain(), "strategy": cell.strategy.code, "input": cell.input.digest}
+    parts = [word for word, value in now.items() if before.get(word) != value]
+    words = {"model": "the parameters of {m}", "strategy": "the strategy {s}", "input": "the input {i}"}
+    said: Iterable[str] = (
+        words[part].format(m=cell.model.label, s=cell.strategy.name, i=cell.input.id) for part in parts
+    )
+    return " and ".join(said) + " changed" if parts else "the scores changed (no call is made again)"
