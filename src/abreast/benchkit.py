@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
+from abreast.core.errors import NotRecorded
 from abreast.executors.local import is_async
 from abreast.jobs.matrix.bench import Asked, AskedFromThread, Counted, LaneCount
 from abreast.jobs.workflow.flow import Flow
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.load import load
 from abreast.jobs.workflow.steps import Workflow
+from abreast.models.port import Hear, Reply, Request
 from abreast.run.call import Caller
 from abreast.run.scope import Run
 from abreast.toolkit import Toolkit, Tools, called, find_kinds
@@ -27,8 +29,8 @@ from abreast.wiring import open_model
 class BenchKit:
     """Real tools, to be used as `async with BenchKit(Tools(...)) as bench:`."""
 
-    def __init__(self, tools: Tools, directory: Path, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Nothing is opened before it is needed; files of workflows are in `directory`."""
+    def __init__(self, tools: Tools, directory: Path, clock: Clock = SYSTEM_CLOCK, *, offline: bool = False) -> None:
+        """Nothing is opened before it is needed; files of workflows are in `directory`. `offline`, no arm is asked."""
         self.clock = clock
         self.lanes: dict[str, LaneCount] = {}
         self._tools = tools
@@ -38,6 +40,7 @@ class BenchKit:
         self._kits: dict[str, Toolkit] = {}
         self._workflows: dict[str, Workflow] = {}
         self._opening = asyncio.Lock()
+        self._offline = offline
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -54,7 +57,7 @@ class BenchKit:
             if name not in self._callers:
                 caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
                 count = self.lanes.setdefault(caller.lane.name, LaneCount())
-                caller.model = Counted(caller.model, count, self.clock)
+                caller.model = _Silent(name) if self._offline else Counted(caller.model, count, self.clock)
                 self._callers[name] = await self._stack.enter_async_context(caller)
         return self._callers[name]
 
@@ -100,6 +103,19 @@ class BenchKit:
             kit = Toolkit(replace(self._tools, default_model=caller.name), {caller.name: caller})
             self._kits[caller.name] = await self._stack.enter_async_context(kit)
         return self._kits[caller.name]
+
+
+class _Silent:
+    """A model that isn't asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:  # noqa: ARG002 - a model's shape
+        raise NotRecorded(f"{self.name} was not asked this before, and now nobody is asked")
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 def source_of(find: Callable[[str], Callable[..., Any]]) -> Callable[[str], str]:

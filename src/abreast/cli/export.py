@@ -54,7 +54,7 @@ def command(*, run: str, form: str | None, output: str | None, quiet: bool, stor
             raise Sorry("Parquet is not for reading on a terminal; name a file with -o FILE")
     with StoreChoice(Config.load(), store).existing() as opened:
         row = find_run(opened, run)
-        with _target(output) as file:
+        with target(output) as file:
             count = _WRITERS[chosen](file, _rows(opened, row))
     if output is not None and not quiet:
         tell(f"{count} results of {row.id} are in {output}")
@@ -72,7 +72,7 @@ def _rows(store: Store, row: RunRow) -> Iterator[Row]:
 
 
 @contextmanager
-def _target(output: str | None) -> Iterator[BinaryIO]:
+def target(output: str | None) -> Iterator[BinaryIO]:
     """Where to write: stdout, or a file that appears whole or not at all."""
     if output is None:
         yield sys.stdout.buffer

@@ -15,7 +15,7 @@ from abreast.cli.work import View
 from abreast.run.scope import Resume
 from abreast.store.port import RunRow, Store
 
-SAMPLE, WORKFLOW = "sample", "workflow"  # kinds of runs, whose modules are loaded when there is one
+SAMPLE, WORKFLOW, MATRIX = "sample", "workflow", "matrix"  # kinds of runs, whose modules are loaded when there is one
 _UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted", "paused")
 
 
@@ -63,6 +63,12 @@ def command(
             raised = None if budget is None else config.get(BUDGET, budget)
             view = View(as_json, quiet, options.is_verbose())
             return resume_flow(opened, row, choice, view, inputs, retry=retry_failed, budget=raised)
+        if row.kind == MATRIX:
+            from abreast.cli.study_resume import resume_study
+
+            raised = None if budget is None else config.get(BUDGET, budget)
+            view = View(as_json, quiet, options.is_verbose())
+            return resume_study(opened, row, choice, view, retry=retry_failed, budget=raised)
         if inputs:
             raise Sorry(f"--input is for workflows, and {row.id} is a {row.kind}")
         if row.kind == SAMPLE:
@@ -84,7 +90,7 @@ def command(
 
 
 def _newest_unfinished(store: Store) -> RunRow | None:
-    ours = (row for row in store.runs(limit=1000) if row.kind in (KIND, SAMPLE, WORKFLOW))
+    ours = (row for row in store.runs(limit=1000) if row.kind in (KIND, SAMPLE, WORKFLOW, MATRIX))
     return next((row for row in ours if state_of(store, row) in _UNFINISHED), None)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from abreast.jobs.workflow.yaml_nodes import Node
 
 _LONGEST: Final = 5 << 20  # bytes of a job file
-_JOBS: Final = ("workflow", "sample")
+_JOBS: Final = ("workflow", "sample", "matrix")
 
 
 @click.command("run")
@@ -57,6 +57,8 @@ def command(*, file: str, **given: Any) -> int:
     node = read_node(text, file)
     if "workflow" in node.pairs or "steps" in node.pairs:
         return _run_workflow(file, text, **given)
+    if "matrix" in node.pairs:
+        return _run_matrix(file, text, **given)
     if list(node.pairs) != ["sample"]:
         raise Sorry(f"{file}:1: a job file says by a top-level key what it is: {', '.join(_JOBS)}")
     return _run_sample(file, node.plain()["sample"], **given)
@@ -122,6 +124,15 @@ def _run_workflow(file: str, text: str, *, inputs: tuple[str, ...], name: str | 
         return flowing.run(None, start, rehearsal_of(StoreChoice(config, given["store"]), given["outputs_of"]))
     with StoreChoice(config, given["store"]).open() as store:
         return flowing.run(store, start)
+
+
+def _run_matrix(file: str, text: str, *, model: str | None, **given: Any) -> int:
+    from abreast.cli.matrix import run_study
+
+    for flag in ("check", "simulate", "outputs_of", "name"):
+        if given[flag]:
+            raise Sorry(f"--{flag.replace('_', '-')} is not for a matrix; `abreast matrix run --help` says what is")
+    return run_study(file, text, models=(model,) if model else (), **given)
 
 
 def _run_sample(file: str, facts: object, *, inputs: tuple[str, ...], name: str | None, **given: Any) -> int:

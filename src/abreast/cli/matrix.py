@@ -1,0 +1,146 @@
+"""`abreast matrix`: models x strategies x inputs x repeats, run, scored, reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.config import BUDGET, SEED, Config
+from abreast.cli.errors import Sorry
+from abreast.cli.stores import StoreChoice
+from abreast.cli.work import View
+from abreast.run.scope import Resume
+from abreast.store.port import RunRow, Store
+
+
+@click.group("matrix")
+def command() -> None:
+    """Run a study: models x strategies x inputs x repeats; score it, report it, compare two."""
+
+
+choosing = options.group_of(
+    click.option("--model", "-m", "models", metavar="NAME", multiple=True, help="Only this model; may be repeated."),
+    click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="Only this one; may be repeated."),
+    click.option("--input", "-i", "inputs", metavar="ID", multiple=True, help="Only this input; may be repeated."),
+    click.option("--repeats", metavar="N", help="Only the first so many repeats."),
+    click.option("--lane-width", "--provider-concurrency", "lane_width", metavar="N",
+                 help="At most so many requests at once per provider.  [4]"),
+)  # fmt: skip
+
+
+@command.command("run")
+@choosing
+@click.option("--rerun-failed", is_flag=True, help="Run failed cells again, too.")
+@click.option("--no-resume", is_flag=True, help="Start a new run, whatever is recorded.")
+@options.dry_run
+@options.budget
+@click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
+@click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
+@options.quiet
+@options.common
+@click.argument("file", metavar="FILE")
+def run(*, file: str, **given: Any) -> int:
+    """Run the study in FILE, or go on with it: cells that are recorded are not run again.
+
+    Cells go by their content. An edited prompt runs again in its cells alone, and which these are is said beforehand.
+    """
+    from abreast.cli.run import read_text
+
+    return run_study(file, read_text(file), **given)
+
+
+def run_study(file: str, text: str, **given: Any) -> int:
+    """Run a study's file."""
+    from abreast.cli.studying import StudyFile, Studying
+
+    config = Config.load()
+    choice = StoreChoice(config, given["store"])
+    view = View(given["as_json"], given["quiet"], options.is_verbose())
+    numbers = {}
+    for word in ("lane_width", "repeats"):
+        try:
+            numbers[word] = None if given.get(word) is None else units.number(given[word], least=1)
+        except ValueError as error:
+            raise Sorry(f"--{word.replace('_', '-')}: {error}") from None
+    source = StudyFile(
+        file, text, str(Path(file).resolve().parent), numbers["lane_width"], config.get(BUDGET, given["budget"]),
+        list(given.get("models", ())), list(given.get("strategies", ())), list(given.get("inputs", ())),
+        numbers["repeats"],
+    )  # fmt: skip
+    studying = Studying(source, choice, view)
+    if given["dry_run"]:
+        from abreast.cli.study_plan import say_plan
+
+        with choice.look() as looked:
+            return say_plan(studying, looked, as_json=view.json)
+    seed = config.get(SEED, given["seed"])
+    with choice.open() as store:
+        row = None if given.get("no_resume") else _newest(store, studying.study.name)
+        resume: Resume = "never" if row is None else "retry" if given.get("rerun_failed") else "must"
+        return studying.run(store, row=row, resume=resume, seed=seed, tags=given["tags"])
+
+
+def _newest(store: Store, name: str) -> RunRow | None:
+    row = store.newest(name)
+    return row if row is not None and row.kind == "matrix" else None
+
+
+@command.command("report")
+@click.option("--out", metavar="FILE", help="Where to write it: .html or .md.  [RUN.html in .abreast/reports]")
+@options.common
+@options.run
+def report(*, run: str, out: str | None, store: str | None, as_json: bool) -> int:
+    """Write the report of RUN: one page that works offline, or Markdown."""
+    from abreast.cli.study_report import write_report
+
+    return write_report(run, out, StoreChoice(Config.load(), store), as_json=as_json)
+
+
+@command.command("score")
+@options.quiet
+@options.common
+@click.argument("file", metavar="FILE")
+def score(*, file: str, store: str | None, as_json: bool, quiet: bool) -> int:
+    """Score the replies of FILE's study again, by the scores that it has now; no model is asked, but judges."""
+    from abreast.cli.run import read_text
+    from abreast.cli.study_report import rescore
+
+    view = View(as_json, quiet, options.is_verbose())
+    return rescore(file, read_text(file), StoreChoice(Config.load(), store), view)
+
+
+@command.command("export")
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv", "parquet"]), default="jsonl", show_default=True)
+@click.option("--out", metavar="FILE", help="Where to write it; stdout if not given.")
+@options.store
+@options.verbose
+@options.run
+def export(*, run: str, form: str, out: str | None, store: str | None) -> int:
+    """Write the rows of RUN: one for each cell."""
+    from abreast.cli.study_report import export_rows
+
+    return export_rows(run, form, out, StoreChoice(Config.load(), store))
+
+
+@command.command("compare")
+@options.common
+@click.argument("first", metavar="RUN")
+@click.argument("second", metavar="RUN")
+def compare(*, first: str, second: str, store: str | None, as_json: bool) -> int:
+    """Compare two runs, cell by cell."""
+    from abreast.cli.study_report import compare_runs
+
+    return compare_runs(first, second, StoreChoice(Config.load(), store), as_json=as_json)
+
+
+@command.command("init")
+@options.verbose
+@click.argument("file", metavar="FILE", default="study.yaml")
+def init(*, file: str) -> int:
+    """Write a small study to begin with, with its inputs beside it."""
+    from abreast.cli.study_init import write_study
+
+    return write_study(file)

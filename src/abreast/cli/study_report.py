@@ -1,0 +1,175 @@
+"""What is made of a study's rows: the report, other scores, an export, a comparison."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.cli.errors import Sorry, tell
+from abreast.cli.export import target
+from abreast.cli.results import json_line
+from abreast.cli.stores import FOLDER, StoreChoice, find_run
+from abreast.cli.studying import KIND, StudyFile, Studying
+from abreast.cli.tables import say, say_json
+from abreast.cli.work import View
+from abreast.jobs.matrix.kept import rows_of
+from abreast.jobs.matrix.rows import Row
+from abreast.store.port import RunRow, Store
+
+_FLAT: Final = ("cell", "lane", "model", "strategy", "input", "repeat", "state", "control", "output", "error",
+                "error_type", "input_tokens", "output_tokens", "usd", "estimated", "service_s", "queue_s", "hold_s",
+                "backoff_s", "wall_s", "attempts", "in_flight")  # fmt: skip
+
+
+def study_run(store: Store, wanted: str) -> RunRow:
+    """The run of a study; `Sorry` if it is of another kind."""
+    row = find_run(store, wanted)
+    if row.kind != KIND:
+        raise Sorry(f"{row.id} is no study, but a {row.kind}")
+    return row
+
+
+def facts_of(row: RunRow) -> dict[str, Any]:
+    """What a report says of where its rows come from."""
+    manifest: Any = row.manifest
+    study, kept = manifest.get(KIND, {}), manifest.get("provenance", {})
+    return {
+        "study": row.name, "run": row.id, "file": study.get("file"), "seed": row.seed, "created": row.created,
+        "state": row.state, "commit": manifest.get("commit"), "lane width": study.get("lane_width"),
+        **{name: value for name, value in kept.items() if name != "argv"},
+    }  # fmt: skip
+
+
+def write_report(wanted: str, out: str | None, choice: StoreChoice, *, as_json: bool) -> int:
+    """Write a report; where it is, is printed."""
+    from abreast.jobs.matrix.report import markdown, write_html
+
+    with choice.existing() as store:
+        row = study_run(store, wanted)
+        rows = list(rows_of(store, row))
+    if not rows:
+        raise Sorry(f"{row.id} has no rows yet")
+    path = Path(out) if out else (choice.path or Path(FOLDER)).parent / "reports" / f"{row.id}.html"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".md":
+            path.write_text(markdown(rows, facts_of(row)), "utf-8")
+        else:
+            write_html(rows, facts_of(row), path)
+    except OSError as error:
+        raise Sorry(f"{path} can't be written: {(error.strerror or str(error)).lower()}", 1) from None
+    except ImportError as error:
+        raise Sorry(str(error)) from None
+    if as_json:
+        say_json({"run": row.id, "rows": len(rows), "report": str(path)})
+    else:
+        say(str(path))
+    return 0
+
+
+def rescore(file: str, text: str, choice: StoreChoice, view: View) -> int:
+    """Score what is recorded by the scores that the file has now."""
+    with choice.existing() as store:
+        directory = str(Path(file).resolve().parent)
+        fresh = Studying(StudyFile(file, text, directory), choice, view)
+        row = store.newest(fresh.study.name)
+        if row is None or row.kind != KIND:
+            raise Sorry(f"there is no run of {fresh.study.name!r} to score; run it first: abreast matrix run {file}")
+        earlier = StudyFile.of_run(row)
+        source = replace(earlier, text=text, file=file, directory=directory, budget=None)
+        studying = Studying(source, choice, view)
+        return studying.run(store, row=row, resume="must", seed=None, tags=(), offline=True)
+
+
+# --- export and comparison --------------------------------------------------------------------------------------------
+
+
+def export_rows(wanted: str, form: str, out: str | None, choice: StoreChoice) -> int:
+    """Write one row for each cell."""
+    if form == "parquet" and out is None:
+        raise Sorry("Parquet is not for reading on a terminal; name a file with --out FILE")
+    with choice.existing() as store:
+        row = study_run(store, wanted)
+        rows = rows_of(store, row)
+        with target(out) as file:
+            if form == "jsonl":
+                count = sum(1 for one in rows if file.write(f"{json_line(one.plain())}\n".encode()))
+            else:
+                flat = [_flat(one) for one in rows]
+                count = len(flat)
+                file.write(_csv(flat) if form == "csv" else _parquet(flat))
+    if out is not None:
+        tell(f"{count} rows of {row.id} are in {out}")
+    return 0
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    scores = {f"score_{name}": value for name, value in row.scores.items()}
+    errors = {"score_errors": json.dumps(row.score_errors)} if row.score_errors else {"score_errors": None}
+    truth = row.truth if isinstance(row.truth, str) or row.truth is None else json.dumps(row.truth, ensure_ascii=False)
+    return {**{name: getattr(row, name) for name in _FLAT}, "truth": truth, **scores, **errors}
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    with closing(io.StringIO(newline="")) as text:
+        writer = csv.DictWriter(text, _columns(rows), restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue().encode("utf-8", "replace")
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    try:
+        pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise Sorry("Parquet needs pyarrow, which is not installed: pip install 'abreast[parquet]'") from None
+    columns = _columns(rows)
+    table = pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows])
+    with closing(io.BytesIO()) as file:
+        parquet.write_table(table, file)
+        return file.getvalue()
+
+
+def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool) -> int:
+    """What differs between two runs, cell by cell."""
+    from abreast.jobs.matrix.changes import compare
+
+    with choice.existing() as store:
+        rows = [list(rows_of(store, study_run(store, wanted))) for wanted in (first, second)]
+    try:
+        found = compare(*rows)
+    except ImportError as error:
+        raise Sorry(str(error)) from None
+    if as_json:
+        say_json({"first": first, "second": second, "changes": _plain(found)})
+    else:
+        for line in _lines(found):
+            say(line)
+    return 0
+
+
+def _plain(found: Any) -> Any:  # noqa: ANN401 - frozen records within each other
+    if hasattr(found, "__dataclass_fields__"):
+        return {name: _plain(getattr(found, name)) for name in found.__dataclass_fields__}
+    if isinstance(found, (list, tuple)) and not hasattr(found, "_fields"):
+        return [_plain(one) for one in found]
+    if hasattr(found, "_asdict"):
+        return {name: _plain(value) for name, value in found._asdict().items()}
+    return found
+
+
+def _lines(found: Any) -> Iterator[str]:  # noqa: ANN401 - a comparison
+    for name, value in _plain(found).items():
+        for one in value if isinstance(value, list) else [value]:
+            yield f"{name}: {json.dumps(one, default=str)}"

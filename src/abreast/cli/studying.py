@@ -1,0 +1,257 @@
+"""Drives a study from its file to its exit code, whether it is new or goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.benchkit import BenchKit, source_of
+from abreast.cli.call import find_function
+from abreast.cli.children import Groups
+from abreast.cli.config import Config
+from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, tell
+from abreast.cli.progress import wants_progress
+from abreast.cli.prompt import lanes_here
+from abreast.cli.signals import Interrupts
+from abreast.cli.stores import StoreChoice
+from abreast.cli.study_line import StudyLine
+from abreast.cli.tables import say_json
+from abreast.cli.work import View, entered
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError, BudgetSpent, WorkflowInvalid
+from abreast.core.version import VERSION
+from abreast.jobs.matrix.cells import Matrix, without
+from abreast.jobs.matrix.kept import changes
+from abreast.jobs.matrix.read_study import load_study
+from abreast.jobs.matrix.study import Choice, Study
+from abreast.models.lanes import LaneSettings, split_name
+from abreast.run.scope import Resume, Run
+from abreast.store.port import JsonValue, RunRow, Store
+from abreast.toolkit import Tools
+from abreast.wiring import open_run
+
+KIND: Final = "matrix"
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFile:
+    """A study's file as it was read, and what was asked of it: what a run's manifest keeps."""
+
+    file: str
+    text: str
+    directory: str
+    lane_width: int | None = None
+    budget: str | None = None
+    models: list[str] = field(default_factory=list)
+    strategies: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    repeats: int | None = None
+
+    def manifest(self) -> dict[str, JsonValue]:
+        """As a run keeps it."""
+        return {KIND: asdict(self)}
+
+    @classmethod
+    def of_run(cls, row: RunRow) -> StudyFile:
+        """The file of a recorded run."""
+        facts: Any = row.manifest.get(KIND)
+        if not isinstance(facts, dict):
+            raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
+        return cls(**facts)
+
+
+class Studying:
+    """One driving of a study."""
+
+    def __init__(self, source: StudyFile, choice: StoreChoice, view: View) -> None:
+        """`Sorry` if the file is wrong, or names what is not there; nothing starts before `run`."""
+        self.source = source
+        self._choice = choice
+        self._view = view
+        self.directory = Path(source.directory)
+        self._config = Config.load(self.directory)
+        self.study = self._load()
+        self.width = source.lane_width or self.study.lane_width
+        self.lanes: dict[str, LaneSettings] = {
+            name: _widened(lane, self.width) for name, lane in lanes_here(self._config).items()
+        }
+        self.barred = self._barred()
+        self.wanted = without(self._wanted(), set(self.barred))
+        self._groups = Groups()
+        self._run_id = ""
+        self._began = SYSTEM_CLOCK.now()
+
+    def _load(self) -> Study:
+        from abreast.jobs.sample.spec import SampleSpec
+
+        def wrong_sample(facts: Mapping[str, Any]) -> str | None:
+            try:
+                SampleSpec.of(facts)
+            except (ValueError, TypeError) as error:
+                return str(error).removeprefix("sample: ").removeprefix("sample.")
+            return None
+
+        source = self.source
+        try:
+            return load_study(
+                source.text, source.file, self.directory, code_of=source_of(self._find), check_sample=wrong_sample
+            )
+        except WorkflowInvalid as error:
+            raise Sorry(str(error)) from None
+
+    def _find(self, call: str) -> Callable[..., Any]:
+        try:
+            return find_function(call, str(self.directory))
+        except Sorry as error:
+            raise ValueError(str(error).removeprefix("--call: ")) from None
+
+    def _wanted(self) -> Choice:
+        study, source = self.study, self.source
+        labels = [model.label for model in study.models]
+        names = [*(strategy.name for strategy in study.strategies), *study.controls]
+        ids = [one.id for one in study.inputs]
+        flags = {"--model": (source.models, labels), "--strategy": (source.strategies, names),
+                 "--input": (source.inputs, ids)}  # fmt: skip
+        for flag, (given, known) in flags.items():
+            for name in given:
+                if name not in known:
+                    raise Sorry(f"{flag}: there is no {name!r} in {source.file}; there are {', '.join(known[:20])}")
+        return Choice(frozenset(source.models), frozenset(source.strategies), frozenset(source.inputs), source.repeats)
+
+    def _barred(self) -> dict[tuple[str, str], str]:
+        """The arms that can't run here, and why."""
+        found: dict[tuple[str, str], str] = {}
+        for model in self.study.models:
+            try:
+                lane, _ = split_name(model.name, self.lanes)
+                why = f"no key for {lane.name} ({lane.api_key_env})" if lane.wants_key and lane.key is None else None
+            except ValueError as error:
+                why = str(error)
+            for strategy in self.study.strategies:
+                reason = why or (strategy.code if strategy.code.startswith("missing: ") else None)
+                if reason:
+                    found[model.label, strategy.name] = reason
+        return found
+
+    def say_before(self, store: Store | None, row: RunRow | None) -> int:
+        """What can't run, what is there already and what runs again, and why; how many cells can run."""
+        study = self.study
+        cells = sum(1 for lane in study.lanes() for _ in study.cells(lane, self.wanted))
+        if self._view.quiet:
+            return cells
+        for line, text in study.warnings:
+            tell(f"{self.source.file}:{line}: warning: {text}")
+        reasons: dict[str, list[str]] = {}
+        for (model, strategy), why in self.barred.items():
+            reasons.setdefault(why, []).append(f"{model} x {strategy}")
+        for why, arms in reasons.items():
+            tell(f"can't run: {', '.join(arms)}: {one_line(why)}")
+        if store is not None and row is not None:
+            found = changes(store, row, study, self.wanted)
+            for why, keys in found.again.items():
+                named = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
+                tell(f"{len(keys)} cells run again, because {why}: {named}")
+            tell(f"goes on with {row.id}: {found.recorded} of {cells} cells are recorded, {found.missing} are missing")
+        return cells
+
+    def run(
+        self,
+        store: Store,
+        *,
+        row: RunRow | None,
+        resume: Resume,
+        seed: int | None = None,
+        tags: tuple[str, ...] = (),
+        offline: bool = False,
+    ) -> int:
+        """Do it; the exit code. `offline`, nothing is asked that was not asked before."""
+        cells = self.say_before(store, row)
+        if not cells:
+            raise Sorry("no cell can run: nothing was chosen, or nothing chosen can run here")
+        with asyncio.Runner() as runner:
+            name = row.name if row else self.study.name
+            run = open_run(
+                name, store=store, budget=self.source.budget, seed=seed, resume=resume, tags=tags, kind=KIND,
+                run_id=row.id if row else None,
+                manifest={**self.source.manifest(), "provenance": provenance(self.directory)},
+            )  # fmt: skip
+            return runner.run(self._drive(store, run, cells, offline=offline))
+
+    async def _drive(self, store: Store, run: Run, cells: int, *, offline: bool) -> int:
+        line = StudyLine(cells, self.width) if wants_progress() and not self._view.quiet else None
+        code = DONE
+        with Interrupts(self._groups.kill) as interrupts:
+            tools = Tools(
+                cwd=str(self.directory), lanes=self.lanes, store=store, find=self._find,
+                started=self._groups.started, ended=self._groups.ended, runners=self._config.runners(),
+            )  # fmt: skip
+            for word, bound in self._config.workflow().items():
+                setattr(tools, word, bound)
+            bench = BenchKit(tools, self.directory, offline=offline)
+            matrix = Matrix(self.study, bench, self.wanted, width=self.width, told=line)
+            if line is not None:
+                line.watch(matrix.tally, bench.lanes)
+            try:
+                async with bench, entered(run, interrupts):
+                    self._run_id = run.id or ""
+                    await matrix.run(run)
+                    interrupts.let_be()
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                code = self._stopped(interrupts.word, interrupts.code)
+            except BudgetSpent as error:
+                code = self._stopped(str(error), SPENT, " --budget MORE")
+            except AbreastError as error:
+                code = self._stopped(*explain(error))
+            finally:
+                if line is not None:
+                    line.end()
+        return code or self._tell(matrix, cells)
+
+    def _stopped(self, why: str, code: int, more: str = "") -> int:
+        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
+        return code
+
+    def _tell(self, matrix: Matrix, cells: int) -> int:
+        tally = matrix.tally
+        if self._view.json:
+            words = ("cells", "done", "failed")
+            lanes = {name: {word: getattr(lane, word) for word in words} for name, lane in tally.lanes.items()}
+            say_json({"run": self._run_id, "cells": cells, "done": tally.done, "failed": tally.failed, "lanes": lanes})
+        elif not self._view.quiet:
+            seconds = SYSTEM_CLOCK.now() - self._began
+            failed = f", {tally.failed} failed" if tally.failed else ""
+            tell(f"{tally.done} of {cells} cells done{failed} in {seconds:.1f} s ({self._run_id})")
+            tell(f"see it with: abreast matrix report {self._run_id}{self._choice.flag}")
+        return FAILED if tally.failed else DONE
+
+
+def _widened(lane: LaneSettings, width: int) -> LaneSettings:
+    return replace(lane, width=width) if lane.kind not in ("scripted", "replay") else lane
+
+
+def provenance(directory: Path) -> dict[str, JsonValue]:
+    """Where and with what a study ran."""
+    prices: str | None = None
+    with suppress(importlib.metadata.PackageNotFoundError):
+        prices = importlib.metadata.version("genai-prices")
+    status = subprocess.run(
+        [shutil.which("git") or "git", "-C", str(directory), "status", "--porcelain"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "abreast": VERSION, "python": platform.python_version(), "platform": platform.platform(),
+        "dirty": bool(status.stdout.strip()) if status.returncode == 0 else None, "prices": prices,
+        "argv": list(sys.argv[1:]),
+    }  # fmt: skip

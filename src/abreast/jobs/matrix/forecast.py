@@ -1,0 +1,99 @@
+"""What is still to come of a study: calls, tokens, money and time, each with an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Final, NamedTuple
+
+# Student's t for a two-sided interval of 95%, by degrees of freedom: 1, 2, 3, ... then the normal's.
+_T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11,
+             2.10, 2.09, 2.09)  # fmt: skip
+_NORMAL: Final = 1.96
+_GUESSED: Final = 0.75  # of a value that nothing is known about: it may be off by that part of itself
+
+
+class Interval(NamedTuple):
+    """The likeliest value, and the bounds between which it is in 95 of 100 cases."""
+
+    low: float
+    likely: float
+    high: float
+
+    def __add__(self, other: Interval) -> Interval:  # type: ignore[override]
+        """Of independent amounts: what is uncertain of each adds up as squares do."""
+        likely = self.likely + other.likely
+        down = math.hypot(self.likely - self.low, other.likely - other.low)
+        up = math.hypot(self.high - self.likely, other.high - other.likely)
+        return Interval(max(0.0, likely - down), likely, likely + up)
+
+
+ZERO: Final = Interval(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSeen:
+    """What is known of an arm: amounts of cells that ended, or a guess where none did."""
+
+    lane: str
+    left: int
+    tokens: Sequence[float] = ()
+    usd: Sequence[float] = ()
+    seconds: Sequence[float] = ()
+    guess: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    """Tokens, money and seconds of a cell, if nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is still to come."""
+
+    cells: int
+    tokens: Interval
+    usd: Interval
+    seconds: Interval
+    bottleneck: str | None
+    """The lane that ends last."""
+
+
+def forecast(arms: Sequence[ArmSeen], width: int | Mapping[str, int]) -> Forecast:
+    """What is left to do, by what was seen of each arm; lanes run side by side, `width` cells at once in each."""
+    tokens = usd = ZERO
+    lanes: dict[str, Interval] = {}
+    longest: dict[str, float] = {}
+    for arm in arms:
+        if not arm.left:
+            continue
+        tokens += total(arm.tokens, arm.left, arm.guess[0])
+        usd += total(arm.usd, arm.left, arm.guess[1])
+        lanes[arm.lane] = lanes.get(arm.lane, ZERO) + total(arm.seconds, arm.left, arm.guess[2])
+        longest[arm.lane] = max(longest.get(arm.lane, 0.0), *(arm.seconds or (arm.guess[2],)))
+    ends = {lane: _at_once(whole, width if isinstance(width, int) else width[lane], longest[lane])
+            for lane, whole in lanes.items()}  # fmt: skip
+    last = max(ends, key=lambda lane: ends[lane].likely, default=None)
+    seconds = ZERO if last is None else Interval(*(max(end[part] for end in ends.values()) for part in range(3)))
+    return Forecast(sum(arm.left for arm in arms), tokens, usd, seconds, last)
+
+
+def total(seen: Sequence[float], left: int, guess: float) -> Interval:
+    """The sum of `left` further amounts like those seen."""
+    count = len(seen)
+    if count == 0:
+        likely = guess * left
+        return Interval(likely * (1 - _GUESSED), likely, likely * (1 + _GUESSED))
+    mean = fmean(seen)
+    if count == 1:
+        return Interval(mean * left * (1 - _GUESSED), mean * left, mean * left * (1 + _GUESSED))
+    off = _t(count - 1) * stdev(seen) * left * math.sqrt(1 / count + 1 / left)
+    return Interval(max(0.0, mean * left - off), mean * left, mean * left + off)
+
+
+def _t(freedom: int) -> float:
+    return _T[freedom - 1] if freedom <= len(_T) else _NORMAL
+
+
+def _at_once(work: Interval, width: int, longest: float) -> Interval:
+    """Seconds until so much work is done in `width` places; the last cell may begin late."""
+    return Interval(work.low / width, work.likely / width + longest / 2, work.high / width + longest)
