@@ -98,14 +98,18 @@ class FlowFile:
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> FlowFile:
-        """The file of a recorded run, with all that it was given since."""
+        """The file of a recorded run, with the inputs that it was given since.
+
+        Not with the verdicts: each answered what its gate showed then. A gate that has passed is recorded, and one that
+        is to be asked again, having been rejected or reading something else now, must not be answered by an old word.
+        """
         facts: Any = row.manifest.get(KIND)
         if not isinstance(facts, dict) or not isinstance(facts.get("text"), str):
             raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
         source = cls(**facts)
         for event in each_event(store, row.id, {INPUTS_GIVEN}):
             later: Any = codec.decode(event.body or "{}")
-            source = source.with_more(later.get("given", {}), later.get("verdicts", {}))
+            source = source.with_more(later.get("given", {}), {})
         return source
 
     def with_more(self, given: Mapping[str, Any], verdicts: Mapping[str, str]) -> FlowFile:
