@@ -278,6 +278,22 @@ async def test_a_timeout_while_an_items_other_calls_end_loses_nothing():
     assert isinstance(outcome.error.__cause__, Refused)
 
 
+async def test_a_call_beneath_an_item_beneath_an_item_is_one_request():
+    echo = Echo()
+    model = caller(echo)
+
+    async def leaf(item):
+        return (await model.ask(item)).text
+
+    async def outer(item):
+        return await abreast.current().run.step("leaf", leaf, item)
+
+    budget = abreast.Budget(requests=4)
+    async with abreast.open_run("r", store=MemoryStore(), budget=budget) as run:
+        assert await run.map(outer, "abcd", width=4).values() == list("ABCD")
+    assert (budget.spent["requests"], len(echo.sent)) == (4, 4)
+
+
 async def test_a_spent_quota_parks_the_lane_and_the_run_can_be_resumed():
     store = MemoryStore()
 

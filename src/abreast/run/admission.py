@@ -47,15 +47,19 @@ class Admission:
                 self._watch(key, index)
         return Current(self._drive, index, key, value, lane, now)
 
-    def needs(self, lane: str | None) -> Needs:
-        """The limits that an item in this lane asks for; a ValueError if there is no such lane."""
+    def needs(self, work: Current) -> Needs:
+        """The limits that an item asks for; a ValueError if there is no such lane."""
+        lane = work.lane
         found = self._needs_of.get(lane)
         if found is None:
             hold = self._options.hold
             weights = dict(((lane, 1), *hold) if lane is not None else hold)
             found = self._needs_of[lane] = self._drive.run.lanes.needs(weights.items())
         parent = self._drive.parent
-        return needs_beneath(parent, found) if found and parent is not None else found
+        if found and parent is not None:
+            found, paid = needs_beneath(parent, found)
+            work.credits = paid or None
+        return found
 
     def forget(self, key: str) -> None:
         """The item has left the window."""

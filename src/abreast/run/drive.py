@@ -234,7 +234,7 @@ class Drive:
         try:
             ticket = work.ticket
             if ticket is None:
-                needs = self._admission.needs(work.lane)
+                needs = self._admission.needs(work)
                 if not needs and window.may_start and not room.line.heap:
                     window.start()
                     self._attempts.start(work)
@@ -259,7 +259,7 @@ class Drive:
             held = ticket.holds[1:]  # the first is room in the window, which is given back apart
             charged = [hold for hold in held if hold.limit.charged]
             work.holds = tuple(hold for hold in held if not hold.limit.charged)
-            work.credits = {hold.limit for hold in charged}
+            work.credits = {hold.limit for hold in charged} | (work.credits or set())
             # An item's request is spent when it starts: kept as a reservation, what runs beneath could wait for it.
             self.setting.gate.give(charged)
             if ticket.parked is not None and self.book is not None:

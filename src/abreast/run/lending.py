@@ -17,23 +17,26 @@ if TYPE_CHECKING:
     from abreast.run.setting import Setting
 
 
-def needs_beneath(item: Current, needs: Needs) -> Needs:
-    """What work beneath `item` still has to ask for.
+def needs_beneath(item: Current, needs: Needs) -> tuple[Needs, set[Limit]]:
+    """What work beneath `item` still has to ask for, and the limits at which it was charged for a request already.
 
-    An item is charged one request on its lane when it starts; the first call beneath it *is* that request. A thing from
-    a pool can't be taken a second time beneath the item that holds it: that could wait for itself for ever.
+    An item is charged one request on its lane when it starts; the first call beneath it *is* that request, be it
+    beneath another item in between. A thing from a pool can't be taken a second time beneath the item that holds it:
+    that could wait for itself for ever.
     """
     left: list[tuple[str, Limit, Need]] = []
+    paid: set[Limit] = set()
     for lane, limit, need in needs:
         if limit.charged:
             if need.requests and credited(item, limit):
+                paid.add(limit)
                 need = replace(need, requests=need.requests - 1)  # noqa: PLW2901 - what is left of it
             if not need.requests and not need.tokens and not need.usd:
                 continue
         elif not limit.lent and _holds(item, limit):
             raise ValueError(f"{item.path} holds a thing of {lane!r} already; what runs beneath it can't hold another")
         left.append((lane, limit, need))
-    return tuple(left)
+    return tuple(left), paid
 
 
 def credited(item: Current | None, limit: Limit) -> bool:
