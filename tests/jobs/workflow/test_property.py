@@ -1,0 +1,155 @@
+"""Given the same replies, any workflow gives the same result at any width, timing and crash; and this test can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import contextmanager, nullcontext
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abreast.core.errors import AbreastError
+from abreast.jobs.workflow import fan_out
+from abreast.jobs.workflow.records import Frame
+from abreast.run.scope import Run
+from tests.jobs.workflow.authors import WIDE, Author, Chaos, Photographing, run
+from tests.jobs.workflow.kits import recorded
+
+PATIENCE = 20.0  # real seconds: a safety net against a hang
+
+
+def drawn(choose):
+    """A file, what its steps reply, and the order in which they end, which is no part of what is shrunk."""
+    return Author(choose).file(), choose.randrange(1000), random.Random(choose.randrange(1 << 30))
+
+
+async def same_at_any_width(choose, engine=nullcontext):
+    """A random workflow, one by one and side by side in a random order, by another engine if need be."""
+    text, world, order = drawn(choose)
+    async with asyncio.timeout(PATIENCE):
+        alone, wide = Chaos(world), Chaos(world, order)
+        expected = await run(text, alone, 1)
+        with engine():
+            assert await run(text, wide, WIDE) == expected, text
+        assert wide.inside == 0
+        assert set(alone.calls) <= set(wide.calls), text
+    return expected, wide.peak
+
+
+async def same_after_a_crash(choose):
+    """The same, killed at random boundaries of its journal and resumed: no committed success is run twice."""
+    text, world, order = drawn(choose)
+    async with asyncio.timeout(PATIENCE):
+        expected = await run(text, Chaos(world), 1)
+        store = Photographing()
+        assert await run(text, Chaos(world, order), WIDE, store) == expected, text
+        for _ in range(2):
+            photo = order.choice(store.photos)
+            done = {path for path, state in recorded(photo).items() if state == "done"}
+            again = Chaos(world, order)
+            assert await run(text, again, WIDE, photo) == expected, text
+            repeated = {path for path in again.calls if path in done}
+            assert not repeated, text
+    return expected, len(store.photos)
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False))
+def test_a_workflow_gives_the_same_result_at_any_width_and_order_of_completion(choose):
+    asyncio.run(same_at_any_width(choose))
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False))
+def test_a_workflow_that_was_killed_anywhere_goes_on_to_the_same_result_and_repeats_nothing(choose):
+    asyncio.run(same_after_a_crash(choose))
+
+
+def test_the_random_workflows_end_in_all_ways_and_really_overlap():
+    ends, peaks, sizes = set(), set(), set()
+    for seed in range(120):
+        expected, peak = asyncio.run(same_at_any_width(random.Random(f"author-{seed}")))
+        ends.add(expected[0])
+        peaks.add(peak)
+        sizes.add(len(expected[-1]))
+    assert ends == {"completed", "failed", "paused", "aborted", "raised"}
+    assert max(peaks) >= WIDE
+    assert max(sizes) > 30
+
+
+# --- mutants ----------------------------------------------------------------------------------------------------------
+
+
+def completion_order(monkeypatch):
+    real = Run.map
+    monkeypatch.setattr(
+        Run, "map", lambda self, *args, **options: real(self, *args, **{**options, "order": "completion"})
+    )
+
+
+def shared_item(monkeypatch):
+    def of_item(self, run, parent, index, item):
+        self.names["item"] = item
+        return Frame(run, self.names, lambda name: f"{parent}:{name}:{index}", {}, inside=True)
+
+    monkeypatch.setattr(Frame, "of_item", of_item)
+
+
+def shared_steps(monkeypatch):
+    def of_item(self, run, parent, index, item):
+        return Frame(run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {}, inside=True)
+
+    monkeypatch.setattr(Frame, "of_item", of_item)
+
+
+def no_judge(monkeypatch):
+    def judge(self, outcome):
+        self._passed.set()
+        return False
+
+    monkeypatch.setattr(fan_out._Judge, "__call__", judge)
+
+
+def growing_results(monkeypatch):
+    real = Frame.merge
+
+    def merge(self, records):
+        real(self, records)
+        for name, seen in self.names["steps"].items():
+            if seen["type"] == "fan-out" and any(one.startswith(f"{name}:") for one in records):
+                seen["output"]["results"].append({})
+
+    monkeypatch.setattr(Frame, "merge", merge)
+
+
+def first_failure_in_time(monkeypatch):
+    real = fan_out._OneItem.__call__
+
+    async def call(self, value):
+        try:
+            return await real(self, value)
+        except fan_out.StepHalted:
+            self._frame.run.halt("one has failed")
+            raise
+
+    monkeypatch.setattr(fan_out._OneItem, "__call__", call)
+
+
+@pytest.mark.parametrize(
+    "mutant", [completion_order, shared_item, shared_steps, no_judge, growing_results, first_failure_in_time]
+)
+def test_a_mutant_of_the_engine_breaks_the_law(mutant):
+    @contextmanager
+    def broken():
+        with pytest.MonkeyPatch.context() as patch:
+            mutant(patch)
+            yield
+
+    for seed in range(100):
+        try:
+            asyncio.run(same_at_any_width(random.Random(f"author-{seed}"), broken))
+        except (AssertionError, ExceptionGroup, AbreastError, TimeoutError):
+            return
+    pytest.fail(f"{mutant.__name__} is not noticed")
