@@ -14,7 +14,7 @@ from abreast.jobs.matrix.kept import changes, rows_of
 from abreast.jobs.matrix.study import Choice
 from abreast.models.port import Reply
 from abreast.testing import Gate, ManualClock, MemoryStore
-from tests.jobs.matrix.studies import FakeBench, simple, study
+from tests.jobs.matrix.benches import FakeBench, simple, study
 
 
 def answer(prompt):
@@ -292,6 +292,6 @@ matrix:
         due = clock.next_due
         await (asyncio.sleep(0) if due is None else clock.advance(max(0.0, due - clock.now())))
     [row] = rows(store).values()
-    assert (row.service_s, row.hold_s, row.attempts) == (1.0, 5.0, 2)
+    assert (row.service_s, row.hold_s, row.attempts) == (pytest.approx(1.0), pytest.approx(5.0), 2)
     assert 1.0 <= row.backoff_s <= 3.0
     assert row.queue_s + row.hold_s + row.backoff_s + row.service_s == pytest.approx(row.wall_s)
