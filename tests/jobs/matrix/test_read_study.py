@@ -65,7 +65,7 @@ BAD = [
     (GOOD.replace("[a/one]", "[]"), 2, "must be a list of models"),
     (GOOD.replace("a/one", "one"), 2, "a model is named provider/model"),
     (GOOD.replace("[a/one]", "[a/one, a/one]"), 2, "two models are called 'a/one'"),
-    (GOOD.replace("{prompt: hi}", "{promt: hi}"), 3, "the strategy 'p' must be a prompt's file, or a mapping with one of"),
+    (GOOD.replace("{prompt: hi}", "{promt: hi}"), 3, "must be a prompt's file, or a mapping with one of"),
     (GOOD.replace("{prompt: hi}", "{prompt: hi, colour: red}"), 3, "there is no 'colour' in the strategy 'p'"),
     (GOOD.replace("{prompt: hi}", "{prompt: '{{ input. }}'}"), 3, ""),
     (GOOD.replace("{prompt: hi}", "nowhere.md"), 3, "nowhere.md can't be read"),
