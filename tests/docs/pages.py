@@ -1,7 +1,7 @@
 """Markdown pages as scripts: what a reader would paste, in the order of the page.
 
 - A block of `sh` is run. All of a page run in one shell, in one new directory.
-- A block of `python`, `toml` or `json` that begins with `# name` is first written to the file of that name.
+- A block of `python`, `toml`, `json` or `yaml` that begins with `# name` is first written to the file of that name.
 - A block of `text` right after one of `sh` is what it prints. A line `...` in it stands for any number of lines, and
   what differs from day to day (times, dates, seeds) may differ.
 
@@ -51,7 +51,7 @@ class Block:
     def file(self):
         """The file that it is the content of, if it names one."""
         named = _FILE.match(self.text)
-        return named["name"] if named and self.language in ("python", "toml", "json") else None
+        return named["name"] if named and self.language in ("python", "toml", "json", "yaml") else None
 
     @property
     def script(self):

@@ -16,6 +16,7 @@ from tests.docs.pages import PATIENCE, ROOT, blocks_of, differs, environment, pr
 
 PARALLEL = "docs/coming-from/gnu-parallel.md"
 MELLEA = "docs/coming-from/mellea.md"
+SPEC_KIT = "docs/coming-from/spec-kit.md"
 _TOOL = re.compile(r"\b(xargs|parallel) ")
 
 
@@ -136,3 +137,49 @@ def test_a_program_of_theirs_prints_what_the_page_says(theirs, ours, said, weath
 def test_every_word_of_theirs_that_we_answer_is_on_the_page():
     page = (ROOT / MELLEA).read_text("utf-8")
     assert [word for word, ours in THEIR_WORDS.items() if f"`{word}" not in page or f"`{ours}" not in page] == []
+
+
+# --- spec-kit: one file for both -------------------------------------------------------------------------------------
+
+
+def specify(name, folder):
+    """Run a file of the page there; its steps by id."""
+    command = ROOT / ".peers" / "specify-cli" / "bin" / "specify"
+    if not command.exists():
+        pytest.skip("specify-cli is not installed, so its half of the page was not run")
+    (file,) = [block for block in blocks_of(SPEC_KIT) if block.file == name]
+    folder.mkdir()
+    (folder / name).write_text(file.text, "utf-8")
+    words = [str(command), "workflow", "run", name]
+    subprocess.run(words, cwd=folder, env=environment(folder), timeout=PATIENCE, capture_output=True, check=True)
+    (state,) = (folder / ".specify/workflows/runs").glob("*/state.json")
+    return json.loads(state.read_text("utf-8"))["step_results"]
+
+
+def test_what_the_page_of_spec_kit_says_to_type_works_and_prints_what_it_says(tmp_path):
+    said = run(blocks_of(SPEC_KIT), project(tmp_path / "reader"))
+
+    assert [text for block, out in said if block.expected is not None and (text := differs(block, out))] == []
+
+
+def test_the_same_file_gives_the_same_there(tmp_path):
+    theirs = specify("squares.yaml", tmp_path / "theirs")
+
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours/squares.yaml").write_bytes((tmp_path / "theirs/squares.yaml").read_bytes())
+    words = [sys.executable, "-m", "abreast", "run", "squares.yaml", "--json", "--store", "here.db"]
+    ended = subprocess.run(
+        words, cwd=tmp_path / "ours", env=environment(tmp_path / "ours"), timeout=PATIENCE, capture_output=True,
+        check=True,
+    )  # fmt: skip
+    ours = json.loads(ended.stdout)["steps"]
+    assert list(ours) == list(theirs)
+    for name in ours:
+        assert (ours[name]["type"], ours[name]["status"]) == (theirs[name]["type"], theirs[name]["status"])
+    assert ours["each"]["output"]["results"] == theirs["each"]["output"]["results"]
+
+
+def test_there_a_value_is_run_as_code(tmp_path):
+    specify("say.yaml", tmp_path / "theirs")
+
+    assert (tmp_path / "theirs/injected").exists()

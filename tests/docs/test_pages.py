@@ -17,6 +17,7 @@ PAGES = (
     "docs/howto.md",
     "docs/models.md",
     "docs/sample.md",
+    "docs/workflow.md",
     "docs/agents.md",
     "docs/laws.md",
     "docs/glossary.md",
