@@ -1,101 +1,127 @@
-"""Studies for tests, and a bench whose models say what they are told."""
+"""Rows of a study that never ran, of any size, with all that a report must cope with."""
 
-import json
-from pathlib import Path
+from __future__ import annotations
 
-from abreast.core.clock import SYSTEM_CLOCK
-from abreast.jobs.matrix.bench import Asked, Counted, LaneCount
-from abreast.jobs.matrix.read_study import load_study
-from abreast.models.port import Reply
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from random import Random
 
+from abreast.jobs.matrix.rows import Row, SubResult
 
-def study(text, directory=Path(), codes=None):
-    known = codes or {}
-
-    def code_of(call):
-        if call not in known:
-            raise ValueError(f"there is no {call}")
-        return known[call]
-
-    return load_study(text, "study.yaml", Path(directory), code_of=code_of, check_sample=lambda _: None)
-
-
-def simple(models=("a/one", "b/two"), inputs=3, repeats=2, more=""):
-    made = [{"id": f"i{n}", "text": f"text {n}", "truth": f"T{n}"} for n in range(inputs)]
-    return study(f"""
-matrix:
-  name: s
-  models: {json.dumps(list(models))}
-  strategies:
-    plain: {{prompt: "say {{{{ input.text }}}}"}}
-    loud: {{prompt: "shout {{{{ input.text }}}}"}}
-  inputs: {json.dumps(made)}
-  repeats: {repeats}
-  scores: [exact, contains]
-  {more}
-""")
-
-
-class Says:
-    """A model that answers by a function of its prompt, counting and perhaps held."""
-
-    def __init__(self, name, answer, gate=None):
-        self.name, self._answer, self._gate = name, answer, gate
-        self.prompts = []
-        self.now = self.peak = 0
-
-    async def complete(self, request, hear=None):
-        prompt = request.messages[-1].content
-        self.prompts.append(prompt)
-        self.now += 1
-        self.peak = max(self.peak, self.now)
-        try:
-            if self._gate is not None:
-                await self._gate(f"{self.name}: {prompt}")
-            found = self._answer(prompt)
-            if isinstance(found, BaseException):
-                raise found
-            return found if isinstance(found, Reply) else Reply(found, seconds=0.01)
-        finally:
-            self.now -= 1
-
-    async def close(self):
-        pass
+MODELS = {
+    "local/smollm2": (0.35, 0.4, 0.0),
+    "openai/gpt-5-mini": (0.7, 0.9, 0.0011),
+    "anthropic/claude-haiku": (0.75, 1.2, 0.0016),
+}
+STRATEGIES = {"plain": 0.0, "steps": 0.12, "repaired": 0.16}
+WORDS = [
+    "the",
+    "court",
+    "held",
+    "that",
+    "a",
+    "tenant",
+    "who",
+    "paid",
+    "late",
+    "under",
+    "protest",
+    "keeps",
+    "the",
+    "right",
+    "to",
+    "claim",
+    "what",
+    "was",
+    "due",
+    "before",
+    "notice",
+]
+SCRIPT = "<script>window.pwned=1</script>"
 
 
-class FakeBench:
-    """Models by name, functions by name; lanes of a width."""
+def row(model="m", strategy="s", given="i1", repeat=0, *, score: float | None = 1.0, **more) -> Row:
+    """One finished cell with one score, `exact`; a failed one if its state says so."""
+    failed = more.get("state") == "failed"
+    known = {"scores": {} if failed else {"exact": score}, "state": "done", "lane": model.partition("/")[0], **more}
+    return Row(
+        f"{model}/{strategy}/{given}/{repeat}", model=model, strategy=strategy, input=given, repeat=repeat, **known
+    )
 
-    def __init__(self, answers, *, limits=(), functions=None, gate=None, retry=None, clock=SYSTEM_CLOCK):
-        self.clock = clock
-        self.models = {name: Says(name, answer, gate) for name, answer in answers.items()}
-        self.functions = functions or {}
-        lanes = {name.partition("/")[0]: None for name in answers}
-        self.counts = {lane: LaneCount() for lane in lanes}
-        self._lanes = {lane: Lane(lane, [limit() for limit in limits]) for lane in lanes}
-        self._retry = retry
-        self._callers = {}
 
-    async def caller(self, name):
-        lane = name.partition("/")[0]
-        if name not in self._callers:
-            counted = Counted(self.models[name], self.counts[lane], self.clock)
-            self._callers[name] = Caller(counted, self._lanes[lane], retry=self._retry, clock=self.clock)
-        return self._callers[name]
+def text(random: Random, words: int) -> str:
+    return " ".join(random.choice(WORDS) + random.choice(["", "", "", f" {random.random():.6f}"]) for _ in range(words))
 
-    async def call(self, name, *given):
-        found = self.functions[name](*given)
-        return await found if hasattr(found, "__await__") else found
 
-    async def sample(self, run, facts, caller):
-        asked = await Asked(caller, {}).reply(facts["prompt"], step="draw")
-        return {"ok": True, "text": asked.text, "value": None}
+def study(
+    cells: int = 300, *, models=MODELS, strategies=STRATEGIES, repeats: int = 2, words: int = 60, seed: int = 7
+) -> list[Row]:
+    """About so many cells, a few of them failed or without a score, and three controls."""
+    random = Random(seed)
+    inputs = max(1, cells // (len(models) * len(strategies) * repeats))
+    prompts = {
+        (given, strategy): f"{strategy}: {text(random, words)}" for given in range(inputs) for strategy in strategies
+    }
+    hard = [random.gauss(0, 0.15) for _ in range(inputs)]
+    rows = [
+        cell(random, model, strategy, f"case-{given:03}", repeat, prompts[given, strategy], hard[given], words,
+             models[model], strategies[strategy])
+        for given in range(inputs) for repeat in range(repeats) for model in models for strategy in strategies
+    ]  # fmt: skip
+    rows[len(rows) // 2] = planted(rows[len(rows) // 2])
+    return rows + [
+        row("control", name, f"case-{given:03}", score=float(name == "truth"), control=True, lane="control")
+        for name in ("empty", "echo", "truth")
+        for given in range(inputs)
+    ]
 
-    async def workflow(self, run, file, inputs, caller):
-        return {"ok": file != "bad.yaml", "error": "a step failed", "text": f"{file}: {inputs['text']}", "value": None}
 
-    @property
-    def asked(self):
-        return sum(len(model.prompts) for model in self.models.values())
+def cell(random, model, strategy, given, repeat, prompt, hard, words, traits, gain) -> Row:
+    skill, speed, price = traits
+    quality = min(1.0, max(0.0, skill + gain + hard + random.gauss(0, 0.15)))
+    in_flight = random.randint(1, 4)
+    queued = 1 + 0.25 * in_flight if model.startswith("openai") else 1.0
+    service = speed * (1 + 8 * gain) * queued * random.lognormvariate(0, 0.35)
+    waits = {"queue_s": random.random() / 5, "hold_s": 0.0, "backoff_s": random.choice([0.0, 0.0, 0.0, 0.4])}
+    steps = tuple(
+        SubResult(f"step {n}", f"{prompt} ({n})", text(random, words // 2), 80, 30, price, service / 3)
+        for n in (1, 2, 3)
+    )
+    known = {
+        "lane": model.partition("/")[0], "prompt": prompt, "truth": {"answer": WORDS[hash_of(given) % 20]},
+        "input_tokens": 2 * words, "output_tokens": words, "usd": price * (1 + 10 * gain) if price else 0.0,
+        "service_s": service, "wall_s": service + sum(waits.values()), "in_flight": in_flight, **waits,
+    }  # fmt: skip
+    if random.random() < 0.04:
+        kind, said = random.choice(
+            [("Timeout", "no reply within 60 s"), ("BadReply", "not JSON: <b>sorry</b>"), ("RateLimited", "429")]
+        )
+        return row(model, strategy, given, repeat, state="failed", error=said, error_type=kind, **known)
+    scores: dict[str, float | None] = {"exact": float(quality > 0.6), "f1": round(quality, 3)}
+    errors = {"f1": "ValueError: no field 'answer'"} if random.random() < 0.02 else {}
+    return row(
+        model, strategy, given, repeat, output=text(random, words), value={"answer": WORDS[int(19 * quality)]},
+        scores={**scores, **dict.fromkeys(errors)}, score_errors=errors, steps=steps if strategy == "steps" else (), **known,
+    )  # fmt: skip
+
+
+def hash_of(given: str) -> int:
+    return int(given.rpartition("-")[2])
+
+
+def planted(held: Row) -> Row:
+    """The same cell, done, with a reply that would run if it were ever read as HTML."""
+    known = {**held.plain(), "state": "done", "error": None, "error_type": None, "scores": {"exact": 1.0, "f1": 1.0}}
+    return Row.of({**known, "output": f"planted {SCRIPT}", "score_errors": {}})
+
+
+FACTS = {
+    "study": "Extraction: plain, stepwise, repaired",
+    "run": "study-20261115-1",
+    "seed": 7,
+    "created": "2026-11-15 09:00 UTC",
+    "commit": "a86152d",
+    "dirty": True,
+    "prices": "2026-11-01",
+    "versions": {"abreast": "0.1", "python": "3.11.7"},
+    "parameters": {"temperature": 0, "max_tokens": 512},
+    "warnings": ["The working tree had changes that are not in the commit."],
+}

@@ -43,6 +43,8 @@ class Load:
 
     lane: str
     found: Correlation
+    queued: bool
+    """Whether they did: part of them is then the provider's queue."""
     sentence: str
 
 
@@ -120,7 +122,7 @@ def loads(rows: Sequence[Row]) -> list[Load]:
     """Each lane's service times against the calls in flight when each was sent, of cells that were done."""
     lanes = grouped((row.lane, (float(row.in_flight), row.service_s)) for row in finished(rows))
     found = [(lane, correlation(*zip(*sorted(pairs), strict=True))) for lane, pairs in lanes]
-    return [Load(lane, one, _meaning(lane, one)) for lane, one in found]
+    return [Load(lane, one, one.clear and (one.rho or 0) > 0, _meaning(lane, one)) for lane, one in found]
 
 
 def costs(rows: Sequence[Row]) -> list[Cost]:
@@ -166,7 +168,7 @@ def _meaning(lane: str, found: Correlation) -> str:
     if found.rho is None or found.p is None:
         return f"{lane}: cannot be tested, as there are too few cells or all were sent at the same load."
     said = f"(Spearman's rho {found.rho:+.2f}, p {found.p:.2g}, {found.n:,} cells)"
-    if found.p >= 0.05 or abs(found.rho) < 0.1:  # noqa: PLR2004 - a trace that thousands of cells make certain is still a trace
+    if not found.clear:
         return f"{lane}: service times did not depend on the calls in flight {said}: they are the provider's own."
     if found.rho < 0:
         return f"{lane}: calls sent at a higher load were faster {said}: something besides the load changed."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from abreast.jobs.matrix.rows import Row
@@ -49,7 +49,12 @@ def valid(row: Row, score: str) -> float | None:
 def block_means(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     """Each input's average over its repeats, of those that have a value; inputs sorted."""
     blocks = grouped((given, value) for given, value in values if value is not None)
-    return {given: math.fsum(found) / len(found) for given, found in blocks}
+    return {given: mean(found) for given, found in blocks}
+
+
+def mean(values: Collection[float]) -> float:
+    """Of at least one number; the same in whatever order they come."""
+    return math.fsum(values) / len(values)
 
 
 def plain(rows: Iterable[Row]) -> list[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from abreast.jobs.matrix.arms import Arm, block_means, intended, plain, score_names
+from abreast.jobs.matrix.arms import Arm, block_means, intended, mean, plain, score_names
 from abreast.jobs.matrix.inference import Paired, holm, paired
 from abreast.jobs.matrix.rows import Row
 
@@ -91,7 +91,7 @@ def _keyed(rows: Iterable[Row]) -> dict[Key, Row]:
 
 def _score_change(arm: Arm, score: str, held: Sequence[Pair]) -> ScoreChange:
     old, new = _sides(held, lambda pair: [intended(row, score) for row in pair])
-    return ScoreChange(arm, score, _mean(old), _mean(new), paired(old, new))
+    return ScoreChange(arm, score, mean(old), mean(new), paired(old, new))
 
 
 def _service_change(held: Sequence[Pair]) -> Paired:
@@ -100,10 +100,6 @@ def _service_change(held: Sequence[Pair]) -> Paired:
 
 def _both_done(pair: Pair) -> bool:
     return all(row.state == "done" for row in pair)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _sides(held: Sequence[Pair], read: Callable[[Pair], Sequence[float | None]]) -> tuple[list[float], list[float]]:

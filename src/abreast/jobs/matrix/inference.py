@@ -12,6 +12,8 @@ FEWEST: Final = 6
 """Pairs that a test needs: with five, no result of a two-sided signed-rank test is below 0.05."""
 
 LEVEL: Final = 0.95
+TRACE: Final = 0.1
+"""Correlations below are too weak to matter."""
 
 
 class NeedsReport(ImportError):
@@ -71,6 +73,11 @@ class Correlation:
     n: int
     rho: float | None
     p: float | None
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is neither chance nor a trace, which thousands of numbers make certain too."""
+        return self.rho is not None and self.p is not None and self.p < 1 - LEVEL and abs(self.rho) >= TRACE
 
 
 def estimate(blocks: Sequence[Sequence[float]]) -> Estimate:

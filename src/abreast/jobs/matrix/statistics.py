@@ -6,14 +6,13 @@ score that could not be given count as 0; valid-only leaves them out.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from abreast.jobs.matrix.accounts import costs
-from abreast.jobs.matrix.arms import Arm, Reading, block_means, by_arm, intended, plain, score_names, valid
+from abreast.jobs.matrix.arms import Arm, Reading, block_means, by_arm, intended, mean, plain, score_names, valid
 from abreast.jobs.matrix.inference import Estimate, Paired, estimate, holm, paired
 from abreast.jobs.matrix.rows import Row
 
@@ -75,28 +74,30 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
 
 def comparisons(rows: Sequence[Row]) -> list[Comparison]:
     """Each pair of arms in each score that both have. Repeats are averaged per input, then inputs are paired; Holm's
-    correction is made for all pairs of a score. The largest differences are first."""  # noqa: D205, D209
+    correction is made for all pairs of a score. The second of a pair is the one with the higher mean; the largest
+    differences are first."""  # noqa: D205, D209
     by_score: dict[str, list[tuple[Arm, list[Row]]]] = defaultdict(list)
     for score, arm, cells in _scored(rows):
         by_score[score].append((arm, cells))
     found = []
     for score, scored in by_score.items():
         read = [{arm: _means(cells, score, reading) for arm, cells in scored} for reading in (intended, valid)]
-        pairs = list(combinations([arm for arm, _ in scored], 2))
+        ranked = sorted(read[0], key=lambda arm: (mean(read[0][arm].values()), arm))
+        pairs = list(combinations(ranked, 2))
         tests = [holm([_paired(means[one], means[two]) for one, two in pairs]) for means in read]
         family = [Comparison(score, *pair, *both) for pair, *both in zip(pairs, *tests, strict=True)]
         found += sorted(family, key=lambda one: (-abs(one.intended.mean or 0), one.first, one.second))
     return found
 
 
-def pareto(rows: Sequence[Row], score: str) -> list[Offer]:
+def pareto(rows: Sequence[Row], found: Sequence[Summary], score: str) -> list[Offer]:
     """Arms whose price is known, from the cheapest, by cost per cell and mean score as intended to treat."""
     prices = {cost.arm: cost.per_cell for cost in costs(rows)}
-    means = {one.arm: one.intended.mean for one in summaries(rows) if one.score == score}
-    known = [(arm, usd, mean) for arm, mean in means.items() if mean is not None and (usd := prices[arm]) is not None]
+    means = {one.arm: one.intended.mean for one in found if one.score == score}
+    known = [(arm, usd, high) for arm, high in means.items() if high is not None and (usd := prices[arm]) is not None]
     offers = [
-        Offer(arm, usd, mean, not any(u <= usd and m >= mean and (u, m) != (usd, mean) for _, u, m in known))
-        for arm, usd, mean in known
+        Offer(arm, usd, high, not any(u <= usd and h >= high and (u, h) != (usd, high) for _, u, h in known))
+        for arm, usd, high in known
     ]
     return sorted(offers, key=lambda offer: (offer.usd, -offer.mean, offer.arm))
 
@@ -109,7 +110,7 @@ def controls(rows: Sequence[Row]) -> list[Control]:
         cells = [row for row in held if row.strategy == strategy]
         for score in score_names(cells):
             values = sorted(value for row in cells if (value := valid(row, score)) is not None)
-            found.append(Control(strategy, score, len(values), math.fsum(values) / len(values) if values else None))
+            found.append(Control(strategy, score, len(values), mean(values) if values else None))
     return found
 
 

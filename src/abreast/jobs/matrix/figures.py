@@ -1,0 +1,248 @@
+"""The plots of a report, as the plain dictionaries that plotly.js draws; and plotly.js itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, Final, TypeAlias
+
+from abreast.jobs.matrix.arms import finished, grouped
+from abreast.jobs.matrix.findings import Findings, Scored
+from abreast.jobs.matrix.inference import Estimate, NeedsReport
+from abreast.jobs.matrix.rows import Row
+
+Figure: TypeAlias = dict[str, Any]
+
+# Okabe and Ito's colours, which colour-blind readers tell apart, as they are legible on white and on near-black.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#b5651d", "#cc79a7", "#56b4e9", "#8a6fd1", "#7f7f7f")
+MOST_PAIRS: Final = 24  # that a plot shows; the table has more
+_POINTS: Final = 200  # of a curve
+_ROW: Final = 34  # pixels
+_MARGIN: Final = {"l": 10, "r": 16, "t": 10, "b": 44}
+
+
+def plotly_js() -> str:
+    """The text of plotly.js, from its package."""
+    try:
+        from plotly.offline import get_plotlyjs  # type: ignore[import-untyped, unused-ignore]
+    except ImportError as error:
+        raise NeedsReport(f"a report needs plotly: install 'abreast[report]' ({error})") from error
+    return str(get_plotlyjs())
+
+
+def figures(found: Findings, rows: Sequence[Row]) -> dict[str, Figure]:
+    """Each plot under the name of its place in the page; a plot without anything to show is left out."""
+    drawn: dict[str, Figure | None] = {"latency": _latency(rows), "failures": _failures(found)}
+    for place, scored in enumerate(found.scores):
+        drawn[f"scores-{place}"] = _means(scored)
+        drawn[f"heatmap-{place}"] = _heatmap(scored)
+        drawn[f"differences-{place}"] = _differences(scored)
+        drawn[f"pareto-{place}"] = _pareto(scored)
+    return {name: figure for name, figure in drawn.items() if figure}
+
+
+def label(text: object) -> str:
+    """Text that plotly.js shows as it is: it reads tags in labels."""
+    return escape(str(text), quote=False)
+
+
+def _layout(height: int, **more: Any) -> Figure:
+    axis = {"automargin": True, "zeroline": False}
+    layout = {
+        "height": height,
+        "margin": _MARGIN,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, sans-serif", "size": 13},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"},
+        "hoverlabel": {"align": "left"},
+        **more,
+    }
+    return {**layout, **{name: {**axis, **layout.get(name, {})} for name in ("xaxis", "yaxis")}}
+
+
+def _titled(text: str, **more: Any) -> Figure:
+    return {"title": {"text": text, "standoff": 8}, **more}
+
+
+def _bars(found: Sequence[Estimate]) -> Figure:
+    """How far the interval reaches to both sides of the mean."""
+    up = [0 if one.high is None or one.mean is None else one.high - one.mean for one in found]
+    down = [0 if one.low is None or one.mean is None else one.mean - one.low for one in found]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5, "width": 4}
+
+
+def _means(scored: Scored) -> Figure:
+    """Both readings of each arm, the best on top."""
+    shown = scored.summaries[::-1]
+    data = []
+    for name, symbol, colour in (
+        ("valid-only", "circle-open", COLOURS[1]),
+        ("intention-to-treat", "circle", COLOURS[0]),
+    ):
+        read = [one.valid if name == "valid-only" else one.intended for one in shown]
+        data.append({
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "y": [label(one.arm) for one in shown],
+            "x": [one.mean for one in read],
+            "error_x": _bars(read),
+            "marker": {"size": 9, "symbol": symbol, "color": colour, "line": {"width": 2, "color": colour}},
+            "hovertemplate": "%{y}<br>%{x:.3f}<extra>" + name + "</extra>",
+        })  # fmt: skip
+    high = 90 + _ROW * len(shown)
+    return {
+        "data": data,
+        "layout": _layout(
+            high,
+            scattermode="group",
+            legend={
+                "orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "traceorder": "reversed",
+            },
+            margin={**_MARGIN, "t": 34},
+            xaxis=_titled(f"mean {label(scored.name)}, with 95% interval"),
+            yaxis={"type": "category"},
+        ),
+    }  # fmt: skip
+
+
+def _heatmap(scored: Scored) -> Figure:
+    """Means of models (down) by strategies (across)."""
+    models = sorted({one.arm.model for one in scored.summaries}, reverse=True)
+    strategies = sorted({one.arm.strategy for one in scored.summaries})
+    means = {one.arm: one.intended.mean for one in scored.summaries}
+    table = [[means.get((model, strategy)) for strategy in strategies] for model in models]  # type: ignore[call-overload]
+    return {
+        "data": [{
+            "type": "heatmap",
+            "z": table,
+            "x": [label(one) for one in strategies],
+            "y": [label(one) for one in models],
+            "text": [["" if one is None else f"{one:.2f}" for one in line] for line in table],
+            "texttemplate": "%{text}",
+            "colorscale": "Cividis",
+            "xgap": 2,
+            "ygap": 2,
+            "colorbar": {"thickness": 12, "outlinewidth": 0},
+            "hovertemplate": "%{y}<br>%{x}<br>%{z:.3f}<extra></extra>",
+        }],
+        "layout": _layout(
+            110 + 44 * len(models),
+            xaxis={"type": "category", "showgrid": False},
+            yaxis={"type": "category", "showgrid": False},
+        ),
+    }  # fmt: skip
+
+
+def _differences(scored: Scored) -> Figure | None:
+    """The largest differences, clear ones filled."""
+    shown = [one for one in scored.comparisons if one.intended.mean is not None][:MOST_PAIRS][::-1]
+    if not shown:
+        return None
+    found = [one.intended for one in shown]
+    read = [Estimate(one.pairs, one.pairs, one.mean, one.low, one.high) for one in found]
+    return {
+        "data": [{
+            "type": "scatter",
+            "mode": "markers",
+            "y": [f"{label(one.second)}<br>  less {label(one.first)}" for one in shown],
+            "x": [one.mean for one in found],
+            "error_x": _bars(read),
+            "marker": {
+                "size": 9,
+                "color": COLOURS[0],
+                "symbol": ["circle" if one.clear else "circle-open" for one in found],
+                "line": {"width": 2, "color": COLOURS[0]},
+            },
+            "hovertemplate": "%{y}<br>%{x:+.3f}<extra></extra>",
+        }],
+        "layout": _layout(
+            80 + 44 * len(shown),
+            xaxis=_titled(f"difference in {label(scored.name)}, with 95% interval", zeroline=True, zerolinewidth=2),
+            yaxis={"type": "category"},
+        ),
+    }  # fmt: skip
+
+
+def _pareto(scored: Scored) -> Figure | None:
+    """What each arm costs and scores; the front is a line."""
+    if not scored.offers:
+        return None
+    front = [offer for offer in scored.offers if offer.front]
+    line = {
+        "type": "scatter", "mode": "lines", "name": "best for the price", "hoverinfo": "skip",
+        "x": [offer.usd for offer in front], "y": [offer.mean for offer in front],
+        "line": {"shape": "hv", "dash": "dot", "width": 2, "color": COLOURS[2]},
+    }  # fmt: skip
+    models = grouped((offer.arm.model, offer) for offer in scored.offers)
+    points = [{
+        "type": "scatter", "mode": "markers+text", "name": label(model), "cliponaxis": False,
+        "x": [offer.usd for offer in offers], "y": [offer.mean for offer in offers],
+        "text": [label(offer.arm.strategy) for offer in offers],
+        "textposition": "top center",
+        "marker": {
+            "size": 11, "color": COLOURS[place % len(COLOURS)],
+            "symbol": ["circle" if offer.front else "circle-open" for offer in offers],
+            "line": {"width": 2, "color": COLOURS[place % len(COLOURS)]},
+        },
+        "hovertemplate": f"{label(model)} · %{{text}}<br>%{{y:.3f}}<br>$%{{x:.4g}}<extra></extra>",
+    } for place, (model, offers) in enumerate(models)]  # fmt: skip
+    spread = max(offer.usd for offer in scored.offers) > 20 * min(offer.usd for offer in scored.offers) > 0
+    return {
+        "data": [line, *points],
+        "layout": _layout(
+            420,
+            margin={**_MARGIN, "t": 40},
+            xaxis=_titled("USD per cell", type="log" if spread else "linear"),
+            yaxis=_titled(f"mean {label(scored.name)}"),
+        ),
+    }
+
+
+def _latency(rows: Sequence[Row]) -> Figure | None:
+    """Which share of a model's cells was served within which time."""
+    models = grouped((row.model, row.service_s) for row in finished(rows))
+    if not models:
+        return None
+    data = []
+    for place, (model, times) in enumerate(models):
+        ordered = sorted(times)
+        kept = sorted({round(step * (len(ordered) - 1) / _POINTS) for step in range(_POINTS + 1)})
+        data.append({
+            "type": "scatter", "mode": "lines", "name": label(model),
+            "line": {"shape": "hv", "width": 2.5, "color": COLOURS[place % len(COLOURS)]},
+            "x": [round(ordered[at], 6) for at in kept], "y": [(at + 1) / len(ordered) for at in kept],
+            "hovertemplate": "%{y:.0%} within %{x:.3g} s<extra>" + label(model) + "</extra>",
+        })  # fmt: skip
+    longest, least = max(times[-1] for times in map(sorted, dict(models).values())), min(min(t) for _, t in models)
+    return {
+        "data": data,
+        "layout": _layout(
+            380,
+            margin={**_MARGIN, "t": 40},
+            xaxis=_titled("service time in seconds", type="log" if longest > 20 * least > 0 else "linear"),
+            yaxis=_titled("share of cells", tickformat=".0%", range=[0, 1.02]),
+        ),
+    }
+
+
+def _failures(found: Findings) -> Figure | None:
+    """How many cells of each arm failed, and how."""
+    if not found.failures:
+        return None
+    kinds = sorted({failure.error_type for failure in found.failures})
+    held = sorted({failure.arm for failure in found.failures}, reverse=True)
+    counts = {(failure.arm, failure.error_type): failure.count for failure in found.failures}
+    return {
+        "data": [{
+            "type": "bar", "orientation": "h", "name": label(kind),
+            "y": [label(arm) for arm in held], "x": [counts.get((arm, kind), 0) for arm in held],
+            "marker": {"color": COLOURS[place % len(COLOURS)]},
+            "hovertemplate": "%{y}<br>%{x}<extra>" + label(kind) + "</extra>",
+        } for place, kind in enumerate(kinds)],
+        "layout": _layout(
+            100 + _ROW * len(held), barmode="stack", bargap=0.35, showlegend=True, margin={**_MARGIN, "t": 34},
+            xaxis=_titled("failed cells", rangemode="tozero"), yaxis={"type": "category"},
+        ),
+    }  # fmt: skip
