@@ -36,6 +36,16 @@ async def test_a_tolerated_failure_goes_on_and_its_status_and_error_can_be_read(
     assert kit.calls == ["a", "failed ValueError: no"]
 
 
+@pytest.mark.parametrize("own", [
+    step("a", input={"n": "{{ 1 + 1 }}"}), branch(True, [], name="a", input={"n": "{{ 1 + 1 }}"}),
+    fan([], step("x"), name="a", input={"n": "{{ 1 + 1 }}"}),
+])  # fmt: skip
+async def test_what_any_step_was_given_as_input_can_be_read(own):
+    kit = FakeKit()
+    assert (await go(flow(own, step("b", "b{{ steps.a.input.n }}")), kit)).ok
+    assert kit.calls[-1] == "b2"
+
+
 @pytest.mark.parametrize("holds", [True, False])
 async def test_an_if_takes_one_branch_and_tells_which(holds):
     result = await go(flow(branch(f"{{{{ {str(holds).lower()} }}}}", [step("a")], [step("b")])), FakeKit())

@@ -107,10 +107,9 @@ class Flow:
         """What becomes of one step."""
         common = step.common
         try:
-            if isinstance(step, LEAVES):
-                record = await self._leaf(frame, step)
-            else:
-                record = await self._composite(frame, step)
+            given = resolve(common.input, frame.names)
+            does = self._leaf(frame, step) if isinstance(step, LEAVES) else self._composite(frame, step)
+            record = replace(await does, input=given)
         except ExpressionFailed as error:
             record = failed(common, str(error))
         return tolerated(record) if common.continue_on_error else record
@@ -134,8 +133,8 @@ class Flow:
                     raise
                 return failed(common, str(error))
             except (StepHalted, StepPaused, TimedOut, RecordedError, OutcomeUnknown) as error:
-                return replace(record_of(step, error), input=config.get("input"))
-        return replace(Record.of(plain), input=config.get("input"))
+                return record_of(step, error)
+        return Record.of(plain)
 
     def performing(self, step: Leaf, frame: Frame) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
         """The function that does a step with its config."""
@@ -224,18 +223,16 @@ class Flow:
         try:
             inputs = resolve_inputs(inner.inputs, given, None)
         except ValueError as error:
-            return replace(failed(common, f"{step.file}: {error}", {**output, "error": str(error)}), input=given)
-        frame.note(step, Record(common.type, "completed", output, input=given))
+            return failed(common, f"{step.file}: {error}", {**output, "error": str(error)})
+        frame.note(step, Record(common.type, "completed", output))
         async with frame.run.child(common.id) as scope:
             nested = Frame.outermost(scope, inputs, frame.names["context"]["run_id"], f"{frame.full(common.id)}:")
             found = await Flow(inner, self.kit, self.verdicts, self.rehearse)._walk(nested)  # noqa: SLF001 - its own kind
         frame.merge(found.steps)
         output = {"workflow": inner.id, "status": found.status, **found.outputs}
         if found.ok:
-            return Record(common.type, "completed", output, input=given)
-        return Record(
-            common.type, status_of(found.status), {**output, "error": found.error}, found.error, found.status, given
-        )
+            return Record(common.type, "completed", output)
+        return Record(common.type, status_of(found.status), {**output, "error": found.error}, found.error, found.status)
 
     async def _fan_out(self, frame: Frame, step: FanOut) -> Record:
         return await self._fan_outs.run(frame, step)
