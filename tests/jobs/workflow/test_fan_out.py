@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
+import inspect
 
 import pytest
 
 import abreast
+from abreast.jobs.workflow import leaves, width
+from abreast.jobs.workflow.kit import CustomKind
 from abreast.jobs.workflow.steps import FanOut
+from abreast.jobs.workflow.width import as_width
 from abreast.testing import Gate, MemoryStore
 from tests.jobs.workflow.kits import (
     FakeKit,
@@ -259,6 +264,32 @@ async def test_a_kind_is_called_concurrently_each_with_its_own_item_and_id():
     assert kit.peak == 3
     assert [(one.step, one.item) for one in kit.contexts] == list(zip(names, "xyz", strict=True))
     assert results(result) == names
+
+
+def test_the_contract_of_a_kind_is_documented_and_the_kinds_that_ship_keep_nothing_between_calls():
+    said = " ".join(CustomKind.__doc__.split())
+    assert "One object serves all steps of its type, and is called concurrently: it must keep nothing" in said
+    for shipped in [*leaves._PERFORM.values(), *leaves._CONFIGURE.values()]:
+        assert inspect.isfunction(shipped)
+        assert not shipped.__closure__
+        assert not inspect.getclosurevars(shipped).nonlocals
+    changing = (dict, list, set)
+    kept = {name for name, value in vars(leaves).items() if isinstance(value, changing) and not name.startswith("__")}
+    assert kept == {"_PERFORM", "_CONFIGURE"}
+
+
+def test_the_documentation_of_the_width_says_exactly_what_it_does():
+    assert doctest.testmod(width).failed == 0
+    said = " ".join(as_width.__doc__.split())
+    for sentence, values, expected in [
+        ('`4`, `"4"`, `" 4 "`, `4.0`, `4.9` are 4', [4, "4", " 4 ", 4.0, 4.9], 4),
+        ("`True` is 1", [True], 1),
+        ('None, "abc", "4.0", 0, -1, infinity, nan, lists and mappings are 1',
+         [None, "abc", "4.0", 0, -1, float("inf"), float("nan"), [4], {4: 4}], 1),
+        ("10**100 is 10,000", [10**100], 10_000),
+    ]:  # fmt: skip
+        assert sentence in said
+        assert {as_width(value) for value in values} == {expected}
 
 
 # --- halting ----------------------------------------------------------------------------------------------------------
@@ -591,6 +622,30 @@ async def test_changed_inputs_run_again_what_reads_them_and_nothing_else(nested)
     kit = FakeKit()
     assert (await go(workflow, kit, {"x": "2"}, store=store)).ok
     assert sorted(kit.calls) == ["a0-2", "a1-2"]
+
+
+async def test_what_an_earlier_step_gave_counts_as_a_change_for_items_that_read_it():
+    store = MemoryStore()
+    workflow = flow(
+        step("src", "{{ inputs.x }}"),
+        fan([0, 1], step("w", "w{{ item }}{{ steps.src.output.value }}"), width=2),
+        fan([0], each("c"), name="other"),
+        inputs={"x": {}},
+    )
+    await go(workflow, FakeKit(), {"x": "1"}, store=store)
+    kit = FakeKit()
+    await go(workflow, kit, {"x": "2"}, store=store)
+    assert sorted(kit.calls) == ["2", "w02", "w12"]
+
+
+async def test_a_resume_tries_again_what_failed_within_an_item_though_it_was_tolerated():
+    store = MemoryStore()
+    workflow = flow(fan([0, 1], each("a", continue_on_error=True), each("b"), width=2))
+    assert (await go(workflow, FakeKit(fails={"a1": "no"}), store=store)).ok
+    kit = FakeKit()
+    result = await go(workflow, kit, store=store)
+    assert kit.calls == ["a1"]
+    assert set(statuses(result).values()) == {"completed"}
 
 
 async def test_a_changed_model_of_the_workflow_counts_as_a_change_for_items_that_ask_one():

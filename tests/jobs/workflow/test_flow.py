@@ -204,16 +204,16 @@ async def test_a_step_without_needs_waits_for_the_step_before_it():
 async def test_a_step_sees_just_what_it_needs_whoever_ended_before_it():
     kit = FakeKit(gate=Gate())
     see = "{{ steps.a.output.value | default('-') }}{{ steps.b.output.value | default('-') }}"
-    workflow = flow(
-        step("a", needs=[]), step("b", needs=["a"]), step("c", see, needs=["a"]), step("d", see, needs=["b"])
-    )
+    steps = [step("a", needs=[]), step("b", needs=[]), step("c", see, needs=["a"]), step("d", see, needs=["b", "c"])]
 
     async def body():
-        kit.gate.open("a", "b")
-        await kit.gate.wait_for("a-", "ab")
+        await kit.gate.wait_for("a", "b")
+        kit.gate.open("b")
+        await turns()
+        assert kit.ended == ["b"]
         kit.gate.open_all()
 
-    result = await at_gate(workflow, kit, body)
+    result = await at_gate(flow(*steps), kit, body)
     assert result.steps["c"].output["value"] == "a-"
     assert result.steps["d"].output["value"] == "ab"
 

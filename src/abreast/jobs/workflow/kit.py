@@ -67,7 +67,8 @@ class CustomKind(Protocol):
     """A kind of step that somebody registers by the entry point `abreast.steps`.
 
     One object serves all steps of its type, and is called concurrently: it must keep nothing between calls. It gets
-    the step's own keys, resolved, and gives its output, a mapping of JSON values; what it raises fails the step.
+    the step's own keys, resolved, and gives its output, a mapping of JSON values. `CannotDo` fails the step; anything
+    else that it raises is a fault, which ends the run and is raised there as it was.
     """
 
     def __call__(self, config: Mapping[str, Any], context: StepContext) -> Any:  # noqa: ANN401 - or awaitable
