@@ -37,7 +37,7 @@ class PlannedStep:
     @property
     def count(self) -> str:
         """How often, for people."""
-        return f"{self.times} x" + "".join(f" items of {name} x" for name in self.per)
+        return f"{self.times} x" + " x".join(f" items of {name}" for name in self.per)
 
 
 def plan(steps: Sequence[Step], inputs: Mapping[str, Any]) -> list[PlannedStep]:
