@@ -25,6 +25,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "mellea": ("mellea==0.8.0",),
     "dspy": ("dspy==3.4.1",),
     "specify-cli": ("specify-cli==1.2.3",),
+    "prefect": ("prefect==3.8.4", "fastapi==0.139.0"),
 }
 
 

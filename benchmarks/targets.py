@@ -30,6 +30,7 @@ def judge(work: str, results: Sequence[Result]) -> list[Verdict]:
         "D": _judge_d,
         "D2": _judge_d2,
         "H": _judge_h,
+        "W": _judge_w,
         "growth": _judge_growth,
     }
     return list(rules[work](results)) if work in rules else []
@@ -85,6 +86,25 @@ def _judge_h(results: Sequence[Result]) -> Iterator[Verdict]:
     yield _at_most("H", results, works.IMPORT_FLOOR, 1.5, ours=works.IMPORT_OURS)
     for play, name, limit in (("memory", "growth_bytes", MOST_GROWTH), ("flight", "bytes_in_flight", MOST_IN_FLIGHT)):
         yield _bytes_below(results, play, name, limit)
+
+
+def _judge_w(results: Sequence[Result]) -> Iterator[Verdict]:
+    ladder = ladders(results)[works.OURS]
+    target = f"flat within 1.3 x from {ladder[1].entry.n:,} to {ladder[-1].entry.n:,} items"
+    if any(not result.samples for result in ladder):
+        yield Verdict("W", target)
+        return
+    spread = _spread([marginal(result, ladder[0]) for result in ladder[1:]])
+    yield Verdict("W", target, f"{spread:.2f} x", spread <= 1.3)
+    for label in ("whole-state JSON", works.LANGGRAPH_SAVERS[0], "Prefect"):
+        them = [result for result in results if result.entry.label == label and result.samples]
+        ours = {result.entry.n: result for result in ladder}
+        if not them:
+            yield Verdict("W", f"ahead of {label}")
+            continue
+        last = them[-1]
+        ratio = last.cpu / ours[last.entry.n].cpu
+        yield Verdict("W", f"ahead of {label} at {last.entry.n:,} items", f"{ratio:.1f} x", ratio > 1)
 
 
 def _judge_growth(results: Sequence[Result]) -> Iterator[Verdict]:

@@ -54,7 +54,7 @@ class Work:
 
 def works(*, quick: bool = False) -> dict[str, Work]:
     """Return all works by name; `quick` ones are smaller, for trying the harness out."""
-    makers = (_work_a, _work_a0, _work_b, _work_c, _work_d, _work_d2, _work_h, _growth)
+    makers = (_work_a, _work_a0, _work_b, _work_c, _work_d, _work_d2, _work_h, _work_w, _growth)
     return {work.name: work for work in (make(quick=quick) for make in makers)}
 
 
@@ -164,6 +164,17 @@ def _work_h(*, quick: bool) -> Work:
         Entry("TaskGroup window, an item in flight", "taskgroup_window", "flight", in_flight, in_flight),
     )
     return Work("H", "import time and memory", IMPORT_FLOOR, entries)
+
+
+def _work_w(*, quick: bool) -> Work:
+    # n = 1 is the fixed cost, which is subtracted where growth is judged.
+    ladder, width = ((1, 100, 1_000) if quick else (1, 100, 1_000, 10_000)), 50
+    entries = [Entry(OURS, "workflow_abreast", "W", n, width, _repeats(n, 2_000)) for n in ladder]
+    entries += [Entry("whole-state JSON", "json_rewrite", "W", n, width, rounds=1) for n in ladder[1:3]]
+    entries += [Entry(LANGGRAPH_SAVERS[0], "langgraph_send", "W", n, width, rounds=2, peer="langgraph")
+                for n in ladder[1:3]]  # fmt: skip
+    entries.append(Entry("Prefect", "prefect_map", "W", 100, width, rounds=1, peer="prefect"))
+    return Work("W", f"a workflow's fan-out with results of 2 KB, on disk, width {width}", OURS, tuple(entries))
 
 
 def _growth(*, quick: bool) -> Work:

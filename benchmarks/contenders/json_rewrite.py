@@ -23,7 +23,7 @@ def rewrite(path: Path, state: dict[int, object]) -> None:
 
 
 async def play(load: Load, lap: Lap) -> list[object]:
-    """Play C."""
+    """Play C or W."""
     function, path = ITEMS[load.work], load.scratch / "state.json"
     state: dict[int, object] = {}
 
@@ -37,4 +37,4 @@ async def play(load: Load, lap: Lap) -> list[object]:
 
 
 if __name__ == "__main__":
-    run({"C": on_loop(play)})
+    run({"C": on_loop(play), "W": on_loop(play)})

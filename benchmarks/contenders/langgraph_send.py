@@ -66,11 +66,11 @@ async def play(load: Load, lap: Lap) -> list[object]:
 
 
 async def play_durable(load: Load, lap: Lap) -> list[object]:
-    """Play C on the event loop, with the AsyncSqliteSaver."""
+    """Play C or W on the event loop, with the AsyncSqliteSaver."""
     async with AsyncSqliteSaver.from_conn_string(str(load.scratch / "checkpoints.db")) as saver:
         await saver.setup()
         await saver.conn.execute("PRAGMA synchronous=FULL")
-        graph = graph_of(node_of("C"), saver)
+        graph = graph_of(node_of(load.work), saver)
         with lap:
             state = await graph.ainvoke(*call_of(load))
     return list(state["results"])
@@ -89,5 +89,11 @@ def play_durable_threads(load: Load, lap: Lap) -> list[object]:
 
 
 if __name__ == "__main__":
-    plays = {"A": on_loop(play), "B": on_loop(play), "C": on_loop(play_durable), "C-threads": play_durable_threads}
+    plays = {
+        "A": on_loop(play),
+        "B": on_loop(play),
+        "C": on_loop(play_durable),
+        "C-threads": play_durable_threads,
+        "W": on_loop(play_durable),
+    }
     run(plays, package="langgraph")

@@ -78,6 +78,11 @@ def payload(index: int) -> dict[str, object]:
     return {"index": index, "text": FILLER}
 
 
+def large(index: int) -> dict[str, object]:
+    """Return the result of item `index` in the fan-out: 2 KB as JSON."""
+    return {"index": index, "text": FILLER * 5}
+
+
 def prompt(index: int) -> str:
     """Return question `index` of the chat work, which is its answer too: the server echoes."""
     return f"{index}: {FILLER}"
@@ -105,10 +110,15 @@ async def make(index: int) -> object:
     return payload(index)
 
 
-ITEMS: Mapping[str, Item] = {"A": no_op, "A0": instant, "B": nap, "C": make}
+async def make_large(index: int) -> object:
+    """Return a 2 KB result at once: the item of work W."""
+    return large(index)
 
 
-EXPECTED: Mapping[str, Callable[[int], object]] = {"C": payload, "D": prompt}
+ITEMS: Mapping[str, Item] = {"A": no_op, "A0": instant, "B": nap, "C": make, "W": make_large}
+
+
+EXPECTED: Mapping[str, Callable[[int], object]] = {"C": payload, "D": prompt, "W": large}
 CHECKED = {*ITEMS, *EXPECTED}
 
 
