@@ -12,29 +12,8 @@ MODELS = {
     "anthropic/claude-haiku": (0.75, 1.2, 0.0016),
 }
 STRATEGIES = {"plain": 0.0, "steps": 0.12, "repaired": 0.16}
-WORDS = [
-    "the",
-    "court",
-    "held",
-    "that",
-    "a",
-    "tenant",
-    "who",
-    "paid",
-    "late",
-    "under",
-    "protest",
-    "keeps",
-    "the",
-    "right",
-    "to",
-    "claim",
-    "what",
-    "was",
-    "due",
-    "before",
-    "notice",
-]
+RULING = "the court held that a tenant who paid late under protest keeps the right to claim what was due before notice"
+WORDS = tuple(RULING.split())
 SCRIPT = "<script>window.pwned=1</script>"
 
 
@@ -62,8 +41,8 @@ def study(
     }
     hard = [random.gauss(0, 0.15) for _ in range(inputs)]
     rows = [
-        cell(random, model, strategy, f"case-{given:03}", repeat, prompts[given, strategy], hard[given], words,
-             models[model], strategies[strategy])
+        cell(random, (model, strategy, f"case-{given:03}", repeat), models[model], prompt=prompts[given, strategy],
+             quality=models[model][0] + strategies[strategy] + hard[given], gain=strategies[strategy], words=words)
         for given in range(inputs) for repeat in range(repeats) for model in models for strategy in strategies
     ]  # fmt: skip
     rows[len(rows) // 2] = planted(rows[len(rows) // 2])
@@ -74,9 +53,10 @@ def study(
     ]
 
 
-def cell(random, model, strategy, given, repeat, prompt, hard, words, traits, gain) -> Row:
-    skill, speed, price = traits
-    quality = min(1.0, max(0.0, skill + gain + hard + random.gauss(0, 0.15)))
+def cell(random, place, traits, *, prompt, quality, gain, words) -> Row:
+    model, strategy, given, _ = place
+    _, speed, price = traits
+    quality = min(1.0, max(0.0, quality + random.gauss(0, 0.15)))
     in_flight = random.randint(1, 4)
     queued = 1 + 0.25 * in_flight if model.startswith("openai") else 1.0
     service = speed * (1 + 8 * gain) * queued * random.lognormvariate(0, 0.35)
@@ -86,7 +66,7 @@ def cell(random, model, strategy, given, repeat, prompt, hard, words, traits, ga
         for n in (1, 2, 3)
     )
     known = {
-        "lane": model.partition("/")[0], "prompt": prompt, "truth": {"answer": WORDS[hash_of(given) % 20]},
+        "lane": model.partition("/")[0], "prompt": prompt, "truth": {"answer": WORDS[int(given[-3:]) % 20]},
         "input_tokens": 2 * words, "output_tokens": words, "usd": price * (1 + 10 * gain) if price else 0.0,
         "service_s": service, "wall_s": service + sum(waits.values()), "in_flight": in_flight, **waits,
     }  # fmt: skip
@@ -94,17 +74,13 @@ def cell(random, model, strategy, given, repeat, prompt, hard, words, traits, ga
         kind, said = random.choice(
             [("Timeout", "no reply within 60 s"), ("BadReply", "not JSON: <b>sorry</b>"), ("RateLimited", "429")]
         )
-        return row(model, strategy, given, repeat, state="failed", error=said, error_type=kind, **known)
+        return row(*place, state="failed", error=said, error_type=kind, **known)
     scores: dict[str, float | None] = {"exact": float(quality > 0.6), "f1": round(quality, 3)}
     errors = {"f1": "ValueError: no field 'answer'"} if random.random() < 0.02 else {}
     return row(
-        model, strategy, given, repeat, output=text(random, words), value={"answer": WORDS[int(19 * quality)]},
-        scores={**scores, **dict.fromkeys(errors)}, score_errors=errors, steps=steps if strategy == "steps" else (), **known,
+        *place, output=text(random, words), value={"answer": WORDS[int(19 * quality)]}, score_errors=errors,
+        scores={**scores, **dict.fromkeys(errors)}, steps=steps if strategy == "steps" else (), **known,
     )  # fmt: skip
-
-
-def hash_of(given: str) -> int:
-    return int(given.rpartition("-")[2])
 
 
 def planted(held: Row) -> Row:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from abreast.jobs.matrix.arms import Arm, arms, by_arm, finished, grouped, plain
-from abreast.jobs.matrix.inference import Correlation, Quantile, correlation, quantiles
+from abreast.jobs.matrix.inference import Correlation, Quantile, corrected, correlation, quantiles
 from abreast.jobs.matrix.rows import Row
+from abreast.jobs.matrix.wording import p_value
 
 SHARES: Final = (0.5, 0.9, 0.99)
 UNNAMED: Final = "no type given"
@@ -119,10 +120,17 @@ def latencies(rows: Sequence[Row]) -> list[Latency]:
 
 
 def loads(rows: Sequence[Row]) -> list[Load]:
-    """Each lane's service times against the calls in flight when each was sent, of cells that were done."""
+    """Each lane's service times against the calls in flight when each was sent, of cells that were done.
+
+    p is corrected by Holm for all lanes.
+    """
     lanes = grouped((row.lane, (float(row.in_flight), row.service_s)) for row in finished(rows))
-    found = [(lane, correlation(*zip(*sorted(pairs), strict=True))) for lane, pairs in lanes]
-    return [Load(lane, one, one.clear and (one.rho or 0) > 0, _meaning(lane, one)) for lane, one in found]
+    tests = [correlation(*zip(*sorted(pairs), strict=True)) for _, pairs in lanes]
+    tests = [replace(one, p=p) for one, p in zip(tests, corrected([one.p for one in tests]), strict=True)]
+    return [
+        Load(lane, one, one.clear and (one.rho or 0) > 0, _meaning(lane, one))
+        for (lane, _), one in zip(lanes, tests, strict=True)
+    ]
 
 
 def costs(rows: Sequence[Row]) -> list[Cost]:
@@ -167,7 +175,7 @@ def _meaning(lane: str, found: Correlation) -> str:
     """The plain sentence of a test of service time against load."""
     if found.rho is None or found.p is None:
         return f"{lane}: cannot be tested, as there are too few cells or all were sent at the same load."
-    said = f"(Spearman's rho {found.rho:+.2f}, p {found.p:.2g}, {found.n:,} cells)"
+    said = f"(Spearman's rho {found.rho:+.2f}, p {p_value(found.p)}, {found.n:,} cells)"
     if not found.clear:
         return f"{lane}: service times did not depend on the calls in flight {said}: they are the provider's own."
     if found.rho < 0:

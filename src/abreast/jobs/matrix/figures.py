@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Any, Final, TypeAlias
@@ -16,7 +17,9 @@ Figure: TypeAlias = dict[str, Any]
 # Okabe and Ito's colours, which colour-blind readers tell apart, as they are legible on white and on near-black.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#b5651d", "#cc79a7", "#56b4e9", "#8a6fd1", "#7f7f7f")
 MOST_PAIRS: Final = 24  # that a plot shows; the table has more
+_FEW: Final = 10  # failures that are counted one by one
 _POINTS: Final = 200  # of a curve
+_FAR: Final = 20
 _ROW: Final = 34  # pixels
 _MARGIN: Final = {"l": 10, "r": 16, "t": 10, "b": 44}
 
@@ -65,6 +68,19 @@ def _titled(text: str, **more: Any) -> Figure:
     return {"title": {"text": text, "standoff": 8}, **more}
 
 
+def _scale(values: Sequence[float]) -> Figure:
+    """By powers of ten where values lie far apart, with marks at 1, 2 and 5; otherwise even."""
+    least, most = min(values), max(values)
+    if not most > _FAR * least > 0:
+        return {"type": "linear"}
+    powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)))
+    return {
+        "type": "log",
+        "tickmode": "array",
+        "tickvals": [float(f"{one}e{power}") for power in powers for one in (1, 2, 5)],
+    }
+
+
 def _bars(found: Sequence[Estimate]) -> Figure:
     """How far the interval reaches to both sides of the mean."""
     up = [0 if one.high is None or one.mean is None else one.high - one.mean for one in found]
@@ -76,35 +92,36 @@ def _means(scored: Scored) -> Figure:
     """Both readings of each arm, the best on top."""
     shown = scored.summaries[::-1]
     data = []
-    for name, symbol, colour in (
-        ("valid-only", "circle-open", COLOURS[1]),
-        ("intention-to-treat", "circle", COLOURS[0]),
-    ):
+    for name, symbol, colour, beside in (
+        ("intention-to-treat", "circle", COLOURS[0], 0.13), ("valid-only", "circle-open", COLOURS[1], -0.13),
+    ):  # fmt: skip
         read = [one.valid if name == "valid-only" else one.intended for one in shown]
         data.append({
             "type": "scatter",
             "mode": "markers",
             "name": name,
-            "y": [label(one.arm) for one in shown],
+            "y": [place + beside for place in range(len(shown))],
             "x": [one.mean for one in read],
+            "text": [label(one.arm) for one in shown],
             "error_x": _bars(read),
             "marker": {"size": 9, "symbol": symbol, "color": colour, "line": {"width": 2, "color": colour}},
-            "hovertemplate": "%{y}<br>%{x:.3f}<extra>" + name + "</extra>",
+            "hovertemplate": "%{text}<br>%{x:.3f}<extra>" + name + "</extra>",
         })  # fmt: skip
-    high = 90 + _ROW * len(shown)
     return {
         "data": data,
         "layout": _layout(
-            high,
-            scattermode="group",
-            legend={
-                "orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "traceorder": "reversed",
-            },
+            90 + _ROW * len(shown),
             margin={**_MARGIN, "t": 34},
             xaxis=_titled(f"mean {label(scored.name)}, with 95% interval"),
-            yaxis={"type": "category"},
+            yaxis=_lines([label(one.arm) for one in shown]),
         ),
-    }  # fmt: skip
+    }
+
+
+def _lines(names: Sequence[str]) -> Figure:
+    """An axis with one line for each name. Numbers below, not categories: two marks of a line stand side by side."""
+    places = list(range(len(names)))
+    return {"tickmode": "array", "tickvals": places, "ticktext": list(names), "range": [-0.6, len(names) - 0.4]}
 
 
 def _heatmap(scored: Scored) -> Figure:
@@ -121,7 +138,9 @@ def _heatmap(scored: Scored) -> Figure:
             "y": [label(one) for one in models],
             "text": [["" if one is None else f"{one:.2f}" for one in line] for line in table],
             "texttemplate": "%{text}",
-            "colorscale": "Cividis",
+            "textfont": {"color": "#111"},
+            "colorscale": [[0, "#eef4fa"], [1, "#56a0d8"]],  # dark text is legible on all of it
+            **({"zmin": 0, "zmax": 1} if all(0 <= one <= 1 for one in means.values() if one is not None) else {}),
             "xgap": 2,
             "ygap": 2,
             "colorbar": {"thickness": 12, "outlinewidth": 0},
@@ -141,12 +160,14 @@ def _differences(scored: Scored) -> Figure | None:
     if not shown:
         return None
     found = [one.intended for one in shown]
+    names = [f"{label(one.second)}<br>less {label(one.first)}" for one in shown]
     read = [Estimate(one.pairs, one.pairs, one.mean, one.low, one.high) for one in found]
     return {
         "data": [{
             "type": "scatter",
             "mode": "markers",
-            "y": [f"{label(one.second)}<br>  less {label(one.first)}" for one in shown],
+            "y": list(range(len(shown))),
+            "text": names,
             "x": [one.mean for one in found],
             "error_x": _bars(read),
             "marker": {
@@ -155,12 +176,12 @@ def _differences(scored: Scored) -> Figure | None:
                 "symbol": ["circle" if one.clear else "circle-open" for one in found],
                 "line": {"width": 2, "color": COLOURS[0]},
             },
-            "hovertemplate": "%{y}<br>%{x:+.3f}<extra></extra>",
+            "hovertemplate": "%{text}<br>%{x:+.3f}<extra></extra>",
         }],
         "layout": _layout(
             80 + 44 * len(shown),
             xaxis=_titled(f"difference in {label(scored.name)}, with 95% interval", zeroline=True, zerolinewidth=2),
-            yaxis={"type": "category"},
+            yaxis=_lines(names),
         ),
     }  # fmt: skip
 
@@ -180,7 +201,7 @@ def _pareto(scored: Scored) -> Figure | None:
         "type": "scatter", "mode": "markers+text", "name": label(model), "cliponaxis": False,
         "x": [offer.usd for offer in offers], "y": [offer.mean for offer in offers],
         "text": [label(offer.arm.strategy) for offer in offers],
-        "textposition": "top center",
+        "textposition": "middle right",
         "marker": {
             "size": 11, "color": COLOURS[place % len(COLOURS)],
             "symbol": ["circle" if offer.front else "circle-open" for offer in offers],
@@ -188,13 +209,12 @@ def _pareto(scored: Scored) -> Figure | None:
         },
         "hovertemplate": f"{label(model)} · %{{text}}<br>%{{y:.3f}}<br>$%{{x:.4g}}<extra></extra>",
     } for place, (model, offers) in enumerate(models)]  # fmt: skip
-    spread = max(offer.usd for offer in scored.offers) > 20 * min(offer.usd for offer in scored.offers) > 0
     return {
         "data": [line, *points],
         "layout": _layout(
             420,
             margin={**_MARGIN, "t": 40},
-            xaxis=_titled("USD per cell", type="log" if spread else "linear"),
+            xaxis=_titled("USD per cell", **_scale([offer.usd for offer in scored.offers])),
             yaxis=_titled(f"mean {label(scored.name)}"),
         ),
     }
@@ -215,13 +235,12 @@ def _latency(rows: Sequence[Row]) -> Figure | None:
             "x": [round(ordered[at], 6) for at in kept], "y": [(at + 1) / len(ordered) for at in kept],
             "hovertemplate": "%{y:.0%} within %{x:.3g} s<extra>" + label(model) + "</extra>",
         })  # fmt: skip
-    longest, least = max(times[-1] for times in map(sorted, dict(models).values())), min(min(t) for _, t in models)
     return {
         "data": data,
         "layout": _layout(
             380,
             margin={**_MARGIN, "t": 40},
-            xaxis=_titled("service time in seconds", type="log" if longest > 20 * least > 0 else "linear"),
+            xaxis=_titled("service time in seconds", **_scale([time for _, times in models for time in times])),
             yaxis=_titled("share of cells", tickformat=".0%", range=[0, 1.02]),
         ),
     }
@@ -234,6 +253,7 @@ def _failures(found: Findings) -> Figure | None:
     kinds = sorted({failure.error_type for failure in found.failures})
     held = sorted({failure.arm for failure in found.failures}, reverse=True)
     counts = {(failure.arm, failure.error_type): failure.count for failure in found.failures}
+    highest = max(sum(counts.get((arm, kind), 0) for kind in kinds) for arm in held)
     return {
         "data": [{
             "type": "bar", "orientation": "h", "name": label(kind),
@@ -243,6 +263,8 @@ def _failures(found: Findings) -> Figure | None:
         } for place, kind in enumerate(kinds)],
         "layout": _layout(
             100 + _ROW * len(held), barmode="stack", bargap=0.35, showlegend=True, margin={**_MARGIN, "t": 34},
-            xaxis=_titled("failed cells", rangemode="tozero"), yaxis={"type": "category"},
+            legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "traceorder": "normal"},
+            xaxis=_titled("failed cells", rangemode="tozero", **({"dtick": 1} if highest <= _FEW else {})),
+            yaxis={"type": "category"},
         ),
     }  # fmt: skip

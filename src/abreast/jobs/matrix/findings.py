@@ -29,11 +29,12 @@ the inputs, cut at 0 and 1.
 
 Arms are compared input by input: McNemar's exact test where all is 0 or 1, otherwise Wilcoxon's signed ranks (Pratt).
 The effect is the matched-pairs rank-biserial correlation, from -1 to 1. p is corrected by Holm for all pairs of a
-score, and a difference is called clear if it is then below 0.05. Below 6 common inputs nothing is tested. Controls are never
-compared.
+score, and a difference is called clear if it is then below 0.05. Below 6 common inputs nothing is tested. Controls
+are never compared.
 
 Latencies are service times of cells that were done: no waiting for a place, no holds after a 429, no backoff. Their
-intervals are distribution-free, from the ranks; a dash is a bound that so few cells can't give.
+intervals are distribution-free, from the ranks; a dash is a bound that so few cells can't give. Whether
+the load slowed a lane is tested by Spearman's rank correlation, corrected by Holm for all lanes.
 """
 METHODS: Final = tuple(" ".join(said.split()) for said in _METHODS.split("\n\n"))
 

@@ -131,14 +131,15 @@ def paired(before: Sequence[float], after: Sequence[float]) -> Paired:
 
 def holm(found: Sequence[Paired]) -> list[Paired]:
     """The same, each with its `p` corrected for all the tests among them."""
-    tested = [(place, one.p) for place, one in enumerate(found) if one.p is not None]
-    corrected = list(found)
-    if tested:
-        multitest = _need("statsmodels.stats.multitest")
-        adjusted = multitest.multipletests([p for _, p in tested], method="holm")[1]
-        for (place, _), value in zip(tested, adjusted, strict=True):
-            corrected[place] = replace(corrected[place], adjusted=float(value))
-    return corrected
+    adjusted = corrected([one.p for one in found])
+    return [replace(one, adjusted=value) for one, value in zip(found, adjusted, strict=True)]
+
+
+def corrected(values: Sequence[float | None]) -> list[float | None]:
+    """Each p by Holm's step-down method, for as many tests as there were."""
+    tested = [value for value in values if value is not None]
+    adjusted = iter(_need("statsmodels.stats.multitest").multipletests(tested, method="holm")[1] if tested else ())
+    return [None if value is None else float(next(adjusted)) for value in values]
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> tuple[Quantile, ...]:

@@ -75,8 +75,8 @@
 
   // --- cells
 
-  const number = (value, digits) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: digits }));
-  const time = (value) => (value >= 1 ? `${number(value, 2)} s` : `${number(value * 1000, 1)} ms`);
+  const number = (value, digits) => (value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: Number.isInteger(value) ? 0 : Math.min(digits || 0, 3) }));
+  const time = (value) => (value >= 1 ? `${number(value, 2)} s` : `${number(Math.round(value * 1000))} ms`);
   const money = (value) => (value === null ? "–" : `$${value.toPrecision(3)}`);
 
   async function cells() {
