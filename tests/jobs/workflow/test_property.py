@@ -100,14 +100,14 @@ def completion_order(monkeypatch):
 def shared_item(monkeypatch):
     def of_item(self, run, parent, index, item):
         self.names["item"] = item
-        return Frame(run, self.names, lambda name: f"{parent}:{name}:{index}", {}, inside=True)
+        return Frame(run, self.names, lambda name: f"{parent}:{name}:{index}", {})
 
     monkeypatch.setattr(Frame, "of_item", of_item)
 
 
 def shared_steps(monkeypatch):
     def of_item(self, run, parent, index, item):
-        return Frame(run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {}, inside=True)
+        return Frame(run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {})
 
     monkeypatch.setattr(Frame, "of_item", of_item)
 

@@ -101,16 +101,13 @@ class StepPaused(Paused):
 class Frame:
     """Where steps run: the scope of their paths, the names they see, and what became of those before them."""
 
-    __slots__ = ("_full", "inside", "mine", "names", "records", "run")
+    __slots__ = ("_full", "mine", "names", "records", "run")
 
-    def __init__(
-        self, run: Run, names: dict[str, Any], full: Callable[[str], str], records: Records, *, inside: bool = False
-    ) -> None:
-        """`inside` a fan-out an id may be there many times."""
+    def __init__(self, run: Run, names: dict[str, Any], full: Callable[[str], str], records: Records) -> None:
+        """`full` makes the full id of a step here, under which it is added to the `records`."""
         self.run = run
         self.names = names
         self.records = records
-        self.inside = inside
         self._full = full
         self.mine: dict[str, Any] = {}
         """The names that steps here have added."""
@@ -140,7 +137,7 @@ class Frame:
     def of_item(self, run: Run, parent: str, index: int, item: Any) -> Frame:  # noqa: ANN401 - an item is anything
         """For one item of a fan-out: what it does is seen by itself alone."""
         names = {**self.names, "steps": dict(self.names["steps"]), "item": item}
-        return Frame(run, names, lambda name: f"{parent}:{name}:{index}", {}, inside=True)
+        return Frame(run, names, lambda name: f"{parent}:{name}:{index}", {})
 
     def of_round(self, run: Run, parent: str, number: int) -> Frame:
         """For a round of a loop: the same names; the first round's ids are plain."""
@@ -152,14 +149,14 @@ class Frame:
         return self._sharing(run, self._full)
 
     def _sharing(self, run: Run, full: Callable[[str], str]) -> Frame:
-        frame = Frame(run, self.names, full, self.records, inside=self.inside)
+        frame = Frame(run, self.names, full, self.records)
         frame.mine = self.mine
         return frame
 
     def of_branch(self, run: Run) -> Frame:
         """For a step that runs beside others: it sees what it needs, and is merged when it is its turn."""
         names = {**self.names, "steps": dict(self.names["steps"])}
-        return Frame(run, names, self._full, {}, inside=self.inside)
+        return Frame(run, names, self._full, {})
 
     def merge(self, records: Mapping[str, Record]) -> None:
         """Add what became of steps elsewhere."""
