@@ -177,7 +177,9 @@ class Flowing:
             except Exception as error:
                 if self._view.verbose:
                     raise
-                return self._stopped(f"a step raised {type(error).__name__}: {one_line(str(error))}", FAILED)
+                where = " ".join(getattr(error, "__notes__", ())) or "in a step"
+                said = f"{type(error).__name__}: {one_line(str(error))}"
+                return self._stopped(f"{one_line(where)}: {said}", FAILED)
             finally:
                 if self._line is not None:
                     self._line.end()

@@ -415,8 +415,9 @@ async def test_what_concerns_all_branches_stops_them_all_at_once(loud):
         return later()
 
     table = Table(says)
-    with pytest.raises(type(loud)):
+    with pytest.raises(type(loud)) as told:
         await drawn(table, breadth=3, depth=3)
+    assert [attempt.state for attempt in told.value.attempts if attempt.branch == 1] == ["error"]
     assert len(table.asked) <= 3
     assert table.now == 0
 

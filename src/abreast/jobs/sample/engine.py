@@ -202,8 +202,9 @@ class _Engine:
             async for outcome in branches:
                 if isinstance(outcome, Done):
                     self._take(outcome.index, self._ledger.restore(outcome.value))
-        if self._ledger.loud is not None:
-            raise self._ledger.loud
+        if (loud := self._ledger.loud) is not None:
+            loud.attempts = by_branch(list(self._ledger.attempts.values()))  # type: ignore[attr-defined]
+            raise loud
         return self._result(branches.timing_dependent)
 
     def _take(self, branch: int, attempts: Sequence[Attempt]) -> None:

@@ -188,9 +188,10 @@ async def _command(kit: Kit, step: Command, config: Config, _context: StepContex
                        "step or the workflow, and its command line under [runners.NAME] in abreast.toml")  # fmt: skip
     ran = await kit.agent(integration, f"{slash} {arguments}".strip(), config["model"])
     if ran is None:
+        program = "claude" if integration == "auto" else integration
         raise CannotDo(f"{slash} is for the agent {integration!r}, which has no runner here: write its command line "
-                       f'into abreast.toml, as in [runners.{integration}] argv = ["{integration}", "-p", '
-                       '"{prompt}"]')  # fmt: skip
+                       f'into abreast.toml, as in [runners.{integration}] argv = ["{program}", "-p", "{{prompt}}"]'
+                       )  # fmt: skip
     return _from_agent(step.common, ran, dict(config))
 
 
@@ -241,7 +242,13 @@ def _custom_config(step: Custom, frame: Frame, _flow: Workflow) -> Config:
 
 async def _custom(kit: Kit, step: Custom, config: Config, context: StepContext) -> Record:
     own = replace(context, inputs=deepcopy(context.inputs), item=deepcopy(context.item))  # it may change them
-    return _given(step.common, await kit.custom(step.common.type, deepcopy(config), own), step.common.type)
+    kind = step.common.type
+    try:
+        found = await kit.custom(kind, deepcopy(config), own)
+    except Exception as error:
+        error.add_note(f"in the step {context.step!r} of type {kind!r}")
+        raise
+    return _given(step.common, found, kind)
 
 
 def _given(common: Common, value: object, who: str) -> Record:
