@@ -1,4 +1,4 @@
-"""Measure abreast beside its peers: `python -m benchmarks [A A0 B C D D2 H W growth] [--rounds 5] [--quick] [--json]`."""
+"""Measure abreast beside its peers: `python -m benchmarks [A A0 B C D D2 H W growth] [--rounds 5] [--quick]`."""
 
 import argparse
 import json

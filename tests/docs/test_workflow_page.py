@@ -8,8 +8,9 @@ import yaml
 
 from abreast import toolkit
 from abreast.cli import run
-from abreast.jobs.workflow import fuel, kinds, width
-from abreast.jobs.workflow.filters import FILTERS
+from abreast.jobs.files import fuel
+from abreast.jobs.files.filters import FILTERS
+from abreast.jobs.workflow import kinds, width
 from abreast.jobs.workflow.kit import CustomKind, StepContext
 from abreast.jobs.workflow.steps import MAX_ITERATIONS, SHELL_TIMEOUT
 from tests.docs.pages import ROOT, blocks_of

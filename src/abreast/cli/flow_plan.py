@@ -12,7 +12,7 @@ from abreast.cli.prompt import lanes_here
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.tables import say, say_json, say_table
 from abreast.core.events import ITEM_SETTLED
-from abreast.jobs.workflow.expressions import Template
+from abreast.jobs.files.expressions import Template
 from abreast.jobs.workflow.plan import PlannedStep, plan
 from abreast.jobs.workflow.simulate import Rehearsal
 from abreast.jobs.workflow.steps import Prompt, Sample, Workflow

@@ -16,8 +16,8 @@ from abreast.cli.work import View
 from abreast.core.errors import WorkflowInvalid
 
 if TYPE_CHECKING:
+    from abreast.jobs.files.yaml_nodes import Node
     from abreast.jobs.sample.spec import SampleSpec
-    from abreast.jobs.workflow.yaml_nodes import Node
 
 _LONGEST: Final = 5 << 20  # bytes of a job file
 _JOBS: Final = ("workflow", "sample", "matrix")
@@ -81,8 +81,8 @@ def read_text(file: str) -> str:
 
 def read_node(text: str, file: str) -> Node:
     """The file's tree; `Sorry` has what is wrong with its YAML, and where."""
-    from abreast.jobs.workflow.report import Report
-    from abreast.jobs.workflow.yaml_nodes import read_yaml
+    from abreast.jobs.files.report import Report
+    from abreast.jobs.files.yaml_nodes import read_yaml
 
     report = Report(file)
     node = read_yaml(text, report)

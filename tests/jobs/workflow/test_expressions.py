@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from abreast.jobs.workflow.expressions import ExpressionFailed, ExpressionInvalid, find_blocks, parse, parse_condition
-from abreast.jobs.workflow.fuel import LARGEST_TEXT, Fuel
+from abreast.jobs.files.expressions import ExpressionFailed, ExpressionInvalid, find_blocks, parse, parse_condition
+from abreast.jobs.files.fuel import LARGEST_TEXT, Fuel
 
 ROOT = Path(__file__).resolve().parents[3]
 PEER = ROOT / ".peers" / "specify-cli" / "bin" / "python"
@@ -916,7 +916,7 @@ def test_the_table_is_what_spec_kit_says(oracle, text, wanted):
 def test_the_parser_is_loaded_only_with_an_expression():
     program = """
 import sys, abreast, abreast.cli.main
-from abreast.jobs.workflow.expressions import parse
+from abreast.jobs.files.expressions import parse
 from abreast.jobs.workflow.script import parse_script
 parse("no block"); parse_script("echo")
 assert "jinja2" not in sys.modules

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abreast.jobs.workflow.expressions import ExpressionFailed
+from abreast.jobs.files.expressions import ExpressionFailed
 from abreast.jobs.workflow.script import ScriptInvalid, parse_script
 
 SHELLS = [["sh"], ["bash", "--posix"], ["bash"], ["busybox", "sh"]]

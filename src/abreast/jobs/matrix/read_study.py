@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from abreast.jobs.files.expressions import ExpressionInvalid, Template, parse
+from abreast.jobs.files.report import Report, shown
+from abreast.jobs.files.shapes import MAPPING, NAME, TEXT, Shape, Word, fitting, is_number, one_of, whole
+from abreast.jobs.files.yaml_nodes import Node, read_yaml
 from abreast.jobs.matrix.scores import KINDS
 from abreast.jobs.matrix.study import CONTROLS, ModelArm, ScoreSpec, Strategy, Study, StudyInput, digest
-from abreast.jobs.workflow.expressions import ExpressionInvalid, Template, parse
-from abreast.jobs.workflow.report import Report, shown
-from abreast.jobs.workflow.shapes import MAPPING, NAME, TEXT, Shape, Word, fitting, is_number, one_of, whole
-from abreast.jobs.workflow.yaml_nodes import Node, read_yaml
 from abreast.models.schema import check_schema
 
 _LABEL: Final = re.compile(r"[^~\s/][^~\n]*")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from abreast.jobs.workflow.expressions import Template
+from abreast.jobs.files.expressions import Template
 
 CONTROLS: Final = ("empty", "echo", "truth")
 """Strategies that ask nobody and whose scores are known: nothing, the input itself, the right answer."""

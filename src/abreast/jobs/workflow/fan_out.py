@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from abreast.core.errors import OutcomeUnknown, RecordedError, TimedOut
 from abreast.core.item import Item, position_key
 from abreast.core.outcome import Done, Failed, Outcome
-from abreast.jobs.workflow.expressions import ExpressionFailed, Template
+from abreast.jobs.files.expressions import ExpressionFailed, Template
+from abreast.jobs.files.report import shown
 from abreast.jobs.workflow.leaves import configure, failed, record_of, timeout_of
 from abreast.jobs.workflow.reach import every
 from abreast.jobs.workflow.records import Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
-from abreast.jobs.workflow.report import shown
 from abreast.jobs.workflow.steps import LEAVES, Command, FanOut, Leaf, Prompt, Sample
 from abreast.jobs.workflow.values import reads, resolve, surroundings
 from abreast.jobs.workflow.width import as_width

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from abreast.core.errors import BudgetSpent, OutcomeUnknown, RecordedError, TimedOut
-from abreast.jobs.workflow.expressions import ExpressionFailed, Template
+from abreast.jobs.files.expressions import ExpressionFailed, Template
 from abreast.jobs.workflow.fan_out import FanOuts
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.kit import Kit, StepContext

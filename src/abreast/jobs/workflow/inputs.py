@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from abreast.jobs.workflow.report import shown
+from abreast.jobs.files.report import shown
 from abreast.jobs.workflow.steps import Input
 
 _TRUE: Final = frozenset({"true", "1", "yes"})

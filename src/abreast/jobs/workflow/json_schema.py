@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from abreast.jobs.files.shapes import ANY, Word
 from abreast.jobs.workflow import kinds
-from abreast.jobs.workflow.shapes import ANY, Word
 
 _STEP_LIST: Final = {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 1}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from abreast.jobs.workflow.shapes import (
+from abreast.jobs.files.shapes import (
     ANY,
     CASES,
     CONDITION,

@@ -10,13 +10,13 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Final
 
 from abreast.core.errors import Problem, WorkflowInvalid
+from abreast.jobs.files.report import Report, shown
+from abreast.jobs.files.shapes import fitting
+from abreast.jobs.files.yaml_nodes import MAX_BYTES, Node, read_yaml
 from abreast.jobs.workflow import kinds
 from abreast.jobs.workflow.inputs import coerce
 from abreast.jobs.workflow.read_steps import CheckSample, Scope, StepReader
-from abreast.jobs.workflow.report import Report, shown
-from abreast.jobs.workflow.shapes import fitting
 from abreast.jobs.workflow.steps import Input, Value, Workflow
-from abreast.jobs.workflow.yaml_nodes import MAX_BYTES, Node, read_yaml
 
 __all__ = ["MAX_FILES", "Problem", "WorkflowInvalid", "load"]
 

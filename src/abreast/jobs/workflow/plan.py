@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from abreast.jobs.workflow.expressions import ExpressionFailed
+from abreast.jobs.files.expressions import ExpressionFailed
 from abreast.jobs.workflow.reach import beneath
 from abreast.jobs.workflow.steps import Call, FanOut, Loop, Sample, Step, Value
 from abreast.jobs.workflow.values import reads, resolve

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from abreast.jobs.files.expressions import ExpressionInvalid, Template, parse, parse_condition
+from abreast.jobs.files.report import Report, shown
+from abreast.jobs.files.shapes import Word, fitting
+from abreast.jobs.files.yaml_nodes import Node, line_in
 from abreast.jobs.workflow import kinds
-from abreast.jobs.workflow.expressions import ExpressionInvalid, Template, parse, parse_condition
 from abreast.jobs.workflow.order import Place, wrong_order
-from abreast.jobs.workflow.report import Report, shown
 from abreast.jobs.workflow.script import Script, ScriptInvalid, parse_script
-from abreast.jobs.workflow.shapes import Word, fitting
 from abreast.jobs.workflow.step_types import READERS
 from abreast.jobs.workflow.steps import Common, Custom, Input, Step, Value, Workflow
-from abreast.jobs.workflow.yaml_nodes import Node, line_in
 
 CheckSample: TypeAlias = Callable[[dict[str, Any]], str | None]
 """Says what is wrong with the words of a sample. A value that holds `{{ }}` is None there; a prompt is its text."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from abreast.jobs.workflow.expressions import ExpressionFailed, ExpressionInvalid, find_blocks
-from abreast.jobs.workflow.filters import to_json
-from abreast.jobs.workflow.fuel import LARGEST_TEXT, Fuel, Value, kind_of, text_of
+from abreast.jobs.files.expressions import ExpressionFailed, ExpressionInvalid, find_blocks
+from abreast.jobs.files.filters import to_json
+from abreast.jobs.files.fuel import LARGEST_TEXT, Fuel, Value, kind_of, text_of
+from abreast.jobs.files.terms import Frame
 from abreast.jobs.workflow.shell import Form, Scanner, ScriptInvalid, Slot
-from abreast.jobs.workflow.terms import Frame
 
 __all__ = ["Script", "ScriptInvalid", "parse_script"]
 

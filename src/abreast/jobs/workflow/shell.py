@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from abreast.jobs.workflow.expressions import Block
-from abreast.jobs.workflow.grammar import parse_expression
+from abreast.jobs.files.expressions import Block
+from abreast.jobs.files.grammar import parse_expression
 from abreast.jobs.workflow.handed import feeds_on, hands_on, refusal
 from abreast.jobs.workflow.shell_here import HereDocuments
 from abreast.jobs.workflow.shell_place import CODE, MARK, NAMES, Context, Form, Kind, ScriptInvalid, Slot

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Final
 
-from abreast.jobs.workflow.expressions import Block
+from abreast.jobs.files.expressions import Block
 from abreast.jobs.workflow.shell_place import Context, Form, Here, Kind, Slot
 from abreast.jobs.workflow.shell_words import Words
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, NoReturn
 
-from abreast.jobs.workflow.expressions import Block, ExpressionInvalid
-from abreast.jobs.workflow.grammar import Expression
+from abreast.jobs.files.expressions import Block, ExpressionInvalid
+from abreast.jobs.files.grammar import Expression
 
 
 class ScriptInvalid(ExpressionInvalid):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from abreast.jobs.files.expressions import Template
+from abreast.jobs.files.report import shown
+from abreast.jobs.files.shapes import fitting
+from abreast.jobs.files.yaml_nodes import Node
 from abreast.jobs.workflow import kinds
-from abreast.jobs.workflow.expressions import Template
-from abreast.jobs.workflow.report import shown
-from abreast.jobs.workflow.shapes import fitting
 from abreast.jobs.workflow.steps import (
     MAX_ITERATIONS,
     Call,
@@ -28,7 +29,6 @@ from abreast.jobs.workflow.steps import (
     Switch,
     Value,
 )
-from abreast.jobs.workflow.yaml_nodes import Node
 
 if TYPE_CHECKING:
     from abreast.jobs.workflow.read_steps import Scope, StepReader

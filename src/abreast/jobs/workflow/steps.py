@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from abreast.jobs.workflow.expressions import Template
+from abreast.jobs.files.expressions import Template
 from abreast.jobs.workflow.script import Script
 
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from abreast.jobs.workflow.expressions import Template
+from abreast.jobs.files.expressions import Template
 from abreast.jobs.workflow.script import Script
 from abreast.jobs.workflow.steps import Step, Value, Workflow
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from abreast.jobs.workflow.report import Report, shown
-from abreast.jobs.workflow.yaml_nodes import Node
+from abreast.jobs.files.report import Report, shown
+from abreast.jobs.files.yaml_nodes import Node
 
 
 class Shape(NamedTuple):

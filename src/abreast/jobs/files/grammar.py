@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from abreast.jobs.workflow.filters import FILTERS
-from abreast.jobs.workflow.fuel import DEEPEST_TREE, LONGEST_EXPRESSION, MOST_TOKENS, ExpressionInvalid, Value
-from abreast.jobs.workflow.terms import (
+from abreast.jobs.files.filters import FILTERS
+from abreast.jobs.files.fuel import DEEPEST_TREE, LONGEST_EXPRESSION, MOST_TOKENS, ExpressionInvalid, Value
+from abreast.jobs.files.terms import (
     ARITHMETIC,
     Arithmetic,
     Both,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from abreast.jobs.workflow.fuel import (
+from abreast.jobs.files.fuel import (
     DEEPEST_VALUE,
     LARGEST_TEXT,
     ExpressionFailed,

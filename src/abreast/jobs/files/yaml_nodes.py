@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from abreast.jobs.workflow.report import Report
+from abreast.jobs.files.report import Report
 
 if TYPE_CHECKING:
     import yaml

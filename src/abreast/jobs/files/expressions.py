@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from abreast.jobs.workflow.fuel import (
+from abreast.jobs.files.fuel import (
     LARGEST_TEXT,
     MOST_BLOCKS,
     ExpressionFailed,
@@ -14,8 +14,8 @@ from abreast.jobs.workflow.fuel import (
     Value,
     text_of,
 )
-from abreast.jobs.workflow.grammar import Expression, parse_expression
-from abreast.jobs.workflow.terms import Frame
+from abreast.jobs.files.grammar import Expression, parse_expression
+from abreast.jobs.files.terms import Frame
 
 __all__ = [
     "Block", "ExpressionFailed", "ExpressionInvalid", "Template", "evaluate", "find_blocks", "parse", "parse_condition",

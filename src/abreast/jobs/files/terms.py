@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from abreast.jobs.workflow.filters import FILTERS, is_among
-from abreast.jobs.workflow.fuel import ExpressionFailed, Fuel, Value, checked_text, kind_of
+from abreast.jobs.files.filters import FILTERS, is_among
+from abreast.jobs.files.fuel import ExpressionFailed, Fuel, Value, checked_text, kind_of
 
 _LARGEST_NUMBER: Final = 2**63
 
