@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -13,6 +13,7 @@ from abreast.jobs.files.expressions import ExpressionInvalid, Template, parse
 from abreast.jobs.files.report import Report, shown
 from abreast.jobs.files.shapes import MAPPING, NAME, TEXT, Shape, Word, fitting, is_number, one_of, whole
 from abreast.jobs.files.yaml_nodes import Node, read_yaml
+from abreast.core.errors import Problem, WorkflowInvalid
 from abreast.jobs.matrix.scores import KINDS
 from abreast.jobs.matrix.study import CONTROLS, ModelArm, ScoreSpec, Strategy, Study, StudyInput, digest
 from abreast.models.schema import check_schema
@@ -55,14 +56,11 @@ def load_study(
     """The study that a file says; `WorkflowInvalid` has all problems, each with its file and line."""
     report = Report(file)
     node = read_yaml(text, report)
-    if node is None:
-        report.settled()
-        raise RuntimeError("a file that can't be read says why")  # pragma: no cover
-    study = _Reader(text, file, directory, report, code_of, check_sample).study(node)
+    study = None if node is None else _Reader(text, file, directory, report, code_of, check_sample).study(node)
     warnings = report.settled()
-    if study is None:
-        raise RuntimeError("a study that can't be read says why")  # pragma: no cover
-    return Study(**{**{name: getattr(study, name) for name in Study.__dataclass_fields__}, "warnings": warnings})
+    if study is None:  # pragma: no cover - what can't be read has said so
+        raise WorkflowInvalid.of([Problem(file, 1, "the file can't be read")])
+    return replace(study, warnings=warnings)
 
 
 @dataclass(slots=True)
