@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from abreast.core.errors import Problem, WorkflowInvalid
 from abreast.jobs.files.expressions import ExpressionInvalid, Template, parse
 from abreast.jobs.files.report import Report, shown
 from abreast.jobs.files.shapes import MAPPING, NAME, TEXT, Shape, Word, fitting, is_number, one_of, whole
 from abreast.jobs.files.yaml_nodes import Node, read_yaml
-from abreast.core.errors import Problem, WorkflowInvalid
 from abreast.jobs.matrix.scores import KINDS
 from abreast.jobs.matrix.study import CONTROLS, ModelArm, ScoreSpec, Strategy, Study, StudyInput, digest
 from abreast.models.schema import check_schema
