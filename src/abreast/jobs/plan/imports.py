@@ -1,0 +1,211 @@
+"""Which Python files of a repository import which, read from their syntax: nothing is run.
+
+    imports = read_imports(root, inventory)
+    imports.edges["src/shop/cart.py"]     # ("src/shop/money.py", "src/shop/stock.py")
+
+Only Python for now: files of other languages have no edges, and are divided by their directories and names alone.
+A name is looked for as Python would, in every directory that can be on its path: beside a script, above the topmost
+package, `src`, then where other packages of the repository are. Namespace packages need no `__init__.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from abreast.jobs.plan.inventory import FileEntry, Form, Inventory
+
+_ENDINGS: Final = (".py", ".pyi")
+_INIT: Final = "__init__"
+
+
+@dataclass(frozen=True, slots=True)
+class Imports:
+    """`edges` have, for each file that imports others of the repository, those: sorted, each once, never itself.
+
+    `unread` are files whose syntax could not be read, with the reason: they have no edges of their own.
+    """
+
+    edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unread: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, edges: Mapping[str, Iterable[str]]) -> Imports:
+        """From edges in any order."""
+        cleaned = {path: tuple(sorted(set(edges[path]) - {path})) for path in sorted(edges)}
+        return cls({path: to for path, to in cleaned.items() if to})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be read, as sentences."""
+        return tuple(f"the imports of {path} can't be read: {why}" for path, why in self.unread)
+
+
+def read_imports(root: Path, inventory: Inventory) -> Imports:
+    """Parse every Python file of the inventory; one that can't be read or parsed is named in `unread`."""
+    files = [file for file in inventory.files if _is_python(file)]
+    modules = _Modules([file.path for file in files])
+    parsed: dict[str, list[ast.Import | ast.ImportFrom]] = {}
+    unread: list[tuple[str, str]] = []
+    for file in files:
+        if file.binary or file.huge:
+            unread.append((file.path, "too large" if file.huge else "binary"))
+            continue
+        try:
+            parsed[file.path] = _parse((root / file.path).read_bytes())
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
+            unread.append((file.path, _why(error)))
+    modules.name_root(each for statements in parsed.values() for each in statements)
+    made = Imports.of({path: [to for each in parsed[path] for to in modules.targets(path, each)] for path in parsed})
+    return Imports(made.edges, tuple(unread))
+
+
+def _is_python(file: FileEntry) -> bool:
+    return file.form is Form.FILE and file.path.endswith(_ENDINGS)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno or 0}: {error.msg}"
+    return str(error) or type(error).__name__
+
+
+def _parse(source: bytes) -> list[ast.Import | ast.ImportFrom]:
+    if b"import" not in source:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an invalid escape is the author's business
+        return list(_statements(ast.parse(source).body))
+
+
+def _statements(body: Sequence[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Imports anywhere: in functions, under `try` and `if TYPE_CHECKING`. Expressions have none, and are not walked."""
+    pending = list(reversed(body))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found = getattr(node, name, None)
+            if isinstance(found, list):
+                pending.extend(found)
+
+
+class _Modules:
+    """Where a dotted name leads to."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = set(paths)
+        self._packages = {_above(path) for path in paths if _stem(path) == _INIT}
+        self._folders = {folder for path in paths for folder in _folders_above(path)}
+        homes = {self._home(path) for path in paths}
+        self._homes = sorted(homes, key=lambda home: (home != "src", home.count("/"), home))
+        self._roots: dict[str, list[str]] = {}
+        self._own = ""
+
+    def name_root(self, statements: Iterable[ast.Import | ast.ImportFrom]) -> None:
+        """Find what the root calls itself, if it is a package: the name under which most of its modules are imported.
+
+        Not the name of its directory, which is another one in a copy or a worktree.
+        """
+        if "" not in self._packages:
+            return
+        votes = Counter(first for each in statements for first, rest in _spelled(each) if rest and self._file(rest))
+        self._own = min(votes, key=lambda name: (-votes[name], name), default="")
+
+    def targets(self, path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+        """The files that a statement of `path` imports."""
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                yield from self._absolute(path, alias.name, ())
+            return
+        wanted = [alias.name for alias in statement.names]
+        if not statement.level:
+            yield from self._absolute(path, statement.module or "", wanted)
+            return
+        base = _above(path)
+        for _ in range(statement.level - 1):
+            if not base:
+                return  # above the root
+            base = _above(base)
+        yield from self._members(_join(base, *(statement.module or "").split(".")), wanted)
+
+    def _absolute(self, path: str, name: str, wanted: Sequence[str]) -> Iterator[str]:
+        first, _, rest = name.partition(".")
+        if first == self._own:
+            yield from self._members(_join(*rest.split(".")), wanted)
+            return
+        for root in self._search(path, first):
+            head = _join(root, first)
+            if self._file(head) or head in self._folders:
+                yield from self._members(_join(root, *name.split(".")), wanted)
+                return
+
+    def _members(self, place: str, wanted: Sequence[str]) -> Iterator[str]:
+        """`from place import wanted`: a submodule where there is one, else whatever defines the name."""
+        own = self._file(place)
+        for name in wanted:
+            found = self._file(_join(place, name)) or own
+            if found:
+                yield found
+        if own and not wanted:
+            yield own
+
+    def _file(self, place: str) -> str | None:
+        candidates = (f"{place}{ending}" for ending in _ENDINGS) if place else ()
+        inits = (_join(place, f"{_INIT}{ending}") for ending in _ENDINGS)
+        return next((path for path in (*inits, *candidates) if path in self._paths), None)
+
+    def _search(self, path: str, first: str) -> list[str]:
+        """Directories in which a top-level name may be, nearest first."""
+        home = self._home(path)
+        if home not in self._roots:
+            self._roots[home] = [home, *(folder for folder in _folders_above(home) if folder != home)]
+        own = self._roots[home]
+        if first in sys.stdlib_module_names:  # `import json` is no file of another part of the repository
+            return own
+        return [*own, *(other for other in self._homes if other not in own)]
+
+    def _home(self, path: str) -> str:
+        """The directory above the topmost package of a file."""
+        home = _above(path)
+        while home in self._packages and home:
+            home = _above(home)
+        return home
+
+
+def _spelled(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """The first part of each absolute name, and the rest as a path."""
+    if isinstance(statement, ast.Import):
+        spelled = [alias.name for alias in statement.names]
+    elif statement.level:
+        return
+    else:
+        spelled = [f"{statement.module}.{alias.name}" for alias in statement.names] + [statement.module or ""]
+    for name in spelled:
+        first, *rest = name.split(".")
+        yield first, _join(*rest)
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path:
+        path = _above(path)
+        yield path
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(".")[0]
+
+
+def _join(*parts: str) -> str:
+    return "/".join(part for part in parts if part)
