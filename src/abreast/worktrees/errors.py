@@ -1,0 +1,40 @@
+"""What can go wrong with worktrees.
+
+AbreastError
+|-- WorktreesUnavailable  not one slot could be made; nothing is left of the attempt
+|-- WorktreesLeft         a slot could not be removed; the ledger keeps it, the next pool tries again
+|-- SlotClosed            the slot's pool has been closed
+`-- OutsideRepository     the path leads out of the repository, or out of the slot  (also a ValueError)
+"""
+
+from __future__ import annotations
+
+from abreast.core.errors import AbreastError
+
+
+class WorktreesUnavailable(AbreastError):
+    """Not one slot could be made; the message says why, and nothing is left on the disk."""
+
+    retryable = False
+
+
+class WorktreesLeft(AbreastError):
+    """Some slots could not be removed; the message names them. The ledger keeps them: the next pool tries again."""
+
+    retryable = False
+
+
+class SlotClosed(AbreastError):
+    """The pool that the slot belongs to has been closed: there is nothing to write to."""
+
+    retryable = False
+
+
+class OutsideRepository(AbreastError, ValueError):
+    """A path that leads out of the repository, by its name or by a symbolic link."""
+
+    retryable = False
+
+
+class Interrupted(AbreastError):
+    """Blocking work was asked to stop; the one who asked raises something better."""

@@ -1,0 +1,404 @@
+"""Several copies of a project's working tree, made when they are needed and gone when they are not.
+
+    async with open_worktrees("path/of/project", 4) as trees:
+        async with abreast.open_run("try", lanes={"worktrees": abreast.Pool(trees.slots)}) as run:
+            async for outcome in run.map(evaluate, candidates, width=4, hold="worktrees"):
+                ...                                      # in `evaluate`: current().held["worktrees"]
+
+While it is open, the repository has one entry per slot in `.git/worktrees`, each a detached HEAD at the commit that is
+checked out. Afterwards it has none, and never gains an object, a ref, a stash, a hook or an index entry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from abreast.core.clock import SYSTEM_CLOCK, Clock
+from abreast.core.errors import AbreastError
+from abreast.executors.commands import Commands
+from abreast.models.weights import cache_directory
+from abreast.store.locks import DriverLocks
+from abreast.worktrees.aside import Stop, aside
+from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
+from abreast.worktrees.git import Git, GitFailed, Repository, find_repository
+from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
+from abreast.worktrees.slot import Slot
+from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
+
+TIMEOUT: Final = 120.0
+"""Seconds that one git command, or the wait for the repository's lock, may take."""
+
+_COPYING: Final = 4  # slots filled at once: the disk is busy with that many
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFailed:
+    """A slot that could not be made, and why."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something on the disk that was not removed, and why."""
+
+    path: str
+    reason: str
+
+
+class Worktrees:
+    """An async context manager: its slots exist inside the block, and nowhere afterwards.
+
+    Entering raises WorktreesUnavailable if not one slot can be made, with nothing left; leaving raises WorktreesLeft if
+    some can't be removed, after all others are. Cancelled, either goes on until nothing is left, then is cancelled.
+    """
+
+    def __init__(self, root: Path, count: int, cache: Path, timeout: float, clock: Clock) -> None:
+        """Made by `open_worktrees`; nothing happens before it is entered."""
+        self.slots: tuple[Slot, ...] = ()
+        """What there is to be lent, as the things of an `abreast.Pool`."""
+        self.failures: tuple[SlotFailed, ...] = ()
+        """Slots that could not be made. There are slots all the same."""
+        self.notes: tuple[str, ...] = ()
+        """What of the working tree isn't in the slots."""
+        self.left: tuple[Left, ...] = ()
+        """What could not be removed: stale slots of others with changes in them, and slots of ours."""
+        self._root = root
+        self._count = count
+        self._cache = cache
+        self._timeout = timeout
+        self._clock = clock
+        self._commands = Commands()
+        self._base: _Base | None = None
+        self._snapshot: Snapshot | None = None
+
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"<Worktrees of {self._root}, {len(self.slots)} of {self._count} slots>"
+
+    @property
+    def repository(self) -> Repository | None:
+        """Whose working tree it is; None before it is opened, and if no slots were asked for."""
+        return self._base.repository if self._base else None
+
+    async def digest(self) -> str:
+        """A name for the content that all slots start from: the same content has the same name, on any machine."""
+        snapshot = self._snapshot
+        if snapshot is None or not self.slots:
+            raise WorktreesUnavailable("there are no slots")
+        return await aside(lambda _: snapshot.digest())
+
+    async def __aenter__(self) -> Self:
+        """Make the slots; waits for git and for the copying."""
+        if not self._count:
+            return self
+        try:
+            await aside(self._open)
+            await self._commands.__aenter__()
+            for slot in self.slots:
+                slot.commands = self._commands
+        except BaseException as error:
+            await self._shut()
+            if isinstance(error, OSError | GitFailed):
+                raise WorktreesUnavailable(f"no worktrees of {self._root}: {error}") from error
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the commands that still run in slots, and remove all slots."""
+        before = len(self.left)
+        await self._shut()
+        if failed := self.left[before:]:
+            message = "; ".join(f"{left.path} was left behind: {left.reason}" for left in failed)
+            if error is None:
+                raise WorktreesLeft(message)
+            error.add_note(message)
+
+    async def _shut(self) -> None:
+        for slot in self.slots:
+            slot.commands = None
+        try:
+            await self._commands.__aexit__()
+        finally:
+            await aside(self._close)
+
+    def _open(self, stop: Stop) -> None:
+        repository = find_repository(self._root, stop, self._timeout)
+        base = _Base(repository, self._cache, self._timeout, self._clock)
+        if base.home.is_relative_to(repository.top):
+            raise WorktreesUnavailable(
+                f"the cache directory {self._cache} is inside of {repository.top}: set ABREAST_CACHE to another place"
+            )
+        self._base = base
+        self.left = base.prepare(self._count, stop)
+        listing = list_tree(repository, Git(repository.top, stop, self._timeout))
+        self._snapshot = snapshot = take_snapshot(repository, listing, base.pool / "stage", stop)
+        self.notes = snapshot.notes
+        made, failures = base.make(snapshot, stop)
+        self.slots, self.failures = tuple(made), tuple(failures)
+        if not made:
+            reasons = "; ".join(sorted({failure.reason for failure in failures}))
+            raise WorktreesUnavailable(f"none of {self._count} worktrees of {repository.top} could be made: {reasons}")
+
+    def _close(self, _: Stop) -> None:
+        if self._base is not None:
+            self.left += self._base.remove()
+
+
+class _Base:
+    """Where the pools of one repository live: `home`, with its ledger, and in it the directory of this pool.
+
+    home/ledger.jsonl    which slots may exist
+    home/owners/N.lock   held by the process whose pool N is
+    home/N/              pool N: `stage` (the snapshot), `scratch` (for commands) and the slots
+    """
+
+    def __init__(self, repository: Repository, cache: Path, timeout: float, clock: Clock) -> None:
+        self.repository = repository
+        self.home = Path(os.path.realpath(cache)) / "worktrees" / repository.name
+        self.number = new_number()
+        self.pool = self.home / f"{self.number:x}"
+        self.entries: list[Entry] = []
+        self._ledger = Ledger(self.home / "ledger.jsonl")
+        self._locks = DriverLocks(str(self.home / "owners"))
+        self._timeout = timeout
+        self._clock = clock
+        self._prepared = False
+        self._has_pool = False
+
+    @contextlib.contextmanager
+    def _git(self, stop: Stop) -> Iterator[Git]:
+        """Git under the repository's lock."""
+        with repository_lock(self.repository.place, stop, self._timeout, self._clock) as lock:
+            yield Git(self.repository.top, stop, self._timeout, lock)
+
+    def prepare(self, count: int, stop: Stop) -> tuple[Left, ...]:
+        """Reap what the dead left, and record the slots to be made; what can't be reaped is returned."""
+        with self._git(stop) as git:
+            self._prepared = True
+            _make_directory(self.home)
+            left = self._reap(git)
+            self._locks.take(self.number)
+            self.entries = [self._entry(index) for index in range(count)]
+            self._ledger.add(self.entries)
+            self.pool.mkdir(mode=0o700)
+            self._has_pool = True
+            (self.pool / "scratch").mkdir(mode=0o700)
+            return left
+
+    def _entry(self, index: int) -> Entry:
+        name = f"abreast-{self.number:x}-{index}"
+        return Entry(
+            name=name,
+            path=str(self.pool / name),
+            slot=index,
+            pool=self.number,
+            repository=str(self.repository.place),
+            head=self.repository.head if self.repository.is_linked else None,
+            pid=os.getpid(),
+            started=start_of(os.getpid()) or "",
+        )
+
+    def make(self, snapshot: Snapshot, stop: Stop) -> tuple[list[Slot], list[SlotFailed]]:
+        """Make the recorded slots, several at once; one that fails is removed and named, the others go on."""
+        made: list[Slot] = []
+        failures: list[SlotFailed] = []
+        with ThreadPoolExecutor(min(len(self.entries), _COPYING), "abreast-slot") as threads:
+            futures = [threads.submit(self._make_one, entry, snapshot, stop) for entry in self.entries]
+        for entry, future in zip(list(self.entries), futures, strict=True):
+            try:
+                made.append(future.result())
+            except Interrupted:
+                raise
+            except (OSError, AbreastError) as error:
+                failures.append(SlotFailed(entry.slot, str(error)))
+        return made, failures
+
+    def _make_one(self, entry: Entry, snapshot: Snapshot, stop: Stop) -> Slot:
+        path = Path(entry.path)
+        path.mkdir(mode=0o700)  # by ourselves: git would take one that is there already, if it is empty
+        slot = Slot(entry.slot, path, self.repository, snapshot, self.pool / "scratch")
+        try:
+            if entry.head is not None:
+                with self._git(stop) as git:
+                    # A commit's id, not a branch's name: there is nothing that could be tracked.
+                    git("worktree", "add", "--detach", "--no-checkout", path, entry.head)
+                    slot.adopt(replace(git, place=path))
+            slot.restore(stop)
+        except (OSError, AbreastError):
+            self._remove([entry])
+            raise
+        return slot
+
+    def remove(self) -> tuple[Left, ...]:
+        """Remove the slots, and the pool with all in it; what could not be is returned, and stays in the ledger."""
+        if not self._prepared:
+            return ()
+        left = self._remove(list(self.entries))
+        try:
+            with self._git(Stop()):
+                if left:  # nobody's any more: the next pool, of whatever process, tries again
+                    self._ledger.add(replace(entry, pid=0, started="") for entry in self.entries)
+                elif self._has_pool:
+                    remove_tree(self.pool)
+                self._locks.free(self.number, for_good=not left)
+                self._tidy()
+        except (OSError, AbreastError) as error:
+            left.append(Left(str(self.pool), str(error)))
+        return tuple(left)
+
+    def _remove(self, entries: list[Entry]) -> list[Left]:
+        """Remove slots: first their files, which takes long, then what git knows of them, under the lock."""
+        left = [failure for entry in entries if (failure := _remove_files(entry))]
+        if not entries:
+            return left
+        stuck = {failure.path for failure in left}
+        try:
+            with self._git(Stop()) as git:  # nobody may stop this half-way
+                for entry in entries:
+                    if entry.path not in stuck and (failure := _forget(entry, git, self.repository)):
+                        left.append(failure)
+                        stuck.add(entry.path)
+                self._drop([entry for entry in entries if entry.path not in stuck])
+        except (OSError, AbreastError) as error:
+            return [Left(entry.path, str(error)) for entry in entries]
+        return left
+
+    def _drop(self, entries: list[Entry]) -> None:
+        """Under the lock: nothing is left of these."""
+        self._ledger.drop([entry.name for entry in entries])
+        self.entries = [entry for entry in self.entries if entry not in entries]
+
+    def _reap(self, git: Git) -> tuple[Left, ...]:
+        """Remove the slots of dead processes, if nobody has changed what git knows of them; the others are returned."""
+        left: list[Left] = []
+        pools: dict[int, list[Entry]] = {}
+        for entry in self._ledger.entries().values():
+            pools.setdefault(entry.pool, []).append(entry)
+        for number, entries in pools.items():
+            if any(map(owner_is_alive, entries)) or not self._locks.take(number):
+                continue
+            kept = [failure for entry in entries if (failure := self._reap_one(entry, git))]
+            left += kept
+            with contextlib.suppress(OSError):
+                if not kept:
+                    remove_tree(self.home / f"{number:x}")
+            self._locks.free(number, for_good=not kept)
+        return tuple(left)
+
+    def _reap_one(self, entry: Entry, git: Git) -> Left | None:
+        path = Path(entry.path)
+        if path.parent != self.home / f"{entry.pool:x}" or entry.repository != str(self.repository.place):
+            return Left(entry.path, "the ledger names it, but it is not where slots of this repository are")
+        if reason := _foreign(entry, self.repository):
+            return Left(entry.path, reason)
+        failure = _remove_files(entry) or _forget(entry, git, self.repository)
+        if failure is None:
+            self._ledger.drop([entry.name])
+        return failure
+
+    def _tidy(self) -> None:
+        """Remove directories in which nothing is left."""
+        for place in (self.home / "owners", self.home, self.home.parent):
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+
+def new_number() -> int:
+    """A number that no other pool has."""
+    return secrets.randbits(62)
+
+
+def _make_directory(place: Path) -> None:
+    """Make a directory and those above it, also while another process tidies them away."""
+    while True:
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileNotFoundError:
+            continue
+        return
+
+
+def _remove_files(entry: Entry) -> Left | None:
+    try:
+        remove_tree(Path(entry.path))
+    except OSError as error:
+        return Left(entry.path, str(error))
+    return None
+
+
+def _admin(entry: Entry, repository: Repository) -> Path | None:
+    """Where git keeps what it knows of a slot; None if it knows nothing."""
+    place = repository.place / "worktrees" / entry.name
+    return place if entry.head is not None and place.is_dir() else None
+
+
+def _forget(entry: Entry, git: Git, repository: Repository) -> Left | None:
+    """Have git forget a slot whose files are gone already."""
+    admin = _admin(entry, repository)
+    if admin is None:
+        return None
+    try:
+        git("worktree", "remove", "--force", "--force", entry.path)
+    except GitFailed as error:
+        # Damaged by a candidate, or half made: its name has our pool's number in it, so it is nobody else's.
+        try:
+            remove_tree(admin)
+        except OSError:
+            return Left(entry.path, str(error))
+        with contextlib.suppress(OSError):
+            admin.parent.rmdir()
+    return None
+
+
+def _foreign(entry: Entry, repository: Repository) -> str | None:
+    """What somebody did to a stale slot that its removal would lose; None if nothing."""
+    admin = _admin(entry, repository)
+    if admin is None:
+        return None
+    if (admin / "locked").exists():
+        return "somebody locked it (git worktree lock)"
+    try:
+        head = (admin / "HEAD").read_text().strip()
+    except FileNotFoundError:  # killed while it was made
+        return None
+    if head not in {entry.head, "0" * len(entry.head or "")}:
+        return f"somebody checked out or committed something in it ({head})"
+    return None
+
+
+def open_worktrees(
+    root: str | Path,
+    count: int,
+    *,
+    cache: str | Path | None = None,
+    timeout: float = TIMEOUT,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Worktrees:
+    """Up to `count` copies of the working tree that `root` is in, as an async context manager; none if `count` is 0.
+
+    They start with what is there now: tracked files as they are, changed or not, and untracked ones that aren't
+    ignored. A directory without git, or without a commit, is copied. Slots that can't be made are in `failures`.
+
+    Args:
+        root: the top of a working tree, or a directory in it.
+        count: how many slots.
+        cache: where they are made; `ABREAST_CACHE`, or `abreast` in the user's cache directory.
+        timeout: seconds that one git command, or the wait for the repository's lock, may take.
+        clock: by which the wait for the lock is measured.
+    """
+    if isinstance(count, bool) or count != int(count) or count < 0:
+        raise ValueError(f"the number of worktrees is 0 or more, not {count!r}")
+    place = cache_directory() if cache is None else Path(cache)
+    return Worktrees(Path(root), count, place, timeout, clock)

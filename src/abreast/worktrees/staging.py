@@ -1,0 +1,231 @@
+"""The working tree as it is now, kept aside, for slots to start from and to come back to.
+
+Its files are copied as they are, bytes and modes, once; slots are made from that copy. Git is asked only which files
+there are: what is tracked and there, changed or not, staged or not, and what is untracked and not ignored. Nothing goes
+through git's filters or into its object database: a checkout would turn line ends (`core.autocrlf`), fetch large files
+and lose what can't be told from a commit; and the repository gains no object, ref, stash or index entry by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from abreast.worktrees.aside import Stop
+from abreast.worktrees.errors import WorktreesUnavailable
+from abreast.worktrees.git import Git, Repository
+
+_SUBMODULE: Final = b"160000"
+_CHUNK: Final = 1 << 20
+_TRIES: Final = 3  # to copy a file that somebody is writing
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a working tree consists of: names from its top, and what was left alone."""
+
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    index: bytes = b""
+    """The entries of git's index, as `git update-index -z --index-info` takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One file, link or directory of a snapshot."""
+
+    kind: int
+    """`stat.S_IFREG`, `S_IFLNK` or `S_IFDIR`."""
+    mode: int
+    mtime_ns: int
+    target: str = ""
+    """Of a link: where it points to, as it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A working tree kept aside at `place`: every piece of it by its name from the top, parents first."""
+
+    place: Path
+    pieces: dict[str, Piece]
+    notes: tuple[str, ...] = ()
+    index: bytes = b""
+
+    def digest(self) -> str:
+        """A name for exactly this content: equal names, types, modes (but for times) and bytes give equal digests."""
+        whole = hashlib.sha256()
+        for name, piece in sorted(self.pieces.items()):
+            head = f"{len(os.fsencode(name))}:{piece.kind:o}:{piece.mode:o}:{len(os.fsencode(piece.target))}:"
+            whole.update(head.encode() + os.fsencode(name) + os.fsencode(piece.target))
+            if piece.kind == stat.S_IFREG:
+                whole.update(_digest(self.place / name))
+        return whole.hexdigest()
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def list_tree(repository: Repository, git: Git) -> Listing:
+    """What belongs to the working tree of a repository, or of a plain directory."""
+    if repository.common is None:
+        return Listing(*_walk(repository.top))
+    index = git("ls-files", "-z", "--stage")
+    names: set[bytes] = set()
+    notes: list[str] = []
+    for line in filter(None, index.split(b"\0")):
+        facts, _, name = line.partition(b"\t")
+        if facts.startswith(_SUBMODULE):
+            notes.append(f"{os.fsdecode(name)}: a submodule, left empty in the slots")
+        else:
+            names.add(name)
+    for name in filter(None, git("ls-files", "-z", "--others", "--exclude-standard").split(b"\0")):
+        if name.endswith(b"/"):
+            notes.append(f"{os.fsdecode(name)}: a repository of its own, left out of the slots")
+        else:
+            names.add(name)
+    return Listing(tuple(sorted(map(os.fsdecode, names))), tuple(notes), index)
+
+
+def _walk(top: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """All names beneath a plain directory, empty directories included, and what can't be copied."""
+    names: list[str] = []
+    notes: list[str] = []
+    waiting = [""]
+    while waiting:
+        above = waiting.pop()
+        for entry in os.scandir(top / above):
+            name = f"{above}{entry.name}"
+            if entry.name == ".git":
+                notes.append(f"{name}: left out of the slots")
+            elif entry.is_symlink() or entry.is_file() or entry.is_dir():
+                names.append(name)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(f"{name}/")
+            else:
+                notes.append(f"{name}: neither a file nor a link, left out of the slots")
+    return tuple(sorted(names)), tuple(notes)
+
+
+def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: Stop) -> Snapshot:
+    """Copy what is listed to `place`, a new directory. What is listed but not there has been deleted."""
+    place.mkdir(mode=0o700)
+    pieces: dict[str, Piece] = {"": _piece(repository.top)}
+    notes = list(listing.notes)
+    for name in listing.names:
+        stop.check()
+        try:
+            if _has_parents(repository.top, name, pieces):
+                _take(repository.top / name, place / name, name, pieces)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise WorktreesUnavailable(f"{repository.top / name} can't be copied: {error.strerror}") from error
+    return Snapshot(place, pieces, tuple(notes), listing.index)
+
+
+def _has_parents(top: Path, name: str, pieces: dict[str, Piece]) -> bool:
+    """Whether the directories above are directories: a link in their place would lead elsewhere. Records them."""
+    parts = name.split("/")[:-1]
+    for depth in range(1, len(parts) + 1):
+        above = "/".join(parts[:depth])
+        if above not in pieces:
+            piece = _piece(top / above)
+            if piece.kind == stat.S_IFDIR:
+                pieces[above] = piece
+        if above not in pieces or pieces[above].kind != stat.S_IFDIR:
+            return False
+    return True
+
+
+def _piece(path: Path) -> Piece:
+    facts = path.lstat()
+    kind = stat.S_IFMT(facts.st_mode)
+    target = os.readlink(path) if kind == stat.S_IFLNK else ""  # noqa: PTH115 - a Path would forget "./"
+    return Piece(kind, stat.S_IMODE(facts.st_mode), facts.st_mtime_ns, target)
+
+
+def _take(source: Path, target: Path, name: str, pieces: dict[str, Piece]) -> None:
+    piece = _piece(source)
+    if piece.kind == stat.S_IFREG:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for _ in range(_TRIES):
+            copy_bytes(source, target)
+            before, piece = piece, _piece(source)
+            if before == piece:
+                break
+            target.unlink()
+        else:
+            copy_bytes(source, target)  # it is being written all the time: any moment is as good as another
+    if piece.kind in {stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR}:
+        pieces.setdefault(name, piece)
+
+
+def copy_bytes(source: Path, target: Path) -> None:
+    """Copy a file's content into a new file; where the file system can share the blocks, it does."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with source.open("rb") as reading, open(os.open(target, flags, 0o600), "wb") as writing:  # noqa: PTH123
+        try:
+            while os.copy_file_range(reading.fileno(), writing.fileno(), 1 << 30):
+                pass
+        except (AttributeError, OSError):  # another file system or system
+            shutil.copyfileobj(reading, writing, _CHUNK)
+
+
+def make_piece(snapshot: Snapshot, name: str, path: Path) -> None:
+    """Make a file or link of the snapshot, or a directory that can be filled, at `path`, where nothing is."""
+    piece = snapshot.pieces[name]
+    if piece.kind == stat.S_IFDIR:
+        path.mkdir(mode=0o700)
+    elif piece.kind == stat.S_IFLNK:
+        path.symlink_to(piece.target)
+        os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns), follow_symlinks=False)
+    else:
+        copy_bytes(snapshot.place / name, path)
+        path.chmod(piece.mode)
+        os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns))
+
+
+def finish_directories(snapshot: Snapshot, top: Path, names: Iterable[str]) -> None:
+    """Give directories their modes and times, the deepest first: a read-only one can't be filled afterwards."""
+    for name in sorted(names, reverse=True):
+        piece = snapshot.pieces[name]
+        (top / name).chmod(piece.mode)
+        os.utime(top / name, ns=(piece.mtime_ns, piece.mtime_ns))
+
+
+def directories(snapshot: Snapshot) -> Iterator[str]:
+    """The names of its directories, the top's being empty."""
+    return (name for name, piece in snapshot.pieces.items() if piece.kind == stat.S_IFDIR)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory and all in it, read-only ones too; nothing to do if it isn't there. Follows no link."""
+    try:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path)
+    except (OSError, RecursionError):
+        _force(path)
+
+
+def _force(path: Path) -> None:
+    """By the system's own tools, for what Python can't: directories we may not enter, nested ten thousand deep.
+
+    Only directories are made writable. A file needs not be to be removed, and may have another name in the main tree.
+    """
+    name = str(path)
+    for words in (["find", name, "-type", "d", "-exec", "chmod", "u+rwx", "{}", ";"], ["rm", "-rf", "--", name]):
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if os.path.lexists(path):
+        reason = done.stderr.decode(errors="replace").strip().splitlines() or ["it is still there"]
+        raise OSError(f"{path} can't be removed: {reason[0]}")
