@@ -120,9 +120,14 @@ def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
 
 
 def list_paths(root: Path) -> list[str]:
-    """All that a snapshot has: what git tracks or doesn't ignore; without git the whole tree. Sorted."""
+    """What a snapshot has: files and links that git tracks or doesn't ignore; without git, all of them. Sorted."""
     listed = _tracked(root, untracked=True)
-    return sorted(_walk(root) if listed is None else listed[0])
+    solid = _Solid(root)
+    return sorted(
+        path
+        for path in (_walk(root) if listed is None else listed[0])
+        if solid.holds(path) and ((place := root / path).is_symlink() or place.is_file())
+    )
 
 
 def _tracked(root: Path, *, untracked: bool) -> tuple[list[str], set[str], list[str]] | None:

@@ -1,0 +1,162 @@
+"""What a directory had in it at a moment, byte for byte: kept as git trees in an object database of our own.
+
+    snapshots = Snapshots(Path(".abreast/plan.git"))
+    base = snapshots.take(root)           # before a subplan starts
+    result = snapshots.take(worktree)     # when it has ended
+    snapshots.changes(base, result)
+
+Neither the repository of the user nor its index or configuration is touched. Line ends, filters and merge drivers of
+`.gitattributes` are off: a snapshot is what is on disk, and `merge=union` would swallow conflicts. Submodules are left
+out, and so is what git ignores.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from abreast.jobs.plan.git import OURS, git, names
+from abreast.jobs.plan.inventory import list_paths
+
+REGULAR: Final = "100644"
+EXECUTABLE: Final = "100755"
+LINK: Final = "120000"
+_EXACT: Final = "* -text -eol -ident -filter -working-tree-encoding !merge !conflict-marker-size\n"
+_NOTHING: Final = "0" * 40
+_SETTINGS: Final = {
+    "core.looseCompression": "0",  # they are read again within the hour
+    "core.protectNTFS": "false",
+    "core.protectHFS": "false",
+    "gc.auto": "0",  # no reference holds what is in here
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file at a moment: its mode as git writes it, and the name of its content."""
+
+    mode: str
+    blob: str
+
+    @property
+    def link(self) -> bool:
+        """Whether it is a symbolic link; its content is then where it leads to."""
+        return self.mode == LINK
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A path whose entry is another one: none `before` if it was created, none `after` if it was deleted."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What changed between two snapshots, sorted. A rename is a deletion and a creation; `renames` says which."""
+
+    changed: tuple[Changed, ...] = ()
+    renames: Mapping[str, str] = field(default_factory=dict)
+
+
+class Snapshots:
+    """An object database at `home`, made if there is none. Safe to use from several threads and processes."""
+
+    def __init__(self, home: Path) -> None:
+        """Open it, or make it."""
+        self.home = home.absolute()
+        if not (self.home / "info" / "attributes").exists():
+            git("init", "-q", "--bare", "--object-format=sha1", "--template=", self.home, extra=OURS)
+            for name, value in _SETTINGS.items():
+                git("config", "--file", self.home / "config", name, value, extra=OURS)
+            (self.home / "info").mkdir(exist_ok=True)
+            (self.home / "info" / "attributes").write_text(_EXACT)
+
+    def take(self, root: Path) -> str:
+        """The tree of what is in `root` now, without what git ignores there."""
+        listed = b"".join(os.fsencode(path) + b"\0" for path in list_paths(root))
+        with self._index() as index:
+            place = {**index, "GIT_WORK_TREE": str(root.absolute())}
+            self._git("update-index", "-z", "--add", "--remove", "--stdin", stdin=listed, extra=place, cwd=root)
+            return self._git("write-tree", extra=index).strip().decode()
+
+    def entries(self, tree: str) -> dict[str, Entry]:
+        """All files of a tree, by path."""
+        found: dict[str, Entry] = {}
+        for line in names(self._git("ls-tree", "-r", "-z", tree)):
+            facts, path = line.split("\t", 1)
+            mode, _, blob = facts.split(" ")
+            found[path] = Entry(mode, blob)
+        return found
+
+    def changes(self, base: str, result: str) -> Difference:
+        """What is different in `result`; a file that moved with at least half of its content is a rename."""
+        fields = iter(self._git("diff-tree", "-r", "-z", "-M", base, result).split(b"\0"))
+        changed: list[Changed] = []
+        renames: dict[str, str] = {}
+        for facts in fields:
+            if not facts:
+                break
+            old_mode, new_mode, old_blob, new_blob, status = facts.decode()[1:].split(" ")
+            before, after = _entry(old_mode, old_blob), _entry(new_mode, new_blob)
+            path = os.fsdecode(next(fields))
+            if status.startswith("R"):
+                to = os.fsdecode(next(fields))
+                renames[path] = to
+                changed += [Changed(path, before, None), Changed(to, None, after)]
+            else:
+                changed.append(Changed(path, before, after))
+        return Difference(tuple(sorted(changed, key=lambda each: each.path)), renames)
+
+    def read(self, blob: str) -> bytes:
+        """A content."""
+        return self._git("cat-file", "blob", blob)
+
+    def read_many(self, blobs: Iterable[str]) -> dict[str, bytes]:
+        """Many contents at once, each once."""
+        wanted = sorted(set(blobs))
+        printed = self._git("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in wanted).encode())
+        found: dict[str, bytes] = {}
+        at = 0
+        for blob in wanted:
+            end = printed.index(b"\n", at)
+            size = int(printed[at:end].split(b" ")[2])
+            found[blob] = printed[end + 1 : end + 1 + size]
+            at = end + 1 + size + 1
+        return found
+
+    def write(self, content: bytes) -> str:
+        """Keep a content; its name."""
+        return self._git("hash-object", "-w", "--stdin", stdin=content).strip().decode()
+
+    def write_tree(self, entries: Mapping[str, Entry]) -> str:
+        """Keep a tree of entries that are kept already; its name."""
+        listed = b"".join(
+            f"{entry.mode} {entry.blob}\t".encode() + os.fsencode(path) + b"\0"
+            for path, entry in sorted(entries.items())
+        )
+        with self._index() as index:
+            self._git("update-index", "-z", "--index-info", stdin=listed, extra=index)
+            return self._git("write-tree", extra=index).strip().decode()
+
+    def _git(
+        self, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> bytes:
+        place = {**OURS, "GIT_DIR": str(self.home), **(extra or {})}
+        return git(*arguments, stdin=stdin, extra=place, cwd=cwd).stdout
+
+    @contextmanager
+    def _index(self) -> Iterator[dict[str, str]]:
+        with tempfile.TemporaryDirectory(prefix="index-", dir=self.home) as place:
+            yield {"GIT_INDEX_FILE": str(Path(place, "index"))}
+
+
+def _entry(mode: str, blob: str) -> Entry | None:
+    return None if blob == _NOTHING else Entry(mode, blob)
