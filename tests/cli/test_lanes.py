@@ -211,6 +211,20 @@ def test_a_wide_lane_keeps_a_row_for_each_item_but_what_ran_only_of_those_that_f
     assert (chart.counts.done, chart.strips["wide"].peak) == (1000, 1000)
 
 
+def test_items_so_short_that_their_start_was_not_written_are_drawn_by_their_ends():
+    journal = Journal()
+    for end, service in [(1.0, 0.5), (1.1, 0.5), (1.2, 0.1), (1.3, 0.05)]:
+        journal.time = end
+        path = journal.read("quick")
+        journal.item(kinds.ITEM_SETTLED, path, index=0, state="done", service=[service])
+    path = journal.read("quick")
+    journal.item(kinds.ITEM_SETTLED, path, index=0, state="cancelled")  # it never ran
+    chart = folded(journal.events)
+    drawn = [[(round(bar.start, 2), round(bar.end, 2)) for bar in bars] for _, bars in rows_of(chart)]
+    assert drawn == [[(0.5, 1.0), (1.1, 1.2), (1.25, 1.3)], [(0.6, 1.1)]]  # no two at once in one row
+    assert (chart.counts.done, chart.counts.running, chart.peak) == (4, 0, 2)
+
+
 def test_lanes_beyond_counting_are_one():
     journal = Journal()
     for number in range(lanes._STRIPS + 10):

@@ -268,7 +268,7 @@ async def test_a_timeout_while_an_items_other_calls_end_loses_nothing():
 
     async with abreast.open_run("r", store=MemoryStore(), clock=clock) as run:
         done = asyncio.ensure_future(outcomes(run.map(both, [0], width=1, timeout=1.0)))
-        await reached(gate, 2)
+        await gate.wait_for("slow", "bad")
         gate.open("bad")
         await ending.wait()
         await clock.advance(1.0)  # the item's timer cancels it once more, in the middle of that

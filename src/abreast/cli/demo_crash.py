@@ -22,8 +22,9 @@ from abreast.cli.results import json_line
 from abreast.cli.tables import say, say_json
 from abreast.cli.watch import draw_once
 from abreast.core.clock import SYSTEM_CLOCK, pause
+from abreast.core.events import ITEM_STARTED
 from abreast.core.item import position_key
-from abreast.store.port import Store, each_outcome
+from abreast.store.port import Store, each_event, each_outcome
 from abreast.wiring import find_store
 
 ITEMS: Final = 40
@@ -166,13 +167,13 @@ class Trial:
         return said
 
     def _kill(self, process: subprocess.Popen[bytes], before: str) -> None:
-        """Kill it as soon as enough is recorded."""
+        """Kill it as soon as enough is recorded, and something that is under way too: the picture shows both."""
         deadline = SYSTEM_CLOCK.now() + _PATIENCE
         with process:
             try:
                 while process.poll() is None and SYSTEM_CLOCK.now() < deadline:
                     self.killed = self._newest()
-                    if self.killed != before and len(self._recorded()) >= _ENOUGH:
+                    if self.killed != before and len(self._recorded()) >= _ENOUGH and self._under_way():
                         break
                     pause(_LOOK)
             finally:
@@ -186,6 +187,11 @@ class Trial:
 
     def _recorded(self) -> set[str]:
         return {outcome.path.rpartition("/")[2] for outcome in each_outcome(self._store, self.killed)}
+
+    def _under_way(self) -> set[str]:
+        """Items that are known to have begun, and not to have ended."""
+        begun = each_event(self._store, self.killed, {ITEM_STARTED})
+        return {event.path.rpartition("/")[2] for event in begun} - self._recorded()
 
     def _executed(self) -> dict[str, int]:
         """How many times each item was begun."""

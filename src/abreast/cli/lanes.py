@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar, Final
 
 from abreast.core import events
@@ -152,6 +152,16 @@ class Strip:
         """The lowest free row."""
         if self._free:
             return heappop(self._free)
+        self.rows.append(Row())
+        return len(self.rows) - 1
+
+    def take_since(self, start: float) -> int:
+        """The lowest row that has been free since then."""
+        for place in sorted(self._free):
+            if self.rows[place].free_since <= start + _INSTANT:
+                self._free.remove(place)
+                heapify(self._free)
+                return place
         self.rows.append(Row())
         return len(self.rows) - 1
 
@@ -304,6 +314,8 @@ class Chart:
         state = next((known for known in (DONE, CANCELLED) if event.data.get("state") == known), FAILED)
         if path in self._places:
             self._end(path, state)
+        else:
+            self._brief(event, strip, state)
         if path in self._waiting:
             self._stop_waiting(path)
         self._map(path).members.discard(path)
@@ -316,6 +328,20 @@ class Chart:
             used: dict[str, Any] = dict(event.data)
             names = ("requests", "input_tokens", "output_tokens", "usd", "estimate")
             self.usage += Usage(*(used[name] for name in names))
+
+    def _brief(self, event: Event, strip: Strip, state: str) -> None:
+        """An item so short that its start was not written: its end says how long it took."""
+        service = event.data.get("service")
+        if not isinstance(service, list) or not service:
+            return
+        start = self.now - float(service[-1])
+        since = self._stop_waiting(event.path) if event.path in self._waiting else start
+        place = strip.take_since(start)
+        key = unescape(event.path.rpartition("/")[2])
+        strip.keep(place, Bar(key, state, min(since, start), start, self.now, len(service)), self._grain)
+        strip.rows[place].free_since = self.now
+        strip.give(place)
+        self.peak = max(self.peak, len(self._places), place + 1)
 
     # --- how it is kept ---------------------------------------------------------------------------------------------
 

@@ -76,10 +76,14 @@ class Book:
     def started(self, work: Current, durable: Callable[[], None] | None = None) -> None:
         """An attempt begins; only a further one says which."""
         data = {"attempt": work.attempt} if work.attempt > 1 else None
-        self._journal.emit(ITEM_STARTED, work.path, lane=work.lane, durable=durable, data=data)
+        if durable is None:
+            self._journal.begin(ITEM_STARTED, work.path, work.lane, data)
+        else:
+            self._journal.emit(ITEM_STARTED, work.path, lane=work.lane, durable=durable, data=data)
 
     def attempt_failed(self, work: Current, error: BaseException, backoff: float) -> None:
         """An attempt failed and there will be another."""
+        self._journal.over(work.path)
         facts: Facts = {"index": work.index, "attempt": work.attempt, "backoff": backoff}
         self._journal.emit(ATTEMPT_FAILED, work.path, lane=work.lane, data=facts, body=codec.encode_error(error))
 
@@ -103,6 +107,7 @@ class Book:
         if speculative:
             facts["speculative"] = True
         final = outcome
+        self._journal.over(work.path)
         self._journal.emit(
             ITEM_SETTLED, work.path, lane=work.lane, data=facts, body=body, written=lambda: freed(work),
             durable=lambda: landed(work, final),
