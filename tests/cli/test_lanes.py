@@ -213,8 +213,9 @@ def test_a_wide_lane_keeps_a_row_for_each_item_but_what_ran_only_of_those_that_f
 
 def test_items_so_short_that_their_start_was_not_written_are_drawn_by_their_ends():
     journal = Journal()
+    began = journal.time
     for end, service in [(1.0, 0.5), (1.1, 0.5), (1.2, 0.1), (1.3, 0.05)]:
-        journal.time = end
+        journal.time = began + end
         path = journal.read("quick")
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done", service=[service])
     path = journal.read("quick")
