@@ -13,7 +13,8 @@ MODELS = {
 }
 STRATEGIES = {"plain": 0.0, "steps": 0.12, "repaired": 0.16}
 RULING = "the court held that a tenant who paid late under protest keeps the right to claim what was due before notice"
-WORDS = tuple(RULING.split())
+WORDS = tuple(RULING.split()) * 200
+NUMBERS = tuple(f"{number:06}" for number in range(0, 1_000_000, 239))
 SCRIPT = "<script>window.pwned=1</script>"
 
 
@@ -27,7 +28,8 @@ def row(model="m", strategy="s", given="i1", repeat=0, *, score: float | None = 
 
 
 def text(random: Random, words: int) -> str:
-    return " ".join(random.choice(WORDS) + random.choice(["", "", "", f" {random.random():.6f}"]) for _ in range(words))
+    """Words of a ruling among numbers, so that it packs no better than what people write."""
+    return " ".join(random.choices(WORDS + NUMBERS, k=words))
 
 
 def study(
@@ -66,7 +68,7 @@ def cell(random, place, traits, *, prompt, quality, gain, words) -> Row:
         for n in (1, 2, 3)
     )
     known = {
-        "lane": model.partition("/")[0], "prompt": prompt, "truth": {"answer": WORDS[int(given[-3:]) % 20]},
+        "lane": model.partition("/")[0], "prompt": prompt, "truth": {"answer": WORDS[int(given[-3:])]},
         "input_tokens": 2 * words, "output_tokens": words, "usd": price * (1 + 10 * gain) if price else 0.0,
         "service_s": service, "wall_s": service + sum(waits.values()), "in_flight": in_flight, **waits,
     }  # fmt: skip

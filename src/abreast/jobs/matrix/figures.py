@@ -35,7 +35,7 @@ def plotly_js() -> str:
 
 def figures(found: Findings, rows: Sequence[Row]) -> dict[str, Figure]:
     """Each plot under the name of its place in the page; a plot without anything to show is left out."""
-    drawn: dict[str, Figure | None] = {"latency": _latency(rows), "failures": _failures(found)}
+    drawn: dict[str, Figure | None] = {"latency-plot": _latency(rows), "failures-plot": _failures(found)}
     for place, scored in enumerate(found.scores):
         drawn[f"scores-{place}"] = _means(scored)
         drawn[f"heatmap-{place}"] = _heatmap(scored)
