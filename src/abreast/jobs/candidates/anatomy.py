@@ -1,0 +1,165 @@
+"""What an object is made of, read from the interpreter's own records, so that no class can lie about its instances.
+
+Nothing here asks the object: not its `__class__`, `__dict__`, `__getattribute__`, `__eq__`, `__hash__`, `__reduce__` or
+`__len__`, nor a metaclass. The descriptors used are those that the interpreter made. And every byte of an instance
+must be accounted for: a class that adds state which can't be read (an extension type, a slot whose descriptor was
+deleted, a hidden `__dict__`) is found by its size, and its instances are said to be beyond comparison.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType
+from typing import cast
+
+base_of: Callable[[type], type | None] = type.__dict__["__base__"].__get__
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+namespace_of: Callable[[type], MappingProxyType[str, object]] = type.__dict__["__dict__"].__get__
+_qualname: Callable[[type], str] = type.__dict__["__qualname__"].__get__
+_module: Callable[[type], object] = type.__dict__["__module__"].__get__
+_flags: Callable[[type], int] = type.__dict__["__flags__"].__get__
+_basic: Callable[[type], int] = type.__dict__["__basicsize__"].__get__
+_item: Callable[[type], int] = type.__dict__["__itemsize__"].__get__
+_dict_at: Callable[[type], int] = type.__dict__["__dictoffset__"].__get__
+_weak_at: Callable[[type], int] = type.__dict__["__weakrefoffset__"].__get__
+
+_POINTER = 8
+_MANAGED_WEAK, _MANAGED_DICT, _IMMUTABLE, _HEAP = 1 << 3, 1 << 4, 1 << 8, 1 << 9
+
+
+class Unreadable(Exception):
+    """This value, or a part of it, can't be compared; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Stands in the place of a part that can't be read, and says why."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Sketch:
+    """One value, before its parts were looked at: `items` and `state` hold values, of which nodes are made later."""
+
+    kind: str
+    value: str | None = None
+    items: Iterable[object] = ()
+    state: list[tuple[str, object]] = field(default_factory=list)
+    identity: bool = False
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The memory that several arrays may share: who shares it matters, its content is theirs."""
+
+    of: object
+
+
+def label_of(cls: type) -> str:
+    """`module.qualname` of a class, whatever its metaclass says."""
+    return f"{module_of(cls) or '?'}.{_qualname(cls)}"
+
+
+def module_of(cls: type) -> str | None:
+    """The module that a class says it is from."""
+    try:
+        module = _module(cls)
+    except AttributeError:  # deleted from its namespace
+        return None
+    return module if type(module) is str else None
+
+
+def is_plain_class(cls: type) -> bool:
+    """Whether a class was made by a `class` statement, or in the same way."""
+    return bool(_flags(cls) & _HEAP) and not _flags(cls) & _IMMUTABLE
+
+
+def is_local_class(cls: type) -> bool:
+    """Whether no other process could find a class by its name: it was made inside of a function, or is hidden."""
+    return is_plain_class(cls) and find(module_of(cls), _qualname(cls)) is not cls
+
+
+def find(module: object, qualname: str) -> object:
+    """What stands under a name in a module that is loaded; None if nothing does."""
+    if type(module) is not str or module not in sys.modules:
+        return None
+    found: object = sys.modules[module]
+    for name in qualname.split("."):
+        try:
+            space = namespace_of(cast("type", found)) if issubclass(type(found), type) else found.__dict__
+            found = space[name]
+        except (AttributeError, KeyError, TypeError):
+            return None
+    return found
+
+
+def own_state(value: object, root: type) -> list[tuple[str, object]]:
+    """The state that the classes between the value's own and `root` give it, by name. Raises `Unreadable`."""
+    found: dict[str, object] = {}
+    cls = type(value)
+    while cls is not root:
+        for name, member in _members(cls):
+            held = _slot(member, value)
+            if held is not _UNSET:
+                found[name if name not in found else f"{label_of(cls)}.{name}"] = held
+        cls = cast("type", base_of(cls))
+    for key, held in instance_dict(value).items():
+        if type(key) is not str:
+            raise Unreadable("an attribute whose name is no plain text")
+        found[key if key not in found else f"__dict__.{key}"] = held
+    return sorted(found.items())
+
+
+def is_accounted(cls: type) -> bool:
+    """Whether a class adds nothing to its base but slots that can be read, a `__dict__` and weak references."""
+    base = base_of(cls)
+    if base is None or not is_plain_class(cls) or _item(cls) != _item(base):
+        return False
+    grown = _POINTER * len(_members(cls))
+    if _dict_at(cls) and not _dict_at(base) and not _flags(cls) & _MANAGED_DICT:
+        grown += _POINTER
+    if _weak_at(cls) and not _weak_at(base) and not _flags(cls) & _MANAGED_WEAK:
+        grown += _POINTER
+    return _basic(cls) - _basic(base) == grown
+
+
+def _members(cls: type) -> list[tuple[str, MemberDescriptorType]]:
+    """The slots of a class, once each: a second name for a slot, or a borrowed one, is no slot of its own."""
+    found = {
+        name: one
+        for name, one in namespace_of(cls).items()
+        if type(one) is MemberDescriptorType and one.__objclass__ is cls and one.__name__ == name
+    }
+    return list(found.items())
+
+
+_UNSET = object()
+
+
+def _slot(member: MemberDescriptorType, value: object) -> object:
+    try:
+        return member.__get__(value)
+    except AttributeError:
+        return _UNSET
+
+
+def has_dict(cls: type) -> bool:
+    """Whether instances of a class have a `__dict__`."""
+    return bool(_dict_at(cls))
+
+
+def instance_dict(value: object) -> Mapping[object, object]:
+    """The `__dict__` of an instance; empty if it has none. Raises `Unreadable` if its class hides it."""
+    cls = type(value)
+    if not _dict_at(cls):
+        return {}
+    for one in mro_of(cls):
+        getter = namespace_of(one).get("__dict__")
+        if type(getter) in (GetSetDescriptorType, MemberDescriptorType):
+            found = cast("GetSetDescriptorType", getter).__get__(value)
+            return dict(dict.items(found))
+    raise Unreadable("its class hides its __dict__")

@@ -1,0 +1,84 @@
+"""Whether two values are the same, part by part: the judge of behaviour, which neither can talk to.
+
+    >>> verdict = compare({"items": [1, {"price": 2.0}]}, {"items": [1, {"price": 2.5}]})
+    >>> verdict.outcome, verdict.path, verdict.original, verdict.candidate
+    ('different', '$["items"][1]["price"]', '2.0', '2.5')
+
+Both values are portrayed first (`portray`), which calls none of their methods, and the portraits are compared, which
+are only text. So a lying `__eq__` is never asked, and values from two processes are compared by the same code as two
+in one.
+
+What counts (`rules.STRICT`): the type; every member and every attribute, slots included; the order of a dict; the sign
+of a zero; which parts that can change are one object; an exception's cause, context and notes. NaN is NaN. 1, 1.0 and
+True differ, as keys too. Floats are equal, or, with a tolerance, close: everywhere or nowhere. `LOOSE` relaxes by name.
+
+What can't be compared is never the same: locks, files, sockets, coroutines, frames, types of extensions whose state
+can't be read, iterators that don't end, values of more than a million parts. A definite difference anywhere is still a
+difference; otherwise the verdict is `cannot_compare`, with the first place and the reason. Iterators are consumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from abreast.jobs.candidates.likeness import Side
+from abreast.jobs.candidates.matching import Difference, Doubt, Engine, written
+from abreast.jobs.candidates.portrait import Portrait, show
+from abreast.jobs.candidates.portray import MOST_NODES, MOST_YIELDED, portray
+from abreast.jobs.candidates.rules import STRICT, Rules
+
+Outcome: TypeAlias = Literal["same", "different", "cannot_compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The same, different, or beyond comparison; and if not the same, where first, both sides shortened, and why."""
+
+    outcome: Outcome
+    path: str = ""
+    original: str = ""
+    candidate: str = ""
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        """Refused: what is beyond comparison is neither true nor false."""
+        raise TypeError("a verdict has three outcomes: look at its `outcome`")
+
+    def __str__(self) -> str:
+        if self.outcome == "same":
+            return "same"
+        return f"{self.outcome} at {self.path}: {self.reason} (original {self.original}, candidate {self.candidate})"
+
+
+def compare(original: object, candidate: object, *, rules: Rules = STRICT, bound: int = MOST_YIELDED) -> Verdict:
+    """Whether the candidate's value is the original's. Never raises for what the values are, nor calls their methods.
+
+    Generators and iterators of both are consumed, the original's first, up to `bound` values each.
+    """
+    # One walk for both: an iterator that both hold is consumed once.
+    both = portray((original, candidate), bound=bound, nodes=2 * MOST_NODES)
+    left, right = both.nodes[0].items
+    return _judged(both, left, both, right, rules)
+
+
+def compare_portraits(original: Portrait, candidate: Portrait, *, rules: Rules = STRICT) -> Verdict:
+    """The same for values that were portrayed already, in this process or in others."""
+    return _judged(original, 0, candidate, 0, rules)
+
+
+def _judged(original: Portrait, left: int, candidate: Portrait, right: int, rules: Rules) -> Verdict:
+    table: dict[object, int] = {}
+    mine, yours = Side(original, rules, table), Side(candidate, rules, table)
+    found = Engine(mine, yours, rules).run(left, right)
+    if found is None:
+        return Verdict("same")
+    outcome: Outcome = "cannot_compare" if type(found) is Doubt else "different"
+    return Verdict(outcome, written(mine, found.path), _side(mine, found.left), _side(yours, found.right), found.reason)
+
+
+def _side(side: Side, index: int | None) -> str:
+    return "nothing" if index is None else show(side.portrait, index)
+
+
+__all__ = ["STRICT", "Difference", "Outcome", "Rules", "Verdict", "compare", "compare_portraits"]

@@ -1,0 +1,187 @@
+"""How values of numpy and pandas are read. Neither is imported: a value of theirs can only be here if its module is.
+
+Of arrays count the type, dtype, shape, every element (NaN and NaT equal themselves), and which arrays share memory.
+What lies beneath the mask of a masked array doesn't count. Subclasses other than numpy's own are read as their base
+and the state they add; those of pandas' types are beyond comparison.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from abreast.jobs.candidates.anatomy import (
+    Owner,
+    Sketch,
+    Unreadable,
+    instance_dict,
+    is_accounted,
+    is_local_class,
+    is_plain_class,
+    label_of,
+    module_of,
+    mro_of,
+)
+
+
+def describe(value: object) -> Sketch | None:
+    """What a value of numpy or pandas is made of, None if it is neither. Raises `Unreadable`."""
+    for name, read, needed in (("numpy", _numpy, ("ndarray", "ma")), ("pandas", _pandas, ("DataFrame", "api"))):
+        module = sys.modules.get(name)
+        if module is not None and all(hasattr(module, one) for one in needed):
+            sketch = read(module, value)
+            if sketch is not None:
+                return sketch
+    return None
+
+
+# --- numpy
+
+
+def _numpy(np: Any, value: Any) -> Sketch | None:  # noqa: ANN401 - numpy is not imported, so has no types here
+    cls = type(value)
+    if issubclass(cls, np.ndarray):
+        return _any_array(np, value)
+    if issubclass(cls, np.generic):
+        return _scalar(np, value)
+    if issubclass(cls, np.dtype):
+        return Sketch("atom", str(np.lib.format.dtype_to_descr(value)))
+    if issubclass(cls, np.ufunc):
+        return Sketch("named", f"numpy.{value.__name__}")
+    return None
+
+
+def _scalar(np: Any, value: Any) -> Sketch:  # noqa: ANN401
+    if is_plain_class(type(value)):
+        raise Unreadable("a scalar of a class that is not numpy's")
+    held = np.empty((), value.dtype)
+    held[()] = value
+    sketch = _array(np, held)
+    sketch.identity = False
+    sketch.state = [one for one in sketch.state if one[0] not in ("shape", "<memory>")]
+    return sketch
+
+
+def _any_array(np: Any, value: Any) -> Sketch:  # noqa: ANN401
+    cls = type(value)
+    if cls is np.ma.MaskedArray or cls is type(np.ma.masked):
+        return _masked(np, value)
+    sketch = _array(np, np.ndarray.view(value, np.ndarray))
+    if cls is not np.ndarray:
+        for one in mro_of(cls)[: mro_of(cls).index(np.ndarray)]:
+            if not is_accounted(one):
+                raise Unreadable(f"the state of {label_of(one)} can't be read")
+        sketch.state += [(f"{name}", held) for name, held in sorted(instance_dict(value).items(), key=str)]
+    return sketch
+
+
+def _masked(np: Any, value: Any) -> Sketch:  # noqa: ANN401
+    mask = np.array(np.ma.getmaskarray(value))
+    data = np.array(np.ndarray.view(value, np.ndarray))
+    if data.dtype.names is None:
+        data[mask] = np.zeros((), data.dtype)[()]
+    state = [("data", data), ("mask", mask), ("fill_value", value.fill_value), ("hard", value.hardmask)]
+    return Sketch("object", state=state, identity=True)
+
+
+def _array(np: Any, plain: Any) -> Sketch:  # noqa: ANN401
+    """A plain array: its numbers as one block; objects, fields and long doubles one by one."""
+    kind = plain.dtype
+    owner = plain
+    while owner.base is not None:
+        owner = owner.base
+        if not issubclass(type(owner), np.ndarray):
+            break
+    state = [
+        ("dtype", str(np.lib.format.dtype_to_descr(kind))),
+        ("shape", tuple(plain.shape)),
+        ("<memory>", Owner(owner)),
+    ]
+    if kind.names is not None:
+        fields = [(f"<field>.{name}", np.ascontiguousarray(plain[name])) for name in kind.names]
+        return Sketch("items", state=[*state, *fields], identity=True)
+    if kind.kind == "O":
+        return Sketch("items", items=plain.ravel().tolist(), state=state, identity=True)
+    if kind.char in "gG":
+        return Sketch("items", items=[repr(one) for one in plain.ravel()], state=state, identity=True)
+    if kind.kind not in "biufcMmSUV":
+        return Sketch("items", items=plain.ravel().tolist(), state=state, identity=True)
+    return Sketch(f"block:{_form(kind)}", plain.tobytes().decode("latin-1"), state=state, identity=True)
+
+
+def _form(kind: Any) -> str:  # noqa: ANN401
+    """How `struct` reads an element."""
+    order = ">" if kind.byteorder == ">" or (kind.byteorder == "=" and sys.byteorder == "big") else "<"
+    if kind.kind == "f":
+        return order + {2: "e", 4: "f", 8: "d"}[kind.itemsize]
+    if kind.kind in "iu":
+        letter = {1: "b", 2: "h", 4: "i", 8: "q"}[kind.itemsize]
+        return order + (letter.upper() if kind.kind == "u" else letter)
+    if kind.kind == "c":
+        return order + ("ff" if kind.itemsize == 8 else "dd")  # noqa: PLR2004 - bytes of a complex64
+    return f"{max(1, kind.itemsize)}s"
+
+
+# --- pandas
+
+
+def _pandas(pd: Any, value: Any) -> Sketch | None:  # noqa: ANN401 - pandas is not imported either
+    cls = type(value)
+    if value is pd.NA or value is pd.NaT:
+        return Sketch("atom", "NA" if value is pd.NA else "NaT")
+    if cls in (pd.Timestamp, pd.Timedelta, pd.Interval, pd.Period):
+        names = {pd.Timestamp: ("value", "unit", "tz"), pd.Timedelta: ("value", "unit")}
+        names |= {pd.Interval: ("left", "right", "closed"), pd.Period: ("ordinal", "freqstr")}
+        return Sketch("object", state=[(name, getattr(value, name)) for name in names[cls]])
+    kinds = ((pd.DataFrame, _frame), (pd.Series, _series), (pd.Index, _index))
+    more = ((pd.api.extensions.ExtensionArray, _extension), (pd.api.extensions.ExtensionDtype, _dtype))
+    for kind, read in (*kinds, *more):
+        if issubclass(cls, kind):
+            if is_local_class(cls) or not (module_of(cls) or "").startswith("pandas"):
+                raise Unreadable(f"a {kind.__name__} of a class that is not pandas' own")
+            return read(pd, value)
+    return None
+
+
+def _dtype(_: Any, value: Any) -> Sketch:  # noqa: ANN401
+    return Sketch("atom", str(value))
+
+
+def _frame(_: Any, value: Any) -> Sketch:  # noqa: ANN401
+    columns = [_column(value.iloc[:, at].array) for at in range(value.shape[1])]
+    state = [("columns", value.columns), ("index", value.index), ("attrs", value.attrs)]
+    return Sketch("items", items=columns, state=state, identity=True)
+
+
+def _series(_: Any, value: Any) -> Sketch:  # noqa: ANN401
+    state = [("name", value.name), ("index", value.index), ("attrs", value.attrs), ("values", _column(value.array))]
+    return Sketch("object", state=state, identity=True)
+
+
+def _index(pd: Any, value: Any) -> Sketch:  # noqa: ANN401
+    cls = type(value)
+    names = tuple(value.names)
+    if cls is pd.MultiIndex:
+        levels = [_column(value.get_level_values(at).array) for at in range(value.nlevels)]
+        return Sketch("items", items=levels, state=[("names", names)])
+    state = [("names", names), ("values", _column(value.array))]
+    if cls is pd.RangeIndex:
+        state = [("names", names), ("range", range(value.start, value.stop, value.step))]
+    if cls is pd.DatetimeIndex or cls is pd.TimedeltaIndex:
+        state.append(("freq", value.freqstr))
+    return Sketch("object", state=state)
+
+
+def _column(array: Any) -> Any:  # noqa: ANN401
+    """The values of a column without pandas' thin wrapper round a plain array, and without the memory it shares."""
+    if type(array).__name__ == "NumpyExtensionArray":
+        return array.to_numpy().copy()
+    return array
+
+
+def _extension(pd: Any, value: Any) -> Sketch:  # noqa: ANN401
+    state: list[tuple[str, object]] = [("dtype", str(value.dtype))]
+    if type(value) is pd.Categorical:
+        state += [("codes", value.codes.copy()), ("categories", value.categories), ("ordered", value.ordered)]
+        return Sketch("object", state=state, identity=True)
+    return Sketch("items", items=list(value), state=state, identity=True)

@@ -1,0 +1,212 @@
+"""Whether a candidate is faster: paired, interleaved, against this machine's own noise, with a bound on false alarms.
+
+The plan. A block runs three arms: the original (A), the candidate (B), and the original once more as the control (C).
+Each block draws an order and runs it there and back (A B C C B A: ABBA for three arms), so that a steady drift falls
+out of every comparison within the block. Each run is a fresh process; the inputs are fresh for each block, and the
+same for the arms of one block. What a block says is the mean log-ratio of its two pairs, A to B, and A to C.
+
+The statistics. Location is the mean with a tenth of the blocks trimmed at either end, since a machine has outliers. Its
+standard error is bootstrapped over stretches of neighbouring blocks, since they resemble each other; the interval is
+that error times a quantile of Student's t. It is written by hand, not SciPy's: a percentile interval can't reach the
+0.025% tail that is needed here from a dozen blocks, and the standard library has all the rest. It is seeded: the same
+times give the same interval.
+
+The decision. The noise floor is the largest ratio that the interval of A to C still allows, where the truth is 1.
+Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the same the other way round. Looks are
+taken after 10 blocks, 14, 20, and so on up to a fixed number; the permitted share of false "faster" (0.2%) is divided
+among them. The same: the interval lies within the threshold, or, at the end, within the noise floor. Otherwise
+undecided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean, pstdev
+from typing import Literal, TypeAlias
+
+from abreast.core.seeds import derive_seed
+
+Which: TypeAlias = Literal["original", "candidate", "control"]
+Speed: TypeAlias = Literal["faster", "slower", "same", "undecided"]
+
+ARMS: tuple[Which, ...] = ("original", "candidate", "control")
+_ORDERS: tuple[tuple[int, int, int], ...] = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+_TRIM = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run to make: which arm, in which block, with the seed of the block's inputs."""
+
+    which: Which
+    block: int
+    seed: int
+
+
+RunOnce: TypeAlias = Callable[[Turn], Awaitable[float]]
+"""Runs one turn in a fresh process; returns the seconds, by the parent's timer. The control is the original."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured. A candidate must be faster by `threshold` at least to be worth a change."""
+
+    threshold: float = 0.02
+    first: int = 10
+    most: int = 112
+    growth: float = 1.4
+    false_faster: float = 0.002
+    resamples: int = 200
+
+    def __post_init__(self) -> None:
+        if not (4 <= self.first <= self.most):  # noqa: PLR2004 - fewer have no spread to speak of
+            raise ValueError("a plan has at least 4 blocks, and at most as many as it says")
+        if not (self.threshold >= 0 and 0 < self.false_faster < 1 and self.growth > 1 and self.resamples >= 50):  # noqa: PLR2004
+            raise ValueError("a plan whose numbers make no sense")
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """After how many blocks a decision may be made."""
+        found = [self.first]
+        while found[-1] < self.most:
+            found.append(min(self.most, max(found[-1] + 1, round(found[-1] * self.growth))))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A ratio of times, original to other, with the bounds it lies in: 2 is twice as fast."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def spread(self) -> float:
+        """How far from 1 it may be, in either direction, as a share."""
+        return max(self.high, 1 / self.low) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The verdict, the ratio with its interval, and the machine's noise. `times` has each arm's, by block."""
+
+    verdict: Speed
+    candidate: Interval
+    control: Interval
+    blocks: int
+    times: dict[Which, tuple[tuple[float, float], ...]]
+
+    @property
+    def noise_floor(self) -> float:
+        """The speed-up that this machine's noise alone might show, as a share."""
+        return self.control.spread
+
+
+async def measure(run_once: RunOnce, *, plan: Plan | None = None, seed: int = 0) -> Measurement:
+    """Run blocks, one run at a time, until the plan says that it is decided, or at its end.
+
+    Whatever `run_once` raises goes on. Raises `ValueError` if it returns no time.
+    """
+    plan = plan or Plan()
+    times: dict[Which, list[tuple[float, float]]] = {which: [] for which in ARMS}
+    for look in plan.looks:
+        while len(times["original"]) < look:
+            block = len(times["original"])
+            turns = turns_of(block, seed)
+            seconds = [_checked(await run_once(turn)) for turn in turns]
+            for at, turn in enumerate(turns[: len(ARMS)]):
+                times[turn.which].append((seconds[at], seconds[-1 - at]))
+        measurement = judge_times(times, plan, seed)
+        if measurement.verdict != "undecided":
+            return measurement
+    return measurement
+
+
+def turns_of(block: int, seed: int) -> list[Turn]:
+    """The runs of one block: an order of the arms that the seed draws, there and back."""
+    inner = derive_seed(seed, f"block/{block}")
+    there = [Turn(ARMS[at], block, inner) for at in _ORDERS[inner % len(_ORDERS)]]
+    return [*there, *reversed(there)]
+
+
+def _checked(seconds: float) -> float:
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"a run took {seconds} seconds, which is no time")
+    return seconds
+
+
+def judge_times(times: dict[Which, list[tuple[float, float]]], plan: Plan, seed: int = 0) -> Measurement:
+    """What the times of so many blocks say. Pure: the same times, plan and seed give the same verdict."""
+    blocks = len(times["original"])
+    # One-sided, and the share that is permitted is divided among the looks.
+    confidence = 1 - plan.false_faster / len(plan.looks)
+    candidate, control = (
+        interval(_log_ratios(times["original"], times[which]), confidence, plan.resamples, derive_seed(seed, which))
+        for which in ARMS[1:]
+    )
+    verdict = _verdict(candidate, control, plan, last=blocks >= plan.most)
+    return Measurement(verdict, candidate, control, blocks, {which: tuple(all_) for which, all_ in times.items()})
+
+
+def _verdict(candidate: Interval, control: Interval, plan: Plan, *, last: bool) -> Speed:
+    bar = 1 + max(plan.threshold, control.spread)
+    if candidate.low > bar:
+        return "faster"
+    if candidate.high < 1 / bar:
+        return "slower"
+    near = bar if last else 1 + plan.threshold
+    return "same" if 1 / near <= candidate.low and candidate.high <= near else "undecided"
+
+
+def _log_ratios(ours: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]]) -> list[float]:
+    return [(math.log(a / c) + math.log(b / d)) / 2 for (a, b), (c, d) in zip(ours, theirs, strict=True)]
+
+
+# --- statistics
+
+
+def interval(logs: Sequence[float], confidence: float, resamples: int, seed: int) -> Interval:
+    """The trimmed mean of log-ratios, and bounds that the truth is beyond, on either side, with 1 - `confidence`."""
+    n = len(logs)
+    cut = max(1, int(n * _TRIM))
+    ordered = sorted(logs)
+    kept = ordered[cut : n - cut]
+    low, high = kept[0], kept[-1]
+    # Tukey and McLaughlin: the error of a trimmed mean is that of the winsorised one, over the share that is kept.
+    error = _bootstrapped([min(max(one, low), high) for one in logs], resamples, seed) * n / len(kept)
+    centre = fmean(kept)
+    width = student_t(confidence, len(kept) - 1) * error
+    return Interval(math.exp(centre), math.exp(centre - width), math.exp(centre + width))
+
+
+def _bootstrapped(values: Sequence[float], resamples: int, seed: int) -> float:
+    """The standard error of the mean: of means of stretches of neighbours, drawn with replacement, in a circle."""
+    n = len(values)
+    length = max(1, round(n ** (1 / 3)))
+    twice = [*values, *values]
+    sums = [math.fsum(twice[at : at + length]) for at in range(n)]
+    draws = -(-n // length)
+    stream = array("I")
+    stream.frombytes(hashlib.shake_256(str(seed).encode()).digest(stream.itemsize * draws * resamples))
+    size = draws * length
+    means = [math.fsum(sums[one % n] for one in stream[at : at + draws]) / size for at in range(0, len(stream), draws)]
+    # Whole stretches are a little more than n values; and a bootstrap has only (n - length) / n of the variance.
+    spread: float = pstdev(means)
+    return spread * math.sqrt(size / max(1, n - length))
+
+
+def student_t(confidence: float, freedom: int) -> float:
+    """The quantile of Student's t, by its expansion about the normal: never too small by more than 1% here."""
+    z: float = NormalDist().inv_cdf(confidence)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / math.pow(freedom, power) for power, term in enumerate(terms, 1))

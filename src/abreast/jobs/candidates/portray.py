@@ -1,0 +1,170 @@
+"""From a value to its portrait: every part of it, in one walk that calls none of its methods.
+
+Two things run code all the same, because there is no other way to know them: generators and built-in iterators are
+consumed, when the walk comes to them, and the generator's own code runs (`map`, `filter` and the like run theirs). They
+are empty afterwards. What each yields is looked at before the next is asked for, so that one list that is yielded again
+and again, changed in between, shows each of its states. After `bound` of them it is given up as endless. A generator
+that neither yields nor ends is ended with its process, from outside.
+
+The walk keeps its own stack: a value nested 10,000 levels deep is as good as any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from abreast.jobs.candidates.anatomy import Beyond, Owner, Sketch, Unreadable, is_local_class
+from abreast.jobs.candidates.kinds import LABELS, QUICK, describe, is_iterator, label
+from abreast.jobs.candidates.portrait import Node, Portrait
+
+MOST_NODES = 1_000_000
+MOST_YIELDED = 10_000
+
+
+def portray(value: object, *, bound: int = MOST_YIELDED, nodes: int = MOST_NODES, consume: bool = True) -> Portrait:
+    """The portrait of a value.
+
+    What can't be read is a node that says why, never an exception: a portrait of it is equal to none. Iterators yield
+    at most `bound` values; with `consume=False` they are left alone, and only known by their type. More parts than
+    `nodes` are too many to compare.
+
+    >>> str(portray({"a": [1, 2.5, None]}))
+    "{'a': [1, 2.5, None]}"
+    """
+    return _Walk(bound, nodes, consume=consume).run(value)
+
+
+@dataclass(slots=True)
+class _Pull:
+    """An iterator that is being consumed: what it has yielded, as nodes and as they are."""
+
+    source: Iterator[object]
+    at: int
+    items: list[int] = field(default_factory=list)
+    alive: list[object] = field(default_factory=list)
+    changing: bool = False
+
+
+class _Walk:
+    def __init__(self, bound: int, most: int, *, consume: bool) -> None:
+        self._bound = bound
+        self._most = most
+        self._consume = consume
+        self._nodes: list[Node | None] = []
+        self._classes: dict[int, type] = {}
+        # By id, with the value itself, which keeps the id from being used again. One for each iterator that is open:
+        # between two pulls everything may have changed, so that what was seen before doesn't count.
+        self._seen: list[dict[int, tuple[int, object]]] = [{}]
+        self._pulled: dict[int, tuple[int, object]] = {}
+        self._owners: dict[int, tuple[int, object]] = {}
+        self._waiting: list[tuple[int, object] | _Pull] = []
+
+    def run(self, value: object) -> Portrait:
+        self._place(value)
+        while self._waiting:
+            task = self._waiting.pop()
+            if type(task) is _Pull:
+                self._pull(task)
+            else:
+                self._draw(*cast("tuple[int, object]", task))
+        return Portrait(tuple(cast("list[Node]", self._nodes)), self._classes)
+
+    def _place(self, value: object) -> int:
+        """The node of a value: drawn already, drawn now if that is quick, or waiting."""
+        index = len(self._nodes)
+        if index >= self._most:
+            last = self._nodes[-1]
+            if last is None or last.kind != "unknown":
+                self._nodes.append(Node("unknown", "too large", f"it has more than {self._most} parts"))
+            return len(self._nodes) - 1
+        quick = QUICK.get(type(value))
+        if quick is not None:
+            self._nodes.append(quick(cast("Any", value)))
+            return index
+        if type(value) is Owner:
+            return self._owner(value)
+        known = self._seen[-1].get(id(value)) or self._pulled.get(id(value))
+        if known:
+            return known[0]
+        self._seen[-1][id(value)] = (index, value)
+        self._nodes.append(None)
+        self._waiting.append((index, value))
+        return index
+
+    def _owner(self, owner: Owner) -> int:
+        index, _ = self._owners.setdefault(id(owner.of), (len(self._nodes), owner.of))
+        if index == len(self._nodes):
+            self._nodes.append(Node("object", "memory", identity=True))
+        return index
+
+    def _draw(self, index: int, value: object) -> None:
+        cls = type(value)
+        if is_iterator(cls):
+            self._open(index, value)
+            return
+        try:
+            sketch = describe(value)
+        except Unreadable as reason:
+            self._nodes[index] = Node("unknown", label(cls), str(reason))
+            return
+        except Exception as error:  # noqa: BLE001 - a value half made, or a library's own trouble: never the caller's
+            self._nodes[index] = Node("unknown", label(cls), f"reading it failed: {type(error).__name__}")
+            return
+        if issubclass(cls, type):
+            self._classes[index] = cast("type", value)
+        elif cls not in LABELS:
+            self._classes[index] = cls
+            if is_local_class(cls):
+                sketch.state.append(("<class>", cls))
+        self._finish(index, sketch, sketch.label or label(cls))
+
+    def _finish(self, index: int, sketch: Sketch, name: str) -> None:
+        start = len(self._waiting)
+        items = tuple(self._place(one) for one in sketch.items)
+        names = tuple(name for name, _ in sketch.state)
+        attributes = tuple(self._place(one) for _, one in sketch.state)
+        # In the order in which they stand, so that iterators are consumed in that order too.
+        self._waiting[start:] = reversed(self._waiting[start:])
+        self._nodes[index] = Node(sketch.kind, name, sketch.value, items, names, attributes, sketch.identity)
+
+    # --- iterators
+
+    def _open(self, index: int, value: object) -> None:
+        if not self._consume:
+            self._nodes[index] = Node("pending", label(type(value)), identity=True)
+            return
+        self._pulled[id(value)] = (index, value)
+        self._seen.append({})
+        self._waiting.append(_Pull(cast("Iterator[object]", value), index))
+
+    def _pull(self, pull: _Pull) -> None:
+        if len(pull.items) >= self._bound or len(self._nodes) >= self._most:
+            reason = f"it goes on after {len(pull.items)} values"
+            self._close(pull, [("<more>", Beyond(reason))])
+            return
+        try:
+            value = next(pull.source)
+        except StopIteration as stop:
+            self._close(pull, [("<returned>", stop.value)] if stop.value is not None else [])
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - what it raises is part of what it does
+            self._close(pull, [("<raised>", error)])
+        else:
+            self._seen[-1] = {}
+            self._waiting.append(pull)
+            pull.items.append(self._place(value))
+            pull.alive.append(value)
+            pull.changing = pull.changing or type(value) not in QUICK
+
+    def _close(self, pull: _Pull, state: list[tuple[str, object]]) -> None:
+        """The end of an iterator; what it yielded is looked at once more, for what those values share with others."""
+        self._seen.pop()
+        if pull.changing:
+            state = [*state, ("<afterwards>", pull.alive)]
+        start = len(self._waiting)
+        names = tuple(name for name, _ in state)
+        attributes = tuple(self._place(one) for _, one in state)
+        self._waiting[start:] = reversed(self._waiting[start:])
+        name = label(type(pull.source))
+        self._nodes[pull.at] = Node("iterator", name, None, tuple(pull.items), names, attributes, identity=True)
