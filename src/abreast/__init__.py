@@ -18,7 +18,7 @@ from abreast.core.version import VERSION
 if TYPE_CHECKING:
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed
-    from abreast.doors import map, plan_sample, sample, sample_sync
+    from abreast.doors import map, plan_sample, sample, sample_sync, workflow
     from abreast.jobs.sample import checks, strategies
     from abreast.jobs.sample.engine import current_draw
     from abreast.limits.budget import Budget
@@ -51,6 +51,7 @@ __all__ = [
     "sample",
     "sample_sync",
     "strategies",
+    "workflow",
 ]
 
 # Each name is fetched when it is first used: the command line says its help, and a worker starts, without the rest.
@@ -72,6 +73,7 @@ _HOME = {
     "plan_sample": "abreast.doors",
     "sample": "abreast.doors",
     "sample_sync": "abreast.doors",
+    "workflow": "abreast.doors",
 }
 
 

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from abreast.core.errors import WouldBlock
@@ -22,9 +23,14 @@ from abreast.run.scope import Run
 from abreast.wiring import as_caller, open_model, open_run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from abreast.jobs.sample.attempts import SampleResult
     from abreast.jobs.sample.door import SampleJob
     from abreast.jobs.sample.plan import SamplePlan
+    from abreast.jobs.workflow.flow import FlowResult
+    from abreast.jobs.workflow.kit import CustomKind
+    from abreast.jobs.workflow.steps import Workflow
     from abreast.models.port import Model
     from abreast.run.call import Caller
 
@@ -128,6 +134,58 @@ async def _opened(model: str | Model | Caller, stack: contextlib.AsyncExitStack)
     if isinstance(model, str):
         return await stack.enter_async_context(open_model(model))
     return as_caller(model)
+
+
+async def workflow(
+    file: str | os.PathLike[str],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    run: Run | None = None,
+    model: str | None = None,
+    verdicts: Mapping[str, str] | None = None,
+    **opening: Any,
+) -> FlowResult:
+    """Run a workflow's file: `status`, `error`, `outputs`, and every step by its full id.
+
+        result = await abreast.workflow("flow.yaml", {"city": "Paris"}, store="runs.db")
+        result.steps["fan:greet:2"].output
+
+    Args:
+        file: the file; others that it names are beside it.
+        inputs: values of its inputs.
+        run: the run that it belongs to; by default the one around the current item, else one named after the workflow.
+        model: the model for prompts that name none.
+        verdicts: what gates are told, by their full ids.
+        **opening: options of `open_run`, for a run of its own: `store`, `budget`, `lanes`, `seed`, `resume`.
+
+    Raises:
+        WorkflowInvalid: the file can't be run; it has every problem with its line. ValueError: the inputs don't fit.
+    """
+    from abreast.jobs.workflow.flow import Flow
+    from abreast.jobs.workflow.inputs import resolve_inputs
+    from abreast.toolkit import Toolkit, Tools, find_function, find_kinds
+
+    kinds = find_kinds()
+    loaded = _read_workflow(Path(file), kinds)
+    values = resolve_inputs(loaded.inputs, inputs or {})
+    tools = Tools(kinds=kinds, find=find_function)
+    if model is not None:
+        tools.default_model = model
+    item = current_item()
+    async with contextlib.AsyncExitStack() as stack:
+        kit = await stack.enter_async_context(Toolkit(tools))
+        within = run if run is not None else item.run if item is not None else None
+        if within is None:
+            within = await stack.enter_async_context(open_run(loaded.id, kind="workflow", **opening))
+        else:
+            within = await stack.enter_async_context(within.child(loaded.id))
+        return await Flow(loaded, kit, verdicts).run(within, values)
+
+
+def _read_workflow(path: Path, kinds: Mapping[str, CustomKind]) -> Workflow:
+    from abreast.jobs.workflow.load import load
+
+    return load(path.read_text("utf-8"), path.name, directory=path.resolve().parent, kinds=kinds)
 
 
 _OPENING = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact")

@@ -8,10 +8,12 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, Self
 
+from abreast.core.errors import KeysMissing, ModelUnknown
 from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
 from abreast.executors.local import LocalExecutor, is_async
 from abreast.jobs.workflow.kit import Ask, CannotDo, CustomKind, Question, Ran, StepContext
@@ -130,7 +132,7 @@ class Toolkit:
             raise CannotDo("no model is named: set model: on the step or the workflow")
         try:
             caller = await self._caller(name)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
         return await caller.ask(
             question.prompt, system=question.system, schema=question.schema, temperature=question.temperature,
@@ -158,7 +160,7 @@ class Toolkit:
             model = await self._caller(spec.model)
             judge = model if spec.judge is None else await self._caller(spec.judge)
             job = spec.job(model, judge, find=self._found, read=self._schema)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
         result = await job.run(run)
         winner = result.winner
@@ -211,6 +213,20 @@ async def called(call: Callable[[Any], Any], function: Callable[..., Any]) -> An
 def _ran(finished: Finished) -> Ran:
     stdout, stderr = (text.decode("utf-8", "replace") for text in (finished.stdout, finished.stderr))
     return Ran(finished.exit_code, stdout, stderr, finished.stdout_bytes - len(finished.stdout))
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """The function that `module:function` names; a CannotDo says what is missing."""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise CannotDo(f"{name} can't be called: {error}") from error
+    if not callable(found):
+        raise CannotDo(f"{name} is not a function, but {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
 
 
 def find_kinds() -> dict[str, CustomKind]:
