@@ -94,8 +94,8 @@ class Ran:
     """None if a signal ended it."""
     signal: int | None
     why: Why
-    """`cpu` and `timeout` are certain. `memory`, `processes` and `file size`: it failed, and said itself that it was for
-    want of that; the kernel doesn't. `killed`: by another signal; with SIGKILL, the system may be short of memory."""
+    """`cpu` and `timeout` are certain. `memory`, `processes` and `file size`: it failed, and said itself that it was
+    for want of that; the kernel doesn't. `killed`: by another signal; with SIGKILL, the system may be short of memory."""
     stdout: bytes
     stderr: bytes
     stdout_bytes: int

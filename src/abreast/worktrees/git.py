@@ -24,6 +24,9 @@ _QUIETLY: Final = (
     *("-c", "advice.detachedHead=false"),
 )
 _GRACE: Final = 2.0  # s; git takes its lock files away when it is asked to end
+_KEPT: Final = frozenset(
+    {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
+)
 _NO_GIT: Final = ("not a git repository", "can't be started")
 TIMEOUT: Final = 120.0
 """Seconds that one git command may take."""
@@ -78,7 +81,7 @@ class Git:
 
 def environment() -> dict[str, str]:
     """Ours, without what would point git elsewhere (a hook that started us has set it), and in plain words."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
     return {**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 

@@ -214,9 +214,10 @@ class _Base:
         """Make the recorded slots, several at once; one that fails is removed and named, the others go on."""
         made: list[Slot] = []
         failures: list[SlotFailed] = []
-        with ThreadPoolExecutor(min(len(self.entries), _COPYING), "abreast-slot") as threads:
-            futures = [threads.submit(self._make_one, entry, snapshot, stop) for entry in self.entries]
-        for entry, future in zip(list(self.entries), futures, strict=True):
+        entries = list(self.entries)
+        with ThreadPoolExecutor(min(len(entries), _COPYING), "abreast-slot") as threads:
+            futures = [threads.submit(self._make_one, entry, snapshot, stop) for entry in entries]
+        for entry, future in zip(entries, futures, strict=True):
             try:
                 made.append(future.result())
             except Interrupted:
@@ -255,6 +256,7 @@ class _Base:
                 self._locks.free(self.number, for_good=not left)
                 self._tidy()
         except (OSError, AbreastError) as error:
+            self._locks.free(self.number)
             left.append(Left(str(self.pool), str(error)))
         return tuple(left)
 

@@ -23,6 +23,7 @@ from abreast.worktrees.errors import WorktreesUnavailable
 from abreast.worktrees.git import Git, Repository
 
 _SUBMODULE: Final = b"160000"
+_TOOLS: Final = "/usr/bin:/bin"
 _CHUNK: Final = 1 << 20
 _TRIES: Final = 3  # to copy a file that somebody is writing
 
@@ -224,8 +225,10 @@ def _force(path: Path) -> None:
     Only directories are made writable. A file needs not be to be removed, and may have another name in the main tree.
     """
     name = str(path)
-    for words in (["find", name, "-type", "d", "-exec", "chmod", "u+rwx", "{}", ";"], ["rm", "-rf", "--", name]):
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    closed = ["-type", "d", "!", "-perm", "-u+rwx"]
+    for words in (["find", name, *closed, "-execdir", "chmod", "u+rwx", "{}", ";"], ["rm", "-rf", "--", name]):
+        # By a PATH of our own, as `-execdir` refuses to work with a relative place in it.
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, env={"PATH": _TOOLS})
     if os.path.lexists(path):
         reason = done.stderr.decode(errors="replace").strip().splitlines() or ["it is still there"]
         raise OSError(f"{path} can't be removed: {reason[0]}")

@@ -1,0 +1,38 @@
+"""A repository and a cache for each test, and a `git` that does as it is told."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.worktrees.repositories import ENVIRONMENT, make_repository
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, ENVIRONMENT[name])
+    monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path / "repository")
+
+
+@pytest.fixture
+def told_git(tmp_path, monkeypatch):
+    """Put a script before git: it sees the arguments in `$*`, and ends by `real "$@"` unless it has ended before."""
+
+    def tell(script):
+        place = tmp_path / "bin"
+        place.mkdir(exist_ok=True)
+        file = place / "git"
+        file.write_text(f'#!/bin/sh\n{script}\nexec {shutil.which("git")} "$@"\n')
+        file.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+        return Path(place)
+
+    return tell
