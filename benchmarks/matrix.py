@@ -62,7 +62,7 @@ def main() -> int:
 def _run(folder: Path, width: int) -> tuple[float, float, str]:
     """The seconds from start to end of a process, its CPU seconds, and what it said."""
     began, before = time.perf_counter(), os.times()
-    words = ["matrix", "run", "study.yaml", "--lane-width", str(width), "--json", "-q"]
+    words = ["matrix", "run", "study.yaml", "--lane-width", str(width), "--json", "-q", "--no-report"]
     command = [sys.executable, "-m", "abreast", *words]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)

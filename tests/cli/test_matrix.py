@@ -69,7 +69,18 @@ def test_every_cell_is_a_row_and_any_width_gives_the_same(abreast):
         cells = write(abreast)
         seen = []
         for width in (1, 4, 64):
-            said = abreast("matrix", "run", "study.yaml", "--lane-width", width, "--no-resume", "--seed", "5", "--json")
+            said = abreast(
+                "matrix",
+                "run",
+                "study.yaml",
+                "--no-report",
+                "--lane-width",
+                width,
+                "--no-resume",
+                "--seed",
+                "5",
+                "--json",
+            )
             assert said.code == 0, said
             assert json.loads(said.out)["cells"] == cells
             seen.append(lasting(rows_of(abreast, json.loads(said.out)["run"])))
@@ -83,7 +94,7 @@ def test_faults_leave_rows_and_a_second_run_makes_no_call(abreast):
     with start_process(latency=0.002, faults=faults, seed=3) as storm:
         declare(abreast, storm)
         cells = write(abreast)
-        said = abreast("matrix", "run", "study.yaml", "--json")
+        said = abreast("matrix", "run", "study.yaml", "--no-report", "--json")
         assert said.code == 1
         found = json.loads(said.out)
         assert found["done"] + found["failed"] == cells
@@ -93,11 +104,11 @@ def test_faults_leave_rows_and_a_second_run_makes_no_call(abreast):
         assert Counter(row["state"] for row in rows.values()) == {"done": found["done"], "failed": found["failed"]}
         assert all(row["error_type"] for row in rows.values() if row["state"] == "failed")
         before = storm.stats().arrived
-        again = abreast("matrix", "run", "study.yaml")
+        again = abreast("matrix", "run", "study.yaml", "--no-report")
         assert storm.stats().arrived == before
         assert f"{cells} of {cells} cells are recorded, 0 are missing" in again.err
         assert rows_of(abreast) == rows
-        abreast("matrix", "run", "study.yaml", "--rerun-failed")
+        abreast("matrix", "run", "study.yaml", "--no-report", "--rerun-failed")
         assert storm.stats().arrived > before
 
 
@@ -105,7 +116,9 @@ def test_a_hung_lane_holds_up_nobody_else_and_what_is_missing_comes_later(abreas
     with start_process(latency=0.01) as calm, start_process(latency=3600.0) as hung:
         declare(abreast, hung, calm)
         write(abreast)
-        with abreast.start("matrix", "run", "study.yaml", "--lane-width", "3", measured=False) as process:
+        with abreast.start(
+            "matrix", "run", "study.yaml", "--no-report", "--lane-width", "3", measured=False
+        ) as process:
             while calm.stats().arrived < 24 or calm.stats().in_flight:
                 assert process.poll() is None
             assert hung.stats().peak_in_flight == 3  # a lane as wide as it says, and no wider
@@ -128,14 +141,14 @@ def test_an_edited_prompt_runs_again_in_its_cells_alone(abreast):
     with start_process(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast)
-        assert abreast("matrix", "run", "study.yaml").code == 0
+        assert abreast("matrix", "run", "study.yaml", "--no-report").code == 0
         write(abreast, loud="cry out")
-        said = abreast("matrix", "run", "study.yaml")
+        said = abreast("matrix", "run", "study.yaml", "--no-report")
         assert said.code == 0
         assert "24 cells run again, because the strategy loud changed: a/one~loud~i00~0" in said.err
         assert storm.stats().arrived == 48 + 24
         write(abreast, loud="cry out", scores="[{regex: e}]")
-        said = abreast("matrix", "score", "study.yaml")
+        said = abreast("matrix", "score", "study.yaml", "--no-report")
         assert said.code == 0, said
         assert "because the scores changed (no call is made again)" in said.err
         assert storm.stats().arrived == 48 + 24
@@ -146,7 +159,7 @@ def test_a_budget_stops_it_and_more_lets_it_go_on(abreast):
     with start_process(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast)
-        said = abreast("matrix", "run", "study.yaml", "--budget", "20req")
+        said = abreast("matrix", "run", "study.yaml", "--no-report", "--budget", "20req")
         assert said.code == 3
         assert storm.stats().arrived == 20
         assert abreast("resume", "study-1", "--budget", "1000req").code == 0
@@ -158,7 +171,7 @@ def test_the_service_time_of_a_cell_is_the_servers(abreast):
     with start_process(latency=0.08, faults={"429": 0.1}, seed=2) as storm:
         declare(abreast, storm)
         write(abreast, inputs=5, repeats=1)
-        assert abreast("matrix", "run", "study.yaml", "--lane-width", "4").code == 0
+        assert abreast("matrix", "run", "study.yaml", "--no-report", "--lane-width", "4").code == 0
         rows = [row for row in rows_of(abreast).values() if not row["control"]]
         served = [entry.service for entry in storm.log() if entry.outcome == "ok"]
     for row in rows:
@@ -181,7 +194,7 @@ def test_filters_and_numbers_that_make_no_sense_are_refused_before_anything_happ
             (["--strategy", "plane"], "there are plain, loud, empty, truth"),
             (["--input", "x"], "--input: there is no 'x'"),
         ]:
-            said = abreast("matrix", "run", "study.yaml", *words)
+            said = abreast("matrix", "run", "study.yaml", "--no-report", *words)
             assert (said.code, says in said.err) == (2, True), said
         assert storm.stats().arrived == 0
     assert not abreast.store.exists()
@@ -191,7 +204,7 @@ def test_what_cannot_run_here_is_told_beforehand_and_the_rest_runs(abreast):
     with start_process(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast, models=["a/one", "openai/gpt", "mistral/x"], inputs=2, repeats=1)
-        said = abreast("matrix", "run", "study.yaml", "--json", OPENAI_API_KEY="", MISTRAL_API_KEY="")
+        said = abreast("matrix", "run", "study.yaml", "--no-report", "--json", OPENAI_API_KEY="", MISTRAL_API_KEY="")
         assert said.code == 0
         assert json.loads(said.out)["cells"] == 2 * 2 + 2 * 2
         assert "can't run: openai/gpt x plain, openai/gpt x loud: no key for openai (OPENAI_API_KEY)" in said.err
@@ -202,7 +215,7 @@ def test_a_dry_run_forecasts_and_asks_nobody(abreast):
     with start_process() as storm:
         declare(abreast, storm)
         write(abreast)
-        said = abreast("matrix", "run", "study.yaml", "--dry-run", "--json")
+        said = abreast("matrix", "run", "study.yaml", "--no-report", "--dry-run", "--json")
         found = json.loads(said.out)
         assert (said.code, found["cells"]) == (0, 48)
         assert found["usd"]["low"] <= found["usd"]["likely"] <= found["usd"]["high"]
@@ -247,7 +260,7 @@ matrix:
     )
     with start_process(latency=0.001) as storm:
         declare(abreast, storm)
-        said = abreast("matrix", "run", "study.yaml")
+        said = abreast("matrix", "run", "study.yaml", "--no-report")
         assert said.code == 0, said
         assert "can't run: a/one x gone: missing: mine has no 'gone'" in said.err
         rows = {row["strategy"]: row for row in rows_of(abreast).values()}
@@ -262,7 +275,7 @@ def test_export_in_other_forms(abreast):
     with start_process(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast, inputs=2, repeats=1)
-        abreast("matrix", "run", "study.yaml")
+        abreast("matrix", "run", "study.yaml", "--no-report")
     table = abreast("matrix", "export", "study", "--format", "csv").lines
     assert len(table) == 1 + 12
     assert "score_contains" in table[0]
@@ -281,7 +294,7 @@ def storm_of_kills(abreast, *, kills, seed):
         killed = 0
         while killed < kills:
             wanted = storm.stats().arrived + chance.randrange(1, 30)
-            with abreast.start("matrix", "run", "study.yaml", measured=False) as process:
+            with abreast.start("matrix", "run", "study.yaml", "--no-report", measured=False) as process:
                 striker = threading.Thread(target=_strike, args=(process, storm, wanted))
                 striker.start()
                 process.communicate(timeout=PATIENCE)
@@ -289,13 +302,13 @@ def storm_of_kills(abreast, *, kills, seed):
             if process.returncode != -signal.SIGKILL:
                 break
             killed += 1
-        said = abreast("matrix", "run", "study.yaml")
+        said = abreast("matrix", "run", "study.yaml", "--no-report")
         assert said.code == 0, said
         rows = rows_of(abreast)
         assert len(rows) == cells
         asked = storm.stats().arrived
         assert asked <= 160 + killed * 2 * 10  # at most the cells under way, per kill
-        abreast("matrix", "run", "study.yaml")
+        abreast("matrix", "run", "study.yaml", "--no-report")
         assert storm.stats().arrived == asked
     return killed
 

@@ -31,12 +31,16 @@ choosing = options.group_of(
 )  # fmt: skip
 
 
+no_report = click.option("--no-report", is_flag=True, help="Write no report at the end.")
+
+
 @command.command("run")
 @choosing
 @click.option("--rerun-failed", is_flag=True, help="Run failed cells again, too.")
 @click.option("--no-resume", is_flag=True, help="Start a new run, whatever is recorded.")
 @options.dry_run
 @options.budget
+@no_report
 @click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
 @options.quiet
@@ -46,6 +50,7 @@ def run(*, file: str, **given: Any) -> int:
     """Run the study in FILE, or go on with it: cells that are recorded are not run again.
 
     Cells go by their content. An edited prompt runs again in its cells alone, and which these are is said beforehand.
+    At the end the report is written to .abreast/reports, beside the store.
     """
     from abreast.cli.run import read_text
 
@@ -70,7 +75,7 @@ def run_study(file: str, text: str, **given: Any) -> int:
         list(given.get("models", ())), list(given.get("strategies", ())), list(given.get("inputs", ())),
         numbers["repeats"],
     )  # fmt: skip
-    studying = Studying(source, choice, view)
+    studying = Studying(source, choice, view, report=not given.get("no_report"))
     if given["dry_run"]:
         from abreast.cli.study_plan import say_plan
 
@@ -100,16 +105,17 @@ def report(*, run: str, out: str | None, store: str | None, as_json: bool) -> in
 
 
 @command.command("score")
+@no_report
 @options.quiet
 @options.common
 @click.argument("file", metavar="FILE")
-def score(*, file: str, store: str | None, as_json: bool, quiet: bool) -> int:
+def score(*, file: str, no_report: bool, store: str | None, as_json: bool, quiet: bool) -> int:
     """Score the replies of FILE's study again, by the scores that it has now; no model is asked, but judges."""
     from abreast.cli.run import read_text
     from abreast.cli.study_report import rescore
 
     view = View(as_json, quiet, options.is_verbose())
-    return rescore(file, read_text(file), StoreChoice(Config.load(), store), view)
+    return rescore(file, read_text(file), StoreChoice(Config.load(), store), view, report=not no_report)
 
 
 @command.command("export")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.cli.errors import Sorry, tell
+from abreast.cli.errors import Sorry, system_words, tell
 from abreast.cli.export import target
 from abreast.cli.results import json_line
-from abreast.cli.stores import FOLDER, StoreChoice, find_run
+from abreast.cli.stores import StoreChoice, find_run
+from abreast.cli.study_page import report_path, shown, write_page
 from abreast.cli.studying import KIND, StudyFile, Studying
 from abreast.cli.tables import say, say_json
 from abreast.cli.work import View
@@ -36,45 +36,28 @@ def study_run(store: Store, wanted: str) -> RunRow:
     return row
 
 
-def facts_of(row: RunRow) -> dict[str, Any]:
-    """What a report says of where its rows come from."""
-    manifest: Any = row.manifest
-    study, kept = manifest.get(KIND, {}), manifest.get("provenance", {})
-    return {
-        "study": row.name, "run": row.id, "file": study.get("file"), "seed": row.seed, "created": row.created,
-        "state": row.state, "commit": manifest.get("commit"), "lane width": study.get("lane_width"),
-        **{name: value for name, value in kept.items() if name != "argv"},
-    }  # fmt: skip
-
-
 def write_report(wanted: str, out: str | None, choice: StoreChoice, *, as_json: bool) -> int:
     """Write a report; where it is, is printed."""
-    from abreast.jobs.matrix.report import markdown, write_html
-
     with choice.existing() as store:
         row = study_run(store, wanted)
         rows = list(rows_of(store, row))
     if not rows:
         raise Sorry(f"{row.id} has no rows yet")
-    path = Path(out) if out else (choice.path or Path(FOLDER)).parent / "reports" / f"{row.id}.html"
+    path = Path(out) if out else report_path(row, choice)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".md":
-            path.write_text(markdown(rows, facts_of(row)), "utf-8")
-        else:
-            write_html(rows, facts_of(row), path)
+        write_page(rows, row, path)
     except OSError as error:
-        raise Sorry(f"{path} can't be written: {(error.strerror or str(error)).lower()}", 1) from None
+        raise Sorry(f"{path} can't be written: {system_words(error)}", 1) from None
     except ImportError as error:
         raise Sorry(str(error)) from None
     if as_json:
         say_json({"run": row.id, "rows": len(rows), "report": str(path)})
     else:
-        say(str(path))
+        say(shown(path))
     return 0
 
 
-def rescore(file: str, text: str, choice: StoreChoice, view: View) -> int:
+def rescore(file: str, text: str, choice: StoreChoice, view: View, *, report: bool = True) -> int:
     """Score what is recorded by the scores that the file has now."""
     with choice.existing() as store:
         directory = str(Path(file).resolve().parent)
@@ -84,7 +67,7 @@ def rescore(file: str, text: str, choice: StoreChoice, view: View) -> int:
             raise Sorry(f"there is no run of {fresh.study.name!r} to score; run it first: abreast matrix run {file}")
         earlier = StudyFile.of_run(row)
         source = replace(earlier, text=text, file=file, directory=directory, budget=None)
-        studying = Studying(source, choice, view)
+        studying = Studying(source, choice, view, report=report)
         return studying.run(store, row=row, resume="must", seed=None, tags=(), offline=True)
 
 
@@ -144,18 +127,20 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
 def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool) -> int:
     """What differs between two runs, cell by cell."""
     from abreast.jobs.matrix.changes import compare
+    from abreast.jobs.matrix.markdown import changes_markdown
 
     with choice.existing() as store:
-        rows = [list(rows_of(store, study_run(store, wanted))) for wanted in (first, second)]
+        runs = [study_run(store, wanted) for wanted in (first, second)]
+        rows = [list(rows_of(store, row)) for row in runs]
+    ids = [row.id for row in runs]
     try:
         found = compare(*rows)
     except ImportError as error:
         raise Sorry(str(error)) from None
     if as_json:
-        say_json({"first": first, "second": second, "changes": _plain(found)})
+        say_json({"first": ids[0], "second": ids[1], "changes": _plain(found)})
     else:
-        for line in _lines(found):
-            say(line)
+        say(changes_markdown(found, *ids).rstrip("\n"))
     return 0
 
 
@@ -167,9 +152,3 @@ def _plain(found: Any) -> Any:  # noqa: ANN401 - frozen records within each othe
     if hasattr(found, "_asdict"):
         return {name: _plain(value) for name, value in found._asdict().items()}
     return found
-
-
-def _lines(found: Any) -> Iterator[str]:  # noqa: ANN401 - a comparison
-    for name, value in _plain(found).items():
-        for one in value if isinstance(value, list) else [value]:
-            yield f"{name}: {json.dumps(one, default=str)}"

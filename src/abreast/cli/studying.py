@@ -18,19 +18,20 @@ from abreast.benchkit import BenchKit, source_of
 from abreast.cli.call import find_function
 from abreast.cli.children import Groups
 from abreast.cli.config import Config
-from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, tell
+from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, system_words, tell
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
 from abreast.cli.study_line import StudyLine
+from abreast.cli.study_page import report_path, shown, write_page
 from abreast.cli.tables import say_json
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, BudgetSpent, WorkflowInvalid
 from abreast.core.version import VERSION
 from abreast.jobs.matrix.cells import Matrix, without
-from abreast.jobs.matrix.kept import changes
+from abreast.jobs.matrix.kept import changes, rows_of
 from abreast.jobs.matrix.read_study import load_study
 from abreast.jobs.matrix.study import Choice, Study
 from abreast.models.lanes import LaneSettings, split_name
@@ -73,9 +74,10 @@ class StudyFile:
 class Studying:
     """One driving of a study."""
 
-    def __init__(self, source: StudyFile, choice: StoreChoice, view: View) -> None:
+    def __init__(self, source: StudyFile, choice: StoreChoice, view: View, *, report: bool = True) -> None:
         """`Sorry` if the file is wrong, or names what is not there; nothing starts before `run`."""
         self.source = source
+        self._reported = report
         self._choice = choice
         self._view = view
         self.directory = Path(source.directory)
@@ -183,11 +185,13 @@ class Studying:
             run = open_run(
                 name, store=store, budget=self.source.budget, seed=seed, resume=resume, tags=tags, kind=KIND,
                 run_id=row.id if row else None,
-                manifest={**self.source.manifest(), "provenance": provenance(self.directory)},
+                manifest={**self.source.manifest(), "provenance": provenance(self.directory, self.width)},
             )  # fmt: skip
-            return runner.run(self._drive(store, run, cells, offline=offline))
+            code, matrix = runner.run(self._drive(store, run, offline=offline, cells=cells))
+        return code if matrix is None else self._tell(store, matrix, cells)
 
-    async def _drive(self, store: Store, run: Run, cells: int, *, offline: bool) -> int:
+    async def _drive(self, store: Store, run: Run, *, cells: int, offline: bool) -> tuple[int, Matrix | None]:
+        """The exit code if it was stopped, the matrix if it came to its end."""
         line = StudyLine(cells, self.width) if wants_progress() and not self._view.quiet else None
         code = DONE
         with Interrupts(self._groups.kill) as interrupts:
@@ -215,31 +219,51 @@ class Studying:
             finally:
                 if line is not None:
                     line.end()
-        return code or self._tell(matrix, cells)
+        return code, None if code else matrix
 
     def _stopped(self, why: str, code: int, more: str = "") -> int:
         tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
         return code
 
-    def _tell(self, matrix: Matrix, cells: int) -> int:
+    def _tell(self, store: Store, matrix: Matrix, cells: int) -> int:
         tally = matrix.tally
-        if self._view.json:
-            words = ("cells", "done", "failed")
-            lanes = {name: {word: getattr(lane, word) for word in words} for name, lane in tally.lanes.items()}
-            say_json({"run": self._run_id, "cells": cells, "done": tally.done, "failed": tally.failed, "lanes": lanes})
-        elif not self._view.quiet:
+        if not (self._view.json or self._view.quiet):
             seconds = SYSTEM_CLOCK.now() - self._began
             failed = f", {tally.failed} failed" if tally.failed else ""
             tell(f"{tally.done} of {cells} cells done{failed} in {seconds:.1f} s ({self._run_id})")
-            tell(f"see it with: abreast matrix report {self._run_id}{self._choice.flag}")
+        report = self._report(store) if self._reported else None
+        if self._view.json:
+            words = ("cells", "done", "failed")
+            lanes = {name: {word: getattr(lane, word) for word in words} for name, lane in tally.lanes.items()}
+            say_json({"run": self._run_id, "cells": cells, "done": tally.done, "failed": tally.failed, "lanes": lanes,
+                      "report": report})  # fmt: skip
         return FAILED if tally.failed else DONE
+
+    def _report(self, store: Store) -> str | None:
+        """Write the report; why there is none is told, and no error of the study."""
+        row = store.get(self._run_id)
+        path = report_path(row, self._choice)
+        try:
+            write_page(list(rows_of(store, row)), row, path)
+        except ImportError:
+            said = "for a report: pip install 'abreast[report]', then abreast matrix report"
+            said = f"{said} {self._run_id}{self._choice.flag}"
+        except OSError as error:
+            said = f"the report was not written: {path}: {system_words(error)}"
+        else:
+            if not (self._view.json or self._view.quiet):
+                tell(f"the report is {shown(path)}")
+            return str(path)
+        if not self._view.quiet:
+            tell(said)
+        return None
 
 
 def _widened(lane: LaneSettings, width: int) -> LaneSettings:
     return replace(lane, width=width) if lane.kind not in ("scripted", "replay") else lane
 
 
-def provenance(directory: Path) -> dict[str, JsonValue]:
+def provenance(directory: Path, width: int) -> dict[str, JsonValue]:
     """Where and with what a study ran."""
     prices: str | None = None
     with suppress(importlib.metadata.PackageNotFoundError):
@@ -253,5 +277,5 @@ def provenance(directory: Path) -> dict[str, JsonValue]:
     return {
         "abreast": VERSION, "python": platform.python_version(), "platform": platform.platform(),
         "dirty": bool(status.stdout.strip()) if status.returncode == 0 else None, "prices": prices,
-        "argv": list(sys.argv[1:]),
+        "lane_width": width, "argv": list(sys.argv[1:]),
     }  # fmt: skip

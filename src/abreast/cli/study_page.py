@@ -1,0 +1,73 @@
+"""The report of a study as a file: where it is, and what it says of where its rows come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.cli.stores import FOLDER, StoreChoice
+from abreast.jobs.matrix.rows import Row
+from abreast.store.port import RunRow
+
+_CHOSEN: Final = ("models", "strategies", "inputs", "repeats")
+
+
+def report_path(row: RunRow, choice: StoreChoice) -> Path:
+    """Where a report is written unless somebody says otherwise: beside the store."""
+    folder = Path(FOLDER) if choice.path is None else choice.path.parent
+    return folder / "reports" / f"{row.id}.html"
+
+
+def write_page(rows: Sequence[Row], row: RunRow, path: Path) -> None:
+    """Write a report, as HTML or by its ending as Markdown; `NeedsReport` says what isn't installed."""
+    from abreast.jobs.matrix.report import markdown, write_html
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".md":
+        path.write_text(markdown(rows, facts_of(row)), "utf-8")
+    else:
+        write_html(rows, facts_of(row), path)
+
+
+def shown(path: Path) -> str:
+    """A path as one would type it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def facts_of(row: RunRow) -> dict[str, Any]:
+    """What a report says of where its rows come from; what is not known is left out."""
+    manifest: Any = row.manifest
+    study, kept = dict(manifest.get(row.kind) or {}), dict(manifest.get("provenance") or {})
+    prices = kept.get("prices")
+    facts = {
+        "study": row.name, "run": row.id, "created": _moment(row.created), "state": row.state,
+        "file": study.get("file"), "only": _chosen(study), "budget": study.get("budget"),
+        "commit": _commit(manifest.get("commit"), kept),
+        "seed": row.seed, "lane width": kept.get("lane_width") or study.get("lane_width"),
+        "abreast": kept.get("abreast"), "Python": kept.get("python"), "platform": kept.get("platform"),
+        "prices": prices and f"genai-prices {prices}",
+    }  # fmt: skip
+    if row.state not in ("done", "failed"):
+        facts["warnings"] = [f"The run is {row.state}: cells may be missing."]
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _moment(when: float) -> str:
+    return f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _chosen(study: Mapping[str, Any]) -> str | None:
+    """The part of the study that was asked for, if it wasn't all of it."""
+    given = {word: study.get(word) for word in _CHOSEN}
+    said = [
+        f"{word} {value if isinstance(value, int) else ', '.join(map(str, value))}"
+        for word, value in given.items() if value
+    ]  # fmt: skip
+    return "; ".join(said) or None
+
+
+def _commit(commit: object, kept: Mapping[str, Any]) -> str | None:
+    return f"{commit}{', with changes that are not committed' if kept.get('dirty') else ''}" if commit else None

@@ -1,0 +1,166 @@
+"""`abreast matrix` around a run: the report that it leaves, two runs compared, flags by other names, a dry run."""
+
+import json
+import os
+import re
+import sys
+
+import pytest
+
+STUDY = """
+matrix:
+  models: [scripted/replies.jsonl]
+  strategies:
+    plain: {{prompt: "{word} {{{{ input.text }}}}"}}
+    short: {{prompt: "in a word: {{{{ input.text }}}}"}}
+  inputs: data.jsonl
+  scores: [exact]
+  controls: [empty, truth]
+  {more}
+"""
+WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
+
+
+@pytest.fixture
+def study(abreast):
+    """Eight inputs, of which one arm gets all, the other none; all of it without a network."""
+
+    def write(word="say", more=""):
+        rows = [{"id": text, "text": text, "truth": text.upper()} for text in WORDS]
+        abreast.file("data.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+        lines = [{"prompt": f"say {text}", "reply": text.upper()} for text in WORDS]
+        lines += [{"prompt": f"{how} {text}", "reply": text} for text in WORDS for how in ("in a word:", "tell")]
+        abreast.file("replies.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
+        abreast.file("study.yaml", STUDY.format(word=word, more=more))
+
+    write()
+    return write
+
+
+def told(said):
+    return [re.sub(r"\d+\.\d s", "T s", line.removeprefix("abreast: ")) for line in said.err.splitlines()]
+
+
+def test_a_run_ends_with_its_report_beside_the_store(abreast, study):
+    said = abreast("run", "study.yaml")
+
+    assert (said.code, said.out) == (0, "")
+    assert told(said) == ["32 of 32 cells done in T s (study-1)", "the report is .abreast/reports/study-1.html"]
+    page = (abreast.folder / ".abreast/reports/study-1.html").read_text("utf-8")
+    assert "can&#39;t be told apart" not in page
+    assert "scripted/replies.jsonl · plain has the highest mean, 1.000" in page
+
+
+def test_where_the_report_is_stands_in_what_programs_read_and_quiet_says_nothing(abreast, study):
+    said = abreast("matrix", "run", "study.yaml", "--json")
+    found = json.loads(said.out)
+    assert (said.err, found["report"]) == ("", str(abreast.folder / ".abreast/reports/study-1.html"))
+
+    again = abreast("matrix", "run", "study.yaml", "--quiet", "--store", "other/here.db")
+    assert (again.code, again.out, again.err) == (0, "", "")
+    assert (abreast.folder / "other/reports/study-1.html").exists()
+
+
+def test_without_a_report_there_is_none_until_it_is_asked_for(abreast, study):
+    said = abreast("matrix", "run", "study.yaml", "--no-report")
+    assert told(said) == ["32 of 32 cells done in T s (study-1)"]
+    assert not (abreast.folder / ".abreast/reports").exists()
+
+    assert abreast("matrix", "score", "study.yaml", "--no-report").code == 0
+    assert not (abreast.folder / ".abreast/reports").exists()
+    assert abreast("matrix", "report", "study").lines == [".abreast/reports/study-1.html"]
+    assert (abreast.folder / ".abreast/reports/study-1.html").exists()
+
+
+@pytest.mark.parametrize("missing", ["scipy", "plotly"])
+def test_without_the_extra_one_sentence_says_how_to_get_it_and_the_run_is_as_good(abreast, study, missing):
+    abreast.file(f"shadow/{missing}.py", f'raise ImportError("no {missing}")')
+    path = os.pathsep.join([str(abreast.folder / "shadow"), *filter(None, sys.path)])
+
+    said = abreast("matrix", "run", "study.yaml", PYTHONPATH=path)
+
+    assert said.code == 0
+    assert told(said)[1:] == ["for a report: pip install 'abreast[report]', then abreast matrix report study-1"]
+    asked = abreast("matrix", "report", "study", PYTHONPATH=path)
+    assert (asked.code, "install 'abreast[report]'" in asked.err) == (2, True)
+
+
+def test_a_report_that_cannot_be_written_changes_no_exit_code(abreast, study):
+    abreast.file(".abreast/reports", "in the way")
+
+    said = abreast("matrix", "run", "study.yaml")
+
+    assert said.code == 0
+    assert "the report was not written: " in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_failed_cell_is_an_exit_code_of_1_and_is_in_the_report(abreast, study):
+    study(word="mutter")
+
+    said = abreast("matrix", "run", "study.yaml")
+
+    assert (said.code, told(said)[0]) == (1, "24 of 32 cells done, 8 failed in T s (study-1)")
+    page = (abreast.folder / ".abreast/reports/study-1.html").read_text("utf-8")
+    assert "8 of 16 cells failed (50.0%), most often with RequestRefused." in page
+
+
+def test_the_facts_of_a_report_are_for_people(abreast, study):
+    said = abreast("matrix", "run", "study.yaml", "-i", "one", "-i", "two", "--seed", "7", "--lane-width", "3")
+    assert said.code == 0
+    assert abreast("matrix", "report", "study", "--out", "report.md").code == 0
+
+    text = (abreast.folder / "report.md").read_text("utf-8")
+    facts = dict(re.findall(r"(?m)^\| ([\w ]+) \| (.*) \|$", text.partition("## Provenance")[2]))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", facts["created"])
+    assert (facts["run"], facts["state"], facts["file"], facts["seed"]) == ("study-1", "done", "study.yaml", "7")
+    assert (facts["only"], facts["lane width"]) == ("inputs one, two", "3")
+    assert {"abreast", "Python", "platform"} <= set(facts)
+    assert "–" not in facts.values()  # noqa: RUF001 - what is not known is left out
+
+
+def test_the_report_of_a_run_that_was_stopped_says_so(abreast, study):
+    assert abreast("matrix", "run", "study.yaml", "--budget", "5req").code == 3
+    assert not (abreast.folder / ".abreast/reports").exists()
+
+    assert abreast("matrix", "report", "study", "--out", "report.md").code == 0
+    text = (abreast.folder / "report.md").read_text("utf-8")
+    assert "> **Warning:** The run is" in text
+    assert "| budget | 5req |" in text
+
+
+def test_two_runs_are_compared_in_a_table(abreast, study):
+    abreast("matrix", "run", "study.yaml", "--no-report")
+    study(word="tell")
+    abreast("matrix", "run", "study.yaml", "--no-report", "--no-resume")
+
+    said = abreast("matrix", "compare", "study-1", "study")
+    assert said.lines[0] == "# study-1 to study-2"
+    assert "1 of 2 scores changed clearly" in said.out
+    (plain,) = [line for line in said.lines if "· plain | exact" in line]
+    cells = [cell.strip() for cell in plain.strip("|").split("|")]
+    assert cells[1:5] == ["exact", "1.000", "0.000", "-1.000"]
+    found = json.loads(abreast("matrix", "compare", "study-1", "study-2", "--json").out)
+    assert (found["first"], found["second"], found["changes"]["both"]) == ("study-1", "study-2", 16)
+
+
+def test_the_cap_of_each_provider_has_the_name_that_others_give_it(abreast, study):
+    ran = [
+        abreast("matrix", "run", "study.yaml", flag, "2", "--no-report", "--no-resume", "--json")
+        for flag in ("--lane-width", "--provider-concurrency")
+    ]
+
+    assert [said.code for said in ran] == [0, 0]
+    refused = abreast("matrix", "run", "study.yaml", "--provider-concurrency", "0")
+    assert (refused.code, "--lane-width: it must be at least 1, not 0" in refused.err) == (2, True)
+
+
+def test_the_usual_width_is_four_and_a_study_may_say_another(abreast, study):
+    widths = []
+    for more, words in (("", []), ("lane_width: 7", []), ("lane_width: 7", ["--lane-width", "2"])):
+        study(more=more)
+        abreast("matrix", "run", "study.yaml", "--no-report", "--no-resume", *words)
+        shown = json.loads(abreast("show", "study", "--json").out.splitlines()[0])
+        widths.append(shown["manifest"]["provenance"]["lane_width"])
+
+    assert widths == [4, 7, 2]
