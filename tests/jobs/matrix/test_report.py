@@ -17,7 +17,7 @@ from abreast.jobs.matrix.figures import figures, label, plotly_js
 from abreast.jobs.matrix.findings import findings
 from abreast.jobs.matrix.report import LARGEST, html, markdown, write_html
 from abreast.jobs.matrix.rows import SubResult
-from abreast.jobs.matrix.wording import NOTHING, listed, p_value, seconds, share, usd
+from abreast.jobs.matrix.wording import NOTHING, listed, p_value, plain, seconds, share, usd
 from tests.jobs.matrix.made_rows import FACTS, SCRIPT, row, study
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -348,3 +348,4 @@ def test_numbers_are_written_as_readers_expect():
     assert [p_value(one) for one in (None, 1e-9, 0.0123)] == [NOTHING, "< 0.001", "0.012"]
     assert [listed(one) for one in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
     assert share(1, 0) == NOTHING
+    assert [plain(one) for one in (None, "a", {"b": 1})] == [NOTHING, "a", '{"b": 1}']

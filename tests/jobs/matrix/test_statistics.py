@@ -51,6 +51,12 @@ def test_a_failed_cell_and_a_score_error_count_as_0_as_intended_and_not_at_all_a
     assert (one.valid.n, one.valid.mean) == (2, pytest.approx(0.6))
 
 
+def test_a_failed_cell_counts_as_0_whatever_it_scored_before_it_failed():
+    rows = [row("m", "s", "a", score=0.5), failed("m", "s", "b", scores={"exact": 1.0})]
+    (one,) = statistics.summaries(rows)
+    assert (one.intended.mean, one.valid.n, one.valid.mean) == (0.25, 1, 0.5)
+
+
 def test_a_score_that_is_no_number_is_no_score():
     rows = [row("m", "s", "a", score=math.nan), row("m", "s", "b", score=math.inf), row("m", "s", "c", score=0.6)]
     (one,) = statistics.summaries(rows)
@@ -188,6 +194,15 @@ def test_a_lane_that_slows_under_load_is_told_from_one_that_does_not(slower, sai
     assert (one.lane, one.found.n, one.queued) == ("p", 200, queued)
     assert (one.found.rho, one.found.p) == pytest.approx((reference.statistic, reference.pvalue))
     assert said in one.sentence
+
+
+def test_a_trace_of_load_is_called_one():
+    rows = [row("p/m", "s", f"i{n}", in_flight=1 + n % 4, service_s=n * 997 % 5000 + 75 * (n % 4)) for n in range(5000)]
+    (one,) = accounts.loads(rows)
+    assert 0 < one.found.rho < 0.1
+    assert one.found.p < 0.05
+    assert not one.queued
+    assert "hardly depended" in one.sentence
 
 
 def test_every_lane_is_corrected_for_the_others():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from abreast.jobs.matrix.arms import Arm, arms, by_arm, finished, grouped, plain
-from abreast.jobs.matrix.inference import Correlation, Quantile, corrected, correlation, quantiles
+from abreast.jobs.matrix.inference import LEVEL, Correlation, Quantile, corrected, correlation, quantiles
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.wording import p_value
 
@@ -177,7 +177,8 @@ def _meaning(lane: str, found: Correlation) -> str:
         return f"{lane}: cannot be tested, as there are too few cells or all were sent at the same load."
     said = f"(Spearman's rho {found.rho:+.2f}, p {p_value(found.p)}, {found.n:,} cells)"
     if not found.clear:
-        return f"{lane}: service times did not depend on the calls in flight {said}: they are the provider's own."
+        verb = "hardly depended" if found.p < 1 - LEVEL else "did not depend"
+        return f"{lane}: service times {verb} on the calls in flight {said}: they are the provider's own."
     if found.rho < 0:
         return f"{lane}: calls sent at a higher load were faster {said}: something besides the load changed."
     return f"{lane}: service times grew with the calls in flight {said}: part of them is the provider's queue."

@@ -14,8 +14,8 @@ from abreast.jobs.matrix.rows import Row
 
 Figure: TypeAlias = dict[str, Any]
 
-# Okabe and Ito's colours, which colour-blind readers tell apart, as they are legible on white and on near-black.
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#b5651d", "#cc79a7", "#56b4e9", "#8a6fd1", "#7f7f7f")
+# After Okabe and Ito: colour-blind readers tell them apart, and all are seen on white and on near-black.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#8a6fd1", "#cc79a7", "#56b4e9", "#b58900", "#7f7f7f")
 MOST_PAIRS: Final = 24  # that a plot shows; the table has more
 _FEW: Final = 10  # failures that are counted one by one
 _POINTS: Final = 200  # of a curve
