@@ -317,6 +317,7 @@ def test_texts_are_shortened_only_as_far_as_they_must(rows):
     assert (whole.cut, whole.longest) == (0, 100_000)
     less = packed(rows, len(whole.data) // 2)
     assert less.cut > 0
+    assert less.longest > 0  # not to nothing at once
     assert len(less.data) <= len(whole.data) // 2
     least = packed(rows, 0)
     assert least.longest == 0  # every cell stays, whatever it takes
