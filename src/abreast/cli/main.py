@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "sample": "Draw from a model, check and repair, until one draw passes.",
     "run": "Run a job file: a workflow, a sample, a matrix.",
     "matrix": "Run models x strategies x inputs x repeats; score, report, compare.",
+    "plan": "Divide a repository into subplans, run them in worktrees, merge.",
     "runs": "List the runs.",
     "show": "Show a run, or one of its items.",
     "watch": "Watch a run as it goes.",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
 import click
 
 from abreast.cli import options
@@ -15,7 +19,6 @@ from abreast.cli.work import View
 from abreast.run.scope import Resume
 from abreast.store.port import RunRow, Store
 
-SAMPLE, WORKFLOW, MATRIX = "sample", "workflow", "matrix"  # kinds of runs, whose modules are loaded when there is one
 _UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted", "paused")
 
 
@@ -57,27 +60,10 @@ def command(
             return 0
         if row.state == "done" and not retry_failed and not inputs:
             return _over(opened, row, choice)
-        if row.kind == WORKFLOW:
-            from abreast.cli.flow_resume import resume_flow
-
+        if row.kind in _JOBS:
             raised = None if budget is None else config.get(BUDGET, budget)
-            view = View(as_json, quiet, options.is_verbose())
-            return resume_flow(opened, row, choice, view, inputs, retry=retry_failed, budget=raised)
-        if row.kind == MATRIX:
-            from abreast.cli.study_resume import resume_study
-
-            raised = None if budget is None else config.get(BUDGET, budget)
-            view = View(as_json, quiet, options.is_verbose())
-            return resume_study(opened, row, choice, view, retry=retry_failed, budget=raised)
-        if inputs:
-            raise Sorry(f"--input is for workflows, and {row.id} is a {row.kind}")
-        if row.kind == SAMPLE:
-            from abreast.cli.sampling import SampleStart, Sampling
-
-            raised = None if budget is None else config.get(BUDGET, budget)
-            sampling = Sampling.of_run(row, choice, View(as_json, quiet, options.is_verbose()), raised)
-            sampling.check()
-            return sampling.run(opened, SampleStart(row.name, resume="must", run_id=row.id))
+            again = Again(opened, row, choice, View(as_json, quiet, options.is_verbose()), raised, inputs, retry_failed)
+            return _JOBS[row.kind](again)
         changes = {
             "width": None if width is None else config.get(WIDTH, width),
             "retries": None if retries is None else config.get(RETRIES, retries),
@@ -89,14 +75,70 @@ def command(
         return drive_again(opened, row, job, choice, resume=how, as_json=as_json, quiet=quiet)
 
 
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A run of a job that goes on, and with what."""
+
+    store: Store
+    row: RunRow
+    choice: StoreChoice
+    view: View
+    budget: str | None
+    inputs: tuple[str, ...]
+    retry: bool
+
+    def no_inputs(self) -> None:
+        """Refuse inputs where there are none."""
+        if self.inputs:
+            raise Sorry(f"--input is for workflows, and {self.row.id} is a {self.row.kind}")
+
+
+def _sample(again: Again) -> int:
+    from abreast.cli.sampling import SampleStart, Sampling
+
+    again.no_inputs()
+    sampling = Sampling.of_run(again.row, again.choice, again.view, again.budget)
+    sampling.check()
+    return sampling.run(again.store, SampleStart(again.row.name, resume="must", run_id=again.row.id))
+
+
+def _workflow(again: Again) -> int:
+    from abreast.cli.flow_resume import resume_flow
+
+    return resume_flow(
+        again.store, again.row, again.choice, again.view, again.inputs, retry=again.retry, budget=again.budget
+    )
+
+
+def _matrix(again: Again) -> int:
+    from abreast.cli.study_resume import resume_study
+
+    again.no_inputs()
+    return resume_study(again.store, again.row, again.choice, again.view, retry=again.retry, budget=again.budget)
+
+
+def _plan(again: Again) -> int:
+    from abreast.cli.planning import PlanJob, Planning, PlanStart
+
+    again.no_inputs()
+    start = PlanStart(again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id)
+    return Planning(PlanJob.of_run(again.row), again.choice, again.view).run(again.store, start)
+
+
+_JOBS: Final[dict[str, Callable[[Again], int]]] = {
+    "sample": _sample, "workflow": _workflow, "matrix": _matrix, "plan": _plan,
+}  # fmt: skip
+"""How the runs of each kind of job go on; each loads its own modules."""
+
+
 def _newest_unfinished(store: Store) -> RunRow | None:
-    ours = (row for row in store.runs(limit=1000) if row.kind in (KIND, SAMPLE, WORKFLOW, MATRIX))
+    ours = (row for row in store.runs(limit=1000) if row.kind == KIND or row.kind in _JOBS)
     return next((row for row in ours if state_of(store, row) in _UNFINISHED), None)
 
 
 def _over(store: Store, row: RunRow, choice: StoreChoice) -> int:
     failed = tally(store, row.id).failed
-    if failed and row.kind in (KIND, WORKFLOW):
+    if failed and row.kind in (KIND, "workflow", "plan", "matrix"):
         again = f"retry {row.id}" if row.kind == KIND else f"resume {row.id} --only-failed"
         tell(f"{row.id} is done, with {failed} failed; run those again with: abreast {again}{choice.flag}")
     else:

@@ -1,0 +1,172 @@
+"""Runs the subplans of a plan side by side, and says what became of each, in the order of the plan.
+
+A subplan is a leaf. It is an item of one map, so width, retries, timeouts, halts and resume are those of every map; its
+work is handed in. With dependencies it starts when those it needs are done, the longest chain first; what needs a
+subplan that failed is blocked, and says by whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Final, Literal, TypeAlias
+
+from abreast.core.item import Item
+from abreast.core.outcome import Cancelled, Done, Outcome
+from abreast.jobs.plan.nodes import Node, Plan, PlanInvalid
+from abreast.run.current import current_item
+from abreast.run.scope import Run
+
+SUBPLANS: Final = "subplans"
+MAX_PARALLEL: Final = 5
+
+State: TypeAlias = Literal["done", "failed", "cancelled", "blocked"]
+Work: TypeAlias = Callable[[Node], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Subplan:
+    """What became of a leaf; `value` is what its work gave."""
+
+    leaf: str
+    state: State
+    value: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """All subplans, in the order of the plan, and the most that ran at once."""
+
+    subplans: tuple[Subplan, ...]
+    peak: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are done."""
+        return all(one.state == "done" for one in self.subplans)
+
+    @property
+    def errors(self) -> tuple[Subplan, ...]:
+        """Those that failed."""
+        return tuple(one for one in self.subplans if one.state == "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How subplans are run."""
+
+    width: int = MAX_PARALLEL
+    fail_fast: bool = False
+    max_retries: int = 0
+    timeout: float | None = None
+    hold: str | None = None
+    needs: Mapping[str, Sequence[str]] | None = None
+    """The leaves that each leaf needs; None if they need nobody."""
+
+
+async def run_plan(run: Run, plan: Plan, work: Work, how: How, around: str = "") -> PlanResult:
+    """Run the leaves of `plan` within `run`; `around` names all else that the work depends on.
+
+    A subplan that is recorded as done is not run again, unless its files or `around` have changed.
+    """
+    leaves = {leaf.id: leaf for leaf in plan.leaves}
+    order = _Order(leaves, how.needs or {})
+    found: dict[str, Subplan] = {}
+
+    async def do(value: Mapping[str, Any]) -> dict[str, Any]:
+        del value  # what makes it this subplan: its digest tells whether a recorded one still is
+        item = current_item()
+        if item is None:
+            raise RuntimeError("a subplan runs inside an item of a map")
+        return await work(leaves[item.key])
+
+    mapped = run.map(
+        do, order.ready({name: _made_of(leaf, around) for name, leaf in leaves.items()}), width=how.width,
+        name=SUBPLANS, order="completion" if how.needs else "item", on_error="halt" if how.fail_fast else "collect",
+        retry=how.max_retries or None, timeout=how.timeout, hold=how.hold, on_change="rerun",
+    )  # fmt: skip
+    async with mapped:
+        async for outcome in mapped:
+            found[outcome.key] = _subplan(outcome)
+            order.ended(outcome.key, ok=isinstance(outcome, Done))
+    return PlanResult(tuple(found.get(name) or order.why(name) for name in leaves), mapped.peak)
+
+
+def _made_of(leaf: Node, around: str) -> dict[str, Any]:
+    return {"files": list(leaf.files), "around": around}
+
+
+def _subplan(outcome: Outcome[Any]) -> Subplan:
+    attempts = max(1, len(outcome.times) - 3)
+    if isinstance(outcome, Done):
+        return Subplan(outcome.key, "done", outcome.value, None, attempts)
+    if isinstance(outcome, Cancelled):
+        return Subplan(outcome.key, "cancelled", error=outcome.reason, attempts=attempts)
+    return Subplan(outcome.key, "failed", error=str(outcome.error) or type(outcome.error).__name__, attempts=attempts)
+
+
+class _Order:
+    """Which leaf comes next: as they stand in the plan, or as they need each other, the longest chain first."""
+
+    def __init__(self, leaves: Mapping[str, Node], needs: Mapping[str, Sequence[str]]) -> None:
+        self._leaves = leaves
+        self._needs = {name: tuple(needs.get(name, ())) for name in leaves}
+        self._failed: dict[str, str] = {}
+        self._changed = asyncio.Event()
+        self._sorter: TopologicalSorter[str] = TopologicalSorter(self._needs)
+        try:
+            self._sorter.prepare()
+        except CycleError as error:
+            raise PlanInvalid(f"subplans need each other in a circle: {' -> '.join(error.args[1])}") from None
+        self._chain = self._chains()
+
+    def _chains(self) -> dict[str, int]:
+        """The tokens of the longest chain of subplans that begins with each."""
+        after: dict[str, list[str]] = {name: [] for name in self._needs}
+        for name, needs in self._needs.items():
+            for need in needs:
+                after[need].append(name)
+        chain: dict[str, int] = {}
+        for name in reversed(list(TopologicalSorter(self._needs).static_order())):
+            chain[name] = 1 + self._leaves[name].tokens + max((chain[one] for one in after[name]), default=0)
+        return chain
+
+    async def ready(self, made_of: Mapping[str, Any]) -> AsyncIterator[Any]:
+        """The leaves, each as soon as those that it needs are done."""
+        place = {name: number for number, name in enumerate(self._leaves)}
+        free = any(self._needs.values())
+        while self._sorter.is_active():
+            now = self._sorter.get_ready()
+            wanted = sorted(now, key=lambda name: (-self._chain[name], place[name]) if free else (0, place[name]))
+            for name in wanted:
+                if self._blocker(name) is None:
+                    yield Item(name, made_of[name])
+                else:
+                    self._sorter.done(name)
+            if not now:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def ended(self, name: str, *, ok: bool) -> None:
+        """A leaf has ended: those that need it may start, or never will."""
+        if not ok:
+            self._failed[name] = name
+        self._sorter.done(name)
+        self._changed.set()
+
+    def _blocker(self, name: str) -> str | None:
+        found = next((self._failed[need] for need in self._needs[name] if need in self._failed), None)
+        if found is not None:
+            self._failed[name] = found
+        return found
+
+    def why(self, name: str) -> Subplan:
+        """Why a leaf has no outcome."""
+        blocker = self._failed.get(name)
+        if blocker is not None:
+            return Subplan(name, "blocked", error=f"it needs {blocker}, which failed")
+        return Subplan(name, "cancelled", error="stopped")

@@ -1,0 +1,172 @@
+"""Subplans: ten and more at once and never more, in order, blocked by what they need, stopped when one fails."""
+
+import asyncio
+
+import pytest
+
+import abreast
+from abreast.jobs.plan.decompose import decompose
+from abreast.jobs.plan.execute import How, run_plan
+from abreast.jobs.plan.inventory import Inventory
+from abreast.jobs.plan.nodes import Options, PlanInvalid
+from abreast.testing import Gate, ManualClock, MemoryStore
+
+
+def plan_of(count, files=3):
+    paths = [f"part{number:02}/file{one}.py" for number in range(count) for one in range(files)]
+    plan = decompose(Inventory.of(paths), options=Options(min_files=files))
+    assert len(plan.leaves) == count
+    return plan
+
+
+async def ran(plan, work, how=None, store=None, **opening):
+    async with abreast.open_run("p", store=store, **opening) as run:
+        return await run_plan(run, plan, work, how or How())
+
+
+async def quick(leaf):
+    return {"files": len(leaf.files)}
+
+
+async def test_fifteen_at_ten_all_complete_and_the_peak_is_ten():
+    plan, gate = plan_of(15), Gate()
+
+    async def work(leaf):
+        await gate.pass_(leaf.id)
+        return {"leaf": leaf.id}
+
+    done = asyncio.ensure_future(ran(plan, work, How(width=10)))
+    first = [leaf.id for leaf in plan.leaves[:10]]
+    await gate.wait_for(*first)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(gate.held) == 10  # the others queue
+    gate.open_all()
+    result = await done
+    assert result.peak == 10
+    assert [one.leaf for one in result.subplans] == [leaf.id for leaf in plan.leaves]
+    assert result.ok
+
+
+@pytest.mark.parametrize("width", [1, 5, 50, 80])
+async def test_any_width_gives_the_same(width):
+    plan = plan_of(60)
+    result = await ran(plan, quick, How(width=width))
+    assert [one.value for one in result.subplans] == [{"files": 3}] * 60
+
+
+async def test_one_failure_loses_no_other_and_all_errors_are_told():
+    plan = plan_of(6)
+    bad = {plan.leaves[1].id, plan.leaves[4].id}
+
+    async def work(leaf):
+        if leaf.id in bad:
+            raise ValueError(f"no {leaf.id}")
+        return {}
+
+    result = await ran(plan, work, How(width=3))
+    assert [one.state for one in result.subplans] == ["done", "failed", "done", "done", "failed", "done"]
+    assert [one.error for one in result.errors] == [f"no {leaf}" for leaf in sorted(bad)]
+
+
+async def test_fail_fast_cancels_the_rest():
+    plan, gate = plan_of(6), Gate()
+
+    async def work(leaf):
+        if leaf.id == plan.leaves[0].id:
+            raise ValueError("no")
+        await gate.pass_(leaf.id)
+
+    result = await ran(plan, work, How(width=3, fail_fast=True))
+    assert [one.state for one in result.subplans] == ["failed"] + ["cancelled"] * 5
+
+
+async def test_attempts_are_one_and_the_retries():
+    plan, tried, clock = plan_of(2), [], ManualClock()
+
+    async def work(leaf):
+        tried.append(leaf.id)
+        raise ValueError("no")
+
+    done = asyncio.ensure_future(ran(plan, work, How(width=1, max_retries=2), clock=clock))
+    await clock.run_until(done)
+    assert [one.attempts for one in done.result().subplans] == [3, 3]
+    assert len(tried) == 6
+
+
+async def test_what_is_needed_comes_first_and_a_failure_blocks_what_needs_it():
+    plan = plan_of(4)
+    a, b, c, d = (leaf.id for leaf in plan.leaves)
+    order = []
+
+    async def work(leaf):
+        order.append(leaf.id)
+        if leaf.id == c:
+            raise ValueError("no")
+        return {}
+
+    result = await ran(plan, work, How(width=4, needs={a: [c], b: [a], d: []}))
+    assert order in ([c, d], [d, c])
+    states = {one.leaf: (one.state, one.error) for one in result.subplans}
+    assert states[a] == ("blocked", f"it needs {c}, which failed")
+    assert states[b] == ("blocked", f"it needs {c}, which failed")
+    assert states[d][0] == "done"
+
+
+async def test_the_longest_chain_goes_first():
+    plan = plan_of(4)
+    a, b, c, d = (leaf.id for leaf in plan.leaves)
+    order = []
+
+    async def work(leaf):
+        order.append(leaf.id)
+        return {}
+
+    await ran(plan, work, How(width=1, needs={a: [d], b: [a], c: []}))
+    assert order == [d, a, b, c]
+
+
+async def test_a_circle_is_refused_before_anything_starts():
+    plan = plan_of(2)
+    a, b = (leaf.id for leaf in plan.leaves)
+
+    async def work(leaf):
+        raise AssertionError("nothing starts")
+
+    with pytest.raises(PlanInvalid, match="in a circle"):
+        await ran(plan, work, How(needs={a: [b], b: [a]}))
+
+
+async def test_only_unfinished_subplans_run_again():
+    plan, store, started = plan_of(5), MemoryStore(), []
+
+    async def work(leaf):
+        started.append(leaf.id)
+        if len(started) == 3:
+            raise asyncio.CancelledError
+        return {}
+
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - however it is cut off
+        async with abreast.open_run("p", store=store) as run:
+            await asyncio.wait_for(run_plan(run, plan, work, How(width=1)), 5)
+            raise RuntimeError("cut off")
+    before = list(started)
+    result = await ran(plan, work, How(width=1), store=store, resume="failed", run_id="p-1")
+    assert result.ok
+    assert set(started[len(before) :]) <= {leaf.id for leaf in plan.leaves} - set(before[:2])
+
+
+async def test_a_waiting_parent_holds_no_slot():
+    plan = plan_of(3)
+
+    async def nested(depth):
+        if depth == 0:
+            return 1
+        scope = abreast.current().run
+        return sum(await scope.map(nested, [depth - 1] * 2, width=1, lane="agents", name="deeper").values())
+
+    async def work(leaf):
+        return {"leaves": await nested(3)}
+
+    result = await ran(plan, work, How(width=1), lanes={"agents": abreast.Slots(1)})
+    assert [one.value["leaves"] for one in result.subplans] == [8, 8, 8]
