@@ -71,6 +71,14 @@ def test_what_failed_runs_again_and_what_is_done_does_not(project):
     assert counts == {"alpha": 1, "beta": 2, "delta": 1, "gamma": 1}
 
 
+def test_the_files_of_a_subplan_are_words_of_its_command(project):
+    project.file("src/alpha/an odd 'name'.py", "x = 9\n")
+    said = project("plan", "run", "--command", "sed -i s/x/z/ {files}", "-w", "2")
+    assert said.code == 0, said
+    assert project("plan", "apply", "plan").code == 0
+    assert (project.folder / "src/beta/m3.py").read_text() == "z = 3\n"
+
+
 def test_a_write_outside_of_its_files_blocks_the_merge(project):
     command = "case $ABREAST_SUBPLAN in src-beta*) echo mine > src/alpha/m1.py;; esac"
     assert project("plan", "run", "--command", command).code == 0

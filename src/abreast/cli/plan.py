@@ -64,7 +64,7 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
     "agent",
     metavar="TEXT",
     required=True,
-    help="What to run in each worktree, by sh: $ABREAST_FILE_LIST has its files, $ABREAST_FILES too if they are few, "
+    help="What to run in each worktree, by sh: {files} are its files; $ABREAST_FILE_LIST has them one per line, "
     "$ABREAST_SUBPLAN its name.",
 )
 @click.option("--width", "--max-parallel", "-w", "width", metavar="N", help="How many subplans run at once.  [5]")

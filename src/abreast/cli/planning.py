@@ -186,9 +186,8 @@ class Planning:
                 environment = {**os.environ, **extra, "ABREAST_FILE_LIST": listed.name}
                 try:
                     finished = await commands.run(
-                        ["sh", "-c", self._job.command], cwd=str(slot.path), env=environment, keep=_KEEP,
-                        started=started,
-                    )  # fmt: skip
+                        self._argv(leaf), cwd=str(slot.path), env=environment, keep=_KEEP, started=started
+                    )
                 finally:
                     self._groups.ended(group)
             wrote = {"stdout": finished.stdout.decode("utf-8", "replace"), "exit_code": finished.exit_code,
@@ -199,6 +198,13 @@ class Planning:
             return {"base": self._base, "result": tree, **wrote}
 
         return work
+
+    def _argv(self, leaf: Node) -> list[str]:
+        """The command for a leaf: `{files}` becomes its files, each one word."""
+        command = self._job.command
+        if "{files}" not in command:
+            return ["sh", "-c", command]
+        return ["sh", "-c", command.replace("{files}", '"$@"'), "sh", *leaf.files]
 
     def _stopped(self, why: str, code: int, more: str = "") -> int:
         tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
