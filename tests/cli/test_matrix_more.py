@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from abreast.testing.storm import start_process
+
 STUDY = """
 matrix:
   models: [scripted/replies.jsonl]
@@ -164,3 +166,60 @@ def test_the_usual_width_is_four_and_a_study_may_say_another(abreast, study):
         widths.append(shown["manifest"]["provenance"]["lane_width"])
 
     assert widths == [4, 7, 2]
+
+
+# --- against a server's own count -------------------------------------------------------------------------------------
+
+
+def many_steps(abreast, storm, lane=""):
+    abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n{lane}')
+    abreast.file("mine.py", """
+async def steps(value, model):
+    draft = await model.ask(f"draft {value['text']}", step="draft")
+    return await model.ask(f"better {draft}", step="better")
+""")  # fmt: skip
+    abreast.file("study.yaml", """
+matrix:
+  models: [{name: a/one, max_tokens: 20}]
+  strategies: {steps: {python: "mine:steps"}}
+  inputs: [one, two, three, four, five, six]
+  repeats: 2
+  scores: [{regex: "."}]
+""")  # fmt: skip
+    said = abreast("matrix", "run", "study.yaml", "--no-report", "--json")
+    assert (said.code, said.err) == (0, "")
+    return abreast("matrix", "export", "study").rows
+
+
+def test_cells_of_many_steps_keep_all_of_them_and_within_the_limits_nothing_is_tried_twice(abreast):
+    with start_process(latency=0.01, concurrency=4) as storm:  # which the usual width is just within
+        rows = many_steps(abreast, storm)
+        stats = storm.stats()
+
+    assert (stats.arrived, stats.rejected, stats.peak_in_flight) == (24, 0, 4)
+    assert len(rows) == 12
+    for row in rows:
+        assert ([step["name"] for step in row["steps"]], row["attempts"]) == (["draft", "better"], 2)
+        assert (row["state"], row["scores"], row["steps"][1]["output"]) == ("done", {"regex": 1.0}, row["output"])
+        assert (row["hold_s"], row["backoff_s"]) == (0.0, 0.0)
+
+
+def test_a_lane_that_knows_its_rate_stays_clear_of_429s(abreast):
+    with start_process(rpm=660, burst=12, latency=0.005) as storm:
+        rows = many_steps(abreast, storm, "rpm = 600\n")
+        stats = storm.stats()
+
+    assert (stats.arrived, stats.rejected, len(rows)) == (24, 0, 12)
+    assert {row["hold_s"] for row in rows} == {0.0}
+    assert max(row["queue_s"] for row in rows) > max(row["service_s"] for row in rows)  # it waited here, not there
+
+
+def test_a_lane_that_does_not_is_held_by_429s_and_its_rows_are_the_same(abreast):
+    with start_process(rpm=660, burst=12, latency=0.005) as storm:
+        rows = many_steps(abreast, storm)
+        stats = storm.stats()
+
+    assert (stats.arrived - stats.rejected, len(rows)) == (24, 12)
+    assert stats.rejected > 0
+    assert {(row["state"], row["attempts"]) for row in rows} == {("done", 2)}
+    assert max(row["hold_s"] for row in rows) > 0

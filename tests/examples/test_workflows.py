@@ -1,57 +1,18 @@
 """The workflows among the examples, with the real embedded model: the same bytes at every width."""
 
-import asyncio
 import json
-import os
 import re
-import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from abreast.cli.children import RUN_VARIABLE
 from abreast.cli.main import run
-from abreast.core.errors import NoSuchModel
-from abreast.models import weights
-from abreast.models.embedded import Embedded
-from abreast.models.port import Message, Request
-from abreast.models.weights import SMOLLM2
 from tests.cli.shell import Shell
 from tests.docs.pages import ROOT
 
+EXAMPLES = ROOT / "examples"
 WIDTHS = (1, 3, 8)
 OTHERWISE = re.compile(rb'"run":"[\w-]+"|"max_concurrency":\d+')  # all in which two runs may differ
-
-
-@pytest.fixture(scope="module")
-def held():
-    """The model, in memory from test to test: to load it for each of the runs would take most of the time."""
-    try:
-        weights.fetch(SMOLLM2)
-    except NoSuchModel as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    holder = Embedded()
-    with ThreadPoolExecutor(1) as elsewhere:
-        hello = Request((Message("user", "Hello"),), max_tokens=1)
-        elsewhere.submit(asyncio.run, holder.complete(hello)).result()
-        yield holder
-        elsewhere.submit(asyncio.run, holder.close()).result()
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A project with the examples in it, as in a clone."""
-    folder = tmp_path / "project"
-    shutil.copytree(ROOT / "examples", folder / "examples")
-    (folder / "abreast.toml").touch()
-    for name in [name for name in os.environ if name.startswith("ABREAST_") and name != "ABREAST_CACHE"]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv(RUN_VARIABLE, "")  # which a run sets, and which is as it was afterwards
-    monkeypatch.chdir(folder)
-    return folder
 
 
 @pytest.fixture
@@ -150,11 +111,9 @@ def test_translations_wait_at_a_gate_and_are_written_when_it_is_approved(at_all_
     assert (here / "translated.txt").read_text() == "".join(f"{text}\n" for text in texts)
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted((ROOT / "examples").glob("*.yaml"))])
+@pytest.mark.parametrize("name", [path.name for path in sorted(EXAMPLES.glob("*.yaml")) if path.name != "study.yaml"])
 def test_a_workflow_says_how_it_is_run_and_what_it_may_cost(name, here, capfd):
-    assert (
-        f"abreast run examples/{name}" in (ROOT / "examples" / name).read_text("utf-8").partition("schema_version")[0]
-    )
+    assert f"abreast run examples/{name}" in (EXAMPLES / name).read_text("utf-8").partition("schema_version")[0]
     assert run(["run", f"examples/{name}", "--check"]) == 0
     assert "nothing wrong" in capfd.readouterr().out
     assert run(["run", f"examples/{name}", "--dry-run"]) == 0

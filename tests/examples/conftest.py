@@ -1,0 +1,46 @@
+"""The embedded model, held in memory, and a project with the examples in it."""
+
+import asyncio
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from abreast.cli.children import RUN_VARIABLE
+from abreast.core.errors import NoSuchModel
+from abreast.models import weights
+from abreast.models.embedded import Embedded
+from abreast.models.port import Message, Request
+from abreast.models.weights import SMOLLM2
+from tests.docs.pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def held():
+    """The model, in memory from test to test: to load it for each of the runs would take most of the time."""
+    try:
+        weights.fetch(SMOLLM2)
+    except NoSuchModel as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    holder = Embedded()
+    with ThreadPoolExecutor(1) as elsewhere:
+        hello = Request((Message("user", "Hello"),), max_tokens=1)
+        elsewhere.submit(asyncio.run, holder.complete(hello)).result()
+        yield holder
+        elsewhere.submit(asyncio.run, holder.close()).result()
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A project with the examples in it, as in a clone."""
+    folder = tmp_path / "project"
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    (folder / "abreast.toml").touch()
+    for name in [name for name in os.environ if name.startswith("ABREAST_") and name != "ABREAST_CACHE"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(RUN_VARIABLE, "")  # which a run sets, and which is as it was afterwards
+    monkeypatch.chdir(folder)
+    return folder
