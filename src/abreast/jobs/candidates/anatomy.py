@@ -9,10 +9,10 @@ deleted, a hidden `__dict__`) is found by its size, and its instances are said t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType
-from typing import cast
+from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType, ModuleType
+from typing import Generic, TypeVar, cast
 
 base_of: Callable[[type], type | None] = type.__dict__["__base__"].__get__
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
@@ -27,6 +27,32 @@ _weak_at: Callable[[type], int] = type.__dict__["__weakrefoffset__"].__get__
 
 _POINTER = 8
 _MANAGED_WEAK, _MANAGED_DICT, _IMMUTABLE, _HEAP = 1 << 3, 1 << 4, 1 << 8, 1 << 9
+
+
+T = TypeVar("T")
+
+
+class ByType(Generic[T]):
+    """A table by the very type. A dict would ask the metaclass for `__hash__` and `__eq__`, and those may lie."""
+
+    __slots__ = ("_held", "types")
+
+    def __init__(self, held: Mapping[type, T]) -> None:
+        """For types that nobody can have tampered with."""
+        self.types = tuple(held)
+        self._held = {id(cls): value for cls, value in held.items()}
+
+    def get(self, cls: type) -> T | None:
+        """What stands for a type itself; None if nothing does."""
+        return self._held.get(id(cls))
+
+    def __contains__(self, cls: type) -> bool:
+        return id(cls) in self._held
+
+
+def is_one_of(cls: type, *kinds: type) -> bool:
+    """Whether a type is one of these, by identity."""
+    return any(cls is kind for kind in kinds)
 
 
 class Unreadable(Exception):
@@ -90,11 +116,20 @@ def find(module: object, qualname: str) -> object:
     found: object = sys.modules[module]
     for name in qualname.split("."):
         try:
-            space = namespace_of(cast("type", found)) if issubclass(type(found), type) else found.__dict__
-            found = space[name]
-        except (AttributeError, KeyError, TypeError):
+            found = dict(_contents(found))[name]
+        except (KeyError, Unreadable):
             return None
     return found
+
+
+def _contents(holder: object) -> Iterable[tuple[str, object]]:
+    """What a class or a module holds under plain names."""
+    held: Iterable[tuple[object, object]] = ()
+    if issubclass(type(holder), type):
+        held = namespace_of(cast("type", holder)).items()
+    elif issubclass(type(holder), ModuleType):
+        held = instance_dict(holder)
+    return [(name, value) for name, value in held if type(name) is str]
 
 
 def own_state(value: object, root: type) -> list[tuple[str, object]]:
@@ -107,7 +142,7 @@ def own_state(value: object, root: type) -> list[tuple[str, object]]:
             if held is not _UNSET:
                 found[name if name not in found else f"{label_of(cls)}.{name}"] = held
         cls = cast("type", base_of(cls))
-    for key, held in instance_dict(value).items():
+    for key, held in instance_dict(value):
         if type(key) is not str:
             raise Unreadable("an attribute whose name is no plain text")
         found[key if key not in found else f"__dict__.{key}"] = held
@@ -152,14 +187,13 @@ def has_dict(cls: type) -> bool:
     return bool(_dict_at(cls))
 
 
-def instance_dict(value: object) -> Mapping[object, object]:
-    """The `__dict__` of an instance; empty if it has none. Raises `Unreadable` if its class hides it."""
+def instance_dict(value: object) -> Sequence[tuple[object, object]]:
+    """The `__dict__` of an instance, as pairs; empty if it has none. Raises `Unreadable` if its class hides it."""
     cls = type(value)
     if not _dict_at(cls):
-        return {}
+        return ()
     for one in mro_of(cls):
         getter = namespace_of(one).get("__dict__")
-        if type(getter) in (GetSetDescriptorType, MemberDescriptorType):
-            found = cast("GetSetDescriptorType", getter).__get__(value)
-            return dict(dict.items(found))
+        if is_one_of(type(getter), GetSetDescriptorType, MemberDescriptorType):
+            return list(dict.items(cast("GetSetDescriptorType", getter).__get__(value)))
     raise Unreadable("its class hides its __dict__")

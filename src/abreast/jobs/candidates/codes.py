@@ -20,6 +20,7 @@ from abreast.jobs.candidates.anatomy import (
     find,
     instance_dict,
     is_local_class,
+    is_one_of,
     is_plain_class,
     label_of,
     mro_of,
@@ -47,10 +48,13 @@ def _function(value: types.FunctionType) -> Sketch:
 
 
 def _globals(function: types.FunctionType) -> Iterator[tuple[str, object]]:
-    space = function.__globals__
     for name in sorted(_global_names(function.__code__)):
-        if name in space:
-            yield name, space[name]
+        held = dict.get(function.__globals__, name, _NOTHING)
+        if held is not _NOTHING:
+            yield name, held
+
+
+_NOTHING = object()
 
 
 def _global_names(code: types.CodeType) -> set[str]:
@@ -103,16 +107,13 @@ def _descriptor(value: Any) -> Sketch:  # noqa: ANN401 - five types that have no
     return Sketch("object", value.__name__, state=[("__objclass__", value.__objclass__)])
 
 
-def _property(value: property) -> Sketch:
-    return Sketch("object", state=[("fget", value.fget), ("fset", value.fset), ("fdel", value.fdel)])
-
-
-def _bound(value: Any) -> Sketch:  # noqa: ANN401 - staticmethod or classmethod
-    return Sketch("object", state=[("__func__", value.__func__)])
+def _fields(owner: type, *names: str) -> Callable[[Any], Sketch]:
+    getters = [(name, cast("types.MemberDescriptorType", namespace_of(owner)[name]).__get__) for name in names]
+    return lambda value: Sketch("object", state=[(name, get(value)) for name, get in getters])
 
 
 def _module(value: types.ModuleType) -> Sketch:
-    name = instance_dict(value).get("__name__")
+    name = next((held for key, held in instance_dict(value) if type(key) is str and key == "__name__"), None)
     if type(name) is not str:
         raise Unreadable("a module without a name")
     return Sketch("named", name)
@@ -131,14 +132,17 @@ def describe_class(value: type) -> Sketch:
     name = label_of(value)
     if not is_local_class(value):
         return Sketch("class", name, label="type")
-    space = {
-        key: held
-        for key, held in namespace_of(value).items()
-        if key not in _NO_PART and type(held) not in (types.MemberDescriptorType, types.GetSetDescriptorType)
-    }
-    slots = [key for key, held in namespace_of(value).items() if type(held) is types.MemberDescriptorType]
+    held = namespace_of(value).items()
+    if not all(type(key) is str for key, _ in held):
+        raise Unreadable("a class with a name in it that is no plain text")
+    space = {key: one for key, one in held if key not in _NO_PART and not _is_slot(one)}
+    slots = [key for key, one in held if type(one) is types.MemberDescriptorType]
     state: list[tuple[str, object]] = [("<slots>", slots), *sorted(space.items())]
     return Sketch("class", name, items=mro_of(value)[1:], state=state, label="type")
+
+
+def _is_slot(value: object) -> bool:
+    return is_one_of(type(value), types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 _NO_PART = frozenset(
@@ -156,18 +160,18 @@ def _exception(value: BaseException) -> Sketch:
         if is_plain_class(cls):
             continue
         for name, getter in namespace_of(cls).items():
-            if name not in _NOT_COMPARED and type(getter) in (types.MemberDescriptorType, types.GetSetDescriptorType):
+            if name not in _NOT_COMPARED and _is_slot(getter):
                 _note(found, name, cast("types.GetSetDescriptorType", getter), value)
-    hidden = found["__suppress_context__"]
-    if hidden:
-        del found["__context__"]
+    if found["__suppress_context__"]:
+        found["__context__"] = None
     found["<message>"] = _message(value, found["args"])
     return Sketch("exception", state=sorted(found.items()), identity=True)
 
 
 def _message(value: BaseException, args: object) -> object:
     """What the exception's type of C would print. A `__str__` of somebody's own is not asked."""
-    if not all(type(one) in (str, int, float, bytes, bool, type(None)) for one in cast("tuple[object, ...]", args)):
+    plain = (str, int, float, bytes, bool, type(None))
+    if not all(is_one_of(type(one), *plain) for one in cast("tuple[object, ...]", args)):
         return Beyond("a message that is made of more than plain values")
     cls = next(one for one in mro_of(type(value)) if not is_plain_class(one))
     try:
@@ -209,8 +213,8 @@ KNOWN: dict[type, Callable[[Any], Sketch]] = {
     types.ModuleType: _module,
     types.GenericAlias: _alias,
     types.UnionType: _alias,
-    property: _property,
-    staticmethod: _bound,
-    classmethod: _bound,
+    property: _fields(property, "fget", "fset", "fdel"),
+    staticmethod: _fields(staticmethod, "__func__"),
+    classmethod: _fields(classmethod, "__func__"),
     **dict.fromkeys(_exceptions(BaseException), _exception),
 }

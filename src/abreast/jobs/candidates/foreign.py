@@ -11,16 +11,17 @@ import sys
 from typing import Any
 
 from abreast.jobs.candidates.anatomy import (
+    ByType,
     Owner,
     Sketch,
     Unreadable,
-    instance_dict,
+    base_of,
     is_accounted,
     is_local_class,
     is_plain_class,
     label_of,
     module_of,
-    mro_of,
+    own_state,
 )
 
 
@@ -67,11 +68,12 @@ def _any_array(np: Any, value: Any) -> Sketch:  # noqa: ANN401
     if cls is np.ma.MaskedArray or cls is type(np.ma.masked):
         return _masked(np, value)
     sketch = _array(np, np.ndarray.view(value, np.ndarray))
-    if cls is not np.ndarray:
-        for one in mro_of(cls)[: mro_of(cls).index(np.ndarray)]:
-            if not is_accounted(one):
-                raise Unreadable(f"the state of {label_of(one)} can't be read")
-        sketch.state += [(f"{name}", held) for name, held in sorted(instance_dict(value).items(), key=str)]
+    at = cls
+    while at is not np.ndarray:
+        if not is_accounted(at):
+            raise Unreadable(f"the state of {label_of(at)} can't be read")
+        at = base_of(at) or np.ndarray
+    sketch.state += [(f"<own>.{name}", held) for name, held in own_state(value, np.ndarray)]
     return sketch
 
 
@@ -129,10 +131,11 @@ def _pandas(pd: Any, value: Any) -> Sketch | None:  # noqa: ANN401 - pandas is n
     cls = type(value)
     if value is pd.NA or value is pd.NaT:
         return Sketch("atom", "NA" if value is pd.NA else "NaT")
-    if cls in (pd.Timestamp, pd.Timedelta, pd.Interval, pd.Period):
-        names = {pd.Timestamp: ("value", "unit", "tz"), pd.Timedelta: ("value", "unit")}
-        names |= {pd.Interval: ("left", "right", "closed"), pd.Period: ("ordinal", "freqstr")}
-        return Sketch("object", state=[(name, getattr(value, name)) for name in names[cls]])
+    scalars = {pd.Timestamp: ("value", "unit", "tz"), pd.Timedelta: ("value", "unit")}
+    scalars |= {pd.Interval: ("left", "right", "closed"), pd.Period: ("ordinal", "freqstr")}
+    names = ByType[tuple[str, ...]](scalars).get(cls)
+    if names:
+        return Sketch("object", state=[(name, getattr(value, name)) for name in names])
     kinds = ((pd.DataFrame, _frame), (pd.Series, _series), (pd.Index, _index))
     more = ((pd.api.extensions.ExtensionArray, _extension), (pd.api.extensions.ExtensionDtype, _dtype))
     for kind, read in (*kinds, *more):

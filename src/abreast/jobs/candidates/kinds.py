@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import collections
+import dataclasses
 import datetime as dt
 import decimal
 import enum
@@ -23,6 +24,7 @@ import types
 import uuid
 import weakref
 import zoneinfo
+from _io import _IOBase as IOBase
 from _random import Random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
@@ -30,12 +32,14 @@ from typing import Any, cast
 from abreast.jobs.candidates import codes, foreign
 from abreast.jobs.candidates.anatomy import (
     Beyond,
+    ByType,
     Sketch,
     Unreadable,
     base_of,
     has_dict,
     instance_dict,
     is_accounted,
+    is_one_of,
     is_plain_class,
     label_of,
     mro_of,
@@ -56,10 +60,10 @@ def describe(value: object) -> Sketch:
             return sketch
         if issubclass(cls, type):
             return codes.describe_class(cast("type", value))
-        if enum.Enum in mro_of(cls):
+        if any(one is enum.Enum for one in mro_of(cls)):
             return _enum(value)
     root = _root(cls)
-    sketch = KNOWN[root](value)
+    sketch = KNOWN.get(root)(value)  # type: ignore[misc] # that is what makes it the root
     if sketch.kind != "named" and (root is not cls or has_dict(cls)):
         sketch.state = [*sketch.state, *_fresh(sketch.state, own_state(value, root))]
     if root is object and _is_frozen(cls):
@@ -74,7 +78,7 @@ def _root(cls: type) -> type:
         if not is_accounted(at):
             raise Unreadable(f"the state of {label_of(at)} can't be read")
         at = cast("type", base_of(at))
-    if at in _FINAL and at is not cls:
+    if at is not cls and is_one_of(at, *_FINAL):
         raise Unreadable(f"a subclass of {label_of(at)} may keep anything behind its methods")
     return at
 
@@ -87,14 +91,22 @@ def _fresh(known: list[tuple[str, object]], more: list[tuple[str, object]]) -> l
 def _is_frozen(cls: type) -> bool:
     """Whether instances can't change, so that nobody can tell two that are alike from one that is shared."""
     marks = (namespace_of(one).get("__dataclass_params__") for one in mro_of(cls))
-    return next((getattr(mark, "frozen", False) is True for mark in marks if mark is not None), False)
+    mark = next((mark for mark in marks if mark is not None), None)
+    return type(mark) is _PARAMS and cast("Any", mark).frozen is True
+
+
+class _Asked:
+    """To see what a dataclass notes of itself."""
+
+
+_PARAMS = type(cast("Any", dataclasses.dataclass(_Asked)).__dataclass_params__)
 
 
 def is_iterator(cls: type) -> bool:
     """Whether values of a type are consumed: generators and the iterators of C, files and the like apart."""
     if cls is types.GeneratorType:
         return True
-    if is_plain_class(cls) or issubclass(cls, io.IOBase):
+    if is_plain_class(cls) or issubclass(cls, IOBase) or is_one_of(cls, *weakref.ProxyTypes):
         return False
     method = next((namespace_of(one)["__next__"] for one in mro_of(cls) if "__next__" in namespace_of(one)), None)
     return type(method) is types.WrapperDescriptorType
@@ -121,7 +133,7 @@ def _text(value: str) -> Node:
 
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-QUICK: dict[type, Callable[[Any], Node]] = {
+_ATOMS: dict[type, Callable[[Any], Node]] = {
     type(None): lambda _: Node("none", "NoneType"),
     bool: lambda value: Node("bool", "bool", "True" if value else "False"),
     int: lambda value: Node("int", "int", f"{value:x}"),
@@ -131,13 +143,14 @@ QUICK: dict[type, Callable[[Any], Node]] = {
     type(...): lambda _: Node("atom", "ellipsis"),
     type(NotImplemented): lambda _: Node("atom", "NotImplementedType"),
 }
+QUICK = ByType(_ATOMS)
 
 
 def _as(kind: type, read: Callable[[Any], object]) -> Describer:
     """A subclass of something quick: what it is beneath."""
 
     def sketch(value: object) -> Sketch:
-        node = QUICK[kind](read(value))
+        node = _ATOMS[kind](read(value))
         return Sketch(node.kind, node.value)
 
     return sketch
@@ -274,14 +287,13 @@ def _reference(value: weakref.ref[Any]) -> Sketch:
 
 
 def _enum(value: object) -> Sketch:
-    held = instance_dict(value)
+    held = {key: part for key, part in instance_dict(value) if type(key) is str}
     name = held.get("_name_")
-    more = [(key, part) for key, part in held.items() if key not in _ENUM_PARTS]
-    state = [("_value_", held.get("_value_")), *cast("list[tuple[str, object]]", more)]
+    state = [(key, part) for key, part in held.items() if key not in _ENUM_PARTS]
     return Sketch("enum", name if type(name) is str else None, state=sorted(state))
 
 
-_ENUM_PARTS = frozenset({"_name_", "_value_", "__objclass__", "_sort_order_", "_inverted_"})
+_ENUM_PARTS = frozenset({"_name_", "__objclass__", "_sort_order_", "_inverted_"})
 
 
 def _beyond(value: Beyond) -> Sketch:
@@ -302,7 +314,7 @@ def _date_and_time(value: dt.datetime) -> Sketch:
     return Sketch("object", state=[*date.state, *_fields(dt.datetime, *_CLOCK)(value).state])
 
 
-KNOWN: dict[type, Describer] = {
+_DESCRIBERS: dict[type, Describer] = {
     object: _bare,
     Beyond: _beyond,
     int: _as(int, int.__int__),
@@ -351,8 +363,8 @@ KNOWN: dict[type, Describer] = {
     functools.partial: _fields(functools.partial, "func", "args", "keywords", identity=True),
     **codes.KNOWN,
 }
-LABELS: dict[type, str] = {
-    cls: label_of(cls).removeprefix("builtins.") for cls in [*QUICK, *KNOWN, types.GeneratorType]
-}
-_TAKEN = frozenset(LABELS.values()) | {f"builtins.{name}" for name in LABELS.values()}
-_FINAL: frozenset[type] = frozenset({*_PATHS, weakref.ref, zoneinfo.ZoneInfo})
+KNOWN = ByType(_DESCRIBERS)
+_NAMES = {cls: label_of(cls).removeprefix("builtins.") for cls in [*_ATOMS, *_DESCRIBERS, types.GeneratorType]}
+LABELS = ByType(_NAMES)
+_TAKEN = frozenset(_NAMES.values()) | {f"builtins.{name}" for name in _NAMES.values()}
+_FINAL = (*_PATHS, weakref.ref, zoneinfo.ZoneInfo, types.GenericAlias)

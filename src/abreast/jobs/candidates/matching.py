@@ -22,6 +22,7 @@ Path: TypeAlias = "tuple[Path, tuple[str, int | str]] | None"
 _MOST_STEPS = 5_000_000
 _MOST_ALIKE = 64  # members of a set that may be each other, and have to be tried one by one
 _MOST_NESTED = 12  # sets in sets that have to be tried one by one
+_ATOMS = frozenset({"none", "bool", "int", "float", "str", "surrogates", "bytes"})  # each the same as its equal
 _ANYTHING = frozenset({"too large", "abreast.jobs.candidates.anatomy.Beyond"})
 
 
@@ -83,6 +84,8 @@ class Engine:
     def _step(self, left: int, right: int, path: Path) -> Difference | list[Pair | Difference]:
         """What is wrong with two nodes by themselves; else their parts, which are still to be compared."""
         one, other = self._left.node(left), self._right.node(right)
+        if one == other and one.kind in _ATOMS and not one.attributes and not one.identity:
+            return []
         if one.kind == "unknown" or other.kind == "unknown":
             return self._unknown(left, right, path)
         reason = self._unlike(left, right)
@@ -115,7 +118,8 @@ class Engine:
             return f"it is a {one.type}, and became a {other.type}"
         mine, yours = self._left.portrait.classes.get(left), self._right.portrait.classes.get(right)
         is_local = one.items if one.kind == "class" else "<class>" in one.names
-        if mine and yours and mine is not yours and not is_local and self._rules.class_identity:
+        live = mine is not None and yours is not None
+        if live and mine is not yours and not is_local and self._rules.class_identity:
             return f"there are two classes of that name, {one.value if one.kind == 'class' else one.type}"
         if one.kind == "float":
             close = self._rules.same_float(float.fromhex(one.value or ""), float.fromhex(other.value or ""))
@@ -140,6 +144,8 @@ class Engine:
 
     def _state(self, left: int, right: int, path: Path) -> list[Pair | Difference]:
         one, other = self._left.node(left), self._right.node(right)
+        if not one.names and not other.names:
+            return []
         mine = dict(zip(one.names, one.attributes, strict=True))
         yours = dict(zip(other.names, other.attributes, strict=True))
         found: list[Pair | Difference] = []

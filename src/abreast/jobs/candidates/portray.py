@@ -47,6 +47,18 @@ class _Pull:
     changing: bool = False
 
 
+class _About:
+    """What is known of a type, asked once in a walk."""
+
+    __slots__ = ("cls", "is_iterator", "is_local", "label")
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls  # kept alive, so that its id stays its own
+        self.is_iterator = is_iterator(cls)
+        self.label = label(cls)
+        self.is_local = cls not in LABELS and not issubclass(cls, type) and is_local_class(cls)
+
+
 class _Walk:
     def __init__(self, bound: int, most: int, *, consume: bool) -> None:
         self._bound = bound
@@ -58,6 +70,7 @@ class _Walk:
         # between two pulls everything may have changed, so that what was seen before doesn't count.
         self._seen: list[dict[int, tuple[int, object]]] = [{}]
         self._pulled: dict[int, tuple[int, object]] = {}
+        self._types: dict[int, _About] = {}
         self._owners: dict[int, tuple[int, object]] = {}
         self._waiting: list[tuple[int, object] | _Pull] = []
 
@@ -101,7 +114,10 @@ class _Walk:
 
     def _draw(self, index: int, value: object) -> None:
         cls = type(value)
-        if is_iterator(cls):
+        about = self._types.get(id(cls))
+        if about is None:
+            about = self._types[id(cls)] = _About(cls)
+        if about.is_iterator:
             self._open(index, value)
             return
         try:
@@ -116,15 +132,15 @@ class _Walk:
             self._classes[index] = cast("type", value)
         elif cls not in LABELS:
             self._classes[index] = cls
-            if is_local_class(cls):
+            if about.is_local:
                 sketch.state.append(("<class>", cls))
-        self._finish(index, sketch, sketch.label or label(cls))
+        self._finish(index, sketch, sketch.label or about.label)
 
     def _finish(self, index: int, sketch: Sketch, name: str) -> None:
         start = len(self._waiting)
-        items = tuple(self._place(one) for one in sketch.items)
-        names = tuple(name for name, _ in sketch.state)
-        attributes = tuple(self._place(one) for _, one in sketch.state)
+        items = tuple([self._place(one) for one in sketch.items])
+        names = tuple([name for name, _ in sketch.state])
+        attributes = tuple([self._place(one) for _, one in sketch.state])
         # In the order in which they stand, so that iterators are consumed in that order too.
         self._waiting[start:] = reversed(self._waiting[start:])
         self._nodes[index] = Node(sketch.kind, name, sketch.value, items, names, attributes, sketch.identity)

@@ -1,0 +1,40 @@
+"""A machine that is not quiet: run times with drift, outliers, two modes, and neighbours that resemble each other."""
+
+import math
+import random
+
+NOISES = ("quiet", "drift", "outliers", "bimodal", "autocorrelated", "all")
+
+
+class Machine:
+    """Takes a millisecond for a run of the original, `speedup` times less for the candidate's, and its own noise."""
+
+    def __init__(self, noise, seed, speedup=1.0, base=1e-3):
+        self.noise, self.speedup, self.base = noise, speedup, base
+        self.random = random.Random(f"{noise}/{seed}")
+        self.runs = 0
+        self.slow = 0.0  # the part that goes on from run to run
+        self.mode = 0
+        self.phase = self.random.uniform(0, 2 * math.pi)
+        self.turns = []
+
+    async def run_once(self, turn):
+        self.turns.append(turn)
+        seconds = self.base / (self.speedup if turn.which == "candidate" else 1.0)
+        return seconds * math.exp(self.random.gauss(0, 0.02) + self.shift())
+
+    def shift(self):
+        self.runs += 1
+        shift = 0.0
+        if self.noise in ("drift", "all"):  # warming up, and a slow wave of the neighbours' doing
+            shift += 0.15 * math.exp(-self.runs / 60) + 0.08 * math.sin(self.phase + self.runs / 25)
+        if self.noise in ("outliers", "all") and self.random.random() < 0.06:
+            shift += self.random.expovariate(2.0)
+        if self.noise in ("bimodal", "all"):  # memory laid out well or badly, the same for a while
+            if self.random.random() < 0.4:
+                self.mode = self.random.random() < 0.35
+            shift += 0.08 * self.mode
+        if self.noise in ("autocorrelated", "all"):
+            self.slow = 0.9 * self.slow + self.random.gauss(0, 0.012)
+            shift += self.slow
+        return shift
