@@ -277,7 +277,8 @@ def test_an_empty_repository_is_one_leaf_without_files():
 
 
 @pytest.mark.parametrize("wrong", [
-    {"max_depth": -1}, {"min_files": 0}, {"min_files": None}, {"max_files": 0}, {"max_tokens": 2.5}, {"max_depth": True},
+    {"max_depth": -1}, {"min_files": 0}, {"min_files": None}, {"max_files": 0}, {"max_tokens": 2.5},
+    {"max_depth": True},
 ])  # fmt: skip
 def test_options_that_can_t_be_counted_by_are_refused(wrong):
     with pytest.raises(PlanInvalid, match=next(iter(wrong))):
@@ -290,7 +291,7 @@ def test_a_path_that_is_not_from_the_root_is_refused(path):
         Inventory.of([path])
 
 
-# --- imports
+# --- what files import
 
 
 def test_one_directory_is_divided_where_no_import_leads():

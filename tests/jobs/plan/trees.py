@@ -101,7 +101,7 @@ def elsewhere(node, path):
     folder = path.rpartition("/")[0]
     if node.kind is Kind.DIRECTORY:
         place = node.scope.rstrip("/")
-        return place != "." and folder != place and not folder.startswith(f"{place}/")
+        return place not in {".", folder} and not folder.startswith(f"{place}/")
     return folder != node.files[0].rpartition("/")[0]
 
 

@@ -11,6 +11,7 @@ Whatever fails before 4, a full disk or a Ctrl-C, is taken back by the journal a
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -28,6 +29,7 @@ from abreast.jobs.plan.snapshots import EXECUTABLE, LINK, REGULAR, Changed, Entr
 _STAGE: Final = "apply-"
 _JOURNAL: Final = "journal.json"
 _DONE: Final = "done.json"
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})  # a file system without hard links
 _READ: Final = 0o444
 _ALL_EXECUTE: Final = 0o111
 
@@ -76,6 +78,19 @@ class Disk:
         """Rename: it is at one of the two, at any moment."""
         place.rename(to)
 
+    def place(self, new: Path, to: Path) -> None:
+        """Put a file where none is; `FileExistsError` if one has just appeared, which renaming would replace."""
+        try:
+            os.link(new, to, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if os.path.lexists(to):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(to)) from None
+            new.rename(to)
+        else:
+            new.unlink()
+
     def remove_folder(self, place: Path) -> None:
         """An empty directory."""
         place.rmdir()
@@ -93,6 +108,8 @@ def apply(
     requests = set(map(str, merged.requests)) if leave_requests else set()
     if blocked := [line for line in merged.blocked if line not in requests]:
         raise MergeBlocked("\n".join(blocked))
+    if left := _stages(root):
+        raise ApplyInterrupted(f"an apply was interrupted, and is not taken back yet: {left[0]}")
     changed = snapshots.changes(merged.source, merged.tree).changed
     for each in changed:
         _check(root, each)
@@ -121,8 +138,6 @@ class _Stage:
     """The directory beside the tree, for as long as an apply takes."""
 
     def __init__(self, root: Path, disk: Disk) -> None:
-        if left := _stages(root):
-            raise ApplyInterrupted(f"an apply was interrupted, and is not taken back yet: {left[0]}")
         self._root, self._disk = root, disk
         self._journal: dict[str, Any] | None = None
 
@@ -176,9 +191,10 @@ class _Stage:
             self._disk.make_folder(self._root / folder)
         for number, each in enumerate(changed):
             if each.after is not None:
-                if each.before is None and os.path.lexists(self._root / each.path):
-                    raise SourceChanged(f"{each.path} appeared while the merge was applied")
-                self._disk.move(self.place / f"new-{number}", self._root / each.path)
+                try:
+                    self._disk.place(self.place / f"new-{number}", self._root / each.path)
+                except FileExistsError as error:
+                    raise SourceChanged(f"{each.path} appeared while the merge was applied") from error
 
     def finish(self) -> None:
         self._disk.move(self.place / _JOURNAL, self.place / _DONE)
@@ -187,10 +203,12 @@ class _Stage:
 def _take_back(root: Path, stage: Path, journal: dict[str, Any]) -> None:
     """Undo what has happened so far, whatever that is: every move can be seen from where its file is now."""
     for number, file in enumerate(journal["files"]):
-        new = stage / f"new-{number}"
-        if file["new"] and not os.path.lexists(new):
-            with contextlib.suppress(FileNotFoundError):  # somebody has removed it since
-                (root / file["path"]).rename(new)
+        new, place = stage / f"new-{number}", root / file["path"]
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # not there yet, or not any more
+            if file["new"] and not os.path.lexists(new):
+                place.rename(new)
+            elif file["new"] and os.path.samestat(new.lstat(), place.lstat()):
+                place.unlink()  # it was about to be removed from the stage
     for folder in reversed(journal["made"]):
         with contextlib.suppress(OSError):  # not made yet; or somebody has put a file there, and keeps the directory
             (root / folder).rmdir()

@@ -28,12 +28,15 @@ EXECUTABLE: Final = "100755"
 LINK: Final = "120000"
 _EXACT: Final = "* -text -eol -ident -filter -working-tree-encoding !merge !conflict-marker-size\n"
 _NOTHING: Final = "0" * 40
-_SETTINGS: Final = {
-    "core.looseCompression": "0",  # they are read again within the hour
-    "core.protectNTFS": "false",
-    "core.protectHFS": "false",
-    "gc.auto": "0",  # no reference holds what is in here
-}
+# All is read again within the hour, any name was on disk already, and no reference holds anything in here.
+_SETTINGS: Final = """
+[core]
+	looseCompression = 0
+	protectNTFS = false
+	protectHFS = false
+[gc]
+	auto = 0
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,8 @@ class Snapshots:
         self.home = home.absolute()
         if not (self.home / "info" / "attributes").exists():
             git("init", "-q", "--bare", "--object-format=sha1", "--template=", self.home, extra=OURS)
-            for name, value in _SETTINGS.items():
-                git("config", "--file", self.home / "config", name, value, extra=OURS)
+            with (self.home / "config").open("a") as config:
+                config.write(_SETTINGS)
             (self.home / "info").mkdir(exist_ok=True)
             (self.home / "info" / "attributes").write_text(_EXACT)
 
