@@ -24,13 +24,14 @@ def repository(tmp_path):
 
 @pytest.fixture
 def told_git(tmp_path, monkeypatch):
-    """Put a script before git: it sees the arguments in `$*`, and ends by `real "$@"` unless it has ended before."""
+    """Put a script before git: it sees the arguments in `$*`, and goes on as git unless it has ended before."""
+    real = shutil.which("git")
 
     def tell(script):
         place = tmp_path / "bin"
         place.mkdir(exist_ok=True)
         file = place / "git"
-        file.write_text(f'#!/bin/sh\n{script}\nexec {shutil.which("git")} "$@"\n')
+        file.write_text(f'#!/bin/sh\n{script}\nexec {real} "$@"\n')
         file.chmod(0o755)
         monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
         return Path(place)

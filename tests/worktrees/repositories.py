@@ -49,7 +49,7 @@ def look(top, *, without=()):
         for name in [*directories, *files]:
             path = Path(above) / name
             facts = path.lstat()
-            content = os.readlink(path) if stat.S_ISLNK(facts.st_mode) else None
+            content = str(path.readlink()) if stat.S_ISLNK(facts.st_mode) else None
             content = path.read_bytes() if stat.S_ISREG(facts.st_mode) else content
             seen[str(path.relative_to(top))] = (oct(facts.st_mode), content)
     return seen

@@ -120,7 +120,7 @@ async def test_all_slots_fail_and_there_is_one_clear_error_and_nothing_on_disk(r
 
 async def test_a_cache_that_cannot_be_written_is_one_clear_error(repository, cache):
     cache.write_text("a file")
-    with pytest.raises(WorktreesUnavailable, match="no worktrees of .*Not a directory"):
+    with pytest.raises(WorktreesUnavailable, match=r"no worktrees of .*Not a directory"):
         async with open_worktrees(repository, 2):
             pytest.fail("there are no slots")
     assert cache.read_text() == "a file"
@@ -227,7 +227,7 @@ async def test_one_removal_failure_does_not_stop_the_others_and_the_next_pool_tr
             raise OSError(f"{path} can't be removed")
         remove(path)
 
-    with pytest.raises(WorktreesLeft, match="-1 was left behind: .* can't be removed"):
+    with pytest.raises(WorktreesLeft, match=r"-1 was left behind: .* can't be removed"):
         async with open_worktrees(repository, 3) as trees:
             monkeypatch.setattr(pool, "remove_tree", refuse)
     stuck = str(trees.slots[1].path)
@@ -276,7 +276,7 @@ async def test_what_still_runs_in_a_slot_is_ended_by_closing(repository, tmp_pat
         await heard.wait()
         asyncio.get_running_loop().remove_reader(reader)
         os.close(reader)
-    with pytest.raises(BaseException, match="warden|jail"):
+    with pytest.raises(BaseException, match=r"warden|jail"):
         await running
 
 

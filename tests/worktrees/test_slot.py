@@ -99,7 +99,9 @@ async def test_python_never_runs_what_it_compiled_from_an_earlier_candidate(slot
 async def test_reset_goes_back_to_the_snapshot_exactly(slot, repository):
     before = look(slot.path)
     times = {name: (slot.path / name).lstat().st_mtime_ns for name in before if name != ".git"}
-    write(slot.path, {"README": "READ\n", "untracked": "1", "x.o": "1", "new/deep/f": "1", "pkg/__pycache__/w.pyc": "1"})
+    write(
+        slot.path, {"README": "READ\n", "untracked": "1", "x.o": "1", "new/deep/f": "1", "pkg/__pycache__/w.pyc": "1"}
+    )
     (slot.path / "locked").chmod(0o666)
     (slot.path / "pkg").chmod(0o700)
     (slot.path / "link").unlink()

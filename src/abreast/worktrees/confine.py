@@ -37,8 +37,7 @@ from abreast.worktrees.staging import remove_tree
 Walls: TypeAlias = Literal["any", "own", "bubblewrap", "none"]
 Why: TypeAlias = Literal["exit", "timeout", "memory", "cpu", "processes", "file size", "killed"]
 
-_FLAGS: tuple[str, ...] = ("-I", "-S")
-_JAIL: Final = Path(__file__).with_name("jail.py")
+_JAIL: Final = ("-I", "-S", str(Path(__file__).with_name("jail.py")))
 _MASKED: Final = ("/tmp", "/var/tmp", "/run", "/dev")  # noqa: S108 - where others' sockets and devices are
 _BEYOND: Final = 10.0  # s; what a jail may take on top of its command's time before it is given up
 # Of the user's home: what opens other doors. The rest of it can be read, as Python itself may live there.
@@ -95,7 +94,7 @@ class Ran:
     signal: int | None
     why: Why
     """`cpu` and `timeout` are certain. `memory`, `processes` and `file size`: it failed, and said itself that it was
-    for want of that; the kernel doesn't. `killed`: by another signal; with SIGKILL, the system may be short of memory."""
+    for want of that; the kernel doesn't. `killed`: by another signal; with SIGKILL, memory may have run out."""
     stdout: bytes
     stderr: bytes
     stdout_bytes: int
@@ -154,14 +153,14 @@ async def run_confined(
     scratch = slot.scratch / f"{slot.index}-{next(_NUMBERS)}"
     report = _make_scratch(scratch)
     try:
+        jail = [sys.executable, *_JAIL]
         orders = _orders(argv, slot, scratch, limits, writable) | {
             "env": _environment(scratch, extra_env),
             "cwd": str(slot.root / (cwd or "")),
             "walls": ["own"] if walls in {"any", "own"} else [],
             "bubblewrap": shutil.which("bwrap") if walls in {"any", "bubblewrap"} else None,
-            "flags": list(_FLAGS),
+            "jail": jail,
         }
-        jail = [sys.executable, *_FLAGS, str(_JAIL)]
         finished: Finished | None = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limits.seconds + _BEYOND):

@@ -7,6 +7,7 @@ import hashlib
 import os
 import signal
 import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,7 @@ _QUIETLY: Final = (
     *("-c", "worktree.guessRemote=false"),
     *("-c", "advice.detachedHead=false"),
 )
-_GRACE: Final = 2.0  # s; git takes its lock files away when it is asked to end
+_GRACE: Final = 1.0  # s; git takes its lock files away when it is asked to end
 _KEPT: Final = frozenset(
     {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
 )
@@ -67,7 +68,7 @@ class Git:
             raise GitFailed(f"git can't be started in {self.place}: {error.strerror}") from error
         with process:
             try:
-                with self.stop.calling(lambda: _end(process, signal.SIGTERM)):
+                with self.stop.calling(lambda: _hurry(process)):
                     output, complaint = process.communicate(stdin, self.timeout)
             except subprocess.TimeoutExpired:
                 raise GitFailed(f"git {words[0]} took longer than {self.timeout:g} s") from None
@@ -86,16 +87,25 @@ def environment() -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to all that a command consists of."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 
 
-def _finish(process: subprocess.Popen[bytes]) -> None:
+def _hurry(process: subprocess.Popen[bytes]) -> None:
+    """Ask a command to end, and make it if it doesn't; somebody else waits for it."""
+    _end(process, signal.SIGTERM)
+    timer = threading.Timer(_GRACE, _finish, (process, 0.0))
+    timer.daemon = True
+    timer.start()
+
+
+def _finish(process: subprocess.Popen[bytes], grace: float = _GRACE) -> None:
     """See to it that nothing of a command goes on."""
     if process.poll() is None:
         _end(process, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
+            process.wait(grace)
     if process.poll() is None:
         _end(process, signal.SIGKILL)
 

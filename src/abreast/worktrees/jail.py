@@ -404,7 +404,7 @@ def run_wrapped(orders: dict[str, Any], walls: Walls) -> dict[str, Any]:
         orders_in = os.memfd_create("orders", 0)
         os.write(orders_in, json.dumps(orders).encode())
         os.set_inheritable(tell, True)  # noqa: FBT003 - it has no keyword
-        inner = [sys.executable, *orders["flags"], __file__, str(orders_in), str(tell)]
+        inner = [*orders["jail"], str(orders_in), str(tell)]
         with contextlib.suppress(OSError):
             os.execv(words[0], [*words, "--", *inner])  # noqa: S606 - what we are for
 

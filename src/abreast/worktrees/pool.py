@@ -349,18 +349,17 @@ def _admin(entry: Entry, repository: Repository) -> Path | None:
 def _forget(entry: Entry, git: Git, repository: Repository) -> Left | None:
     """Have git forget a slot whose files are gone already."""
     admin = _admin(entry, repository)
-    if admin is None:
-        return None
-    try:
-        git("worktree", "remove", "--force", "--force", entry.path)
-    except GitFailed as error:
-        # Damaged by a candidate, or half made: its name has our pool's number in it, so it is nobody else's.
+    if admin is not None:
         try:
-            remove_tree(admin)
-        except OSError:
-            return Left(entry.path, str(error))
-        with contextlib.suppress(OSError):
-            admin.parent.rmdir()
+            git("worktree", "remove", "--force", "--force", entry.path)
+        except GitFailed as error:
+            # Damaged by a candidate, or half made: its name has our pool's number in it, so it is nobody else's.
+            try:
+                remove_tree(admin)
+            except OSError:
+                return Left(entry.path, str(error))
+    with contextlib.suppress(OSError):  # git leaves it there, empty, if it is ended while it adds the first one
+        (repository.place / "worktrees").rmdir()
     return None
 
 

@@ -220,7 +220,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _force(path: Path) -> None:
-    """By the system's own tools, for what Python can't: directories we may not enter, nested ten thousand deep.
+    """By the system's own tools, for what Python can't: directories we may not enter, nested thousands deep.
 
     Only directories are made writable. A file needs not be to be removed, and may have another name in the main tree.
     """
