@@ -46,7 +46,7 @@ def _numpy(np: Any, value: Any) -> Sketch | None:  # noqa: ANN401 - numpy is not
     if issubclass(cls, np.generic):
         return _scalar(np, value)
     if issubclass(cls, np.dtype):
-        return Sketch("atom", str(np.lib.format.dtype_to_descr(value)))
+        return Sketch("atom", repr(value))
     if issubclass(cls, np.ufunc):
         return Sketch("named", f"numpy.{value.__name__}")
     return None
@@ -95,7 +95,7 @@ def _array(np: Any, plain: Any) -> Sketch:  # noqa: ANN401
         if not issubclass(type(owner), np.ndarray):
             break
     state = [
-        ("dtype", str(np.lib.format.dtype_to_descr(kind))),
+        ("dtype", repr(kind)),
         ("shape", tuple(plain.shape)),
         ("<memory>", Owner(owner)),
     ]
@@ -146,8 +146,11 @@ def _pandas(pd: Any, value: Any) -> Sketch | None:  # noqa: ANN401 - pandas is n
     return None
 
 
-def _dtype(_: Any, value: Any) -> Sketch:  # noqa: ANN401
-    return Sketch("atom", str(value))
+def _dtype(pd: Any, value: Any) -> Sketch:  # noqa: ANN401
+    more = ByType[tuple[str, ...]](
+        {pd.CategoricalDtype: ("categories", "ordered"), pd.StringDtype: ("storage", "na_value")}
+    ).get(type(value))
+    return Sketch("atom", str(value), state=[(name, getattr(value, name)) for name in more or ()])
 
 
 def _frame(_: Any, value: Any) -> Sketch:  # noqa: ANN401
@@ -183,7 +186,7 @@ def _column(array: Any) -> Any:  # noqa: ANN401
 
 
 def _extension(pd: Any, value: Any) -> Sketch:  # noqa: ANN401
-    state: list[tuple[str, object]] = [("dtype", str(value.dtype))]
+    state: list[tuple[str, object]] = [("dtype", value.dtype)]
     if type(value) is pd.Categorical:
         state += [("codes", value.codes.copy()), ("categories", value.categories), ("ordered", value.ordered)]
         return Sketch("object", state=state, identity=True)

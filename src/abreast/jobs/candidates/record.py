@@ -30,7 +30,7 @@ from typing import cast
 
 from abreast.jobs.candidates.anatomy import Beyond
 from abreast.jobs.candidates.compare import Verdict, compare_portraits
-from abreast.jobs.candidates.portrait import Portrait, PortraitInvalid, from_plain
+from abreast.jobs.candidates.portrait import Portrait, PortraitInvalid, from_plain, show
 from abreast.jobs.candidates.portray import MOST_YIELDED, portray
 from abreast.jobs.candidates.rules import STRICT, Rules
 
@@ -212,12 +212,15 @@ def _different(reason: str, original: str = "", candidate: str = "") -> Verdict:
 
 
 def _differences(original: Invocation, candidate: Invocation, rules: Rules) -> list[Finding]:
-    """At most one finding for each of: the arguments before, what is left after, the steps, what was printed."""
+    """One finding if it ended otherwise; else at most one for each of: the arguments, what is left, steps, stdout."""
     pairs = [("before", original.before, candidate.before), ("after", original.after, candidate.after)]
     pairs += [
         (f"step {at}", mine, yours)
         for at, (mine, yours) in enumerate(zip(original.steps, candidate.steps, strict=False))
     ]
+    ends, others = _end(original.after), _end(candidate.after)
+    if ends[0] != others[0]:
+        return [Finding(original.name, ends[0], _different(f"it {ends[0]}, and now {others[0]}", ends[1], others[1]))]
     verdicts = [(part, compare_portraits(mine, yours, rules=rules)) for part, mine, yours in pairs]
     found = [_placed(original.name, part, one) for part, one in verdicts if one.outcome != "same"]
     if len(original.steps) != len(candidate.steps):
@@ -227,6 +230,15 @@ def _differences(original: Invocation, candidate: Invocation, rules: Rules) -> l
         printed = _different("it printed something else", repr(original.stdout[-80:]), repr(candidate.stdout[-80:]))
         found.append(Finding(original.name, "stdout", printed))
     return found
+
+
+def _end(after: Portrait) -> tuple[str, str]:
+    """How an invocation ended, by its last part, and with what."""
+    root = after.nodes[0]
+    if root.kind != "map" or not root.items:
+        return "did nothing known", ""
+    key, value = root.items[-2:]
+    return str(after.nodes[key].value), show(after, value)
 
 
 def _placed(name: str, part: str, verdict: Verdict) -> Finding:
