@@ -142,12 +142,9 @@ def write(path: str, text: str) -> None:
 def leave_network() -> None:
     """A network of its own, with nothing in it but itself."""
     check(libc.unshare(NEWNET))
-    with contextlib.suppress(OSError):  # without a loopback it is no less apart
-        import fcntl
-        import socket
-
-        with socket.socket() as any_socket:
-            fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    any_socket = libc.socket(2, 2, 0)
+    libc.ioctl(any_socket, 0x8914, struct.pack("16sh22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP; without it, no less apart
+    os.close(any_socket)
 
 
 def build_view(orders: dict[str, Any]) -> None:
