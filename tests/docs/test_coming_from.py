@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 
@@ -17,6 +19,7 @@ from tests.docs.pages import PATIENCE, ROOT, blocks_of, differs, environment, pr
 PARALLEL = "docs/coming-from/gnu-parallel.md"
 MELLEA = "docs/coming-from/mellea.md"
 SPEC_KIT = "docs/coming-from/spec-kit.md"
+INSPECT = "docs/coming-from/maestro-and-inspect.md"
 _TOOL = re.compile(r"\b(xargs|parallel) ")
 
 
@@ -61,12 +64,12 @@ def test_every_flag_of_ours_that_the_page_names_is_one():
 # --- mellea: programs, whose model is a server that the test starts ------------------------------------------------
 
 
-class Weather(BaseHTTPRequestHandler):
-    """Says nothing of rain at first, and then something."""
+class Chat(BaseHTTPRequestHandler):
+    """A chat that says what `said` gives."""
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
-        said = "A sunny day." if next(self.server.asked) == 0 else "Soft rain falls."
+        got = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        said = self.said(str(got["messages"][-1]["content"]))
         choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
         reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "storm", "choices": [choice]}
@@ -81,15 +84,29 @@ class Weather(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def weather():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Weather) as server:
+class Weather(Chat):
+    """Says nothing of rain at first, and then something."""
+
+    def said(self, _):
+        return "A sunny day." if next(self.server.asked) == 0 else "Soft rain falls."
+
+
+@contextmanager
+def serving(chat):
+    """A server of that chat; its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), chat) as server:
         server.asked = count()
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/v1"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def weather():
+    with serving(Weather) as url:
+        yield url
 
 
 def programs():
@@ -183,3 +200,60 @@ def test_there_a_value_is_run_as_code(tmp_path):
     specify("say.yaml", tmp_path / "theirs")
 
     assert (tmp_path / "theirs/injected").exists()
+
+
+# --- Inspect: the same means, of a model that knows more when it is asked politely -----------------------------------
+
+
+class Capitals(Chat):
+    """Knows one capital, and all of them if it is asked politely."""
+
+    def said(self, prompt):
+        (city,) = [city for land, city in KNOWN.items() if land in prompt]
+        return f"It is {city}." if "Please" in prompt or "France" in prompt else "I am not sure."
+
+
+KNOWN = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima"}
+MEANS = {"plain": "0.333", "polite": "1.000"}
+
+
+@pytest.fixture
+def capitals():
+    with serving(Capitals) as url:
+        yield url
+
+
+def test_a_study_of_ours_has_the_means_that_the_page_says(capitals, tmp_path):
+    blocks = [
+        replace(block, text=block.text.replace("http://127.0.0.1:8000/v1", capitals)) for block in blocks_of(INSPECT)
+    ]
+
+    said = run(blocks, project(tmp_path / "reader"))
+
+    assert [text for block, out in said if block.expected is not None and (text := differs(block, out))] == []
+    (shown,) = [block.expected for block, _ in said if block.expected is not None]
+    assert dict(re.findall(r"· (\w+) \| ([\d.]+)", shown)) == MEANS
+
+
+def test_an_evaluation_of_theirs_has_the_same(capitals, tmp_path):
+    python = ROOT / ".peers" / "inspect-ai" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("inspect-ai is not installed, so its half of the page was not run")
+    (program,) = [block.text for block in blocks_of(INSPECT) if block.language == "python"]
+    (tmp_path / "theirs").mkdir()
+    told = environment(tmp_path / "theirs") | {"MINE_BASE_URL": capitals, "MINE_API_KEY": "any"}
+    ended = subprocess.run(
+        [str(python), "-c", program], cwd=tmp_path / "theirs", env=told, capture_output=True, text=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert dict(line.split() for line in ended.stdout.splitlines()) == MEANS
+
+
+def test_every_flag_of_the_matrix_that_the_page_names_is_one():
+    reference = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    rows = [line.split("|")[2] for line in (ROOT / INSPECT).read_text("utf-8").splitlines() if line.startswith("| `")]
+    named = {flag for row in rows for flag in re.findall(r"--[a-z-]+", row)}
+
+    assert {"--lane-width", "--budget"} <= named
+    assert [flag for flag in named if f"{flag} " not in reference and f"{flag}," not in reference] == []

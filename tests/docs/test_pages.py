@@ -18,6 +18,7 @@ PAGES = (
     "docs/models.md",
     "docs/sample.md",
     "docs/workflow.md",
+    "docs/matrix.md",
     "docs/agents.md",
     "docs/laws.md",
     "docs/glossary.md",
@@ -35,7 +36,9 @@ def test_what_a_page_says_to_type_works_and_prints_what_it_says(page, tmp_path):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_python_is_a_file_that_is_run_or_runs_here(page, tmp_path, monkeypatch):
     blocks = blocks_of(page)
-    typed = "".join(block.text for block in blocks if block.language == "sh")
+    typed = "".join(
+        block.text for block in blocks if block.language == "sh" or (block.file and block.language == "yaml")
+    )
 
     monkeypatch.chdir(tmp_path)
     for block in blocks:
