@@ -18,7 +18,10 @@ needs_pandas = pytest.mark.skipif(not HAS_PANDAS, reason="pandas is not installe
 
 NUMPY = {
     "floats": ("np.array([1.0, nan])", ["np.array([1.0, 2.0])", "np.array([1.0, nan, 1.0])", "[1.0, nan]"]),
-    "dtype": ("np.arange(3)", ["np.arange(3.0)", "np.arange(3, dtype='i4')", "np.arange(3, dtype='>i8')", "np.arange(1, 4)"]),
+    "dtype": (
+        "np.arange(3)",
+        ["np.arange(3.0)", "np.arange(3, dtype='i4')", "np.arange(3, dtype='>i8')", "np.arange(1, 4)"],
+    ),
     "unsigned": ("np.arange(3, dtype='u2')", ["np.arange(3, dtype='i2')"]),
     "half": ("np.array([1, nan], 'f2')", ["np.array([1, 2], 'f2')", "np.array([1, nan], 'f4')"]),
     "big end": ("np.array([1, 2], '>f8')", ["np.array([1, 3], '>f8')", "np.array([1, 2], '<f8')"]),
@@ -36,18 +39,28 @@ NUMPY = {
     "unit": ("np.array(['2026-01-01'], 'M8[s]')", ["np.array(['2026-01-01'], 'M8[ms]')"]),
     "time spans": ("np.array([1, 'NaT'], 'm8[s]')", ["np.array([2, 'NaT'], 'm8[s]')"]),
     "objects": ("np.array([1, 'a', None, [nan]], object)", ["np.array([1, 'a', None, [1.0]], object)"]),
-    "fields": ("np.array([(1, nan)], [('a', 'i4'), ('b', 'f8')])", ["np.array([(1, 2.0)], [('a', 'i4'), ('b', 'f8')])"]),
+    "fields": (
+        "np.array([(1, nan)], [('a', 'i4'), ('b', 'f8')])",
+        ["np.array([(1, 2.0)], [('a', 'i4'), ('b', 'f8')])"],
+    ),
     "names": ("np.array([(1,)], [('a', 'i4')])", ["np.array([(1,)], [('b', 'i4')])"]),
     "scalar": ("np.float64(nan)", ["nan", "np.float32(nan)", "np.float64(1)"]),
     "int scalar": ("np.int64(1)", ["1", "np.int32(1)", "np.int64(2)", "np.True_"]),
     "no time": ("np.datetime64('NaT')", ["np.datetime64('2026')", "np.timedelta64('NaT')"]),
-    "void": ("np.array([(1, 2.0)], [('a', 'i4'), ('b', 'f8')])[0]", ["np.array([(1, 3.0)], [('a', 'i4'), ('b', 'f8')])[0]"]),
+    "void": (
+        "np.array([(1, 2.0)], [('a', 'i4'), ('b', 'f8')])[0]",
+        ["np.array([(1, 3.0)], [('a', 'i4'), ('b', 'f8')])[0]"],
+    ),
     "a dtype": ("np.dtype('f8')", ["np.dtype('f4')", "np.dtype([('a', 'f8')])"]),
     "function": ("np.sin", ["np.cos"]),
     "matrix": ("np.array([[1]]).view(np.matrix)", ["np.array([[1]])", "np.array([[2]]).view(np.matrix)"]),
     "masked": (
         "np.ma.array([1, 2], mask=[0, 1])",
-        ["np.ma.array([1, 2], mask=[1, 0])", "np.ma.array([1, 2], mask=[0, 1], fill_value=7)", "np.ma.array([3, 2], mask=[0, 1])"],
+        [
+            "np.ma.array([1, 2], mask=[1, 0])",
+            "np.ma.array([1, 2], mask=[0, 1], fill_value=7)",
+            "np.ma.array([3, 2], mask=[0, 1])",
+        ],
     ),
     "beneath a mask": ("np.ma.array([1, 5], mask=[0, 1], fill_value=0)", ["np.ma.array([1, 5])"]),
     "masked fields": ("np.ma.array([(1,)], dtype=[('a', 'i4')])", ["np.ma.array([(2,)], dtype=[('a', 'i4')])"]),
@@ -55,7 +68,7 @@ NUMPY = {
     "in a dict": ("{'a': [np.array([nan])]}", ["{'a': [np.array([0.0])]}"]),
     "sharing": ("(lambda a: [a, a[:1]])(np.zeros(2))", ["[np.zeros(2), np.zeros(1)]"]),
     "no sharing": ("[np.zeros((2, 2))[0], np.zeros(2)]", ["(lambda a: [a, a[:]])(np.zeros(2))"]),
-}  # fmt: skip
+}
 
 PANDAS = {
     "frame": (
@@ -68,15 +81,33 @@ PANDAS = {
             "pd.DataFrame({'a': np.array([1.0, nan], 'f4'), 'b': ['x', None]})",
         ],
     ),
-    "series": ("pd.Series([1, 2], name='a')", ["pd.Series([1, 2], name='b')", "pd.Series([1, 3], name='a')", "pd.Series([1.0, 2], name='a')"]),
-    "times": ("pd.Series(pd.to_datetime(['2026-01-01', None]))", ["pd.Series(pd.to_datetime(['2026-01-01', '2026-01-02']))"]),
+    "series": (
+        "pd.Series([1, 2], name='a')",
+        ["pd.Series([1, 2], name='b')", "pd.Series([1, 3], name='a')", "pd.Series([1.0, 2], name='a')"],
+    ),
+    "times": (
+        "pd.Series(pd.to_datetime(['2026-01-01', None]))",
+        ["pd.Series(pd.to_datetime(['2026-01-01', '2026-01-02']))"],
+    ),
     "zones": ("pd.Series(pd.to_datetime(['2026-01-01'], utc=True))", ["pd.Series(pd.to_datetime(['2026-01-01']))"]),
-    "index": ("pd.Index([1, 2], name='i')", ["pd.Index([1, 3], name='i')", "pd.Index([1, 2])", "pd.RangeIndex(1, 3, name='i')"]),
+    "index": (
+        "pd.Index([1, 2], name='i')",
+        ["pd.Index([1, 3], name='i')", "pd.Index([1, 2])", "pd.RangeIndex(1, 3, name='i')"],
+    ),
     "range": ("pd.RangeIndex(3)", ["pd.RangeIndex(4)"]),
-    "dates": ("pd.date_range('2026', periods=2)", ["pd.date_range('2026', periods=2, freq='h')", "pd.date_range('2027', periods=2)"]),
+    "dates": (
+        "pd.date_range('2026', periods=2)",
+        ["pd.date_range('2026', periods=2, freq='h')", "pd.date_range('2027', periods=2)"],
+    ),
     "many levels": ("pd.MultiIndex.from_tuples([(1, 'a')])", ["pd.MultiIndex.from_tuples([(1, 'b')])"]),
-    "categories": ("pd.Categorical(['a'], ['a', 'b'])", ["pd.Categorical(['a'], ['a'])", "pd.Categorical(['a'], ['a', 'b'], ordered=True)"]),
-    "missing": ("pd.array([1, None], dtype='Int64')", ["pd.array([1, 2], dtype='Int64')", "pd.array([1, None], dtype='Int32')"]),
+    "categories": (
+        "pd.Categorical(['a'], ['a', 'b'])",
+        ["pd.Categorical(['a'], ['a'])", "pd.Categorical(['a'], ['a', 'b'], ordered=True)"],
+    ),
+    "missing": (
+        "pd.array([1, None], dtype='Int64')",
+        ["pd.array([1, 2], dtype='Int64')", "pd.array([1, None], dtype='Int32')"],
+    ),
     "NA": ("pd.NA", ["pd.NaT", "None"]),
     "NaT": ("pd.NaT", ["nan"]),
     "time": ("pd.Timestamp('2026')", ["pd.Timestamp('2026', tz='UTC')", "pd.Timestamp('2027')"]),
@@ -84,7 +115,7 @@ PANDAS = {
     "interval": ("pd.Interval(0, 1)", ["pd.Interval(0, 1, closed='both')"]),
     "period": ("pd.Period('2026-01', 'M')", ["pd.Period('2026-02', 'M')", "pd.Period('2026-01', 'D')"]),
     "dtype": ("pd.CategoricalDtype(['a'])", ["pd.CategoricalDtype(['b'])", "pd.Int64Dtype()"]),
-}  # fmt: skip
+}
 
 
 def made(text):

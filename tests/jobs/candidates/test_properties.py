@@ -67,7 +67,7 @@ def shape(value):
     return list(changes(value, lambda new: new))
 
 
-def changes(value, put):
+def changes(value, put):  # noqa: C901, PLR0912 - one branch for each type
     """Every value that differs from this one in one place. `put` builds the whole from another part."""
     yield put(different(value))
     if type(value) in (list, Row):

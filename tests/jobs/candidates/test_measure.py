@@ -1,0 +1,237 @@
+"""Measuring: the plan, the statistics by hand, and what it says of machines that are not quiet."""
+
+import asyncio
+import math
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from abreast.jobs.candidates.measure import (
+    ARMS,
+    Interval,
+    Plan,
+    Turn,
+    interval,
+    judge_times,
+    measure,
+    student_t,
+    turns_of,
+)
+from tests.jobs.candidates.machine import NOISES, Machine
+
+
+def verdicts(runs, speedup):
+    """What is said of so many runs on machines of every kind."""
+    found = Counter()
+    for seed in range(runs):
+        noise = NOISES[seed % len(NOISES)]
+        machine = Machine(noise, seed, speedup)
+        found[asyncio.run(measure(machine.run_once, seed=seed)).verdict] += 1
+    return found
+
+
+# --- the plan
+
+
+def test_a_block_runs_each_arm_there_and_back_with_one_seed():
+    orders = set()
+    for block in range(60):
+        turns = turns_of(block, 7)
+        assert turns == turns[::-1]
+        assert sorted(turn.which for turn in turns) == sorted(ARMS * 2)
+        assert len({(turn.block, turn.seed) for turn in turns}) == 1
+        orders.add(tuple(turn.which for turn in turns[:3]))
+    assert len(orders) == 6
+    assert len({turns_of(block, 7)[0].seed for block in range(60)}) == 60
+    assert turns_of(3, 7) == turns_of(3, 7) != turns_of(3, 8)
+
+
+async def test_one_run_at_a_time_in_the_order_of_the_plan():
+    machine, running = Machine("quiet", 1), 0
+
+    async def run_once(turn):
+        nonlocal running
+        running += 1
+        assert running == 1
+        await asyncio.sleep(0)
+        running -= 1
+        return await machine.run_once(turn)
+
+    measured = await measure(run_once, seed=3)
+    planned = [turn for block in range(measured.blocks) for turn in turns_of(block, 3)]
+    assert machine.turns == planned
+    assert isinstance(machine.turns[0], Turn)
+    assert {len(times) for times in measured.times.values()} == {measured.blocks}
+
+
+async def test_the_number_of_runs_is_bounded():
+    plan = Plan(first=4, most=9)
+    assert plan.looks == (4, 6, 8, 9)
+    machine = Machine("all", 1, speedup=1.005)
+    measured = await measure(machine.run_once, plan=plan)
+    assert measured.verdict in ("undecided", "same")
+    assert len(machine.turns) == 9 * 6
+    assert Plan().looks[0] == 10
+    assert Plan().looks[-1] == 112
+
+
+async def test_the_same_times_give_the_same_verdict():
+    one, other = [await measure(Machine("all", 5, 1.04).run_once, seed=2) for _ in range(2)]
+    assert one == other
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+async def test_what_is_no_time_is_an_error(seconds):
+    async def run_once(turn):
+        return seconds
+
+    with pytest.raises(ValueError, match="no time"):
+        await measure(run_once)
+
+
+async def test_what_a_run_raises_goes_on():
+    async def run_once(turn):
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await measure(run_once)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"first": 3},
+        {"first": 20, "most": 10},
+        {"threshold": -0.1},
+        {"false_faster": 0},
+        {"growth": 1},
+        {"resamples": 2},
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_an_error(wrong):
+    with pytest.raises(ValueError, match="plan"):
+        Plan(**wrong)
+
+
+# --- the statistics
+
+
+def test_the_quantiles_are_students():
+    # From the tables: t for 99.95% with 7, 10, 30 and 100 degrees of freedom.
+    for freedom, expected in ((7, 5.408), (10, 4.587), (30, 3.646), (100, 3.390)):
+        assert student_t(0.9995, freedom) == pytest.approx(expected, rel=0.01)
+
+
+def test_an_interval_by_hand():
+    same = interval([0.1] * 20, 0.999, 100, 1)
+    assert (same.ratio, same.low, same.high) == pytest.approx((math.exp(0.1),) * 3)
+    logs = [0.1 + (0.01 if at % 2 else -0.01) for at in range(40)]
+    found = interval(logs, 0.999, 200, 1)
+    assert found.low < math.exp(0.1) < found.high
+    assert interval([*logs[:-1], 50.0], 0.999, 200, 1).ratio == pytest.approx(found.ratio, rel=0.01)
+    assert interval(logs, 0.9999, 200, 1).low < found.low
+    assert interval(logs, 0.999, 200, 2) != found == interval(logs, 0.999, 200, 1)
+
+
+def test_neighbours_that_resemble_each_other_widen_the_interval():
+    alone = [0.05 * (-1) ** at for at in range(60)]
+    stretched = sorted(alone)
+    assert interval(stretched, 0.999, 400, 1).spread > 1.5 * interval(alone, 0.999, 400, 1).spread
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says():
+    import random
+
+    missed, source = 0, random.Random(4)
+    for seed in range(600):
+        logs = [source.gauss(0, 0.05) for _ in range(20)]
+        missed += interval(logs, 0.95, 200, seed).low > 1
+    assert missed <= 600 * 0.085
+
+
+def test_the_spread_counts_both_directions():
+    assert Interval(1.0, 0.8, 1.1).spread == pytest.approx(0.25)
+    assert Interval(1.0, 0.95, 1.1).spread == pytest.approx(0.1)
+
+
+def times(candidate, control, blocks=40, jitter=0.001):
+    def arm(ratio):
+        return [(1 / ratio * (1 + jitter * (at % 3)), 1 / ratio * (1 + jitter * (at % 2))) for at in range(blocks)]
+
+    return {"original": arm(1.0), "candidate": arm(candidate), "control": arm(control)}
+
+
+@pytest.mark.parametrize(
+    ("candidate", "control", "verdict"),
+    [
+        (1.5, 1.0, "faster"),
+        (1.05, 1.0, "faster"),
+        (1.01, 1.0, "same"),
+        (1 / 1.05, 1.0, "slower"),
+        (1.05, 1.08, "undecided"),
+        (1.05, 1 / 1.08, "undecided"),
+        (1 / 1.05, 1.08, "undecided"),
+        (1.5, 1.08, "faster"),
+    ],
+)
+def test_faster_must_pass_the_threshold_and_the_noise_of_this_machine(candidate, control, verdict):
+    measured = judge_times(times(candidate, control), Plan())
+    assert measured.verdict == verdict
+    assert measured.noise_floor == measured.control.spread
+    assert measured.candidate.ratio == pytest.approx(candidate, rel=0.02)
+
+
+def test_at_the_end_what_lies_within_the_noise_is_the_same():
+    assert judge_times(times(1.05, 1.08, blocks=40), Plan()).verdict == "undecided"
+    assert judge_times(times(1.05, 1.08, blocks=40), Plan(most=40)).verdict == "same"
+
+
+# --- machines that are not quiet
+
+
+def test_of_two_hundred_runs_of_the_same_code_at_most_two_are_faster():
+    found = verdicts(200, 1.0)
+    print(f"200 A/A runs: {dict(found)}")  # noqa: T201 - the numbers are what it is run for
+    assert found["faster"] <= 2
+    assert found["slower"] <= 2
+    assert found["same"] >= 100
+
+
+def test_a_tenth_off_a_millisecond_is_found_in_ninety_of_a_hundred():
+    found = verdicts(100, 1.1)
+    print(f"100 runs with a planted 10%: {dict(found)}")  # noqa: T201 - the numbers are what it is run for
+    assert found["faster"] >= 90
+    assert found["slower"] == 0
+
+
+def test_slower_is_found_as_well():
+    assert verdicts(12, 1 / 1.1)["slower"] >= 11
+
+
+CHILD = "import sys\nsys.stdin.readline()\nsum(i * i for i in range({count}))\nprint(1, flush=True)"
+
+
+async def seconds_of(count):
+    """A fresh process, timed by its parent from the moment that it is ready."""
+    code = CHILD.format(count=count)
+    child = await asyncio.create_subprocess_exec(sys.executable, "-Sc", code, stdin=-1, stdout=-1)
+    child.stdin.write(b"go\n")
+    start = time.perf_counter()
+    await child.stdout.readline()
+    took = time.perf_counter() - start
+    await child.communicate()
+    return took
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("count", "wanted"), [(400_000, {"same", "undecided"}), (200_000, {"faster"})])
+async def test_real_processes(count, wanted):
+    async def run_once(turn):
+        return await seconds_of(count if turn.which == "candidate" else 400_000)
+
+    measured = await measure(run_once, plan=Plan(most=40))
+    print(measured.verdict, measured.candidate, f"noise floor {measured.noise_floor:.3f}, {measured.blocks} blocks")  # noqa: T201 - the numbers are what it is run for
+    assert measured.verdict in wanted
