@@ -1,0 +1,79 @@
+"""Measure how long a plan takes to make: `python -m benchmarks.decomposition [--rounds 3]`.
+
+1,000 and 10,000 files: mixed directories, and the same number in one directory, with and without imports. The target is
+2 s of CPU for 10,000 mixed files and 1 s for 10,000 alike ones; exits with 1 if it is missed.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Iterator
+
+from abreast.jobs.plan.decompose import decompose
+from abreast.jobs.plan.imports import Imports
+from abreast.jobs.plan.inventory import Inventory
+from abreast.jobs.plan.nodes import Options
+from abreast.jobs.plan.score import score
+
+NAMES = ("api", "cli", "core", "db", "jobs", "util", "web")
+MIXED, ALIKE = 2.0, 1.0
+
+
+def mixed(count: int, drawn: random.Random) -> list[str]:
+    """Files of directories of one to five levels, 1 to 39 in each."""
+    found: list[str] = []
+    while len(found) < count:
+        folder = "/".join(f"{drawn.choice(NAMES)}{drawn.randrange(4)}" for _ in range(drawn.randint(1, 5)))
+        found += [f"{folder}/m{len(found) + number}.py" for number in range(drawn.randint(1, 39))]
+    return sorted(found[:count])
+
+
+def imports_of(paths: list[str], drawn: random.Random) -> Imports:
+    """Three imports of files near by and one of any, all forward: the most that can be divided."""
+    last = len(paths) - 1
+    return Imports.of(
+        {
+            path: [
+                *(paths[min(last, place + drawn.randint(1, 12))] for _ in range(3)),
+                paths[drawn.randint(min(place + 1, last), last)],
+            ]
+            for place, path in enumerate(paths)
+        }
+    )
+
+
+def works(count: int) -> Iterator[tuple[str, float, Callable[[], object]]]:
+    """What is measured, its target, and the work."""
+    drawn = random.Random(9)
+    tree = mixed(count, drawn)
+    flat = [f"flat/f{number:05}.py" for number in range(count)]
+    for name, paths, target in (("mixed", tree, MIXED), ("one directory", flat, MIXED)):
+        files, imports = Inventory.of(dict.fromkeys(paths, 100)), imports_of(paths, drawn)
+        plan = decompose(files, imports)
+        yield f"{name}, {len(plan.leaves)} leaves", target, lambda f=files, i=imports: decompose(f, i)  # type: ignore[misc]
+        yield f"{name}, at most 20 files", target, lambda f=files, i=imports: decompose(f, i, Options(max_files=20))  # type: ignore[misc]
+        yield f"{name}, score", target, lambda p=plan, i=imports: score(p, i)  # type: ignore[misc]
+    alike = Inventory.of(flat)
+    yield "one directory, alike", ALIKE, lambda: decompose(alike)
+
+
+def main() -> int:
+    """Print the least CPU time of some rounds for each."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decomposition", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    missed = 0
+    for count in (1_000, 10_000):
+        for name, target, work in works(count):
+            times = []
+            for _ in range(rounds):
+                begun = time.process_time()
+                work()
+                times.append(time.process_time() - begun)
+            missed += min(times) > target
+            print(f"{count:>6,} files  {name:<36} {min(times):.3f} s  (target {target:g})")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
