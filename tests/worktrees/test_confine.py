@@ -165,7 +165,8 @@ async def test_walls_cannot_be_taken_down_from_inside(slot, repository):
     script = f"""
         mount -o remount,rw / ; mount -o remount,rw,bind {repository}; umount -l {repository}
         unshare -Urm sh -c 'mount -o remount,rw,bind {repository}; echo > {repository}/README'
-        echo > {repository}/README; mknod /dev/shm/disk b 1 0; kill -9 1
+        echo > {repository}/README; mknod /dev/shm/disk b 1 0; kill -9 1; chmod 777 /proc/sys/kernel/hostname
+        test -w /proc/sysrq-trigger && echo machine; test -w /sys/kernel/mm && echo kernel
         echo alive
     """
     ran = await run_confined(["sh", "-c", script], slot)
@@ -305,6 +306,12 @@ async def test_stdin_is_empty(slot, walls):
     ran = await run_confined(["cat"], slot, walls=walls)
     assert ran.ok
     assert ran.stdout == b""
+
+
+@pytest.mark.parametrize("bad", [{"seconds": 0}, {"cpu": 1.5}, {"memory": -1}, {"seconds": float("inf")}])
+def test_what_is_no_limit_is_refused(bad):
+    with pytest.raises(ValueError, match="a number above 0"):
+        Limits(**bad)
 
 
 async def test_the_output_is_kept_up_to_a_bound_and_counted(slot):

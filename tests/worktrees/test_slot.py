@@ -10,6 +10,7 @@ import pytest
 from abreast.worktrees.confine import run_confined
 from abreast.worktrees.errors import OutsideRepository
 from abreast.worktrees.pool import open_worktrees
+from abreast.worktrees.slot import _Look
 from tests.worktrees.repositories import fingerprint, git, look, make_repository, write
 
 
@@ -127,6 +128,14 @@ async def test_reset_notices_a_change_that_hides_behind_size_and_time(slot):
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     await slot.reset()
     assert file.read_text() == "read\n"
+
+
+def test_a_look_within_a_tick_of_the_files_last_change_proves_nothing():
+    look_at = {"inode": 1, "size": 2, "mtime_ns": 3, "ctime_ns": 4, "mode": 5}
+    now = _Look(**look_at, settled=True)
+    assert _Look(**look_at, settled=True).holds(now)
+    assert not _Look(**look_at, settled=False).holds(now)
+    assert not _Look(**{**look_at, "ctime_ns": 5}, settled=True).holds(now)
 
 
 async def test_reset_leaves_alone_what_did_not_change(slot, monkeypatch):

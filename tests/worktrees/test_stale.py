@@ -127,6 +127,17 @@ async def test_who_holds_the_pools_lock_is_alive_whatever_its_number_says(reposi
     assert left_in(cache) == []
 
 
+async def test_who_is_alive_keeps_its_slots_even_if_its_lock_was_taken_away(repository, cache, start):
+    alive, (path,) = start(1)
+    for lock in cache.rglob("*.lock"):
+        lock.unlink()
+    async with open_worktrees(repository, 1) as trees:
+        assert sorted(worktrees(repository)) == sorted([path, str(trees.slots[0].path)])
+    assert exists(path)
+    assert alive.communicate("\n")[0] == "closed\n"
+    assert left_in(cache) == []
+
+
 async def test_a_process_killed_in_the_middle_of_git_is_waited_for_by_its_lock(
     repository, cache, told_git, tmp_path, unmeasured
 ):

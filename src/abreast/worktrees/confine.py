@@ -71,6 +71,12 @@ class Limits:
     output: int = 1 << 20
     """Bytes kept of stdout, and of stderr; more is counted, not kept."""
 
+    def __post_init__(self) -> None:
+        """ValueError for what is no limit."""
+        for name, value in asdict(self).items():
+            if not 0 < value < 1 << 62 or (name != "seconds" and not isinstance(value, int)):
+                raise ValueError(f"{name} is a number above 0, a whole one but for seconds; not {value!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
@@ -170,7 +176,8 @@ async def run_confined(
         return _told(argv, limits, finished, os.pread(report, 1 << 20, 0))
     finally:
         os.close(report)
-        await aside(lambda _: remove_tree(scratch))
+        with contextlib.suppress(OSError):  # closing the pool tries again, and says why not
+            await aside(lambda _: remove_tree(scratch))
 
 
 def _make_scratch(scratch: Path) -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x40000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 0x40000
 _SYS_MOUNT_SETATTR = 442
 _AT_FDCWD, _AT_RECURSIVE, _RDONLY = -100, 0x8000, 1
 _PDEATHSIG, _SUBREAPER, _KEEPCAPS, _NO_NEW_PRIVS, _CAP_AMBIENT, _CAPBSET_DROP = 1, 36, 8, 38, 47, 24
@@ -277,9 +277,12 @@ def be_first(orders: dict[str, Any], report: int, walls: Walls | None = None) ->
 
 
 def see_own_processes() -> None:
-    """A /proc that shows the processes of this namespace; in a view of our own, as the jail needs the other one."""
+    """A /proc that shows the processes of this namespace; in a view of our own, as the jail needs the other one.
+
+    Read-only: root, even split, could otherwise write to what controls the whole machine (`/proc/sysrq-trigger`).
+    """
     check(libc.unshare(NEWNS))
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def wait_for(pid: int) -> dict[str, Any]:
