@@ -241,6 +241,10 @@ CASES = {
     ),
     "generator that fails": (lambda: failing([1]), [lambda: failing([2]), lambda: (i for i in [1])]),
     "generator with an end": (lambda: ending([1], 2), [lambda: ending([1], 3), lambda: ending([1], None)]),
+    "state of a buffer in between": (
+        lambda: buffer([[1], [2], [0]]),
+        [lambda: buffer([[1], [3], [0]]), lambda: buffer([[2], [2], [0]])],
+    ),
     "generator of one buffer": (
         lambda: buffer([[1], [2]]),
         [lambda: buffer([[2], [2]]), lambda: buffer([[1], [2], [2]])],
@@ -516,6 +520,14 @@ def test_floats_are_close_everywhere_or_nowhere(wrap):
     assert both_ways(lambda: wrap(1.0), lambda: wrap(near), rules=CLOSE).outcome == "same"
     assert both_ways(lambda: wrap(1.0), lambda: wrap(far), rules=CLOSE).outcome == "different"
     assert both_ways(lambda: wrap(1.0), lambda: wrap(near), rules=Rules(absolute=1e-6)).outcome == "same"
+
+
+def test_every_nan_is_the_same_whatever_its_bits():
+    one, other = array.array("d", [1.0, NAN]), array.array("d", [1.0, OTHER_NAN])
+    assert one.tobytes() != other.tobytes()
+    assert compare(one, other).outcome == "same"
+    assert compare(one, array.array("d", [NAN, 1.0])).outcome == "different"
+    assert compare({Plain(a=one)}, {Plain(a=other)}).outcome == "same"
 
 
 def test_a_tolerance_is_for_floats_alone():

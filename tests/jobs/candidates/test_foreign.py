@@ -62,6 +62,7 @@ NUMPY = {
             "np.ma.array([3, 2], mask=[0, 1])",
         ],
     ),
+    "a mask over zeros": ("np.ma.array([0, 0], mask=[0, 1])", ["np.ma.array([0, 0], mask=[1, 0])"]),
     "beneath a mask": ("np.ma.array([1, 5], mask=[0, 1], fill_value=0)", ["np.ma.array([1, 5])"]),
     "masked fields": ("np.ma.array([(1,)], dtype=[('a', 'i4')])", ["np.ma.array([(2,)], dtype=[('a', 'i4')])"]),
     "strings": ("np.array(['a'], np.dtypes.StringDType())", ["np.array(['b'], np.dtypes.StringDType())"]),

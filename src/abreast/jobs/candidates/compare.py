@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from abreast.jobs.candidates.likeness import Side
-from abreast.jobs.candidates.matching import Difference, Doubt, Engine, written
+from abreast.jobs.candidates.matching import Doubt, Engine, written
 from abreast.jobs.candidates.portrait import Portrait, show
 from abreast.jobs.candidates.portray import MOST_NODES, MOST_YIELDED, portray
-from abreast.jobs.candidates.rules import STRICT, Rules
+from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
 
 Outcome: TypeAlias = Literal["same", "different", "cannot_compare"]
 
@@ -81,4 +81,4 @@ def _side(side: Side, index: int | None) -> str:
     return "nothing" if index is None else show(side.portrait, index)
 
 
-__all__ = ["STRICT", "Difference", "Outcome", "Rules", "Verdict", "compare", "compare_portraits"]
+__all__ = ["LOOSE", "STRICT", "Outcome", "Rules", "Verdict", "compare", "compare_portraits"]
