@@ -18,8 +18,8 @@ from abreast.worktrees.pool import open_worktrees
 
 async def main():
     async with open_worktrees(sys.argv[1], int(sys.argv[2])) as trees:
-        print(*[slot.path for slot in trees.slots], flush=True)
         trees.slots[0].write_candidate("README", "a candidate of a dead process")
+        print(*[slot.path for slot in trees.slots], flush=True)
         sys.stdin.readline()
 
 asyncio.run(main())
