@@ -223,3 +223,30 @@ def test_a_lane_that_does_not_is_held_by_429s_and_its_rows_are_the_same(abreast)
     assert stats.rejected > 0
     assert {(row["state"], row["attempts"]) for row in rows} == {("done", 2)}
     assert max(row["hold_s"] for row in rows) > 0
+
+
+# --- going on ---------------------------------------------------------------------------------------------------------
+
+
+def test_resume_goes_on_with_the_file_as_it_was_run_last_and_not_with_an_older_one(abreast, study):
+    assert abreast("matrix", "run", "study.yaml", "--no-report").code == 0
+    study(word="tell")
+    assert abreast("matrix", "run", "study.yaml", "--no-report", "--budget", "3req").code == 3
+
+    said = abreast("resume", "study-1", "--budget", "100req")
+
+    assert said.code == 0
+    assert "5 cells run again, because the strategy plain changed" in said.err  # and not the three that were
+    rows = [row for row in abreast("matrix", "export", "study").rows if row["strategy"] == "plain"]
+    assert {row["prompt"].partition(" ")[0] for row in rows} == {"tell"}
+
+
+def test_resume_goes_on_with_the_part_that_was_asked_for_last(abreast, study):
+    assert abreast("matrix", "run", "study.yaml", "-i", "one", "--no-report").code == 0
+    assert abreast("matrix", "run", "study.yaml", "--no-report", "--budget", "4req").code == 3
+
+    assert abreast("resume", "study-1", "--budget", "100req").code == 0
+
+    assert len(abreast("matrix", "export", "study").rows) == 32
+    abreast("matrix", "report", "study", "--out", "report.md")
+    assert "| only |" not in (abreast.folder / "report.md").read_text("utf-8")

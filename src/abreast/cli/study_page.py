@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from abreast.cli.stores import FOLDER, StoreChoice
-from abreast.jobs.matrix.rows import Row
-from abreast.store.port import RunRow
+from abreast.jobs.matrix.kept import rows_of
+from abreast.store import codec
+from abreast.store.port import RunRow, Store, each_event
 
+STUDY_GIVEN: Final = "study-given"
+"""What a later driver of a study was given: the file as it was then, and what was asked of it."""
 _CHOSEN: Final = ("models", "strategies", "inputs", "repeats")
 
 
@@ -20,15 +23,26 @@ def report_path(row: RunRow, choice: StoreChoice) -> Path:
     return folder / "reports" / f"{row.id}.html"
 
 
-def write_page(rows: Sequence[Row], row: RunRow, path: Path) -> None:
-    """Write a report, as HTML or by its ending as Markdown; `NeedsReport` says what isn't installed."""
+def manifest_of(store: Store, row: RunRow) -> dict[str, Any]:
+    """What a run was started with, as its newest driver had it."""
+    found: dict[str, Any] = dict(row.manifest)
+    for event in each_event(store, row.id, {STUDY_GIVEN}):
+        later: Any = codec.decode(event.body or "{}")
+        found |= later
+    return found
+
+
+def write_page(store: Store, row: RunRow, path: Path) -> int:
+    """Write a report, as HTML or by its ending as Markdown; how many rows it has. `NeedsReport` if it can't be."""
     from abreast.jobs.matrix.report import markdown, write_html
 
+    rows, facts = list(rows_of(store, row)), facts_of(row, manifest_of(store, row))
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".md":
-        path.write_text(markdown(rows, facts_of(row)), "utf-8")
+        path.write_text(markdown(rows, facts), "utf-8")
     else:
-        write_html(rows, facts_of(row), path)
+        write_html(rows, facts, path)
+    return len(rows)
 
 
 def shown(path: Path) -> str:
@@ -37,15 +51,14 @@ def shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def facts_of(row: RunRow) -> dict[str, Any]:
+def facts_of(row: RunRow, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a report says of where its rows come from; what is not known is left out."""
-    manifest: Any = row.manifest
     study, kept = dict(manifest.get(row.kind) or {}), dict(manifest.get("provenance") or {})
     prices = kept.get("prices")
     facts = {
         "study": row.name, "run": row.id, "created": _moment(row.created), "state": row.state,
         "file": study.get("file"), "only": _chosen(study), "budget": study.get("budget"),
-        "commit": _commit(manifest.get("commit"), kept),
+        "commit": _commit(kept.get("commit") or manifest.get("commit"), kept),
         "seed": row.seed, "lane width": kept.get("lane_width") or study.get("lane_width"),
         "abreast": kept.get("abreast"), "Python": kept.get("python"), "platform": kept.get("platform"),
         "prices": prices and f"genai-prices {prices}",

@@ -40,18 +40,17 @@ def write_report(wanted: str, out: str | None, choice: StoreChoice, *, as_json: 
     """Write a report; where it is, is printed."""
     with choice.existing() as store:
         row = study_run(store, wanted)
-        rows = list(rows_of(store, row))
-    if not rows:
-        raise Sorry(f"{row.id} has no rows yet")
-    path = Path(out) if out else report_path(row, choice)
-    try:
-        write_page(rows, row, path)
-    except OSError as error:
-        raise Sorry(f"{path} can't be written: {system_words(error)}", 1) from None
-    except ImportError as error:
-        raise Sorry(str(error)) from None
+        if next(rows_of(store, row), None) is None:
+            raise Sorry(f"{row.id} has no rows yet")
+        path = Path(out) if out else report_path(row, choice)
+        try:
+            count = write_page(store, row, path)
+        except OSError as error:
+            raise Sorry(f"{path} can't be written: {system_words(error)}", 1) from None
+        except ImportError as error:
+            raise Sorry(str(error)) from None
     if as_json:
-        say_json({"run": row.id, "rows": len(rows), "report": str(path)})
+        say_json({"run": row.id, "rows": count, "report": str(path)})
     else:
         say(shown(path))
     return 0
@@ -65,7 +64,7 @@ def rescore(file: str, text: str, choice: StoreChoice, view: View, *, report: bo
         row = store.newest(fresh.study.name)
         if row is None or row.kind != KIND:
             raise Sorry(f"there is no run of {fresh.study.name!r} to score; run it first: abreast matrix run {file}")
-        earlier = StudyFile.of_run(row)
+        earlier = StudyFile.of_run(store, row)
         source = replace(earlier, text=text, file=file, directory=directory, budget=None)
         studying = Studying(source, choice, view, report=report)
         return studying.run(store, row=row, resume="must", seed=None, tags=(), offline=True)

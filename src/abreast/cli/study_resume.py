@@ -12,6 +12,6 @@ from abreast.store.port import RunRow, Store
 
 def resume_study(store: Store, row: RunRow, choice: StoreChoice, view: View, *, retry: bool, budget: str | None) -> int:
     """Go on with it; the exit code. With `retry`, failed cells are run again too."""
-    source = StudyFile.of_run(row)
+    source = StudyFile.of_run(store, row)
     studying = Studying(replace(source, budget=budget or source.budget), choice, view)
     return studying.run(store, row=row, resume="retry" if retry else "must")

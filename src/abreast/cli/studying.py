@@ -24,18 +24,19 @@ from abreast.cli.prompt import lanes_here
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
 from abreast.cli.study_line import StudyLine
-from abreast.cli.study_page import report_path, shown, write_page
+from abreast.cli.study_page import STUDY_GIVEN, manifest_of, report_path, shown, write_page
 from abreast.cli.tables import say_json
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, BudgetSpent, WorkflowInvalid
 from abreast.core.version import VERSION
 from abreast.jobs.matrix.cells import Matrix, without
-from abreast.jobs.matrix.kept import changes, rows_of
+from abreast.jobs.matrix.kept import changes
 from abreast.jobs.matrix.read_study import load_study
 from abreast.jobs.matrix.study import Choice, Study
 from abreast.models.lanes import LaneSettings, split_name
 from abreast.run.scope import Resume, Run
+from abreast.store import codec
 from abreast.store.port import JsonValue, RunRow, Store
 from abreast.toolkit import Tools
 from abreast.wiring import open_run
@@ -63,9 +64,9 @@ class StudyFile:
         return {KIND: asdict(self)}
 
     @classmethod
-    def of_run(cls, row: RunRow) -> StudyFile:
-        """The file of a recorded run."""
-        facts: Any = row.manifest.get(KIND)
+    def of_run(cls, store: Store, row: RunRow) -> StudyFile:
+        """The file of a recorded run, as its newest driver had it."""
+        facts: Any = manifest_of(store, row).get(KIND)
         if not isinstance(facts, dict):
             raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
         return cls(**facts)
@@ -185,10 +186,13 @@ class Studying:
             run = open_run(
                 name, store=store, budget=self.source.budget, seed=seed, resume=resume, tags=tags, kind=KIND,
                 run_id=row.id if row else None,
-                manifest={**self.source.manifest(), "provenance": provenance(self.directory, self.width)},
+                manifest=self._manifest(),
             )  # fmt: skip
             code, matrix = runner.run(self._drive(store, run, offline=offline, cells=cells))
         return code if matrix is None else self._tell(store, matrix, cells)
+
+    def _manifest(self) -> dict[str, JsonValue]:
+        return {**self.source.manifest(), "provenance": provenance(self.directory, self.width)}
 
     async def _drive(self, store: Store, run: Run, *, cells: int, offline: bool) -> tuple[int, Matrix | None]:
         """The exit code if it was stopped, the matrix if it came to its end."""
@@ -208,6 +212,7 @@ class Studying:
             try:
                 async with bench, entered(run, interrupts):
                     self._run_id = run.id or ""
+                    self._note_source(store, run)
                     await matrix.run(run)
                     interrupts.let_be()
             except (KeyboardInterrupt, asyncio.CancelledError):
@@ -220,6 +225,12 @@ class Studying:
                 if line is not None:
                     line.end()
         return code, None if code else matrix
+
+    def _note_source(self, store: Store, run: Run) -> None:
+        """What was asked for this time, if it is not what was asked for before: `abreast resume` goes by it."""
+        journal = run.setting.journal
+        if run.resumed and journal is not None and self.source != StudyFile.of_run(store, store.get(self._run_id)):
+            journal.emit(STUDY_GIVEN, run.path, body=codec.encode(self._manifest(), run.path))
 
     def _stopped(self, why: str, code: int, more: str = "") -> int:
         tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
@@ -244,7 +255,7 @@ class Studying:
         row = store.get(self._run_id)
         path = report_path(row, self._choice)
         try:
-            write_page(list(rows_of(store, row)), row, path)
+            write_page(store, row, path)
         except ImportError:
             said = "for a report: pip install 'abreast[report]', then abreast matrix report"
             said = f"{said} {self._run_id}{self._choice.flag}"
@@ -269,13 +280,15 @@ def provenance(directory: Path, width: int) -> dict[str, JsonValue]:
     with suppress(importlib.metadata.PackageNotFoundError):
         prices = importlib.metadata.version("genai-prices")
     status = subprocess.run(
-        [shutil.which("git") or "git", "-C", str(directory), "status", "--porcelain"],
+        [shutil.which("git") or "git", "-C", str(directory), "status", "--porcelain=v2", "--branch"],
         capture_output=True,
         text=True,
         check=False,
     )
+    told = status.stdout.splitlines() if status.returncode == 0 else []
+    commit = next((line.rpartition(" ")[2] for line in told if line.startswith("# branch.oid ")), None)
     return {
         "abreast": VERSION, "python": platform.python_version(), "platform": platform.platform(),
-        "dirty": bool(status.stdout.strip()) if status.returncode == 0 else None, "prices": prices,
+        "commit": commit, "dirty": any(not line.startswith("#") for line in told) if told else None, "prices": prices,
         "lane_width": width, "argv": list(sys.argv[1:]),
     }  # fmt: skip
