@@ -73,6 +73,14 @@ OTHER = {
     "class variable": ("class A:\n  x = 1", "class A:\n  y = 1"),
     "inner function": ("def f():\n  def x(): pass\n  return x", "def f():\n  def y(): pass\n  return y"),
     "closure": ("def f():\n  x = 1\n  return lambda: x", "def f():\n  y = 1\n  return lambda: y"),
+    "which is closed over": (
+        "def f():\n  x = 1\n  y = 2\n  return lambda: x",
+        "def f():\n  y = 1\n  x = 2\n  return lambda: x",
+    ),
+    "which a class sees": (
+        "def f():\n  x = 1\n  y = 2\n  class A:\n    z = x\n  return A",
+        "def f():\n  y = 1\n  x = 2\n  class A:\n    z = x\n  return A",
+    ),
     "nonlocal": (
         "def f():\n  x = 1\n  def g():\n    nonlocal x\n    x = 2\n  g()\n  return x",
         "def f():\n  y = 1\n  def g():\n    nonlocal y\n    y = 2\n  g()\n  return y",
