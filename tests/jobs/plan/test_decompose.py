@@ -334,6 +334,15 @@ def test_hubs_have_one_writer_of_their_own():
     assert plan.root.reason is Reason.IMPORTS
 
 
+@pytest.mark.parametrize(
+    ("files", "importers", "hubs"), [(60, 14, 0), (60, 15, 1), (20, 4, 0), (20, 5, 1), (19, 18, 0)]
+)
+def test_a_hub_is_imported_by_five_files_and_a_quarter_of_the_others(files, importers, hubs):
+    paths = flat(files)
+    plan = decompose(Inventory.of(paths), Imports.of({path: [paths[-1]] for path in paths[:importers]}))
+    assert sum(node.kind is Kind.HUBS for node in plan.nodes) == hubs
+
+
 def test_a_hub_above_the_budget_has_its_own_writer_too():
     paths = flat(12)
     plan = decompose(

@@ -121,6 +121,11 @@ def test_a_tree_without_git_is_read_whole_apart_from_what_tools_keep(tmp_path):
     assert found.notes == ("1 path is neither a file nor a link",)
 
 
+def test_a_worktree_whose_repository_is_gone_is_a_tree(tmp_path):
+    root = fill(tmp_path / "t", {"a.py": "", ".git": f"gitdir: {tmp_path}/nowhere\n"})
+    assert paths(root) == list_paths(root) == ["a.py"]
+
+
 def test_a_directory_that_git_ignores_is_read_as_a_tree(tmp_path):
     root = repository(tmp_path / "r", {".gitignore": "venv\n"})
     fill(root, {"venv/lib/pkg/a.py": "", "venv/lib/pkg/b.py": ""})

@@ -1,6 +1,7 @@
 """What a plan is worth: figures worked out by hand, and bounds that hold for every schedule."""
 
 import heapq
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -88,6 +89,23 @@ def makespan(work, needs, width):
     return now
 
 
+def longest(work, needs):
+    @cache
+    def until(leaf):
+        return work[leaf] + max(map(until, needs[leaf]), default=0)
+
+    return max(map(until, work))
+
+
+def test_the_critical_path_is_the_heaviest_chain_and_not_the_chain_of_the_heaviest():
+    files = {"a/1": 30, "b/1": 30, "c/1": 30, "d/1": 80}
+    imports = Imports.of({"a/1": ["b/1"], "b/1": ["c/1"]})
+    plan = decompose(Inventory.of(files), imports, Options(min_files=1, max_files=1))
+    found = score(plan, imports)
+    assert found.critical_path == tuple(plan.owner(f"{name}/1") for name in "cba")
+    assert (found.critical_tokens, found.speedup[9].ordered) == (90, 170 / 90)
+
+
 @given(layouts, pairs, st.sampled_from([1, 2, 3, 10]))
 def test_no_schedule_beats_the_bounds(layout, numbers, width):
     paths = paths_of(layout)
@@ -103,4 +121,5 @@ def test_no_schedule_beats_the_bounds(layout, numbers, width):
     if not found.cycles:
         ordered = total / makespan(work, dependencies(plan, forward), width)
         assert ordered <= bound.ordered + 1e-9
+        assert sum(work[leaf] for leaf in found.critical_path) == longest(work, dependencies(plan, forward))
     assert 1 <= bound.ordered <= bound.parallel <= width

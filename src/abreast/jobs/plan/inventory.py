@@ -156,7 +156,7 @@ def _walk(root: Path) -> Iterator[str]:
         linked = [name for name in kept if Path(place, name).is_symlink()]
         folders[:] = [name for name in kept if name not in linked]
         above = Path(place).relative_to(root).as_posix()
-        for name in [*files, *linked]:
+        for name in [*(name for name in files if name != ".git"), *linked]:  # of a worktree whose repository is gone
             yield name if above == "." else f"{above}/{name}"
 
 
