@@ -121,6 +121,8 @@ def test_a_hung_lane_holds_up_nobody_else_and_what_is_missing_comes_later(abreas
         ) as process:
             while calm.stats().arrived < 24 or calm.stats().in_flight:
                 assert process.poll() is None
+            while len([key for key in abreast.recorded("study-1") if key.startswith("b%2Ftwo~")]) < 24:
+                assert process.poll() is None  # the last replies are on their way to the disk
             assert hung.stats().peak_in_flight == 3  # a lane as wide as it says, and no wider
             assert calm.stats().peak_in_flight <= 3
             process.send_signal(signal.SIGINT)
