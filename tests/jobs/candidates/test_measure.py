@@ -184,8 +184,12 @@ def test_faster_must_pass_the_threshold_and_the_noise_of_this_machine(candidate,
 
 
 def test_at_the_end_what_lies_within_the_noise_is_the_same():
-    assert judge_times(times(1.05, 1.08, blocks=40), Plan()).verdict == "undecided"
-    assert judge_times(times(1.05, 1.08, blocks=40), Plan(most=40)).verdict == "same"
+    assert judge_times(times(1.03, 1.04, blocks=40), Plan()).verdict == "undecided"
+    assert judge_times(times(1.03, 1.04, blocks=40), Plan(most=40)).verdict == "same"
+
+
+def test_a_loud_machine_does_not_call_everything_the_same():
+    assert judge_times(times(1.06, 1.2, blocks=40), Plan(most=40)).verdict == "undecided"
 
 
 # --- machines that are not quiet

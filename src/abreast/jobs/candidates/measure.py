@@ -14,8 +14,8 @@ times give the same interval.
 The decision. The noise floor is the largest ratio that the interval of A to C still allows, where the truth is 1.
 Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the same the other way round. Looks are
 taken after 10 blocks, 14, 20, and so on up to a fixed number; the permitted share of false "faster" (0.2%) is divided
-among them. The same: the interval lies within the threshold, or, at the end, within the noise floor. Otherwise
-undecided.
+among them. The same: the interval lies within the threshold, or, at the end, within the noise floor if that is under
+5%. Otherwise undecided.
 """
 
 from __future__ import annotations
@@ -53,9 +53,13 @@ RunOnce: TypeAlias = Callable[[Turn], Awaitable[float]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured. A candidate must be faster by `threshold` at least to be worth a change."""
+    """How much is measured. A candidate must be faster by `threshold` at least to be worth a change.
+
+    What differs by less than `alike` may be called the same at the end, if the machine can't tell it better.
+    """
 
     threshold: float = 0.02
+    alike: float = 0.05
     first: int = 10
     most: int = 112
     growth: float = 1.4
@@ -159,7 +163,8 @@ def _verdict(candidate: Interval, control: Interval, plan: Plan, *, last: bool) 
         return "faster"
     if candidate.high < 1 / bar:
         return "slower"
-    near = bar if last else 1 + plan.threshold
+    # A loud machine may not call everything the same.
+    near = 1 + max(plan.threshold, min(control.spread, plan.alike) if last else 0)
     return "same" if 1 / near <= candidate.low and candidate.high <= near else "undecided"
 
 
