@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import Any, Final, Literal, TypeAlias
 
 from abreast.core.item import Item
@@ -82,7 +83,9 @@ async def run_plan(run: Run, plan: Plan, work: Work, how: How, around: str = "")
         item = current_item()
         if item is None:
             raise RuntimeError("a subplan runs inside an item of a map")
-        return await work(leaves[item.key])
+        value_of = await work(leaves[item.key])
+        order.ended(item.key, ok=True)  # before its place is free, so that what needs it can have the place
+        return value_of
 
     mapped = run.map(
         do, order.ready({name: _made_of(leaf, around) for name, leaf in leaves.items()}), width=how.width,
@@ -116,6 +119,7 @@ class _Order:
         self._leaves = leaves
         self._needs = {name: tuple(needs.get(name, ())) for name in leaves}
         self._failed: dict[str, str] = {}
+        self._ended: set[str] = set()
         self._changed = asyncio.Event()
         self._sorter: TopologicalSorter[str] = TopologicalSorter(self._needs)
         try:
@@ -138,21 +142,26 @@ class _Order:
     async def ready(self, made_of: Mapping[str, Any]) -> AsyncIterator[Any]:
         """The leaves, each as soon as those that it needs are done."""
         place = {name: number for number, name in enumerate(self._leaves)}
-        free = any(self._needs.values())
+        chained = any(self._needs.values())
+        waiting: list[tuple[int, int, str]] = []
         while self._sorter.is_active():
-            now = self._sorter.get_ready()
-            wanted = sorted(now, key=lambda name: (-self._chain[name], place[name]) if free else (0, place[name]))
-            for name in wanted:
+            for name in self._sorter.get_ready():
+                heappush(waiting, (-self._chain[name] if chained else 0, place[name], name))
+            if waiting:
+                name = heappop(waiting)[2]
                 if self._blocker(name) is None:
                     yield Item(name, made_of[name])
                 else:
                     self._sorter.done(name)
-            if not now:
+            else:
                 self._changed.clear()
                 await self._changed.wait()
 
     def ended(self, name: str, *, ok: bool) -> None:
         """A leaf has ended: those that need it may start, or never will."""
+        if name in self._ended:
+            return
+        self._ended.add(name)
         if not ok:
             self._failed[name] = name
         self._sorter.done(name)
