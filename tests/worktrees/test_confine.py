@@ -302,10 +302,12 @@ async def test_cancelled_everything_is_gone_when_the_cancellation_goes_on(slot, 
 
 
 @pytest.mark.parametrize("walls", WALLS)
-async def test_stdin_is_empty(slot, walls):
-    ran = await run_confined(["cat"], slot, walls=walls)
+async def test_stdin_is_empty_and_programs_give_no_new_privileges(slot, walls):
+    ran = await run_confined(
+        ["sh", "-c", "cat; readlink /proc/self/fd/0; grep NoNew /proc/self/status"], slot, walls=walls
+    )
     assert ran.ok
-    assert ran.stdout == b""
+    assert ran.stdout.split() == [b"/dev/null", b"NoNewPrivs:", b"1"]
 
 
 @pytest.mark.parametrize("bad", [{"seconds": 0}, {"cpu": 1.5}, {"memory": -1}, {"seconds": float("inf")}])

@@ -10,7 +10,7 @@ import pytest
 
 from abreast.worktrees import staging
 from abreast.worktrees.aside import Stop
-from abreast.worktrees.errors import WorktreesUnavailable
+from abreast.worktrees.errors import Interrupted, WorktreesUnavailable
 from abreast.worktrees.git import Git, Repository
 from abreast.worktrees.pool import open_worktrees
 from abreast.worktrees.staging import Listing, remove_tree, take_snapshot
@@ -300,6 +300,23 @@ def test_read_only_directories_are_removed_by_who_may_not_write_in_them(tmp_path
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     subprocess.run(words, env=env, check=True, timeout=60)
     assert stat.S_IMODE(outside.stat().st_mode) == 0o444
+
+
+def test_git_that_does_not_listen_is_made_to_end(repository, told_git, tmp_path, monkeypatch):
+    for name in ("ready", "never"):
+        os.mkfifo(tmp_path / name)
+    told_git(f"trap '' TERM; echo > {tmp_path}/ready; read line < {tmp_path}/never")
+    communicate = subprocess.Popen.communicate
+    stop = Stop()
+
+    def ask(process, *args):
+        (tmp_path / "ready").read_text()
+        stop.ask()
+        return communicate(process, *args)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", ask)
+    with pytest.raises(Interrupted):
+        Git(repository, stop, timeout=600)("status")
 
 
 def test_git_reports_what_it_did_not_like(repository):
