@@ -311,3 +311,20 @@ matrix:
         assert kept["a/one~broken~i1~2"] == [("draft", "T1")]
         seen.append(kept)
     assert seen[0] == seen[1] == seen[2]
+
+
+async def test_a_cell_that_fails_before_its_strategy_begins_is_a_row_too():
+    class Tired:
+        def now(self):
+            raise RuntimeError("can't start new thread")
+
+    store, bench = MemoryStore(), FakeBench(BOTH)
+    bench.clock = Tired()
+    made = simple(inputs=1, repeats=1, more="controls: [truth]")
+    matrix = await go(made, bench, store)
+    found = rows(store)
+    assert (matrix.tally.failed, len(found), bench.asked) == (5, 5, 0)
+    row = found["a/one~plain~i0~0"]
+    assert (row.lane, row.model, row.strategy, row.input, row.repeat) == ("a", "a/one", "plain", "i0", 0)
+    assert (row.state, row.error, row.error_type) == ("failed", "can't start new thread", "RuntimeError")
+    assert [row.control for row in found.values()].count(True) == 1

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import Any
 
 from abreast.core.events import ITEM_SETTLED
-from abreast.core.item import escape
+from abreast.core.item import escape, unescape
 from abreast.jobs.matrix.cells import REPLY
 from abreast.jobs.matrix.rows import Row
-from abreast.jobs.matrix.study import Cell, Choice, Study
+from abreast.jobs.matrix.study import CONTROL_LANE, Cell, Choice, Study
 from abreast.run.record import usage_of
 from abreast.store import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event
@@ -29,15 +29,15 @@ def rows_of(store: Store, run: RunRow) -> Iterator[Row]:
         for path in page:
             recorded = found[path]
             if recorded.data.get("state") in ("done", "failed"):
-                yield _row(recorded, found.get(f"{path}/{REPLY}"))
+                yield _row(path, recorded, found.get(f"{path}/{REPLY}"))
 
 
 def _is_cell(path: str, root: str) -> bool:
     return path.startswith(f"{root}/") and path.count("/") == 2  # noqa: PLR2004 - run, lane, cell
 
 
-def _row(cell: Recorded, reply: Recorded | None) -> Row:
-    facts: dict[str, Any] = {}
+def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
+    facts = _named(path)
     if reply is not None and reply.data.get("state") == "done":
         facts |= _body(reply)
     used = usage_of(cell.data if reply is None else reply.data)
@@ -53,6 +53,14 @@ def _row(cell: Recorded, reply: Recorded | None) -> Row:
               "estimated": used.estimate}  # fmt: skip
     known = {name: facts[name] for name in Row.__dataclass_fields__ if name in facts}
     return Row.of(known)
+
+
+def _named(path: str) -> dict[str, Any]:
+    """Which cell it is, by its path alone: one that failed before its strategy began has said nothing of itself."""
+    lane, key = (unescape(part) for part in path.split("/")[1:])
+    model, strategy, given, repeat = key.split("~")
+    return {"cell": key, "lane": lane, "model": model, "strategy": strategy, "input": given, "repeat": int(repeat),
+            "control": lane == CONTROL_LANE}  # fmt: skip
 
 
 def _body(recorded: Recorded) -> dict[str, Any]:
