@@ -15,6 +15,7 @@ from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import NotRecorded
 from abreast.executors.local import is_async
 from abreast.jobs.matrix.bench import Asked, AskedFromThread, Counted, LaneCount
+from abreast.jobs.matrix.rows import SubResult
 from abreast.jobs.workflow.flow import Flow
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.load import load
@@ -74,7 +75,17 @@ class BenchKit:
     async def sample(self, run: Run, facts: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Draw a sample from the arm's model."""
         kit = await self._kit(caller)
-        return await kit.sample(run, {**facts, "model": caller.name})
+        result = await kit.draw(run, {**facts, "model": caller.name})
+        won = result.winner
+        # Those after the winner may have been cut off or not, as timing would have it: they are in no row.
+        ordered = sorted(result.attempts, key=lambda attempt: (attempt.round, attempt.branch))
+        counted = [one for one in ordered if won is None or (one.round, one.branch) <= (won.round, won.branch)]
+        steps = [
+            SubResult(f"branch {one.branch} round {one.round}: {one.state}", str(facts.get("prompt", "")), one.text,
+                      one.usage.input_tokens, one.usage.output_tokens, one.usage.usd, one.seconds)
+            for one in counted
+        ]  # fmt: skip
+        return {"ok": result.ok, "text": result.text, "value": result.value, "steps": steps}
 
     async def workflow(self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Run a workflow with the arm's model as the one that prompts go to."""
@@ -89,8 +100,16 @@ class BenchKit:
         last = list(found.steps.values())[-1].output if found.steps else {}
         value = values[0] if len(values) == 1 else found.outputs or None
         text = value if isinstance(value, str) else last.get("text") or last.get("stdout") or ""
-        return {"ok": found.ok, "error": found.error, "value": None if isinstance(value, str) else value,
-                "text": text if value is None or isinstance(value, str) else json.dumps(value)}  # fmt: skip
+        steps = [
+            SubResult(name, str(record.output.get("prompt") or ""), str(said))
+            for name, record in found.steps.items()
+            if (said := record.output.get("text", record.output.get("stdout"))) is not None
+        ]
+        plain = value is None or isinstance(value, str)
+        return {
+            "ok": found.ok, "error": found.error, "value": None if plain else value, "steps": steps,
+            "text": text if plain else json.dumps(value),
+        }  # fmt: skip
 
     def _workflow(self, file: str) -> Workflow:
         if file not in self._workflows:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from abreast.core.errors import KeysMissing, ModelUnknown
 from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
@@ -24,6 +24,9 @@ from abreast.run.current import Current, current_item
 from abreast.run.scope import Run
 from abreast.store.port import Store
 from abreast.wiring import open_model
+
+if TYPE_CHECKING:
+    from abreast.jobs.sample.attempts import SampleResult
 
 ENTRY_POINT: Final = "abreast.steps"
 """Where packages register kinds of steps of their own."""
@@ -153,6 +156,15 @@ class Toolkit:
 
     async def sample(self, run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Draw a sample beneath the current step."""
+        result = await self.draw(run, facts)
+        winner = result.winner
+        return {
+            "ok": result.ok, "text": result.text, "value": result.value, "counts": asdict(result.counts),
+            "winner": winner and {"branch": winner.branch, "round": winner.round, "number": winner.number},
+        }  # fmt: skip
+
+    async def draw(self, run: Run, facts: Mapping[str, Any]) -> SampleResult:
+        """The whole result of a sample."""
         from abreast.jobs.sample.spec import SampleSpec
 
         try:
@@ -162,12 +174,7 @@ class Toolkit:
             job = spec.job(model, judge, find=self._found, read=self._schema)
         except (ValueError, TypeError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
-        result = await job.run(run)
-        winner = result.winner
-        return {
-            "ok": result.ok, "text": result.text, "value": result.value, "counts": asdict(result.counts),
-            "winner": winner and {"branch": winner.branch, "round": winner.round, "number": winner.number},
-        }  # fmt: skip
+        return await job.run(run)
 
     async def _caller(self, name: str) -> Caller:
         if name not in self._models:

@@ -269,6 +269,8 @@ matrix:
     assert set(rows) == {"steps", "threaded", "drawn", "flow"}
     assert [step["name"] for step in rows["steps"]["steps"]] == ["draft", "better"]
     assert rows["threaded"]["output"].isupper()
+    assert [step["name"] for step in rows["drawn"]["steps"]] == ["branch 0 round 0: passed"]
+    assert [step["name"] for step in rows["flow"]["steps"]] == ["ask"]
     assert all(row["scores"]["python"] == 1.0 for row in rows.values())
     assert all(row["input_tokens"] > 0 and row["usd"] > 0 for row in rows.values())
 

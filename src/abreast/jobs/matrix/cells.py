@@ -140,7 +140,11 @@ class Matrix:
             raise RuntimeError("a cell runs inside an item of a map")
         cell = self._open[f"{work.drive.options.name}/{work.key}"]
         made_of = {word: part for word, part in value.items() if word != "scores"}
-        reply = await work.run.step(REPLY, lambda _: self._reply(cell), made_of, on_change="rerun")
+
+        async def ask(_: object) -> dict[str, Any]:
+            return await self._reply(cell)
+
+        reply = await work.run.step(REPLY, ask, made_of, on_change="rerun")
         scores, errors = await self._scores(cell, reply)
         return {"scores": scores, "score_errors": errors}
 
@@ -182,11 +186,13 @@ class Matrix:
                 words[word] = getattr(cell.model, word)
         caller = await self._bench.caller(cell.model.name)
         found = await self._bench.sample(_scope(), words, caller)
+        _note(found)
         facts |= {"output": found["text"], "value": found.get("value")}
 
     async def _workflow(self, cell: Cell, facts: dict[str, Any]) -> None:
         caller = await self._bench.caller(cell.model.name)
         found = await self._bench.workflow(_scope(), cell.strategy.file or "", dict(cell.input.value), caller)
+        _note(found)
         if not found["ok"]:
             raise CellFailed(str(found.get("error") or "the workflow failed"))
         facts |= {"output": _text(found["text"]), "value": found.get("value")}
@@ -242,6 +248,13 @@ def _scope() -> Run:
     if work is None:
         raise RuntimeError("a cell runs inside an item of a map")
     return work.run
+
+
+def _note(found: Mapping[str, Any]) -> None:
+    """Keep the sub-results of a strategy that is a job itself."""
+    notes = NOTES.get()
+    if notes is not None:
+        notes.steps += found.get("steps", ())
 
 
 def _told_of(cell: Cell) -> dict[str, Any]:
