@@ -173,7 +173,7 @@ async def test_a_second_and_third_cancellation_change_nothing(repository, cache,
         steps.count, steps.at = 0, at
         task = asyncio.create_task(use(repository))
 
-        def call(task=task, last=at + 3):
+        def call(steps=steps, task=task, last=at + 3):
             steps.at = steps.count + 1 if steps.at < last else None
             loop.call_soon_threadsafe(task.cancel)
 
