@@ -61,12 +61,12 @@ define run_suite
 	@$(BIN)/coverage combine --quiet
 endef
 
-# The same tests everywhere; measuring what they reach takes a third longer, so it is left to CI and to `check`.
-test: $(DEV) ## the whole default suite; with CI set, measured
+# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), and measuring what all reach, are left to CI.
+test: $(DEV) ## the suite but for its slowest tests; with CI set, all of them, measured
 ifdef CI
 	$(run_suite)
 else
-	$(BIN)/pytest -n 4
+	$(BIN)/pytest -n 4 --short
 endif
 
 .coverage: $(DEV) $(TESTED)

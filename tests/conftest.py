@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +20,23 @@ settings.register_profile(
 )
 settings.register_profile("soak", settings.get_profile("ci"), derandomize=False, max_examples=5_000)
 settings.load_profile("ci")
+
+
+_SLOW = Path(__file__).with_name("slow.txt")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--short", action="store_true", help="leave out the tests that tests/slow.txt lists")
+
+
+def pytest_collection_modifyitems(config, items):
+    """With --short, leave out what takes longest; CI runs all of it."""
+    if not config.getoption("--short"):
+        return
+    slow = {line for line in _SLOW.read_text("utf-8").splitlines() if line and not line.startswith("#")}
+    left = [item for item in items if item.nodeid.partition("[")[0] in slow]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item.nodeid.partition("[")[0] not in slow]
 
 
 @pytest.fixture(scope="session")

@@ -173,7 +173,7 @@ def test_a_gate_that_fails_stops_the_one_command(gate, broken):
 
 
 def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
-    for ci, command in (("true", "coverage run -m pytest -n 4"), ("", "pytest -n 4")):
+    for ci, command in (("true", "coverage run -m pytest -n 4"), ("", "pytest -n 4 --short")):
         _, calls = gate.run("make", "test", ci=ci)
         (suite,) = [call for call in calls if "pytest" in call]
         assert suite == command
@@ -181,6 +181,15 @@ def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     assert options["testpaths"] == ["tests"]
     assert [option for option in options["addopts"] if "ignore" in option or option in ("-k", "-x", "--lf")] == []
     assert options["addopts"][options["addopts"].index("-m") + 1] == "not soak"
+
+
+def test_what_a_newcomer_is_spared_is_there_and_few():
+    slow = [line for line in text_of("tests/slow.txt").splitlines() if not line.startswith("#")]
+    assert slow == sorted(set(slow))
+    assert len(slow) <= 150
+    for line in slow:
+        path, _, name = line.partition("::")
+        assert re.search(rf"def {name.rpartition('::')[2]}\b", text_of(path)), f"{line} is not there"
 
 
 def test_a_suite_that_failed_leaves_nothing_for_the_check_to_trust(gate):
