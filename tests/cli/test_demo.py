@@ -298,7 +298,7 @@ def test_its_processes_find_the_same_abreast_from_another_directory(monkeypatch,
 
 def test_other_bytes_are_told_apart(tmp_path, monkeypatch):
     """The comparison has teeth: a script that says something else each time is found out."""
-    monkeypatch.setattr(demo_crash, "_SCRIPT", 'printf x >> "$2/$1"; sleep 0.02; cat /proc/sys/kernel/random/uuid')
+    monkeypatch.setattr(demo_crash, "_SCRIPT", 'printf x >> "$2/$1"; sleep 0.2; cat /proc/sys/kernel/random/uuid')
     monkeypatch.setattr(demo_crash, "_ENOUGH", 3)
     with demo_crash.closing(demo_crash.find_store(tmp_path / "store.db")) as store:
         reports = []

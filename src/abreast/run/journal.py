@@ -30,7 +30,7 @@ _BACKLOG = 65_536  # events kept for a slow observer; past it new ones are dropp
 class Journal:
     """Numbers each event and sends it on. There is none where neither a store nor an observer wants events."""
 
-    __slots__ = ("_clock", "_looking", "_old", "_seq", "_young", "observers", "scribe")
+    __slots__ = ("_clock", "_old", "_seq", "_timer", "_young", "observers", "scribe")
 
     def __init__(self, clock: Clock, scribe: Scribe | None, observers: Sequence[Observer], seq: int = 0) -> None:
         """Go on from event number `seq`."""
@@ -38,7 +38,7 @@ class Journal:
         self._seq = seq
         self._young: dict[str, _Beginning] = {}  # what has begun since the last look
         self._old: dict[str, _Beginning] = {}  # what had begun before it; neither is written
-        self._looking = False
+        self._timer: asyncio.TimerHandle | None = None
         self.scribe = scribe
         self.observers = tuple(Watching(observer) for observer in observers)
 
@@ -87,9 +87,8 @@ class Journal:
             return
         clock = self._clock
         self._young[path] = (kind, clock.now(), clock.wall(), lane, data)
-        if not self._looking:
-            self._looking = True
-            asyncio.get_running_loop().call_later(_MOMENT, self._look)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look)
 
     def over(self, path: str) -> None:
         """What began there has ended."""
@@ -104,12 +103,12 @@ class Journal:
                 event = _made(Event, (self._seq, kind, path, now, wall, lane, data or _NO_FACTS, None))
                 self.scribe.write(event, None, None)
         self._old, self._young = self._young, {}
-        self._looking = bool(self._old)
-        if self._looking:
-            asyncio.get_running_loop().call_later(_MOMENT, self._look)
+        self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look) if self._old else None
 
     def close(self, grace: float) -> None:
         """Let observers see the last events, for `grace` seconds at most each."""
+        if self._timer is not None:
+            self._timer.cancel()
         for watching in self.observers:
             watching.close(grace)
 
