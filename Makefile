@@ -57,11 +57,13 @@ demo: .venv/.run ## commands side by side, their lanes drawn as they run, and wh
 # .coverage exists only if the whole suite passed: `check` trusts it for as long as it is newer than what was tested.
 define run_suite
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n 4
+	$(BIN)/pytest -n 4 --slow
+	$(BIN)/coverage run -m pytest -n 4 --short
 	@$(BIN)/coverage combine --quiet
 endef
 
-# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), and measuring what all reach, are left to CI.
+# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), and measuring what the others reach, are left
+# to CI.
 test: $(DEV) ## the suite but for its slowest tests; with CI set, all of them, measured
 ifdef CI
 	$(run_suite)

@@ -27,16 +27,20 @@ _SLOW = Path(__file__).with_name("slow.txt")
 
 def pytest_addoption(parser):
     parser.addoption("--short", action="store_true", help="leave out the tests that tests/slow.txt lists")
+    parser.addoption("--slow", action="store_true", help="run just those")
 
 
 def pytest_collection_modifyitems(config, items):
-    """With --short, leave out what takes longest; CI runs all of it."""
-    if not config.getoption("--short"):
+    """With --short, leave out what takes longest; with --slow, run just that. CI does both."""
+    short, only = config.getoption("--short"), config.getoption("--slow")
+    if not short and not only:
         return
     slow = {line for line in _SLOW.read_text("utf-8").splitlines() if line and not line.startswith("#")}
-    left = [item for item in items if item.nodeid.partition("[")[0] in slow]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item.nodeid.partition("[")[0] not in slow]
+    parts = ([], [])
+    for item in items:
+        parts[(item.nodeid.partition("[")[0] in slow) == only].append(item)
+    config.hook.pytest_deselected(items=parts[0])
+    items[:] = parts[1]
 
 
 @pytest.fixture(scope="session")
