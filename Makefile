@@ -57,8 +57,8 @@ demo: .venv/.run ## commands side by side, their lanes drawn as they run, and wh
 # .coverage exists only if the whole suite passed: `check` trusts it for as long as it is newer than what was tested.
 define run_suite
 	@rm -f .coverage .coverage.*
-	$(BIN)/pytest -n 4 --slow
-	$(BIN)/coverage run -m pytest -n 4 --short
+	$(BIN)/pytest -n 4 --dist worksteal --slow
+	$(BIN)/coverage run -m pytest -n 4 --dist worksteal --short
 	@$(BIN)/coverage combine --quiet
 endef
 
@@ -68,7 +68,7 @@ test: $(DEV) ## the suite but for its slowest tests; with CI set, all of them, m
 ifdef CI
 	$(run_suite)
 else
-	$(BIN)/pytest -n 4 --short
+	$(BIN)/pytest -n 4 --dist worksteal --short
 endif
 
 .coverage: $(DEV) $(TESTED)
