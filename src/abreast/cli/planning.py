@@ -167,7 +167,8 @@ class Planning:
             if item is None:
                 raise RuntimeError("a subplan runs inside an item of a map")
             slot = item.held[_WORKTREES]
-            assert isinstance(slot, Slot)  # noqa: S101 - the pool's own
+            if not isinstance(slot, Slot):
+                raise TypeError(f"a subplan works in a worktree, not in {slot!r}")
             await slot.reset()
             group = 0
 
