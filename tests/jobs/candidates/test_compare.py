@@ -387,6 +387,22 @@ def test_a_difference_is_found_ten_thousand_levels_down():
     assert compare(nested(10_000, 1), nested(10_000, 2)).path == "$" + "[0]" * 10_000
 
 
+def sets_in_sets(width, depth, numbers):
+    if depth == 0:
+        return frozenset({next(numbers)})
+    return frozenset(sets_in_sets(width, depth - 1, numbers) for _ in range(width))
+
+
+def test_sets_that_could_belong_together_in_too_many_ways_are_given_up_soon():
+    close = Rules(relative=1e-9)  # so that no float can be told by its value alone, and each has to be tried
+    few = [sets_in_sets(3, 3, itertools.count(1.0)) for _ in range(2)]
+    assert compare(*few, rules=close).outcome == "same"
+    many = [sets_in_sets(8, 4, itertools.count(1.0)) for _ in range(2)]
+    verdict = compare(*many, rules=close)  # 64 ** 4 trials, unless somebody counts
+    assert verdict.outcome == "cannot_compare"
+    assert "too many ways" in verdict.reason
+
+
 # --- the place of the first difference
 
 

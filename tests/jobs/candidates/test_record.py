@@ -288,9 +288,6 @@ made_up = st.lists(
 )
 
 
-# Known: a hostile portrait of sets within sets can keep the judge busy far too long. It must be bounded before a
-# command relies on it; until then this is looked for in soaks only.
-@pytest.mark.soak
 @given(json_values | made_up, made_up)
 def test_no_portrait_of_anybodys_making_can_break_the_judge(one, other):
     found = []

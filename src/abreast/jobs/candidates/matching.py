@@ -22,6 +22,7 @@ Path: TypeAlias = "tuple[Path, tuple[str, int | str]] | None"
 _MOST_STEPS = 5_000_000
 _MOST_ALIKE = 64  # members of a set that may be each other, and have to be tried one by one
 _MOST_NESTED = 12  # sets in sets that have to be tried one by one
+_MOST_TRIED = 100_000  # all trials together: sets in sets multiply them
 _ATOMS = frozenset({"none", "bool", "int", "float", "str", "surrogates", "bytes"})  # each the same as its equal
 _ANYTHING = frozenset({"too large", "abreast.jobs.candidates.anatomy.Beyond"})
 
@@ -50,13 +51,23 @@ Finding: TypeAlias = Difference | Doubt
 Pair: TypeAlias = tuple[int, int, Path]
 
 
+@dataclass(slots=True)
+class _Trials:
+    """How much a comparison, and all trials within it, may still try."""
+
+    left: int = _MOST_TRIED
+
+
 class Engine:
     """One comparison of two sides; `run` it once."""
 
-    def __init__(self, left: Side, right: Side, rules: Rules, *, nested: int = 0) -> None:
+    def __init__(
+        self, left: Side, right: Side, rules: Rules, *, nested: int = 0, trials: _Trials | None = None
+    ) -> None:
         """Nothing is bound yet."""
         self._left, self._right, self._rules = left, right, rules
         self._nested = nested
+        self._trials = trials or _Trials()
         self._partner: dict[int, tuple[int, Path]] = {}
         self._partner_of: dict[int, tuple[int, Path]] = {}
         self._seen: set[tuple[int, int]] = set()
@@ -76,6 +87,9 @@ class Engine:
             if len(self._seen) > _MOST_STEPS:
                 return Doubt(task[2], task[0], task[1], "it would take too many steps")
             found = self._step(*task)
+            self._trials.left -= self._nested > 0
+            if self._trials.left < 0:  # what was found by trying is not to be trusted
+                return Doubt(task[2], task[0], task[1], "members of sets could belong together in too many ways")
             if isinstance(found, Difference):
                 return found
             waiting.extend(reversed(found))
@@ -308,7 +322,10 @@ class Engine:
         return [(one, other) for other, one in owner.items()]
 
     def _fits(self, left: int, right: int) -> bool:
-        trial = Engine(self._left, self._right, self._rules, nested=self._nested + 1)
+        self._trials.left -= 1 + len(self._partner) // 16  # what is known so far is copied
+        if self._trials.left < 0:
+            return False
+        trial = Engine(self._left, self._right, self._rules, nested=self._nested + 1, trials=self._trials)
         trial._partner.update(self._partner)
         trial._partner_of.update(self._partner_of)
         return not isinstance(trial.run(left, right), Difference)
