@@ -1,0 +1,347 @@
+"""The function that is to become faster, and a candidate's text put in its place, in memory.
+
+A candidate is the whole file anew, or only the function: with imports that it needs and with helpers of new names.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from abreast.core.errors import AbreastError
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS: Final = (*_FUNCTIONS, ast.ClassDef)
+_IMPORTS: Final = (ast.Import, ast.ImportFrom)
+
+
+class TargetInvalid(AbreastError, ValueError):
+    """There is no such function; the message says what there is."""
+
+    retryable = False
+
+
+class CandidateInvalid(AbreastError, ValueError):
+    """The text of a candidate can't stand in the target's place; the message says why."""
+
+    retryable = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A function or method: its file, from the top of the repository with slashes, and its dotted name in it."""
+
+    file: str
+    qualname: str
+
+    def __str__(self) -> str:
+        return f"{self.file}::{self.qualname}"
+
+    @property
+    def name(self) -> str:
+        """The last part of its name."""
+        return self.qualname.rpartition(".")[2]
+
+
+def parse_target(text: str, root: Path) -> Target:
+    """The target that `pkg/mod.py::Class.method` names, looked up in `root`. Raises `TargetInvalid`."""
+    file, *parts = text.split("::")
+    if not file or not parts or not all(parts):
+        raise TargetInvalid(f"{text!r} names no function: write FILE.py::FUNCTION, or FILE.py::CLASS.METHOD")
+    qualname = ".".join(parts)
+    if "<" in qualname:
+        raise TargetInvalid(f"{text}: a function inside of another one can't be reached: name the outer one")
+    root = root.resolve()
+    path = (root / file).resolve()
+    if not path.is_relative_to(root):
+        raise TargetInvalid(f"{file} is outside of {root}")
+    if not path.is_file():
+        raise TargetInvalid(f"there is no file {file}")
+    target = Target(path.relative_to(root).as_posix(), qualname)
+    try:
+        find_function(read_source(path), target)
+    except CandidateInvalid as error:
+        raise TargetInvalid(str(error)) from None
+    return target
+
+
+def read_source(path: Path) -> str:
+    """The text of a Python file, its line ends as they are. Raises `CandidateInvalid` if it is no text."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise CandidateInvalid(f"{path.name} is not in UTF-8") from None
+
+
+def find_function(text: str, target: Target) -> Function:
+    """The target in a text of its file. Raises `CandidateInvalid`."""
+    return _function(_parsed(text, target.file), target)
+
+
+def candidate_text(original_text: str, target: Target, candidate_text: str) -> str:
+    """The target's file with the candidate in it: the candidate itself, if that is a whole file. Writes nothing.
+
+    A candidate that is only the function keeps the original's decorators unless it has its own. What it imports is
+    added to the imports; helpers of new names are put before the function, or before its class. Raises
+    `CandidateInvalid` if it isn't Python, has no such function, or would change anything else.
+    """
+    old, new = _parsed(original_text, target.file), _parsed(candidate_text, "the candidate")
+    before = _function(old, target)
+    if _is_whole(old, new, target):
+        _same_kind(before, _function(new, target))
+        return candidate_text
+    splice = _Splice(original_text, old, candidate_text, new, target)
+    made = splice.text()
+    if ast.dump(_function(_parsed(made, "the candidate, spliced in,"), target)) != ast.dump(splice.expected):
+        raise CandidateInvalid("the function can't be put into the file as it is written: give the whole file")
+    return made
+
+
+def _parsed(text: str, name: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise CandidateInvalid(f"{name} is not Python: {error.msg} (line {error.lineno})") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise CandidateInvalid(f"{name} is not Python: {str(error) or 'nested too deeply'}") from None
+
+
+def _function(tree: ast.Module, target: Target) -> Function:
+    found = _lookup(tree, target.qualname)
+    if isinstance(found, ast.ClassDef):
+        raise CandidateInvalid(f"{target.qualname} is a class: name one of its methods")
+    if found is None:
+        names = [name for name, one in _members(tree) if isinstance(one, _FUNCTIONS)]
+        near = difflib.get_close_matches(target.qualname, names, 3, 0.4) or names[:5]
+        there = f"; there is {', '.join(near)}" if near else ", and no other function"
+        raise CandidateInvalid(f"there is no function {target.qualname} in {target.file}{there}")
+    return found
+
+
+def _lookup(tree: ast.Module, qualname: str) -> Definition | None:
+    found = [one for name, one in _members(tree) if name == qualname and not _is_overload(one)]
+    if len(found) > 1:
+        lines = ", ".join(str(one.lineno) for one in found)
+        raise CandidateInvalid(
+            f"{qualname} is defined {len(found)} times, in lines {lines}: which is meant can't be said"
+        )
+    return found[0] if found else None
+
+
+def _is_overload(one: Definition) -> bool:
+    return any(ast.unparse(decorator).rpartition(".")[2] == "overload" for decorator in one.decorator_list)
+
+
+def _members(inside: ast.Module | ast.ClassDef, above: str = "") -> Iterator[tuple[str, Definition]]:
+    """Functions and classes with their dotted names; those of classes too, those of functions not."""
+    for one in _definitions(inside.body):
+        yield f"{above}{one.name}", one
+        if isinstance(one, ast.ClassDef):
+            yield from _members(one, f"{above}{one.name}.")
+
+
+def _definitions(nodes: Iterable[ast.AST]) -> Iterator[Definition]:
+    """Those among the statements, and in the ifs, withs, loops and tries among them."""
+    for one in nodes:
+        if isinstance(one, _DEFINITIONS):
+            yield one
+        else:
+            yield from _definitions(ast.iter_child_nodes(one))
+
+
+def _names(body: Iterable[ast.stmt]) -> set[str]:
+    """What statements bind, but for what they import; members of classes with their dotted names."""
+    found: set[str] = set()
+    for one in body:
+        if isinstance(one, _DEFINITIONS):
+            found.add(one.name)
+            if isinstance(one, ast.ClassDef):
+                found |= {f"{one.name}.{name}" for name in _names(one.body)}
+        elif not isinstance(one, _IMPORTS):
+            found |= {
+                node.id for node in ast.walk(one) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            }
+            found |= {inner.name for inner in _definitions([one])}
+    return found
+
+
+def _imported(tree: ast.Module) -> dict[str, tuple[str, int, str, str | None]]:
+    """What the imports at the top bind: by the name, what it is."""
+    found: dict[str, tuple[str, int, str, str | None]] = {}
+    for one in tree.body:
+        if isinstance(one, _IMPORTS):
+            module, level = (one.module or "", one.level) if isinstance(one, ast.ImportFrom) else ("", -1)
+            for alias in one.names:
+                bound = alias.asname or (alias.name.partition(".")[0] if level < 0 else alias.name)
+                # Several `import a.b` bind one `a`, and each counts.
+                key = bound if bound not in found or level >= 0 else f"{bound} by {alias.name}"
+                found[key] = (module, level, alias.name, alias.asname)
+    return found
+
+
+def _is_whole(old: ast.Module, new: ast.Module, target: Target) -> bool:
+    """Whether the candidate is a whole file: it has all that the original has, and needs none of its imports."""
+    if not _names(old.body) <= _names(new.body) or _lookup(new, target.qualname) is None:
+        return False
+    used = {node.id for node in ast.walk(new) if isinstance(node, ast.Name)}
+    return not (used & _imported(old).keys()) - _imported(new).keys() - _names(new.body)
+
+
+def _same_kind(before: Function, after: Function) -> None:
+    if type(before) is not type(after):
+        kinds = ("async", "plain") if isinstance(before, ast.AsyncFunctionDef) else ("plain", "async")
+        raise CandidateInvalid(f"{before.name} is {kinds[0]}, and the candidate's is {kinds[1]}")
+
+
+class _Splice:
+    """A function of one text put into another, with what it needs."""
+
+    def __init__(self, text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target) -> None:
+        """Raises `CandidateInvalid` if there is more in it than the function and what it needs."""
+        self._old, self._new = old, new
+        self._lines, self._new_lines = _lines(text), _lines(new_text)
+        self._newline = "\r\n" if self._lines and self._lines[0].endswith("\r\n") else "\n"
+        self._target = target
+        self._before = _function(old, target)
+        self.expected, self._inner, self._outer = self._parts()
+        _same_kind(self._before, self.expected)
+        self._own = bool(self.expected.decorator_list)
+        if not self._own:
+            self.expected.decorator_list = self._before.decorator_list
+
+    def _parts(self) -> tuple[Function, list[ast.stmt], list[ast.stmt]]:
+        """The function, helpers beside it in its class, and helpers at the top."""
+        *path, name = self._target.qualname.split(".")
+        function: ast.AST | None = _lookup(self._new, self._target.qualname) if path else None
+        if function is None:  # alone, without its class
+            found = [one for one in self._new.body if isinstance(one, _FUNCTIONS) and one.name == name]
+            function, path = (found[-1] if found else None), []
+        if not isinstance(function, _FUNCTIONS):
+            raise CandidateInvalid(f"the candidate has no function {name}")
+        holders = [_lookup(self._new, ".".join(path[: at + 1])) for at in range(len(path))]
+        levels = [self._new.body, *(one.body for one in holders if isinstance(one, ast.ClassDef))]
+        helpers = [
+            self._helpers([one for one in body if one is not inner], ".".join(path[:at]))
+            for at, (body, inner) in enumerate(zip(levels, [*holders, function], strict=True))
+        ]
+        if any(helpers[1:-1]):
+            raise CandidateInvalid(f"the candidate adds to {path[0]} too: give the whole file")
+        return function, helpers[-1] if path else [], helpers[0]
+
+    def _helpers(self, body: Sequence[ast.stmt], above: str) -> list[ast.stmt]:
+        """What is new; what is as in the original is left out, what isn't is refused."""
+        place = _lookup(self._old, above) if above else self._old
+        there = place.body if isinstance(place, ast.ClassDef | ast.Module) else []
+        same = {ast.dump(one) for one in there}
+        taken = _names(there) | (_imported(self._old).keys() if not above else set())
+        kept: list[ast.stmt] = []
+        for one in body:
+            if isinstance(one, _IMPORTS) and not above:
+                continue
+            if ast.dump(one) in same or _says_nothing(one):
+                continue
+            names = _names([one])
+            if not names or isinstance(one, ast.Expr):
+                raise CandidateInvalid(
+                    f"line {one.lineno} of the candidate is neither the function nor its helper: give the whole file"
+                )
+            if changed := sorted(names & taken):
+                raise CandidateInvalid(f"the candidate changes {', '.join(changed)} too: give the whole file")
+            kept.append(one)
+        return kept
+
+    def text(self) -> str:
+        """The file with all of it in place."""
+        lines = list(self._lines)
+        start, end = _start(self._before), self._before.end_lineno or self._before.lineno
+        function = self._cut(self.expected, self._before, own=self._own)
+        if not self._own:
+            function = lines[start - 1 : self._before.lineno - 1] + function
+        beside = [line for one in self._inner for line in [*self._cut(one, self._before), self._newline]]
+        lines[start - 1 : end] = [*beside, *function]
+        top = next(one for one in self._old.body if _start(one) <= start <= (one.end_lineno or one.lineno))
+        helpers = [line for one in self._outer for line in [*self._cut(one, top), self._newline, self._newline]]
+        lines[_start(top) - 1 : _start(top) - 1] = helpers
+        self._add_imports(lines)
+        return "".join(lines)
+
+    def _cut(self, one: ast.stmt, like: ast.stmt, *, own: bool = True) -> list[str]:
+        """The lines of a statement of the candidate, as deep as `like` is; what is inside of strings stays."""
+        start = _start(one) if own else one.lineno
+        inside = _inside_strings(one)
+        fill = self._lines[like.lineno - 1][: like.col_offset]
+        depth = self._new_lines[one.lineno - 1][: one.col_offset]
+        found: list[str] = []
+        for number in range(start, (one.end_lineno or one.lineno) + 1):
+            line = self._new_lines[number - 1]
+            if number not in inside:
+                bare = line.removeprefix(depth) if line.startswith(depth) else line.lstrip(" \t")
+                line = fill + bare if bare.strip() else bare
+                line = line.rstrip("\r\n") + self._newline
+            found.append(line)
+        if not found[-1].endswith(("\n", "\r")):
+            found[-1] += self._newline
+        return found
+
+    def _add_imports(self, lines: list[str]) -> None:
+        """Into `lines`, of which those above the target are as they were."""
+        old = _imported(self._old)
+        bound = _names(self._old.body)
+        future: list[str] = []
+        plain: list[str] = []
+        for key, (module, level, name, other) in _imported(self._new).items():
+            name_bound = key.partition(" ")[0]
+            if (module, level, name, other) in old.values():
+                continue
+            if (name_bound in old and level >= 0) or name_bound in bound:
+                raise CandidateInvalid(
+                    f"the candidate imports another {name_bound} than the file has: give the whole file"
+                )
+            what = f"{name} as {other}" if other else name
+            line = f"import {what}" if level < 0 else f"from {'.' * level}{module} import {what}"
+            (future if module == "__future__" else plain).append(line + self._newline)
+        body = list(self._old.body)
+        if body and isinstance(body[0], ast.Expr) and _says_nothing(body[0]):
+            docstring = body.pop(0)
+            first = (docstring.end_lineno or docstring.lineno) + 1
+        else:
+            first = _start(body[0])
+        last = first
+        for one in body:
+            if not isinstance(one, _IMPORTS):
+                break
+            last = (one.end_lineno or one.lineno) + 1
+        lines[last - 1 : last - 1] = plain
+        lines[first - 1 : first - 1] = future
+
+
+def _says_nothing(one: ast.stmt) -> bool:
+    return isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+
+
+def _start(one: ast.stmt) -> int:
+    """Its first line, decorators included."""
+    decorators = one.decorator_list if isinstance(one, _DEFINITIONS) else []
+    return min([one.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _inside_strings(one: ast.stmt) -> set[int]:
+    """Lines that begin inside of a string."""
+    return {
+        number
+        for node in ast.walk(one)
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
+        for number in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as Python counts them; a form feed ends none."""
+    return io.StringIO(text, newline="").readlines()
