@@ -15,9 +15,10 @@ from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say_json
 from abreast.cli.work import View
 from abreast.jobs.plan.decompose import decompose
+from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.imports import Imports, read_imports
 from abreast.jobs.plan.inventory import take_inventory
-from abreast.jobs.plan.nodes import Options, Plan, PlanInvalid
+from abreast.jobs.plan.nodes import Options, Plan
 from abreast.jobs.plan.score import score as score_of
 
 

@@ -22,7 +22,8 @@ from abreast.cli.work import View, entered
 from abreast.core.errors import AbreastError, BudgetSpent
 from abreast.core.events import ITEM_SETTLED
 from abreast.executors.commands import Commands
-from abreast.jobs.plan.apply import MergeBlocked, apply, recover
+from abreast.jobs.plan.apply import apply, recover
+from abreast.jobs.plan.errors import MergeBlocked
 from abreast.jobs.plan.execute import SUBPLANS, How, PlanResult, run_plan
 from abreast.jobs.plan.merge import Change, Merged, Outside, Strategy, merge
 from abreast.jobs.plan.nodes import Node, Plan

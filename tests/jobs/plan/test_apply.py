@@ -5,7 +5,8 @@ import errno
 import pytest
 
 from abreast.jobs.plan import apply as module
-from abreast.jobs.plan.apply import ApplyInterrupted, Disk, SourceChanged, apply, recover, state
+from abreast.jobs.plan.apply import Disk, apply, recover, state
+from abreast.jobs.plan.errors import ApplyInterrupted, SourceChanged
 from tests.jobs.plan.repositories import Bench, fill, on_disk
 
 FILES = {

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.jobs.plan.decompose import decompose
+from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.imports import Imports
 from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import ROOT, Kind, Options, PlanInvalid, Reason
+from abreast.jobs.plan.nodes import ROOT, Kind, Options, Reason
 from tests.jobs.plan.trees import (
     assert_sound,
     budgets,

@@ -6,9 +6,10 @@ import pytest
 
 import abreast
 from abreast.jobs.plan.decompose import decompose
+from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.execute import How, run_plan
 from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import Options, PlanInvalid
+from abreast.jobs.plan.nodes import Options
 from abreast.testing import Gate, ManualClock, MemoryStore
 
 

@@ -7,10 +7,11 @@ import pytest
 
 from abreast.jobs.plan import inventory as module
 from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.git import GitFailed, git
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.git import git
 from abreast.jobs.plan.imports import read_imports
 from abreast.jobs.plan.inventory import FileEntry, Form, Inventory, list_paths, take_inventory
-from abreast.jobs.plan.nodes import PlanInvalid
+from abreast.worktrees.git import GitFailed
 from tests.jobs.plan.repositories import fill, repository
 from tests.jobs.plan.repositories import git as run_git
 

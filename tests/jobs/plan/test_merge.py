@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from abreast.jobs.plan.apply import MergeBlocked, apply
+from abreast.jobs.plan.apply import apply
 from abreast.jobs.plan.decompose import decompose
+from abreast.jobs.plan.errors import MergeBlocked
 from abreast.jobs.plan.inventory import Inventory, take_inventory
 from abreast.jobs.plan.merge import SOURCE, Merged, Outside, Strategy, merge
 from abreast.jobs.plan.nodes import Options

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from abreast.core.errors import AbreastError
+from abreast.jobs.plan.errors import ApplyInterrupted, MergeBlocked, SourceChanged
 from abreast.jobs.plan.merge import Merged
 from abreast.jobs.plan.snapshots import EXECUTABLE, LINK, REGULAR, Changed, Entry, Snapshots
 
@@ -32,24 +32,6 @@ _DONE: Final = "done.json"
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})  # a file system without hard links
 _READ: Final = 0o444
 _ALL_EXECUTE: Final = 0o111
-
-
-class MergeBlocked(AbreastError):
-    """A merge has conflicts, refusals or requests, and can't be applied; the message has one line for each."""
-
-    retryable = False
-
-
-class SourceChanged(AbreastError):
-    """The source tree is no longer what was merged into; the message names the path. Merge again."""
-
-    retryable = False
-
-
-class ApplyInterrupted(AbreastError):
-    """An apply was interrupted and not taken back yet; the message says where it is. Call `recover`."""
-
-    retryable = False
 
 
 class Disk:

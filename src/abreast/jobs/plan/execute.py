@@ -16,7 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from abreast.core.item import Item
 from abreast.core.outcome import Cancelled, Done, Outcome
-from abreast.jobs.plan.nodes import Node, Plan, PlanInvalid
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.nodes import Node, Plan
 from abreast.run.current import current_item
 from abreast.run.scope import Run
 

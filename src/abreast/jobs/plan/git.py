@@ -8,23 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from abreast.core.errors import AbreastError
+from abreast.worktrees.git import GitFailed, environment
 
-_PINNED: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 OURS: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
 """For repositories of our own: nobody's configuration. In a user's own, theirs says which directories are safe."""
-
-
-class GitFailed(AbreastError):
-    """A git command failed; the message is its last line."""
-
-    retryable = False
-
-
-def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Ours without any GIT_ variable of whoever started us (a hook, a worktree), and with what is pinned."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return {**kept, **_PINNED, **(extra or {})}
 
 
 def git(
@@ -36,8 +23,9 @@ def git(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a git command to its end; `GitFailed` if its exit code is none of `accept`, or there is no git."""
     command = ["git", *map(str, arguments)]
+    pinned = {**environment(), **(extra or {})}
     try:
-        done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, env=environment(extra), check=False)
+        done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, env=pinned, check=False)
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise

@@ -17,8 +17,9 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from abreast.jobs.plan.git import GitFailed, git, names
-from abreast.jobs.plan.nodes import PlanInvalid
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.git import git, names
+from abreast.worktrees.git import GitFailed
 
 HUGE: Final = 1_000_000
 """Bytes above which a file is marked, and not read."""

@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from abreast.core.errors import AbreastError
+from abreast.jobs.plan.errors import PlanInvalid
 
 ROOT: Final = "root"
 """The id of the node that has all files."""
-
-
-class PlanInvalid(AbreastError, ValueError):
-    """A plan can't be made of what was given; the message says what is wrong with it."""
-
-    retryable = False
 
 
 class Reason(StrEnum):
