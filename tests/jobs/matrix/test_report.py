@@ -174,18 +174,43 @@ def test_plots_far_apart_are_drawn_by_powers_of_ten():
     assert {0.01, 0.02, 0.05, 0.1, 1.0} <= set(drawn["latency-plot"]["layout"]["xaxis"]["tickvals"])
 
 
+def test_arms_in_one_place_share_a_label_and_nothing_is_drawn_below_nothing():
+    means = {"one": 0.0, "two": 0.0, "three": 1.0}
+    cells = [row("m", s, f"i{n}", usd=0.0, score=mean) for s, mean in means.items() for n in range(9)]
+    drawn = figures(findings(cells, {}), cells)
+    pareto = drawn["pareto-0"]
+    (points,) = pareto["data"]  # and no line through a single best one
+    assert (points["text"], sorted(points["customdata"])) == (
+        ["three", "one, two", ""],
+        ["m · one", "m · three", "m · two"],
+    )
+    assert (pareto["layout"]["xaxis"]["title"]["text"], pareto["layout"]["xaxis"]["rangemode"]) == (
+        "tokens per cell", "tozero",
+    )  # fmt: skip
+    assert drawn["differences-0"]["layout"]["xaxis"]["rangemode"] == "tozero"
+    assert drawn["scores-0"]["layout"]["xaxis"]["range"] == [-0.04, 1.04]
+
+
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
         ([], "No cell has ended yet."),
-        ([row()], "All 1 cells were done."),
+        ([row()], "The one cell was done."),
         ([row(state="failed", error_type="Timeout")], "1 of 1 cells failed (100.0%), most often with Timeout."),
         ([row("a", "s", f"i{n}", r) for n in range(2) for r in range(1 + 2 * n)], "The design is not balanced"),
-        ([row(m, "s", f"i{n}", score=m == "b") for m in "ab" for n in range(9)], "it differs clearly from 1 of the 1"),
+        (
+            [row(m, "s", f"i{n}", score=m == "b") for m in "ab" for n in range(9)],
+            "it differs clearly from the other arm",
+        ),
+        (
+            [row(m, "s", f"i{n}", score=(m == "c") * 0.9) for m in "abc" for n in range(9)],
+            ", before a · s with 0.000; it differs clearly from every other arm.",
+        ),
+        ([row(given=f"i{n}") for n in range(3)], "Each arm and input has 1 cell."),
         ([row(m, "s", f"i{n}", score=0.5) for m in "ab" for n in range(9)], "a · s and b · s have the highest mean"),
         ([row(m, "s", f"i{n}", score=0.5) for m in "ab" for n in range(9)], "can't be told apart from any other arm"),
         ([row(usd=0.5, estimated=True), row(given="b")], "The usage of 50.0% of the cells is an estimate."),
-        ([row(usd=0.5, estimated=True), row(given="b")], "1 cells have no known price and are not in the cost."),
+        ([row(usd=0.5, estimated=True), row(given="b")], "1 cell has no known price and is not in the cost."),
     ],
 )
 def test_the_report_in_short_says_what_matters(cells, said):

@@ -236,6 +236,21 @@ def test_costs_and_the_best_for_their_price():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("usd", [0.0, None])
+def test_where_nothing_costs_money_the_price_of_an_arm_is_its_tokens(usd):
+    tokens = {"short": (30, 0.5), "long": (90, 0.5), "best": (60, 0.9)}
+    rows = [
+        row(m, "s", f"i{n}", usd=usd, score=mean, input_tokens=used - 10, output_tokens=10)
+        for m, (used, mean) in tokens.items() for n in range(3)
+    ]  # fmt: skip
+    offers = statistics.pareto(rows, statistics.summaries(rows), "exact")
+    assert [(one.arm.model, one.price, one.unit, one.front) for one in offers] == [
+        ("short", 30.0, "tokens", True), ("best", 60.0, "tokens", True), ("long", 90.0, "tokens", False),
+    ]  # fmt: skip
+    paid = [*rows, row("dear", "s", "i0", usd=0.5, score=0.1)]
+    assert {one.unit for one in statistics.pareto(paid, statistics.summaries(paid), "exact")} == {"USD"}
+
+
 def test_totals_count_each_cell_once():
     rows = [
         row("m", "s", "a", input_tokens=10, output_tokens=2, usd=0.25, estimated=True),

@@ -59,6 +59,8 @@ class Cost:
     usd: float | None
     per_cell: float | None
     """Over the cells whose price is known."""
+    tokens: float
+    """Per cell, in and out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,9 @@ def costs(rows: Sequence[Row]) -> list[Cost]:
     for arm, cells in by_arm(rows).items():
         prices = [row.usd for row in cells if row.usd is not None]
         total = math.fsum(prices) if prices else None
-        found.append(Cost(arm, len(cells), len(prices), total, None if total is None else total / len(prices)))
+        tokens = sum(row.input_tokens + row.output_tokens for row in cells) / len(cells)
+        each = None if total is None else total / len(prices)
+        found.append(Cost(arm, len(cells), len(prices), total, each, tokens))
     return found
 
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Final, TypeAlias
 
-from abreast.jobs.matrix.arms import finished, grouped
+from abreast.jobs.matrix.arms import Arm, finished, grouped
 from abreast.jobs.matrix.findings import Findings, Scored
 from abreast.jobs.matrix.inference import Estimate, NeedsReport
 from abreast.jobs.matrix.rows import Row
+from abreast.jobs.matrix.statistics import Offer
 
 Figure: TypeAlias = dict[str, Any]
 
@@ -91,6 +92,8 @@ def _bars(found: Sequence[Estimate]) -> Figure:
 def _means(scored: Scored) -> Figure:
     """Both readings of each arm, the best on top."""
     shown = scored.summaries[::-1]
+    both = [one for held in shown for one in (held.intended, held.valid)]
+    reached = [end for one in both for end in (one.mean, one.low, one.high) if end is not None]
     data = []
     for name, symbol, colour, beside in (
         ("intention-to-treat", "circle", COLOURS[0], 0.13), ("valid-only", "circle-open", COLOURS[1], -0.13),
@@ -112,7 +115,7 @@ def _means(scored: Scored) -> Figure:
         "layout": _layout(
             90 + _ROW * len(shown),
             margin={**_MARGIN, "t": 34},
-            xaxis=_titled(f"mean {label(scored.name)}, with 95% interval"),
+            xaxis=_titled(f"mean {label(scored.name)}, with 95% interval", **_shares(reached)),
             yaxis=_lines([label(one.arm) for one in shown]),
         ),
     }
@@ -180,7 +183,10 @@ def _differences(scored: Scored) -> Figure | None:
         }],
         "layout": _layout(
             80 + 44 * len(shown),
-            xaxis=_titled(f"difference in {label(scored.name)}, with 95% interval", zeroline=True, zerolinewidth=2),
+            xaxis=_titled(
+                f"difference in {label(scored.name)}, with 95% interval",
+                zeroline=True, zerolinewidth=2, rangemode="tozero",
+            ),
             yaxis=_lines(names),
         ),
     }  # fmt: skip
@@ -190,34 +196,50 @@ def _pareto(scored: Scored) -> Figure | None:
     """What each arm costs and scores; the front is a line."""
     if not scored.offers:
         return None
-    front = [offer for offer in scored.offers if offer.front]
+    front, unit = [offer for offer in scored.offers if offer.front], scored.offers[0].unit
+    names = _together(scored.offers)
+    price = "$%{x:.4g}" if unit == "USD" else "%{x:,.0f} tokens"
     line = {
         "type": "scatter", "mode": "lines", "name": "best for the price", "hoverinfo": "skip",
-        "x": [offer.usd for offer in front], "y": [offer.mean for offer in front],
+        "x": [offer.price for offer in front], "y": [offer.mean for offer in front],
         "line": {"shape": "hv", "dash": "dot", "width": 2, "color": COLOURS[2]},
     }  # fmt: skip
     models = grouped((offer.arm.model, offer) for offer in scored.offers)
     points = [{
         "type": "scatter", "mode": "markers+text", "name": label(model), "cliponaxis": False,
-        "x": [offer.usd for offer in offers], "y": [offer.mean for offer in offers],
-        "text": [label(offer.arm.strategy) for offer in offers],
+        "x": [offer.price for offer in offers], "y": [offer.mean for offer in offers],
+        "text": [label(names.get(offer.arm, "")) for offer in offers],
+        "customdata": [label(offer.arm) for offer in offers],
         "textposition": "middle right",
         "marker": {
             "size": 11, "color": COLOURS[place % len(COLOURS)],
             "symbol": ["circle" if offer.front else "circle-open" for offer in offers],
             "line": {"width": 2, "color": COLOURS[place % len(COLOURS)]},
         },
-        "hovertemplate": f"{label(model)} · %{{text}}<br>%{{y:.3f}}<br>$%{{x:.4g}}<extra></extra>",
+        "hovertemplate": f"%{{customdata}}<br>%{{y:.3f}}<br>{price}<extra></extra>",
     } for place, (model, offers) in enumerate(models)]  # fmt: skip
     return {
-        "data": [line, *points],
+        "data": [*([line] if len(front) > 1 else []), *points],
         "layout": _layout(
             420,
             margin={**_MARGIN, "t": 40},
-            xaxis=_titled("USD per cell", **_scale([offer.usd for offer in scored.offers])),
-            yaxis=_titled(f"mean {label(scored.name)}"),
+            xaxis=_titled(f"{unit} per cell", rangemode="tozero", **_scale([offer.price for offer in scored.offers])),
+            yaxis=_titled(f"mean {label(scored.name)}", **_shares([offer.mean for offer in scored.offers])),
         ),
     }
+
+
+def _together(offers: Sequence[Offer]) -> dict[Arm, str]:
+    """What is written beside the points: where several are in one place, all of them beside the first."""
+    places: dict[tuple[float, float], list[Arm]] = {}
+    for offer in offers:
+        places.setdefault((float(f"{offer.price:.2g}"), round(offer.mean, 2)), []).append(offer.arm)
+    return {arms[0]: ", ".join(dict.fromkeys(arm.strategy for arm in arms)) for arms in places.values()}
+
+
+def _shares(values: Sequence[float]) -> Figure:
+    """From 0 to 1 where all are within, so that plots of several scores can be compared."""
+    return {"range": [-0.04, 1.04]} if all(0 <= one <= 1 for one in values) else {}
 
 
 def _latency(rows: Sequence[Row]) -> Figure | None:

@@ -125,7 +125,7 @@ def _counted(totals: Totals, failures: Sequence[Failure]) -> Iterator[str]:
         rate = share(totals.failed, totals.cells)
         yield f"{totals.failed:,} of {totals.cells:,} cells failed ({rate}), most often with {most}."
     else:
-        yield f"All {totals.cells:,} cells were done."
+        yield f"All {totals.cells:,} cells were done." if totals.cells > 1 else "The one cell was done."
 
 
 def _best(scored: Scored) -> Iterator[str]:
@@ -136,17 +136,25 @@ def _best(scored: Scored) -> Iterator[str]:
     said += f", {number(first.intended.mean)}"
     said += f" ({interval(first.intended)})" if first.intended.low is not None and len(leading) == 1 else ""
     if others:
+        second = others[0]
+        said += f", before {second.arm} with {number(second.intended.mean)}" if len(leading) == 1 else ""
         own = [one for one in scored.comparisons if first.arm in (one.first, one.second)]
-        clear = sum(one.intended.clear for one in own)
-        name = "it" if len(leading) == 1 else leading[0]
-        said += f"; {name} differs clearly from {clear} of the {len(others)} other arms" if clear else ""
-        said += "" if clear else f"; {name} can't be told apart from any other arm"
+        said += f"; {'it' if len(leading) == 1 else leading[0]} "
+        said += _apart(sum(one.intended.clear for one in own), len(others))
     yield f"{said}."
     known = [one for one in scored.summaries if one.valid.mean is not None]
     top = max((one.valid.mean or 0 for one in known), default=0)
     leaders = [str(one.arm) for one in known if one.valid.mean == top]
     if leaders and str(first.arm) not in leaders:
         yield f"{scored.name}: without failed cells {listed(leaders)} would lead, with {number(top)}."
+
+
+def _apart(clear: int, others: int) -> str:
+    if not clear:
+        return "can't be told apart from any other arm"
+    many = others > 1
+    which = f"{'every' if many else 'the'} other arm" if clear == others else f"{clear} of the {others} other arms"
+    return f"differs clearly from {which}"
 
 
 def _spread(balance: Balance) -> Iterator[str]:

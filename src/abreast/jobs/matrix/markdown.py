@@ -86,9 +86,11 @@ def _score(scored: Scored) -> Iterator[str]:
     if scored.offers:
         yield f"### Cost and {safe(scored.name)}"
         lines = [
-            [offer.arm, usd(offer.usd), number(offer.mean), "yes" if offer.front else "no"] for offer in scored.offers
-        ]
-        yield table(["arm", "USD per cell", "mean", "best for the price"], lines)
+            [offer.arm, usd(offer.price) if offer.unit == "USD" else f"{offer.price:,.0f}", number(offer.mean),
+             "yes" if offer.front else "no"]
+            for offer in scored.offers
+        ]  # fmt: skip
+        yield table(["arm", f"{scored.offers[0].unit} per cell", "mean", "best for the price"], lines)
 
 
 def _failed(found: Findings) -> Iterator[str]:
@@ -111,8 +113,11 @@ def _times_and_costs(found: Findings) -> Iterator[str]:
         yield "\n".join(f"- {safe(load.sentence)}" for load in found.loads)
     if found.costs:
         yield "## Cost"
-        lines = [[one.arm, one.cells, one.priced, usd(one.usd), usd(one.per_cell)] for one in found.costs]
-        yield table(["arm", "cells", "with a price", "total", "per cell"], lines)
+        lines = [
+            [one.arm, one.cells, f"{one.tokens:,.0f}", one.priced, usd(one.usd), usd(one.per_cell)]
+            for one in found.costs
+        ]
+        yield table(["arm", "cells", "tokens per cell", "with a price", "total", "per cell"], lines)
 
 
 def _changes(changes: Changes) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Literal
 
 from abreast.jobs.matrix.accounts import costs
 from abreast.jobs.matrix.arms import Arm, Reading, block_means, by_arm, intended, mean, plain, score_names, valid
@@ -44,7 +45,8 @@ class Offer:
     more."""  # noqa: D205, D209 - one thought
 
     arm: Arm
-    usd: float
+    price: float
+    unit: Literal["USD", "tokens"]
     mean: float
     front: bool
 
@@ -91,15 +93,21 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
 
 
 def pareto(rows: Sequence[Row], found: Sequence[Summary], score: str) -> list[Offer]:
-    """Arms whose price is known, from the cheapest, by cost per cell and mean score as intended to treat."""
-    prices = {cost.arm: cost.per_cell for cost in costs(rows)}
+    """Arms whose price is known, from the cheapest, by cost per cell and mean score as intended to treat.
+
+    Where nothing costs money, or nobody knows what it costs, the price of an arm is its tokens.
+    """
+    held = costs(rows)
+    paid = any(cost.per_cell for cost in held)
+    prices = {cost.arm: cost.per_cell if paid else cost.tokens for cost in held}
     means = {one.arm: one.intended.mean for one in found if one.score == score}
-    known = [(arm, usd, high) for arm, high in means.items() if high is not None and (usd := prices[arm]) is not None]
+    known = [(arm, own, high) for arm, high in means.items() if high is not None and (own := prices[arm]) is not None]
     offers = [
-        Offer(arm, usd, high, not any(u <= usd and h >= high and (u, h) != (usd, high) for _, u, h in known))
-        for arm, usd, high in known
-    ]
-    return sorted(offers, key=lambda offer: (offer.usd, -offer.mean, offer.arm))
+        Offer(arm, own, "USD" if paid else "tokens", high,
+              not any(p <= own and h >= high and (p, h) != (own, high) for _, p, h in known))
+        for arm, own, high in known
+    ]  # fmt: skip
+    return sorted(offers, key=lambda offer: (offer.price, -offer.mean, offer.arm))
 
 
 def controls(rows: Sequence[Row]) -> list[Control]:
