@@ -1,0 +1,301 @@
+"""Candidates: behaviour side by side, measuring alone, repairs at once, the same answer at every width."""
+
+import asyncio
+
+import pytest
+
+from abreast.jobs.candidates.engine import How, TreeChanged
+from abreast.jobs.candidates.tried import Proposal
+from abreast.testing import Gate
+from abreast.wiring import open_run
+from tests.jobs.candidates.laboratories import (
+    Author,
+    Laboratory,
+    make_project,
+    proposals,
+    proposing,
+    text_of,
+    trials,
+)
+from tests.worktrees.repositories import ENVIRONMENT, fingerprint, left_in, worktrees
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, ENVIRONMENT[name])
+    monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def project(tmp_path):
+    return make_project(tmp_path / "project")
+
+
+async def tried_in(project, laboratory, found, how=None, author=None, **opening):
+    how = how or How(2)
+    async with open_run("optimize", seed=7, **opening) as run:
+        return await trials(project, laboratory, how, author).run(run, proposing(found))
+
+
+def verdicts(tried):
+    return {one.name: one.verdict for one in tried}
+
+
+# --- the phases
+
+
+async def test_two_slots_check_exactly_two_at_once_and_measuring_is_alone(project):
+    checking, timing = Gate(), Gate()
+    laboratory = Laboratory(checking, timing)
+    words = [f"fast2 {number}" for number in range(6)]
+
+    async def watch():
+        for at in range(0, 6, 2):  # a rendezvous: neither of a pair goes on before both are there
+            await checking.wait_for(*words[at : at + 2])
+            assert laboratory.running == {"check": 2, "time": 0}
+            assert checking.held == set(words[at : at + 2])
+            checking.open(*words[at : at + 2])
+        for word in words:
+            await timing.wait_for(word)
+            assert laboratory.running == {"check": 0, "time": 1}
+            timing.open(word)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        tried = await tried_in(project, laboratory, proposals(*words))
+    assert laboratory.peaks == {"check": 2, "time": 1}
+    assert laboratory.overlaps == []
+    assert [one.name for one in tried] == [f"c{number}" for number in range(6)]
+    assert set(laboratory.slots["check"].values()) == {0, 1}
+
+
+async def test_results_are_in_the_order_of_the_proposals_whatever_ends_first(project):
+    checking = Gate()
+    laboratory = Laboratory(checking)
+
+    async def watch():
+        await checking.wait_for("wrong a", "fast2 b")
+        checking.open("fast2 b")
+        await checking.wait_for("same c")
+        checking.open("same c")
+        await checking.wait_for("hang d")
+        checking.open_all()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        tried = await tried_in(project, laboratory, proposals("wrong a", "fast2 b", "same c", "hang d"))
+    assert verdicts(tried) == {"c0": "wrong", "c1": "faster", "c2": "same", "c3": "timeout"}
+    assert list(verdicts(tried)) == ["c0", "c1", "c2", "c3"]
+    assert laboratory.times("time") == ["fast2 b", "same c"]  # only what passed
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+async def test_every_width_gives_the_same(project, width):
+    words = ("wrong a", "fast2 b", "raise c", "same d", "hang e", "fast3 f", "break g")
+    tried = await tried_in(project, Laboratory(), proposals(*words), How(width))
+    assert list(verdicts(tried).values()) == ["wrong", "faster", "error", "same", "timeout", "faster", "error"]
+    assert {one.name: one.reason for one in tried}["c2"] == "OSError: the disk is full"
+    assert tried[1].checked.stdout.startswith("fast2 b in ")  # behaviour travels with the result
+
+
+async def test_a_candidate_that_fails_gives_its_slot_back_at_once(project):
+    checking = Gate()
+    laboratory = Laboratory(checking)
+
+    async def watch():
+        await checking.wait_for("wrong a", "fast2 b")
+        checking.open("wrong a")
+        await checking.wait_for("fast2 c")  # while b is still at it
+        assert "fast2 b" in checking.held
+        checking.open_all()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        await tried_in(project, laboratory, proposals("wrong a", "fast2 b", "fast2 c"))
+
+
+async def test_the_main_tree_is_the_same_bytes_and_no_worktree_is_left(project, cache):
+    (project / "untracked.txt").write_text("mine\n")
+    (project / "other.txt").write_text("changed\n")
+    before = fingerprint(project)
+    await tried_in(project, Laboratory(), proposals("wrong a", "fast2 b", "hang c"))
+    assert fingerprint(project) == before
+    assert worktrees(project) == []
+    assert left_in(cache) == []
+
+
+@pytest.mark.parametrize("found", [[], [Proposal("bad", "", "patch", fault="refused", reason="it touches a.py")]])
+async def test_nothing_to_try_makes_no_worktree(project, cache, found, monkeypatch):
+    monkeypatch.setattr("abreast.jobs.candidates.engine.open_worktrees", None)
+    laboratory = Laboratory()
+    tried = await tried_in(project, laboratory, found)
+    assert [one.verdict for one in tried] == ["refused"] * len(found)
+    assert laboratory.done == []
+    assert not cache.exists()
+
+
+# --- duplicates
+
+
+async def test_the_original_is_skipped_and_a_duplicate_copies_the_earlier_result_and_the_shorter_source(project):
+    short = "def f(x):\n    return 'fast2'\n"
+    found = [
+        Proposal("same", "def f(x):\n    # as it was\n    return x + 1\n", "file"),
+        Proposal("long", "def f(x):\n    # quick\n    return 'fast2'\n", "file"),
+        Proposal("short", short, "file"),
+        Proposal("long", "def f(x):\n    return 'wrong'\n", "file"),
+    ]
+    laboratory = Laboratory()
+    tried = {one.name: one for one in await tried_in(project, laboratory, found)}
+    assert verdicts(tried.values()) == {"same": "duplicate", "long": "faster", "short": "duplicate", "long-2": "wrong"}
+    assert tried["same"].reason == "it is the original"
+    assert tried["short"].reason == "it is the same code as long"
+    assert tried["short"].timed == tried["long"].timed
+    assert tried["long"].text == short
+    assert sorted(laboratory.times("check")) == ["fast2", "wrong"]
+
+
+async def test_a_text_that_is_no_candidate_is_an_error_of_its_own(project):
+    found = [Proposal("bad", "def g(:\n", "file"), *proposals("fast2 a")]
+    tried = await tried_in(project, Laboratory(), found)
+    assert [one.verdict for one in tried] == ["error", "faster"]
+    assert "not Python" in tried[0].reason
+
+
+# --- repairs, refinement, adaptive
+
+
+async def test_a_repair_starts_the_moment_its_candidate_fails(project):
+    checking, thinking = Gate(), Gate()
+    laboratory = Laboratory(checking)
+    author = Author([text_of("fast3 repaired")], gate=thinking)
+
+    async def watch():
+        await checking.wait_for("wrong a", "same b")
+        checking.open("wrong a")
+        await thinking.wait_for("repair wrong a")  # b has not ended
+        await checking.wait_for("same c")  # nor does the repair keep a slot
+        assert {"same b", "same c"} == checking.held
+        thinking.open_all()
+        checking.open_all()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        tried = await tried_in(project, laboratory, proposals("wrong a", "same b", "same c"), How(2), author)
+    assert [one.name for one in tried] == ["c0", "c0-repaired", "c1", "c2"]
+    assert (tried[1].origin, tried[1].parent, tried[1].verdict) == ("repair", "c0", "faster")
+    assert author.asked[0][2][0].reason == "another number"
+
+
+async def test_what_shows_no_differences_or_differs_too_much_is_not_repaired(project):
+    author = Author()
+    words = ("quiet a", "far b", "hang c", "raise d")
+    tried = await tried_in(project, Laboratory(), proposals(*words), How(2), author)
+    assert author.asked == []
+    assert len(tried) == 4
+
+
+async def test_repairs_are_bounded_and_what_was_there_before_ends_them(project):
+    author = Author([text_of("wrong 2"), text_of("wrong 3"), text_of("never")])
+    tried = await tried_in(project, Laboratory(), proposals("wrong 1"), How(2, repairs=2, refine=False), author)
+    assert [one.name for one in tried] == ["c0", "c0-repaired", "c0-repaired-repaired"]
+    assert len(author.asked) == 2
+    author = Author([text_of("wrong 1"), text_of("never")])
+    tried = await tried_in(project, Laboratory(), proposals("wrong 1"), How(2, repairs=2), author)
+    assert [one.verdict for one in tried] == ["wrong", "duplicate"]
+    author = Author([text_of("same"), text_of("same")])
+    tried = await tried_in(project, Laboratory(), proposals("wrong 1", "wrong 2"), How(2, most_repairs=1), author)
+    assert len(author.asked) == 1
+
+
+async def test_two_repairs_that_are_the_same_code_are_measured_once_and_in_order(project):
+    laboratory = Laboratory()
+    author = Author([text_of("fast2"), text_of("fast2")])
+    tried = await tried_in(project, laboratory, proposals("wrong 1", "wrong 2"), How(2, refine=False), author)
+    assert verdicts(tried) == {"c0": "wrong", "c0-repaired": "faster", "c1": "wrong", "c1-repaired": "duplicate"}
+    assert laboratory.times("time") == ["fast2"]
+
+
+async def test_all_that_are_faster_are_refined_in_one_request_and_then_adapted_with_their_ancestry(project):
+    author = Author(
+        [text_of("fast2 r")],
+        refined=[text_of("fast4 x"), "", text_of("fast3 b")],
+        adapted=[text_of("fast5 y")],
+    )
+    laboratory = Laboratory()
+    found = proposals("wrong a", "fast3 b", "same c", "fast2 d")
+    tried = await tried_in(project, laboratory, found, How(2), author)
+    assert ("refine", ["c0-repaired", "c1", "c3"]) in author.asked
+    assert [one for one in author.asked if one[0] == "adapt"] == [
+        ("adapt", ["c0", "c0-repaired", "c0-repaired-refined"])
+    ]
+    got = {one.name: (one.verdict, one.parent) for one in tried}
+    assert got["c0-repaired-refined"] == ("faster", "c0-repaired")
+    assert got["c3-refined"] == ("duplicate", "c3")  # of c1: new candidates are told apart again
+    assert got["c0-repaired-refined-adapted"] == ("faster", "c0-repaired-refined")
+    assert len(tried) == 8
+
+
+# --- going on
+
+
+async def cut_off(doing, gate, word):
+    """Cancel it as soon as a word has come to the gate."""
+    task = asyncio.create_task(doing)
+    await gate.wait_for(word)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_nothing_recorded_is_done_again(project, tmp_path):
+    store, timing = tmp_path / "runs.db", Gate()
+    words = ("wrong a", "fast2 b", "same c", "fast3 d")
+    author = Author([text_of("fast4 r")], refined=["", "", ""])
+    first, later = Laboratory(timing=timing), Laboratory()
+    timing.open("fast4 r", "fast2 b")
+    await cut_off(tried_in(project, first, proposals(*words), How(2), author, store=store), timing, "same c")
+    asked = len(author.asked)
+    tried = await tried_in(project, later, [], How(2), author, store=store)  # the sources are recorded too
+    assert verdicts(tried)["c3"] == "faster"
+    assert sorted(first.times("check") + later.times("check")) == sorted([*words, "fast4 r"])
+    assert sorted(first.times("time") + later.times("time")) == ["fast2 b", "fast3 d", "fast4 r", "same c"]
+    assert [one for one, _ in first.done + later.done].count("begin") == 1
+    assert later.seen == {"calls": 10}
+    assert [one[0] for one in author.asked[asked:]] == ["refine"]
+
+
+async def test_a_run_does_not_go_on_in_another_tree(project, tmp_path):
+    store, timing = tmp_path / "runs.db", Gate()
+    await cut_off(tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store), timing, "fast2 a")
+    (project / "other.txt").write_text("another\n")
+    with pytest.raises(TreeChanged, match="has changed since this run began"):
+        await tried_in(project, Laboratory(), [], store=store, resume="must")
+
+
+async def cancel_at_random(project, cache, rounds):
+    before = fingerprint(project)
+    words = [f"fast2 {number}" for number in range(4)] + ["wrong a", "same b"]
+    for number in range(rounds):
+        checking, timing = Gate(), Gate()
+        at = number % 12
+        checking.open(*words[: at % 6]) if at < 6 else checking.open_all()
+        timing.open(*words[: at % 6])
+        laboratory = Laboratory(checking, timing)
+        gate, word = (checking, words[at % 6]) if at < 6 else (timing, [*words[:4], "same b", "fast2 0"][at % 6])
+        await cut_off(tried_in(project, laboratory, proposals(*words)), gate, word)
+        assert fingerprint(project) == before
+        assert left_in(cache) == []
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_cancelled_in_twelve_places_no_slot_or_worktree_is_left(project, cache):
+    await cancel_at_random(project, cache, 12)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_cancelled_a_hundred_times_no_slot_or_worktree_is_left(project, cache):
+    await cancel_at_random(project, cache, 100)
