@@ -99,7 +99,11 @@ def test_a_change_of_the_tree_meanwhile_is_a_conflict_and_nothing_is_written(pro
 
 
 def test_what_cannot_be_is_one_sentence(project):
-    assert "missing option '--command'" in project("plan", "run").err
+    assert "not said what to do: give --command, --call or --prompt" in project("plan", "run").err
+    assert "--command and --call exclude" in project("plan", "run", "--command", "x", "--call", "a:b").err
+    assert "--model is for a model" in project("plan", "run", "--command", "x", "-m", "a/b").err
+    assert "no module 'nowhere'" in project("plan", "run", "--call", "nowhere:fn").err
+    assert "--model:" in project("plan", "run", "--prompt", "x", "-m", "nowhere/model").err
     assert project("plan", "run", "--command", "true", "--width", "-1").code == 2
     project("map", "--", "true", given="a\n")
     assert "map-1 is no plan, but a map" in project("plan", "apply", "map-1").err

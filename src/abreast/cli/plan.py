@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
 
-from abreast.cli import options, units
+from abreast.cli import options
 from abreast.cli.config import BUDGET, SEED, Config
-from abreast.cli.errors import Sorry
+from abreast.cli.plan_job import ORDERS, PlanJob, make_plan
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say_json
 from abreast.cli.work import View
-from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.errors import PlanInvalid
-from abreast.jobs.plan.imports import Imports, read_imports
-from abreast.jobs.plan.inventory import take_inventory
-from abreast.jobs.plan.nodes import Options, Plan
+from abreast.jobs.plan.imports import Imports
+from abreast.jobs.plan.nodes import Plan
 from abreast.jobs.plan.score import score as score_of
 
 
@@ -33,6 +29,12 @@ dividing = options.group_of(
     click.option("--max-files", metavar="N", help="Divide parts that have more."),
     click.option("--max-tokens", metavar="N", help="Divide parts that have more."),
 )
+
+
+checking = click.option(
+    "--check", metavar="TEXT",
+    help="What must pass on the merge, if it passed before, by sh: {tests} are those that import what was changed.",
+)  # fmt: skip
 
 
 @command.command("show")
@@ -62,16 +64,26 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 @dividing
 @click.option(
     "--command",
-    "agent",
     metavar="TEXT",
-    required=True,
     help="What to run in each worktree, by sh: {files} are its files; $ABREAST_FILE_LIST has them one per line, "
-    "$ABREAST_SUBPLAN its name.",
+    "$ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt.",
 )
+@click.option("--call", metavar="PKG.MOD:FN", help="A Python function to call in each worktree, with its Assignment.")
+@click.option(
+    "--prompt",
+    "--instruction",
+    "prompt",
+    metavar="TEXT",
+    help="What is to be done. Without --command and --call, a model does it.",
+)
+@click.option("--model", "-m", metavar="NAME", help="Which model edits the files: provider/model.  [local/smollm2]")
+@click.option("--repairs", metavar="N", help="How often a model may answer again, if a reply breaks a rule.  [2]")
+@click.option("--temperature", metavar="X", help="How freely the model chooses, from 0 on; the provider's default.")
+@click.option("--reply-tokens", metavar="N", help="The longest reply of the model.")
 @click.option("--width", "--max-parallel", "-w", "width", metavar="N", help="How many subplans run at once.  [5]")
 @click.option(
     "--order",
-    type=click.Choice(["parallel", "sequential", "dependencies"]),
+    type=click.Choice(ORDERS),
     default="parallel",
     show_default=True,
     help="Whether subplans wait for those whose files theirs import.",
@@ -80,33 +92,43 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 @options.retries
 @options.timeout
 @options.budget
+@checking
 @click.option("--name", metavar="TEXT", default="plan", help="What the run is called.  [plan]")
 @click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
 @options.quiet
 @options.common
 @click.argument("path", metavar="[PATH]", default=".")
-def run(*, path: str, agent: str, width: str | None, name: str, **given: Any) -> int:  # fmt: skip
-    """Run a command on every subplan of PATH, side by side, each in a worktree of its own.
+def run(*, name: str, tags: tuple[str, ...], seed: str | None, store: str | None, as_json: bool, quiet: bool,
+        **given: Any) -> int:  # fmt: skip
+    """Run a command, a function or a model on every subplan of PATH, side by side, each in a worktree of its own.
 
     PATH itself is not touched: `abreast plan apply RUN` merges what was done into it.
-    """
-    from abreast.cli.planning import PlanJob, Planning, PlanStart
+
+    \b
+      abreast plan run --command 'ruff format {files}' -w 10
+      abreast plan run --call codemods:rename_keyword
+      abreast plan run -m openai/gpt-4o-mini --prompt "Add type hints."
+    """  # noqa: D301 - click wants the character itself
+    config = Config.load()
+    facts = {**given, "budget": config.get(BUDGET, given["budget"])}
+    job = PlanJob.of(facts, os.getcwd(), lambda word: f"--{word.replace('_', '-')}")  # noqa: PTH109 - as a text
+    return run_job(job, config, name=name, tags=tags, seed=seed, store=store, as_json=as_json, quiet=quiet)
+
+
+def run_job(
+    job: PlanJob, config: Config, *, name: str, tags: tuple[str, ...], seed: str | None, store: str | None,
+    as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Start a plan, by flags or from a file; the exit code."""
+    from abreast.cli.planning import Planning, PlanStart
     from abreast.cli.sampling import check_run_name
 
-    config = Config.load()
     check_run_name(name)
-    dividing_by = {word: given[word] for word in ("max_depth", "min_files", "max_files", "max_tokens")}
-    job = PlanJob(
-        str(Path(path).resolve()), agent, _number("--width", width) or 5, given["order"], given["fail_fast"],
-        units.number(given["retries"], least=0) if given["retries"] else 0,
-        units.duration(given["timeout"]) if given["timeout"] else None, config.get(BUDGET, given["budget"]),
-        {word: value for word, value in dividing_by.items() if value is not None},
-    )  # fmt: skip
-    view = View(given["as_json"], given["quiet"], options.is_verbose())
-    planning = Planning(job, StoreChoice(config, given["store"]), view)
-    with StoreChoice(config, given["store"]).open() as store:
-        return planning.run(store, PlanStart(name, config.get(SEED, given["seed"]), given["tags"]))
+    choice = StoreChoice(config, store)
+    planning = Planning(job, choice, View(as_json, quiet, options.is_verbose()))
+    with choice.open() as opened:
+        return planning.run(opened, PlanStart(name, config.get(SEED, seed), tags))
 
 
 @command.command("apply")
@@ -123,43 +145,19 @@ def run(*, path: str, agent: str, width: str | None, name: str, **given: Any) ->
     show_default=True,
     help="What becomes of writes outside of a subplan's files.",
 )
+@click.option("--gate/--no-gate", default=True, help="Look first whether it compiles, imports resolve, checks pass.")
+@checking
 @options.dry_run
 @options.common
 @options.run
-def apply(*, run: str, strategy: str, outside: str, dry_run: bool, store: str | None, as_json: bool) -> int:
-    """Merge what the subplans of RUN did into its tree: all of it, or nothing where there are conflicts."""
-    from abreast.cli.planning import apply_run
+def apply(*, run: str, store: str | None, **given: Any) -> int:
+    """Merge what the subplans of RUN did into its tree: all of it, or nothing where something stands in the way.
 
-    return apply_run(
-        run, StoreChoice(Config.load(), store), strategy=strategy, outside=outside, dry_run=dry_run, as_json=as_json
-    )
+    What the merge would break is a fault that the tree doesn't have now; it is told with the subplans to blame.
+    """
+    from abreast.cli.plan_apply import ApplyOptions, apply_run
 
-
-def make_plan(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
-    """The plan of a directory; `Sorry` says what can't be."""
-    root = Path(path)
-    if not root.is_dir():
-        raise Sorry(f"{path} is no directory")
-    chosen = {word: given[word] for word in _WORDS if given.get(word) is not None}
-    numbers = {word: _number(f"--{word.replace('_', '-')}", value) for word, value in chosen.items()}
-    try:
-        inventory = take_inventory(root)
-        imports = read_imports(root, inventory)
-        return decompose(inventory, imports, Options(**numbers)), imports  # type: ignore[arg-type]
-    except PlanInvalid as error:
-        raise Sorry(str(error)) from None
-
-
-_WORDS = ("max_depth", "min_files", "max_files", "max_tokens")
-
-
-def _number(flag: str, given: object) -> int | None:
-    if given is None:
-        return None
-    try:
-        return units.number(given, least=0)
-    except ValueError as error:
-        raise Sorry(f"{flag}: {error}") from None
+    return apply_run(run, StoreChoice(Config.load(), store), ApplyOptions(**given))
 
 
 def _say(plan: Plan, imports: Imports, *, ids: bool, as_json: bool, with_score: bool) -> int:

@@ -1,88 +1,43 @@
-"""Drives a plan from its directory to its exit code, and merges what its subplans did."""
+"""Drives a plan from its directory to its exit code."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import shutil
-import tempfile
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from abreast.cli.children import Groups
+from abreast.cli.call import find_function
+from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
+from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, tell
-from abreast.cli.plan import make_plan
+from abreast.cli.plan_job import KIND, PlanJob
 from abreast.cli.signals import Interrupts
-from abreast.cli.stores import FOLDER, StoreChoice, find_run
-from abreast.cli.tables import say, say_json, say_table
+from abreast.cli.stores import FOLDER, StoreChoice
+from abreast.cli.tables import say_json, say_table
 from abreast.cli.work import View, entered
 from abreast.core.errors import AbreastError, BudgetSpent
-from abreast.core.events import ITEM_SETTLED
 from abreast.executors.commands import Commands
-from abreast.jobs.plan.apply import apply, recover
-from abreast.jobs.plan.errors import MergeBlocked
-from abreast.jobs.plan.execute import SUBPLANS, How, PlanResult, run_plan
-from abreast.jobs.plan.merge import Change, Merged, Outside, Strategy, merge
-from abreast.jobs.plan.nodes import Node, Plan
+from abreast.jobs.plan.assignment import WORKTREES, Task, in_worktrees
+from abreast.jobs.plan.commands import CallTask, CommandTask, Processes
+from abreast.jobs.plan.errors import PlanFailed
+from abreast.jobs.plan.execute import How, PlanResult, run_plan
+from abreast.jobs.plan.kept import rescue
 from abreast.jobs.plan.ownership import Ownership
 from abreast.jobs.plan.score import dependencies
 from abreast.jobs.plan.snapshots import Snapshots
+from abreast.limits.budget import Budget
+from abreast.limits.limit import Limit
 from abreast.limits.pool import Pool
-from abreast.run.current import current_item
+from abreast.models.port import Request
+from abreast.run.call import Caller
 from abreast.run.scope import Resume
-from abreast.store import codec
-from abreast.store.port import JsonValue, RunRow, Store, each_event
-from abreast.wiring import open_run
-from abreast.worktrees.pool import open_worktrees
-from abreast.worktrees.slot import Slot
-
-KIND: Final = "plan"
-_WORKTREES: Final = "worktrees"
-_KEEP: Final = 1 << 20
-_ARGUMENT: Final = 100_000  # bytes; a longer list of files is in $ABREAST_FILE_LIST alone
-
-
-class SubplanFailed(AbreastError):
-    """The command of a subplan failed; what it wrote is in `details`."""
-
-    def __init__(self, message: str, details: dict[str, object] | None = None) -> None:
-        """Keep what it wrote."""
-        super().__init__(message)
-        self.details = details or {}
-
-
-class PlanFailed(AbreastError):
-    """Some subplans are not done."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanJob:
-    """What is asked of a plan: what a run's manifest keeps."""
-
-    path: str
-    command: str
-    width: int
-    order: str = "parallel"
-    fail_fast: bool = False
-    retries: int = 0
-    timeout: float | None = None
-    budget: str | None = None
-    dividing: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of_run(cls, row: RunRow) -> PlanJob:
-        """Of a recorded run."""
-        facts: Any = row.manifest.get(KIND)
-        if not isinstance(facts, dict):
-            raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
-        return cls(**facts)
-
-    def plan(self) -> Plan:
-        """The plan of its directory as it is now."""
-        return make_plan(self.path, dict(self.dividing))[0]
+from abreast.store.port import JsonValue, Store
+from abreast.wiring import open_model, open_run
+from abreast.worktrees.pool import Worktrees, open_worktrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +53,53 @@ class PlanStart:
 
 def snapshots_of(path: str) -> Snapshots:
     """Where the trees of a directory's plans are kept: beside its runs."""
-    return Snapshots(Path(path) / FOLDER / "plan.git")
+    home = Path(path) / FOLDER
+    home.mkdir(exist_ok=True)
+    if not (home / ".gitignore").exists():
+        (home / ".gitignore").write_text("*\n")
+    return Snapshots(home / "plan.git")
+
+
+def save_what_was_cut_off(path: str, snapshots: Snapshots) -> bool:
+    """Hold what killed drivers have left in worktrees, and say so; whether there was any."""
+    found = rescue(Path(path), snapshots)
+    for each in found:
+        tell(f"{each.leaf} of {each.run} was cut off; what it had done is kept: "
+             f"git --git-dir {snapshots.home} ls-tree -r {each.tree}")  # fmt: skip
+    return bool(found)
 
 
 class Planning:
     """One driving of a plan."""
 
     def __init__(self, job: PlanJob, choice: StoreChoice, view: View) -> None:
-        """`Sorry` if it can't be divided; nothing starts before `run`."""
+        """`Sorry` if it can't be divided, or its work can't be done; nothing starts before `run`."""
         if shutil.which("git") is None:
             raise Sorry("a plan needs git, which is not on the PATH")
         self._job = job
         self._choice = choice
         self._view = view
-        self._plan, self._imports = make_plan(job.path, dict(job.dividing))
         self._groups = Groups()
         self._run_id = ""
-        self._base = ""
+        if job.call is not None:
+            find_function(job.call, job.home)
+        elif job.command is None:
+            self._check_model()
+        self._plan, self._imports = job.divided()
+
+    def _check_model(self) -> None:
+        budgets = (Budget.parse(self._job.budget),) if self._job.budget else ()
+        if not (self._job.model or "").startswith("replay/"):  # which is in the store, and that isn't open yet
+            self._open_model(None).reserve(Request(()), budgets)
+
+    def _open_model(self, store: Store | None) -> Caller:
+        from abreast.cli.prompt import default_model, lanes_here
+
+        config = Config.load(Path(self._job.home))
+        try:
+            return open_model(default_model(config, self._job.model), lanes=lanes_here(config), store=store)
+        except (ValueError, OSError) as error:
+            raise Sorry(f"--model: {error}") from None
 
     def run(self, store: Store, start: PlanStart) -> int:
         """Do it; the exit code."""
@@ -137,76 +122,56 @@ class Planning:
         return self._tell(found[0])
 
     async def _work(self, store: Store, start: PlanStart, interrupts: Interrupts, found: list[PlanResult]) -> None:
-        job, root = self._job, Path(self._job.path)
-        count = min(job.width, len(self._plan.leaves))
+        job = self._job
         async with AsyncExitStack() as stack:
-            trees = await stack.enter_async_context(open_worktrees(root, count))
+            if start.run_id is not None:
+                await end_leftovers(store, start.run_id)
+            snapshots = await asyncio.to_thread(snapshots_of, job.path)
+            await asyncio.to_thread(save_what_was_cut_off, job.path, snapshots)
+            trees = await stack.enter_async_context(
+                open_worktrees(job.path, min(job.width, len(self._plan.leaves)))
+            )  # fmt: skip
             for failure in trees.failures:
                 tell(f"worktree {failure.index} could not be made: {one_line(failure.reason)}")
-            commands = await stack.enter_async_context(Commands())
-            snapshots = snapshots_of(job.path)
-            self._base = snapshots.take(trees.slots[0].path)
+            base = await asyncio.to_thread(snapshots.take, trees.slots[0].root)
+            caller = None
+            if job.command is None and job.call is None:
+                caller = await stack.enter_async_context(self._open_model(store))
+            lanes: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(trees.slots)}
+            if caller is not None:
+                lanes[caller.lane.name] = list(caller.lane.limits)
             run = open_run(
                 start.name, store=store, budget=job.budget, seed=start.seed, tags=start.tags, kind=KIND,
-                resume=start.resume, run_id=start.run_id, manifest={KIND: _plain(job)},
-                lanes={_WORKTREES: Pool(trees.slots)},
+                resume=start.resume, run_id=start.run_id, manifest=job.manifest(), lanes=lanes,
             )  # fmt: skip
             async with entered(run, interrupts):
                 self._run_id = run.id or ""
-                needs = dependencies(self._plan, self._imports) if job.order == "dependencies" else None
-                width = 1 if job.order == "sequential" else len(trees.slots)
-                how = How(width, job.fail_fast, job.retries, job.timeout, _WORKTREES, needs)
-                around = hashlib.blake2b(job.command.encode(), digest_size=8).hexdigest()
-                found.append(await run_plan(run, self._plan, self._agent(commands, snapshots), how, around))
+                os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is now
+                task = await self._task(stack, caller)
+                work = in_worktrees(task, snapshots, base, self._run_id, job.prompt or "")
+                found.append(await run_plan(run, self._plan, work, self._how(trees), job.around()))
                 interrupts.let_be()
                 if not found[0].ok:
                     raise PlanFailed(f"{sum(one.state != 'done' for one in found[0].subplans)} subplans are not done")
 
-    def _agent(self, commands: Commands, snapshots: Snapshots) -> Any:  # noqa: ANN401 - the work of a subplan
-        async def work(leaf: Node) -> dict[str, Any]:
-            item = current_item()
-            if item is None:
-                raise RuntimeError("a subplan runs inside an item of a map")
-            slot = item.held[_WORKTREES]
-            if not isinstance(slot, Slot):
-                raise TypeError(f"a subplan works in a worktree, not in {slot!r}")
-            await slot.reset()
-            group = 0
+    def _how(self, trees: Worktrees) -> How:
+        job = self._job
+        needs = dependencies(self._plan, self._imports) if job.order == "dependencies" else None
+        width = 1 if job.order == "sequential" else len(trees.slots)
+        return How(width, job.fail_fast, job.retries, job.timeout, WORKTREES, needs)
 
-            def started(pgid: int) -> None:
-                nonlocal group
-                group = pgid
-                self._groups.started(item, pgid)
+    async def _task(self, stack: AsyncExitStack, caller: Caller | None) -> Task:
+        job = self._job
+        if caller is not None:
+            from abreast.jobs.plan.edit import EditTask
 
-            files = "\n".join(leaf.files)
-            extra = {"ABREAST_SUBPLAN": leaf.id, "ABREAST_SCOPE": leaf.scope}
-            if len(files.encode()) < _ARGUMENT:
-                extra["ABREAST_FILES"] = files
-            with tempfile.NamedTemporaryFile("w", prefix="abreast-files-", encoding="utf-8") as listed:
-                listed.write(f"{files}\n")
-                listed.flush()
-                environment = {**os.environ, **extra, "ABREAST_FILE_LIST": listed.name}
-                try:
-                    finished = await commands.run(
-                        self._argv(leaf), cwd=str(slot.path), env=environment, keep=_KEEP, started=started
-                    )
-                finally:
-                    self._groups.ended(group)
-            wrote = {"stdout": finished.stdout.decode("utf-8", "replace"), "exit_code": finished.exit_code,
-                     "stderr": finished.stderr.decode("utf-8", "replace")}  # fmt: skip
-            if finished.exit_code:
-                raise SubplanFailed(f"exit code {finished.exit_code}", wrote)
-            tree = await asyncio.to_thread(snapshots.take, slot.path)
-            return {"base": self._base, "result": tree, **wrote}
-
-        return work
-
-    def _argv(self, leaf: Node) -> list[str]:
-        """The command for a leaf: `{files}` becomes its files, each one word."""
-        command = self._job.command
-        if "{files}" not in command:
-            return ["sh", "-c", command]
-        return ["sh", "-c", command.replace("{files}", '"$@"'), "sh", *leaf.files]
+            asking = Request((), temperature=job.temperature, max_tokens=job.reply_tokens)
+            return EditTask(caller, Ownership.of(self._plan), repairs=job.repairs, request=asking)
+        commands = await stack.enter_async_context(Commands())
+        processes = Processes(commands, self._groups.started, self._groups.ended)
+        if job.call is not None:
+            return CallTask(job.call, job.home, processes)
+        return CommandTask(job.command or "", processes)
 
     def _stopped(self, why: str, code: int, more: str = "") -> int:
         tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
@@ -227,54 +192,3 @@ class Planning:
 
 def _plain(one: Any) -> dict[str, JsonValue]:  # noqa: ANN401 - a frozen record
     return asdict(one)
-
-
-def changes_of(store: Store, row: RunRow) -> list[Change]:
-    """What the subplans of a run have done, in the order of their names."""
-    found: dict[str, Change] = {}
-    for event in each_event(store, row.id, {ITEM_SETTLED}):
-        parts = event.path.split("/")
-        if len(parts) == 3 and parts[1] == SUBPLANS and event.data.get("state") == "done" and event.body:  # noqa: PLR2004
-            value: Any = codec.decode(event.body)
-            found[parts[2]] = Change(parts[2], value["base"], value["result"])
-    return [found[leaf] for leaf in sorted(found)]
-
-
-def apply_run(wanted: str, choice: StoreChoice, *, strategy: str, outside: str, dry_run: bool, as_json: bool) -> int:
-    """Merge what a run's subplans did into its directory; the exit code."""
-    with choice.existing() as store:
-        row = find_run(store, wanted)
-        if row.kind != KIND:
-            raise Sorry(f"{row.id} is no plan, but a {row.kind}")
-        job = PlanJob.of_run(row)
-        changed = changes_of(store, row)
-    root = Path(job.path)
-    if recovered := recover(root):
-        tell(f"took back {recovered} merge(s) that had been cut off")
-    snapshots = snapshots_of(job.path)
-    merged = merge(
-        snapshots, snapshots.take(root), changed, ownership=Ownership(job.plan()), strategy=Strategy(strategy),
-        outside=Outside(outside),
-    )  # fmt: skip
-    blocked = list(merged.blocked)
-    paths: tuple[str, ...] = ()
-    if not blocked and not dry_run:
-        try:
-            paths = apply(merged, snapshots, root)
-        except MergeBlocked as error:
-            blocked = str(error).splitlines()
-    return _say_merge(merged, blocked, paths, dry_run=dry_run, as_json=as_json)
-
-
-def _say_merge(merged: Merged, blocked: list[str], paths: tuple[str, ...], *, dry_run: bool, as_json: bool) -> int:
-    if as_json:
-        say_json({"merged": list(merged.merged), "blocked": blocked, "written": list(paths)})
-        return FAILED if blocked else DONE
-    for line in blocked:
-        say(line)
-    if blocked:
-        tell(f"nothing was written: {len(blocked)} thing(s) stand in the way; another --strategy may do")
-        return FAILED
-    tell(f"{len(merged.merged)} subplans can be merged" if dry_run else f"{len(paths)} files written, from "
-         f"{len(merged.merged)} subplans")  # fmt: skip
-    return DONE

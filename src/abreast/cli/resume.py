@@ -118,11 +118,12 @@ def _matrix(again: Again) -> int:
 
 
 def _plan(again: Again) -> int:
-    from abreast.cli.planning import PlanJob, Planning, PlanStart
+    from abreast.cli.plan_job import PlanJob
+    from abreast.cli.planning import Planning, PlanStart
 
     again.no_inputs()
     start = PlanStart(again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id)
-    return Planning(PlanJob.of_run(again.row), again.choice, again.view).run(again.store, start)
+    return Planning(PlanJob.of_run(again.row, again.budget), again.choice, again.view).run(again.store, start)
 
 
 _JOBS: Final[dict[str, Callable[[Again], int]]] = {

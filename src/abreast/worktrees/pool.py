@@ -30,7 +30,7 @@ from abreast.worktrees.aside import Stop, aside
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import Git, GitFailed, Repository, find_repository
 from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
-from abreast.worktrees.slot import Slot
+from abreast.worktrees.slot import Slot, kept_note
 from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
 
 TIMEOUT: Final = 120.0
@@ -166,7 +166,7 @@ class _Base:
 
     def __init__(self, repository: Repository, cache: Path, timeout: float, clock: Clock) -> None:
         self.repository = repository
-        self.home = Path(os.path.realpath(cache)) / "worktrees" / repository.name
+        self.home = home_of(repository, cache)
         self.number = new_number()
         self.pool = self.home / f"{self.number:x}"
         self.entries: list[Entry] = []
@@ -317,6 +317,39 @@ class _Base:
                 place.rmdir()
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A slot whose owner died while something was to be kept in it (`Slot.keep`)."""
+
+    path: Path
+    note: str
+
+    def let_go(self) -> None:
+        """What was in it is safe: the next pool may remove it."""
+        kept_note(self.path).unlink(missing_ok=True)
+
+
+def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[Unfinished]:
+    """The slots of a project whose owners died with something in them that must not be lost, with their notes."""
+    stop = Stop()
+    repository = find_repository(Path(root), stop)
+    ledger = Ledger(home_of(repository, cache_directory() if cache is None else Path(cache)) / "ledger.jsonl")
+    with repository_lock(repository.place, stop, TIMEOUT):
+        entries = list(ledger.entries().values())
+    found = []
+    for entry in entries:
+        path = Path(entry.path)
+        if not owner_is_alive(entry) and path.is_dir():
+            with contextlib.suppress(FileNotFoundError):
+                found.append(Unfinished(path, kept_note(path).read_text("utf-8")))
+    return found
+
+
+def home_of(repository: Repository, cache: Path) -> Path:
+    """Where the pools of a repository are."""
+    return Path(os.path.realpath(cache)) / "worktrees" / repository.name
+
+
 def new_number() -> int:
     """A number that no other pool has."""
     return secrets.randbits(62)
@@ -365,6 +398,8 @@ def _forget(entry: Entry, git: Git, repository: Repository) -> Left | None:
 
 def _foreign(entry: Entry, repository: Repository) -> str | None:
     """What somebody did to a stale slot that its removal would lose; None if nothing."""
+    if kept_note(Path(entry.path)).exists():
+        return "it holds work that was cut off, and that nobody has taken out of it yet"
     admin = _admin(entry, repository)
     if admin is None:
         return None

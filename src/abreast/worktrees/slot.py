@@ -132,6 +132,16 @@ class Slot:
         path.parent.chmod(above)
         return path
 
+    def keep(self, note: str) -> None:
+        """What is in it must not be lost: if its owner dies, no pool removes it before it is let go."""
+        kept = kept_note(self.path)
+        kept.with_suffix(".part").write_text(note, "utf-8")
+        kept.with_suffix(".part").replace(kept)
+
+    def let_go(self) -> None:
+        """What is in it is safe elsewhere, or nobody's."""
+        kept_note(self.path).unlink(missing_ok=True)
+
     async def reset(self) -> None:
         """Go back to the snapshot exactly: files, modes, links; what else is there is removed. No-op once closed."""
         if self.commands is not None:
@@ -211,6 +221,11 @@ class Slot:
                 file.write_bytes(content)
         for name in ("index.lock", "HEAD.lock"):  # of a git that was killed
             (self._git.admin / name).unlink(missing_ok=True)
+
+
+def kept_note(slot: Path) -> Path:
+    """Where it is noted that a slot holds what must not be lost: beside it, where nothing in it can change it."""
+    return slot.with_name(f"{slot.name}.kept")
 
 
 def _equal(one: Path, other: Path, chunk: int = 1 << 20) -> bool:

@@ -321,7 +321,7 @@ OWNED = {f"{folder}/f{number}.py": LINES for folder in ("a", "b", "b/c") for num
 def owned(tmp_path):
     bench = Bench(tmp_path, OWNED)
     plan = decompose(take_inventory(bench.root), options=Options(min_files=1, max_files=4))
-    return bench, plan, Ownership(plan)
+    return bench, plan, Ownership.of(plan)
 
 
 def test_a_write_outside_is_refused_with_its_whole_change_and_blocks(owned):
@@ -375,7 +375,7 @@ def test_new_files_belong_to_those_who_have_files_beside_them(owned):
     assert ownership.owners("new/x.py") == tuple(sorted((a, b, c)))
     assert ownership.allows(a, "new.py")
     assert not ownership.allows(a, "b/new.py")
-    assert Ownership(decompose(Inventory(()))).owners("x/y") == ("root",)
+    assert Ownership.of(decompose(Inventory(()))).owners("x/y") == ("root",)
 
 
 def test_every_leaf_writing_its_own_files_is_never_in_a_conflict(owned):

@@ -50,7 +50,7 @@ class Imports:
 def read_imports(root: Path, inventory: Inventory) -> Imports:
     """Parse every Python file of the inventory; one that can't be read or parsed is named in `unread`."""
     files = [file for file in inventory.files if _is_python(file)]
-    modules = _Modules([file.path for file in files])
+    modules = Modules([file.path for file in files])
     parsed: dict[str, list[ast.Import | ast.ImportFrom]] = {}
     unread: list[tuple[str, str]] = []
     for file in files:
@@ -97,10 +97,22 @@ def _statements(body: Sequence[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom
                 pending.extend(found)
 
 
-class _Modules:
-    """Where a dotted name leads to."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a statement wants of a module of the repository: the whole, or one name that is no module itself."""
+
+    module: str
+    file: str | None
+    name: str | None = None
+    folder: bool = False
+    """Whether there is a directory of that name, with Python files beneath it."""
+
+
+class Modules:
+    """Where a dotted name leads to, among the Python files of a tree."""
 
     def __init__(self, paths: Sequence[str]) -> None:
+        """These files."""
         self._paths = set(paths)
         self._packages = {_above(path) for path in paths if _stem(path) == _INIT}
         self._folders = {folder for path in paths for folder in _folders_above(path)}
@@ -122,30 +134,61 @@ class _Modules:
     def targets(self, path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
         """The files that a statement of `path` imports."""
         if isinstance(statement, ast.Import):
-            for alias in statement.names:
-                yield from self._absolute(path, alias.name, ())
+            places = [self._place(path, alias.name) for alias in statement.names]
+            for place in places:
+                yield from self._members(place, ()) if place is not None else ()
             return
-        wanted = [alias.name for alias in statement.names]
-        if not statement.level:
-            yield from self._absolute(path, statement.module or "", wanted)
-            return
-        base = _above(path)
-        for _ in range(statement.level - 1):
-            if not base:
-                return  # above the root
-            base = _above(base)
-        yield from self._members(_join(base, *(statement.module or "").split(".")), wanted)
+        base = self._base(path, statement)
+        if base is not None:
+            yield from self._members(base, [alias.name for alias in statement.names])
 
-    def _absolute(self, path: str, name: str, wanted: Sequence[str]) -> Iterator[str]:
-        first, _, rest = name.partition(".")
-        if first == self._own:
-            yield from self._members(_join(*rest.split(".")), wanted)
+    def wanted(self, path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[Wanted]:
+        """What a statement of `path` wants of this repository; nothing if it is about another package."""
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                place = self._place(path, alias.name)
+                if place is not None:
+                    yield self._whole(place, alias.name)
             return
+        place = self._base(path, statement)
+        if place is None:
+            return
+        spelled = "." * statement.level + (statement.module or "")
+        whole = self._whole(place, spelled)
+        if whole.file is None and not whole.folder:
+            yield whole
+            return
+        for alias in statement.names:
+            inside = _join(place, alias.name)
+            if alias.name == "*":
+                yield whole
+            elif not self._file(inside) and inside not in self._folders:
+                yield Wanted(spelled, whole.file, alias.name, whole.folder)
+
+    def _whole(self, place: str, spelled: str) -> Wanted:
+        return Wanted(spelled, self._file(place), folder=place in self._folders)
+
+    def _place(self, path: str, name: str) -> str | None:
+        """Where a dotted name would be; None if its first part is nothing of this repository."""
+        first, _, rest = name.partition(".")
+        if first == self._own and first:
+            return _join(*rest.split("."))
         for root in self._search(path, first):
             head = _join(root, first)
             if self._file(head) or head in self._folders:
-                yield from self._members(_join(root, *name.split(".")), wanted)
-                return
+                return _join(root, *name.split("."))
+        return None
+
+    def _base(self, path: str, statement: ast.ImportFrom) -> str | None:
+        """Where the module of a `from` would be."""
+        if not statement.level:
+            return self._place(path, statement.module or "")
+        base = _above(path)
+        for _ in range(statement.level - 1):
+            if not base:
+                return None  # above the root
+            base = _above(base)
+        return _join(base, *(statement.module or "").split("."))
 
     def _members(self, place: str, wanted: Sequence[str]) -> Iterator[str]:
         """`from place import wanted`: a submodule where there is one, else whatever defines the name."""

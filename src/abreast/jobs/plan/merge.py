@@ -1,6 +1,6 @@
 """Puts the results of subplans together, in the order of the plan, without touching any working tree.
 
-    merged = merge(snapshots, source, [Change(leaf, base, result), ...], ownership=Ownership(plan))
+    merged = merge(snapshots, source, [Change(leaf, base, result), ...], ownership=Ownership.of(plan))
     merged.conflicts, merged.requests     # what stands in the way
     apply(merged, snapshots, root)        # in apply.py: all of it, or nothing
 

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Self
 
-from abreast.jobs.plan.nodes import Plan
+from abreast.jobs.plan.nodes import ROOT, Plan
 
 
 class Ownership:
-    """The owners of paths, by a plan."""
+    """The owners of paths, by the files of each leaf."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, leaves: Mapping[str, Iterable[str]]) -> None:
         """Remember which leaves have files in each directory, and beneath it."""
-        self._plan = plan
+        self._owners = {path: leaf for leaf, files in leaves.items() for path in files}
         self._here: dict[str, set[str]] = defaultdict(set)
         self._beneath: dict[str, set[str]] = defaultdict(set)
-        for leaf in plan.leaves:
-            for path in leaf.files:
-                folder = path.rpartition("/")[0]
-                self._here[folder].add(leaf.id)
-                while leaf.id not in self._beneath[folder] and folder:
-                    self._beneath[folder].add(leaf.id)
-                    folder = folder.rpartition("/")[0]
-                self._beneath[folder].add(leaf.id)
+        for path, leaf in self._owners.items():
+            folder = path.rpartition("/")[0]
+            self._here[folder].add(leaf)
+            while leaf not in self._beneath[folder] and folder:
+                self._beneath[folder].add(leaf)
+                folder = folder.rpartition("/")[0]
+            self._beneath[folder].add(leaf)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """By a plan."""
+        return cls({leaf.id: leaf.files for leaf in plan.leaves})
 
     def owners(self, path: str) -> tuple[str, ...]:
         """The leaves that may write a path, sorted: one for a file of the plan.
@@ -30,7 +36,7 @@ class Ownership:
         A new file may be written by those that have files in its directory; where that is new too, or has none itself,
         by those of the nearest directory that has.
         """
-        owner = self._plan.owner(path)
+        owner = self._owners.get(path)
         if owner is not None:
             return (owner,)
         folder = path
@@ -39,7 +45,7 @@ class Ownership:
             found = self._here.get(folder) or self._beneath.get(folder)
             if found:
                 return tuple(sorted(found))
-        return (self._plan.root.id,)  # a plan without files
+        return (ROOT,)  # a plan without files
 
     def allows(self, leaf: str, path: str) -> bool:
         """Whether a leaf may write a path."""

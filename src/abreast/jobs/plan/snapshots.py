@@ -149,6 +149,18 @@ class Snapshots:
             self._git("update-index", "-z", "--index-info", stdin=listed, extra=index)
             return self._git("write-tree", extra=index).strip().decode()
 
+    def refer(self, references: Mapping[str, str | None]) -> None:
+        """Set references, all of them or none; None removes one. What they refer to is never collected."""
+        if not references:
+            return
+        lines = [f"delete {name}" if tree is None else f"update {name} {tree}" for name, tree in references.items()]
+        self._git("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in lines).encode())
+
+    def references(self, beneath: str) -> dict[str, str]:
+        """The references beneath a name, which ends with a slash, and what they refer to."""
+        printed = self._git("for-each-ref", "--format=%(refname) %(objectname)", beneath).decode()
+        return {name: tree for name, _, tree in (line.partition(" ") for line in printed.splitlines())}
+
     def _git(
         self, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> bytes:

@@ -1,0 +1,167 @@
+"""Merges what the subplans of a run did into its directory, if nothing stands in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from abreast.cli.children import Groups
+from abreast.cli.errors import DONE, FAILED, Sorry, explain, tell
+from abreast.cli.plan_job import KIND, PlanJob
+from abreast.cli.planning import save_what_was_cut_off, snapshots_of
+from abreast.cli.signals import Interrupts
+from abreast.cli.stores import StoreChoice, find_run
+from abreast.cli.tables import say, say_json
+from abreast.core.errors import AbreastError
+from abreast.core.events import ITEM_SETTLED
+from abreast.executors.commands import Commands
+from abreast.jobs.plan.apply import apply, recover
+from abreast.jobs.plan.checks import Check, Looked, Whole, look_at_imports
+from abreast.jobs.plan.commands import Processes
+from abreast.jobs.plan.execute import SUBPLANS
+from abreast.jobs.plan.kept import Kept
+from abreast.jobs.plan.merge import Change, Merged, Outside, Strategy, merge
+from abreast.jobs.plan.nodes import Plan
+from abreast.jobs.plan.ownership import Ownership
+from abreast.jobs.plan.snapshots import Snapshots
+from abreast.store import codec
+from abreast.store.port import RunRow, Store, each_event
+from abreast.worktrees.pool import open_worktrees
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """How to merge, and what to look at before it is written."""
+
+    strategy: str = "three-way"
+    outside: str = "refuse"
+    gate: bool = True
+    check: str | None = None
+    dry_run: bool = False
+    as_json: bool = False
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """What the subplans of a run have done, in the order of their names, and which files each had."""
+
+    changes: list[Change] = field(default_factory=list)
+    files: dict[str, list[str]] = field(default_factory=dict)
+
+
+def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
+    """Merge, look at it, write it; the exit code."""
+    with choice.existing() as store:
+        row = find_run(store, wanted)
+        if row.kind != KIND:
+            raise Sorry(f"{row.id} is no plan, but a {row.kind}")
+        job = PlanJob.of_run(row)
+        recorded = _recorded(store, row)
+    if not Path(job.path).is_dir():
+        raise Sorry(f"{job.path}, which {row.id} divided, is not there any more")
+    with asyncio.Runner() as runner:
+        return runner.run(_Applying(job, row.id, recorded, options).drive())
+
+
+def _recorded(store: Store, row: RunRow) -> _Recorded:
+    found: dict[str, Any] = {}
+    for event in each_event(store, row.id, {ITEM_SETTLED}):
+        parts = event.path.split("/")
+        if len(parts) == 3 and parts[1] == SUBPLANS and event.data.get("state") == "done" and event.body:  # noqa: PLR2004
+            found[parts[2]] = codec.decode(event.body)
+    return _Recorded(
+        [Change(leaf, found[leaf]["base"], found[leaf]["result"]) for leaf in sorted(found)],
+        {leaf: found[leaf]["files"] for leaf in sorted(found)},
+    )
+
+
+class _Applying:
+    """One merge of a run into its directory."""
+
+    def __init__(self, job: PlanJob, run: str, recorded: _Recorded, options: ApplyOptions) -> None:
+        self._job = job
+        self._run = run
+        self._recorded = recorded
+        self._options = options
+        self._groups = Groups()
+        self._root = Path(job.path)
+        self._snapshots: Snapshots = snapshots_of(job.path)
+
+    async def drive(self) -> int:
+        with Interrupts(self._groups.kill) as interrupts:
+            try:
+                return await self._merge(interrupts)
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                tell(f"{interrupts.word}; nothing was written")
+                return interrupts.code
+            except AbreastError as error:
+                why, code = explain(error)
+                tell(why)
+                return code
+
+    async def _merge(self, interrupts: Interrupts) -> int:
+        if recovered := recover(self._root):
+            tell(f"took back {recovered} merge(s) that had been cut off")
+        cut_off = save_what_was_cut_off(self._job.path, self._snapshots)
+        plan, imports = self._job.divided()
+        source = self._snapshots.take(self._root)
+        ownership = self._ownership(plan)
+
+        def merge_some(changes: Sequence[Change]) -> Merged:
+            return merge(
+                self._snapshots, source, changes, ownership=ownership, strategy=Strategy(self._options.strategy),
+                outside=Outside(self._options.outside),
+            )  # fmt: skip
+
+        merged = merge_some(self._recorded.changes)
+        blocked = list(merged.blocked)
+        notes: list[str] = []
+        paths: tuple[str, ...] = ()
+        if not blocked and self._options.gate:
+            looked = await self._look(Whole(merged, self._recorded.changes, merge_some, imports, self._snapshots))
+            blocked, notes = [str(each) for each in looked.faults], list(looked.notes)
+        if not blocked and not self._options.dry_run:
+            interrupts.let_be()
+            paths = apply(merged, self._snapshots, self._root)
+            Kept(self._snapshots).drop(self._run, merged.merged)
+        if cut_off:
+            async with open_worktrees(self._root, 1):
+                pass  # the worktrees that killed drivers have left are removed by whoever makes new ones
+        return self._say(merged, blocked, notes, paths)
+
+    def _ownership(self, plan: Plan) -> Ownership:
+        """A file belongs to the subplan that had it when it ran; the tree may divide otherwise by now."""
+        had = self._recorded.files
+        taken = {path for files in had.values() for path in files}
+        others = {leaf.id: [path for path in leaf.files if path not in taken] for leaf in plan.leaves}
+        return Ownership({leaf: files for leaf, files in others.items() if leaf not in had} | had)
+
+    async def _look(self, whole: Whole) -> Looked:
+        looked = await look_at_imports(whole)
+        command = self._options.check or self._job.check
+        if looked.faults or command is None:
+            return looked
+        async with AsyncExitStack() as stack:
+            trees = await stack.enter_async_context(open_worktrees(self._root, 1))
+            commands = await stack.enter_async_context(Commands())
+            processes = Processes(commands, self._groups.started, self._groups.ended)
+            return await Check(command, trees.slots[0], processes).look(whole)
+
+    def _say(self, merged: Merged, blocked: list[str], notes: list[str], paths: tuple[str, ...]) -> int:
+        if self._options.as_json:
+            say_json({"merged": list(merged.merged), "blocked": blocked, "notes": notes, "written": list(paths)})
+            return FAILED if blocked else DONE
+        for line in blocked:
+            say(line)
+        for line in notes:
+            tell(line)
+        if blocked:
+            tell(f"nothing was written: {len(blocked)} thing(s) stand in the way")
+            return FAILED
+        tell(f"{len(merged.merged)} subplans can be merged" if self._options.dry_run else
+             f"{len(paths)} files written, from {len(merged.merged)} subplans")  # fmt: skip
+        return DONE

@@ -1,0 +1,181 @@
+"""What a plan was asked to do: plain facts, from flags or a file, that a run's manifest keeps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.cli import units
+from abreast.cli.errors import Sorry
+from abreast.jobs.plan.decompose import decompose
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.imports import Imports, read_imports
+from abreast.jobs.plan.inventory import take_inventory
+from abreast.jobs.plan.nodes import Options, Plan
+from abreast.store.port import JsonValue, RunRow
+
+KIND: Final = "plan"
+ORDERS: Final = ("parallel", "sequential", "dependencies")
+DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens")
+"""The words that say how far to divide."""
+
+
+def _number(least: int) -> Callable[[object], int]:
+    return lambda given: units.number(given, least=least)
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise ValueError(f"it must be a text, not {units.shown(given)}")
+    return given
+
+
+def _flag(given: object) -> bool:
+    if not isinstance(given, bool):
+        raise ValueError(f"it must be true or false, not {units.shown(given)}")
+    return given
+
+
+def _order(given: object) -> str:
+    if given not in ORDERS:
+        raise ValueError(f"it must be one of {', '.join(ORDERS)}, not {units.shown(given)}")
+    return str(given)
+
+
+def _warmth(given: object) -> float:
+    try:
+        found = float(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else -1.0
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 100:  # noqa: PLR2004 - nan is neither
+        raise ValueError(f"it must be a number of at least 0, not {units.shown(given)}")
+    return found
+
+
+_WORDS: Final[dict[str, Callable[[Any], Any]]] = {
+    "path": _text,
+    "command": _text,
+    "call": _text,
+    "prompt": _text,
+    "model": _text,
+    "width": _number(1),
+    "order": _order,
+    "fail_fast": _flag,
+    "retries": _number(0),
+    "timeout": lambda given: given if isinstance(given, float) else units.duration(given),
+    "budget": _text,
+    "check": _text,
+    "repairs": _number(0),
+    "temperature": _warmth,
+    "reply_tokens": _number(1),
+    "max_depth": _number(0),
+    "min_files": _number(1),
+    "max_files": _number(1),
+    "max_tokens": _number(1),
+}
+"""The words of a plan, in flags and files, and what reads each: a ValueError says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanJob:
+    """What is asked of a plan: how to divide, what the work of a subplan is, and how it is run."""
+
+    path: str
+    home: str
+    """The directory that it was asked in: functions are found from there."""
+    command: str | None = None
+    call: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    width: int = 5
+    order: str = "parallel"
+    fail_fast: bool = False
+    retries: int = 0
+    timeout: float | None = None
+    budget: str | None = None
+    check: str | None = None
+    repairs: int = 2
+    temperature: float | None = None
+    reply_tokens: int | None = None
+    max_depth: int | None = None
+    min_files: int | None = None
+    max_files: int | None = None
+    max_tokens: int | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str]) -> PlanJob:
+        """From words and what they are given; `spell` says where a word stands, for a `Sorry` about it."""
+        read: dict[str, Any] = {}
+        for word, given in facts.items():
+            if word not in _WORDS:
+                close = get_close_matches(word, _WORDS, 1)
+                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_WORDS)}"
+                raise Sorry(f"{spell(word)}: there is no {word!r} in a plan; {hint}")
+            if given is None:
+                continue
+            try:
+                read[word] = _WORDS[word](given)
+            except (ValueError, TypeError) as error:
+                raise Sorry(f"{spell(word)}: {error}") from None
+        _check_work(read, spell)
+        path = str((Path(home) / read.pop("path", ".")).resolve())
+        return cls(path, home, **read)
+
+    @classmethod
+    def of_run(cls, row: RunRow, budget: str | None = None) -> PlanJob:
+        """Of a recorded run, with another budget if one is given."""
+        facts: Any = row.manifest.get(KIND)
+        if not isinstance(facts, dict) or set(facts) != {each.name for each in fields(cls)}:
+            raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
+        return cls(**{**facts, "budget": budget or facts["budget"]})
+
+    def manifest(self) -> dict[str, JsonValue]:
+        """As it is kept in the run's manifest."""
+        return {KIND: asdict(self)}
+
+    def around(self) -> str:
+        """A name for all that a subplan's work depends on besides its files: with another, it is run again."""
+        told = [self.command, self.call, self.prompt, self.model, self.temperature, self.reply_tokens]
+        return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+
+    def divided(self) -> tuple[Plan, Imports]:
+        """The plan of its directory as it is now."""
+        return make_plan(self.path, {word: getattr(self, word) for word in DIVIDING})
+
+
+def _check_work(read: Mapping[str, Any], spell: Callable[[str], str]) -> None:
+    """One kind of work, and nothing that belongs to another."""
+    if "command" in read and "call" in read:
+        raise Sorry(f"{spell('command')} and {spell('call')} exclude each other; leave one of them out")
+    if "command" not in read and "call" not in read and "prompt" not in read:
+        raise Sorry(f"it is not said what to do: give {spell('command')}, {spell('call')} or {spell('prompt')}")
+    if "command" in read or "call" in read:
+        for word in ("model", "repairs", "temperature", "reply_tokens"):
+            if word in read:
+                kind = "command" if "command" in read else "call"
+                raise Sorry(f"{spell(word)} is for a model, and {spell(kind)} asks none; leave one of them out")
+
+
+def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
+    """The plan of a directory; `Sorry` says what can't be."""
+    root = Path(path)
+    if not root.is_dir():
+        raise Sorry(f"{path} is no directory")
+    numbers: dict[str, Any] = {}
+    for word in DIVIDING:
+        if given.get(word) is not None:
+            try:
+                numbers[word] = _WORDS[word](given[word])
+            except ValueError as error:
+                raise Sorry(f"--{word.replace('_', '-')}: {error}") from None
+    try:
+        inventory = take_inventory(root)
+        imports = read_imports(root, inventory)
+        return decompose(inventory, imports, Options(**numbers)), imports
+    except PlanInvalid as error:
+        raise Sorry(str(error)) from None
