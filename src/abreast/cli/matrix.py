@@ -31,6 +31,7 @@ choosing = options.group_of(
 )  # fmt: skip
 
 
+every_row = click.option("--all", "every", is_flag=True, help="Also cells that are no longer in the study's file.")
 no_report = click.option("--no-report", is_flag=True, help="Write no report at the end.")
 
 
@@ -40,6 +41,7 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
 @click.option("--no-resume", is_flag=True, help="Start a new run, whatever is recorded.")
 @options.dry_run
 @options.budget
+@click.option("--adaptive", is_flag=True, hidden=True)
 @no_report
 @click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
@@ -54,6 +56,9 @@ def run(*, file: str, **given: Any) -> int:
     """
     from abreast.cli.run import read_text
 
+    if given.pop("adaptive"):
+        raise Sorry("--adaptive: lanes of a study keep their width, as one that grows would measure the provider's "
+                    "queue; say how wide they are with --lane-width N")  # fmt: skip
     return run_study(file, read_text(file), **given)
 
 
@@ -95,13 +100,14 @@ def _newest(store: Store, name: str) -> RunRow | None:
 
 @command.command("report")
 @click.option("--out", metavar="FILE", help="Where to write it: .html or .md.  [RUN.html in .abreast/reports]")
+@every_row
 @options.common
 @options.run
-def report(*, run: str, out: str | None, store: str | None, as_json: bool) -> int:
+def report(*, run: str, out: str | None, every: bool, store: str | None, as_json: bool) -> int:
     """Write the report of RUN: one page that works offline, or Markdown."""
     from abreast.cli.study_report import write_report
 
-    return write_report(run, out, StoreChoice(Config.load(), store), as_json=as_json)
+    return write_report(run, out, StoreChoice(Config.load(), store), every=every, as_json=as_json)
 
 
 @command.command("score")
@@ -121,14 +127,15 @@ def score(*, file: str, no_report: bool, store: str | None, as_json: bool, quiet
 @command.command("export")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv", "parquet"]), default="jsonl", show_default=True)
 @click.option("--out", metavar="FILE", help="Where to write it; stdout if not given.")
+@every_row
 @options.store
 @options.verbose
 @options.run
-def export(*, run: str, form: str, out: str | None, store: str | None) -> int:
+def export(*, run: str, form: str, out: str | None, every: bool, store: str | None) -> int:
     """Write the rows of RUN: one for each cell."""
     from abreast.cli.study_report import export_rows
 
-    return export_rows(run, form, out, StoreChoice(Config.load(), store))
+    return export_rows(run, form, out, StoreChoice(Config.load(), store), every=every)
 
 
 @command.command("compare")

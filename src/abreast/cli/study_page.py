@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.cli.stores import FOLDER, StoreChoice
+from abreast.jobs.matrix.design import Current, Design
 from abreast.jobs.matrix.kept import rows_of
 from abreast.store import codec
 from abreast.store.port import RunRow, Store, each_event
@@ -32,11 +33,22 @@ def manifest_of(store: Store, row: RunRow) -> dict[str, Any]:
     return found
 
 
-def write_page(store: Store, row: RunRow, path: Path) -> int:
-    """Write a report, as HTML or by its ending as Markdown; how many rows it has. `NeedsReport` if it can't be."""
+def design_of(store: Store, row: RunRow) -> Design | None:
+    """What the study's file held when it was run last; None of a run that kept nothing of it."""
+    return Design.read(manifest_of(store, row).get("design") or {})
+
+
+def write_page(store: Store, row: RunRow, path: Path, *, every: bool = False) -> int:
+    """Write a report, as HTML or by its ending as Markdown; how many rows it has. `NeedsReport` if it can't be.
+
+    With `every`, also of cells that are no longer in the study's file.
+    """
     from abreast.jobs.matrix.report import markdown, write_html
 
-    rows, facts = list(rows_of(store, row)), facts_of(row, manifest_of(store, row))
+    current = Current(None if every else design_of(store, row))
+    rows, facts = [one for one in rows_of(store, row) if current.passes(one)], facts_of(row, manifest_of(store, row))
+    if current.said is not None:
+        facts["left out"] = current.said
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".md":
         path.write_text(markdown(rows, facts), "utf-8")
@@ -54,14 +66,13 @@ def shown(path: Path) -> str:
 def facts_of(row: RunRow, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a report says of where its rows come from; what is not known is left out."""
     study, kept = dict(manifest.get(row.kind) or {}), dict(manifest.get("provenance") or {})
-    prices = kept.get("prices")
     facts = {
         "study": row.name, "run": row.id, "created": _moment(row.created), "state": row.state,
         "file": study.get("file"), "only": _chosen(study), "budget": study.get("budget"),
         "commit": _commit(kept.get("commit") or manifest.get("commit"), kept),
         "seed": row.seed, "lane width": kept.get("lane_width") or study.get("lane_width"),
         "abreast": kept.get("abreast"), "Python": kept.get("python"), "platform": kept.get("platform"),
-        "prices": prices and f"genai-prices {prices}",
+        "prices": kept.get("prices"),
     }  # fmt: skip
     if row.state not in ("done", "failed"):
         facts["warnings"] = [f"The run is {row.state}: cells may be missing."]

@@ -15,10 +15,11 @@ from abreast.cli.errors import Sorry, system_words, tell
 from abreast.cli.export import target
 from abreast.cli.results import json_line
 from abreast.cli.stores import StoreChoice, find_run
-from abreast.cli.study_page import report_path, shown, write_page
+from abreast.cli.study_page import design_of, report_path, shown, write_page
 from abreast.cli.studying import KIND, StudyFile, Studying
 from abreast.cli.tables import say, say_json
 from abreast.cli.work import View
+from abreast.jobs.matrix.design import Current
 from abreast.jobs.matrix.kept import rows_of
 from abreast.jobs.matrix.rows import Row
 from abreast.store.port import RunRow, Store
@@ -36,7 +37,7 @@ def study_run(store: Store, wanted: str) -> RunRow:
     return row
 
 
-def write_report(wanted: str, out: str | None, choice: StoreChoice, *, as_json: bool) -> int:
+def write_report(wanted: str, out: str | None, choice: StoreChoice, *, every: bool, as_json: bool) -> int:
     """Write a report; where it is, is printed."""
     with choice.existing() as store:
         row = study_run(store, wanted)
@@ -44,7 +45,7 @@ def write_report(wanted: str, out: str | None, choice: StoreChoice, *, as_json: 
             raise Sorry(f"{row.id} has no rows yet")
         path = Path(out) if out else report_path(row, choice)
         try:
-            count = write_page(store, row, path)
+            count = write_page(store, row, path, every=every)
         except OSError as error:
             raise Sorry(f"{path} can't be written: {system_words(error)}", 1) from None
         except ImportError as error:
@@ -73,13 +74,14 @@ def rescore(file: str, text: str, choice: StoreChoice, view: View, *, report: bo
 # --- export and comparison --------------------------------------------------------------------------------------------
 
 
-def export_rows(wanted: str, form: str, out: str | None, choice: StoreChoice) -> int:
-    """Write one row for each cell."""
+def export_rows(wanted: str, form: str, out: str | None, choice: StoreChoice, *, every: bool) -> int:
+    """Write one row for each cell of the study's file; with `every`, for those too that are no longer in it."""
     if form == "parquet" and out is None:
         raise Sorry("Parquet is not for reading on a terminal; name a file with --out FILE")
     with choice.existing() as store:
         row = study_run(store, wanted)
-        rows = rows_of(store, row)
+        current = Current(None if every else design_of(store, row))
+        rows = filter(current.passes, rows_of(store, row))
         with target(out) as file:
             if form == "jsonl":
                 count = sum(1 for one in rows if file.write(f"{json_line(one.plain())}\n".encode()))
@@ -87,6 +89,8 @@ def export_rows(wanted: str, form: str, out: str | None, choice: StoreChoice) ->
                 flat = [_flat(one) for one in rows]
                 count = len(flat)
                 file.write(_csv(flat) if form == "csv" else _parquet(flat))
+    if current.said is not None:
+        tell(f"{current.said}, and left out; --all has them too")
     if out is not None:
         tell(f"{count} rows of {row.id} are in {out}")
     return 0
@@ -130,7 +134,7 @@ def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool)
 
     with choice.existing() as store:
         runs = [study_run(store, wanted) for wanted in (first, second)]
-        rows = [list(rows_of(store, row)) for row in runs]
+        rows = [list(filter(Current(design_of(store, row)).passes, rows_of(store, row))) for row in runs]
     ids = [row.id for row in runs]
     try:
         found = compare(*rows)

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
-import platform
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,15 +18,17 @@ from abreast.cli.prompt import lanes_here
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
 from abreast.cli.study_line import StudyLine
-from abreast.cli.study_page import STUDY_GIVEN, manifest_of, report_path, shown, write_page
+from abreast.cli.study_page import STUDY_GIVEN, design_of, manifest_of, report_path, shown, write_page
+from abreast.cli.study_provenance import provenance
 from abreast.cli.tables import say_json
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, BudgetSpent, WorkflowInvalid
-from abreast.core.version import VERSION
 from abreast.jobs.matrix.cells import Matrix, without
-from abreast.jobs.matrix.kept import changes
+from abreast.jobs.matrix.design import Current, Design
+from abreast.jobs.matrix.kept import cells_of, changes
 from abreast.jobs.matrix.read_study import load_study
+from abreast.jobs.matrix.spent import spent_of
 from abreast.jobs.matrix.study import Choice, Study
 from abreast.models.lanes import LaneSettings, split_name
 from abreast.run.scope import Resume, Run
@@ -165,7 +161,15 @@ class Studying:
                 named = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
                 tell(f"{len(keys)} cells run again, because {why}: {named}")
             tell(f"goes on with {row.id}: {found.recorded} of {cells} cells are recorded, {found.missing} are missing")
+            self._say_left_out(store, row)
         return cells
+
+    def _say_left_out(self, store: Store, row: RunRow) -> None:
+        current = Current(Design.of(self.study))
+        for one in cells_of(store, row):
+            current.passes(one)
+        if current.said is not None:
+            tell(f"{current.said}: what is recorded of them stays, but is in no report and no export without --all")
 
     def run(
         self,
@@ -192,7 +196,15 @@ class Studying:
         return code if matrix is None else self._tell(store, matrix, cells)
 
     def _manifest(self) -> dict[str, JsonValue]:
-        return {**self.source.manifest(), "provenance": provenance(self.directory, self.width)}
+        lanes = {model.name: self._lane_of(model.name) for model in self.study.models}
+        facts = provenance(self.directory, self.width, [lane for lane in lanes.values() if lane is not None])
+        return {**self.source.manifest(), "provenance": facts, "design": Design.of(self.study).plain()}
+
+    def _lane_of(self, model: str) -> LaneSettings | None:
+        try:
+            return split_name(model, self.lanes)[0]
+        except ValueError:  # said beforehand, as one that can't run
+            return None
 
     async def _drive(self, store: Store, run: Run, *, cells: int, offline: bool) -> tuple[int, Matrix | None]:
         """The exit code if it was stopped, the matrix if it came to its end."""
@@ -213,6 +225,7 @@ class Studying:
                 async with bench, entered(run, interrupts):
                     self._run_id = run.id or ""
                     self._note_source(store, run)
+                    self._charge(store, run)
                     await matrix.run(run)
                     interrupts.let_be()
             except (KeyboardInterrupt, asyncio.CancelledError):
@@ -229,8 +242,17 @@ class Studying:
     def _note_source(self, store: Store, run: Run) -> None:
         """What was asked for this time, if it is not what was asked for before: `abreast resume` goes by it."""
         journal = run.setting.journal
-        if run.resumed and journal is not None and self.source != StudyFile.of_run(store, store.get(self._run_id)):
+        if not run.resumed or journal is None:
+            return
+        row = store.get(self._run_id)
+        if (self.source, Design.of(self.study)) != (StudyFile.of_run(store, row), design_of(store, row)):
             journal.emit(STUDY_GIVEN, run.path, body=codec.encode(self._manifest(), run.path))
+
+    def _charge(self, store: Store, run: Run) -> None:
+        """A budget is for all that the run has cost: also by drivers that had none, and by cells superseded since."""
+        if run.resumed and run.budget is not None:
+            known, spent = run.budget.spent, spent_of(store, store.get(self._run_id))
+            run.budget.restore({name: max(0.0, amount - known[name]) for name, amount in spent.items()})
 
     def _stopped(self, why: str, code: int, more: str = "") -> int:
         tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
@@ -272,23 +294,3 @@ class Studying:
 
 def _widened(lane: LaneSettings, width: int) -> LaneSettings:
     return replace(lane, width=width) if lane.kind not in ("scripted", "replay") else lane
-
-
-def provenance(directory: Path, width: int) -> dict[str, JsonValue]:
-    """Where and with what a study ran."""
-    prices: str | None = None
-    with suppress(importlib.metadata.PackageNotFoundError):
-        prices = importlib.metadata.version("genai-prices")
-    status = subprocess.run(
-        [shutil.which("git") or "git", "-C", str(directory), "status", "--porcelain=v2", "--branch"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    told = status.stdout.splitlines() if status.returncode == 0 else []
-    commit = next((line.rpartition(" ")[2] for line in told if line.startswith("# branch.oid ")), None)
-    return {
-        "abreast": VERSION, "python": platform.python_version(), "platform": platform.platform(),
-        "commit": commit, "dirty": any(not line.startswith("#") for line in told) if told else None, "prices": prices,
-        "lane_width": width, "argv": list(sys.argv[1:]),
-    }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
 from abreast.core.outcome import Usage
@@ -82,3 +83,19 @@ def find_price(provider: str, model: str) -> Price | None:
     except LookupError:
         return None
     return TablePrice(found.model_price)
+
+
+def table_date(today: date) -> date | None:
+    """The day of the newest price in genai-prices that holds today: the table is of that day, or later.
+
+    None where it isn't installed. The table says of itself only which version it is.
+    """
+    try:
+        from genai_prices.data import providers
+        from genai_prices.types import StartDateConstraint
+    except ImportError:
+        return None
+    dated = [one for provider in providers for model in provider.models
+             for one in (model.prices if isinstance(model.prices, list) else ())]  # fmt: skip
+    starts = [one.constraint.start_date for one in dated if isinstance(one.constraint, StartDateConstraint)]
+    return max((start for start in starts if start <= today), default=None)

@@ -16,20 +16,30 @@ from abreast.store import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event
 
 _PAGE = 200
+_ENDED = ("done", "failed")
 
 
 def rows_of(store: Store, run: RunRow) -> Iterator[Row]:
     """One row for each cell that ended, in the order of their keys."""
-    root = escape(run.name)
-    paths = {event.path for event in each_event(store, run.id, {ITEM_SETTLED}) if _is_cell(event.path, root)}
-    ordered = sorted(paths)
+    ordered = sorted(_paths(store, run))
     for start in range(0, len(ordered), _PAGE):
         page = ordered[start : start + _PAGE]
         found = store.recorded(run.id, [*page, *(f"{path}/{REPLY}" for path in page)])
         for path in page:
             recorded = found[path]
-            if recorded.data.get("state") in ("done", "failed"):
+            if recorded.data.get("state") in _ENDED:
                 yield _row(path, recorded, found.get(f"{path}/{REPLY}"))
+
+
+def cells_of(store: Store, run: RunRow) -> Iterator[Row]:
+    """The same without what is in them: which cells have ended, read without their bodies."""
+    return (Row.of({**_named(path), "state": "done"}) for path in sorted(_paths(store, run)))
+
+
+def _paths(store: Store, run: RunRow) -> set[str]:
+    root = escape(run.name)
+    settled = each_event(store, run.id, {ITEM_SETTLED})
+    return {event.path for event in settled if _is_cell(event.path, root) and event.data.get("state") in _ENDED}
 
 
 def _is_cell(path: str, root: str) -> bool:

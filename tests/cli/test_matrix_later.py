@@ -1,0 +1,177 @@
+"""`abreast matrix` on a study that was changed since: what was taken out, what it has cost, what prices it knew."""
+
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from abreast.models.price import table_date
+from abreast.testing.storm import start_process
+
+WORDS = ("one", "two", "three", "four")
+
+
+@pytest.fixture
+def study(abreast):
+    """Four inputs, and strategies as they are wanted; all of it without a network."""
+
+    def write(*strategies, words=WORDS, repeats=1, controls="[empty]"):
+        rows = [{"id": text, "text": text, "truth": text.upper()} for text in words]
+        abreast.file("data.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+        lines = [{"prompt": f"{how} {text}", "reply": text.upper()} for text in WORDS for how in ("say", "cry", "sing")]
+        abreast.file("replies.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
+        named = "".join(f'    {how}: {{prompt: "{how} {{{{ input.text }}}}"}}\n' for how in strategies)
+        abreast.file(
+            "study.yaml",
+            f"matrix:\n  models: [scripted/replies.jsonl]\n  strategies:\n{named}  inputs: data.jsonl\n"
+            f"  repeats: {repeats}\n  scores: [exact]\n  controls: {controls}\n",
+        )
+
+    return write
+
+
+def run(abreast, *words):
+    return abreast("matrix", "run", "study.yaml", "--no-report", *words)
+
+
+def exported(abreast, *words):
+    said = abreast("matrix", "export", "study-1", *words)
+    return {(row["strategy"], row["input"], row["repeat"]) for row in said.rows}, said.err
+
+
+def test_what_was_taken_out_of_the_file_stays_recorded_and_is_in_no_export_unless_asked_for(abreast, study):
+    study("say", "cry")
+    assert run(abreast).code == 0
+    study("say", "sing")
+    said = run(abreast)
+
+    assert said.code == 0
+    left = "4 recorded cells are no longer in the file (strategy cry)"
+    assert f"{left}: what is recorded of them stays, but is in no report and no export without --all" in said.err
+    rows, err = exported(abreast)
+    assert {strategy for strategy, _, _ in rows} == {"say", "sing", "empty"}
+    assert err == f"abreast: {left}, and left out; --all has them too\n"
+    every, err = exported(abreast, "--all")
+    assert (every - rows, err) == ({("cry", text, 0) for text in WORDS}, "")
+
+    study("say", "cry", "sing")  # and back: nothing is asked again
+    again = run(abreast)
+    assert "goes on with study-1: 16 of 16 cells are recorded, 0 are missing" in again.err
+    assert exported(abreast) == (every, "")
+
+
+def test_inputs_repeats_and_controls_that_are_gone_are_left_out_too(abreast, study):
+    study("say", repeats=2, controls="[empty, truth]")
+    assert run(abreast).code == 0
+    study("say", words=WORDS[:3], repeats=1)
+    said = run(abreast)
+
+    # 4 x 2 cells and 4 x 2 of each control: of these, those of 3 inputs, 1 repeat and 1 control are still there.
+    assert "18 recorded cells are no longer in the file (control truth, input four, repeat 1)" in said.err
+    rows, _ = exported(abreast)
+    assert rows == {(strategy, text, 0) for strategy in ("say", "empty") for text in WORDS[:3]}
+
+
+def test_a_part_that_is_asked_for_takes_nothing_out_of_the_file(abreast, study):
+    study("say", "cry")
+    assert run(abreast).code == 0
+    said = run(abreast, "--strategy", "say")
+
+    assert "no longer in the file" not in said.err
+    assert len(exported(abreast)[0]) == 12
+
+
+def test_a_report_and_a_comparison_are_of_the_file_as_it_is(abreast, study):
+    study("say", "cry")
+    assert run(abreast).code == 0
+    study("say")
+    assert run(abreast).code == 0
+    assert run(abreast, "--no-resume").code == 0
+
+    found = json.loads(abreast("matrix", "report", "study-1", "--out", "report.md", "--json").out)
+    text = (abreast.folder / "report.md").read_text("utf-8")
+    assert (found["rows"], "· cry" in text) == (8, False)
+    assert "| left out | 4 recorded cells are no longer in the file (strategy cry) |" in text
+    assert abreast("matrix", "report", "study-1", "--out", "report.md", "--all").code == 0
+    text = (abreast.folder / "report.md").read_text("utf-8")
+    assert ("· cry" in text, "left out" in text) == (True, False)
+    compared = json.loads(abreast("matrix", "compare", "study-1", "study-2", "--json").out)["changes"]
+    assert (compared["both"], compared["only_before"]) == (4, 0)
+
+
+# --- what it has cost -------------------------------------------------------------------------------------------------
+
+
+def server_study(abreast, storm, how):
+    abreast.file(
+        "abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\nprice = {{input = 1000.0, output = 1000.0}}\n'
+    )
+    abreast.file(
+        "study.yaml",
+        "matrix:\n  models: [{name: a/one, max_tokens: 20}]\n"
+        f'  strategies: {{plain: {{prompt: "{how} {{{{ input.text }}}}"}}}}\n'
+        "  inputs: [one, two, three, four, five, six]\n  repeats: 2\n  scores: [{regex: .}]\n",
+    )
+
+
+def test_a_later_budget_counts_what_superseded_cells_and_drivers_without_one_have_spent(abreast):
+    with start_process(latency=0.001) as storm:
+        server_study(abreast, storm, "say")
+        assert run(abreast).code == 0
+        assert storm.stats().arrived == 12
+        paid = sum(row["usd"] for row in abreast("matrix", "export", "study").rows)
+
+        server_study(abreast, storm, "cry")
+        spent = run(abreast, "--budget", "12req")
+        assert (spent.code, storm.stats().arrived) == (3, 12)
+        assert "the budget is spent: 12 of 12 requests used" in spent.err
+        assert run(abreast, "--budget", "17req").code == 3
+        assert storm.stats().arrived == 17
+        assert run(abreast).code == 0  # without one it goes on
+        assert storm.stats().arrived == 24
+
+        server_study(abreast, storm, "whisper")
+        assert run(abreast, "--budget", f"{paid:.6f}usd").code == 3
+        assert run(abreast, "--budget", "24req").code == 3  # what was spent without a budget is not forgotten
+        assert storm.stats().arrived == 24
+        assert run(abreast, "--budget", "36req").code == 0
+        assert storm.stats().arrived == 36
+
+
+# --- provenance -------------------------------------------------------------------------------------------------------
+
+
+def facts(abreast):
+    assert abreast("matrix", "report", "study", "--out", "report.md").code == 0
+    text = (abreast.folder / "report.md").read_text("utf-8").partition("## Provenance")[2]
+    return dict(re.findall(r"(?m)^\| ([\w ]+) \| (.*) \|$", text))
+
+
+def test_the_table_of_prices_is_named_with_its_date_where_it_was_asked(abreast, study):
+    study("say")
+    assert run(abreast).code == 0
+    assert facts(abreast)["prices"] == "those that the lanes have themselves"
+
+    with start_process(latency=0.001) as storm:
+        server_study(abreast, storm, "say")
+        abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
+        assert run(abreast, "--no-resume").code == 0
+    said = re.fullmatch(r"genai-prices [\d.]+, whose newest price is of (\d{4}-\d\d-\d\d)", facts(abreast)["prices"])
+    assert said is not None
+    assert said[1] == str(table_date(datetime.now(UTC).date()))
+
+
+def test_a_date_of_the_table_is_no_later_than_the_day_that_asks():
+    today = datetime(2026, 6, 1, tzinfo=UTC).date()
+    found = table_date(today)
+    assert found is not None
+    assert found <= today
+
+
+def test_a_width_that_adapts_is_refused_in_a_sentence(abreast, study):
+    study("say")
+    said = run(abreast, "--adaptive")
+    assert said.code == 2
+    assert said.err.startswith("abreast: --adaptive: lanes of a study keep their width")
+    assert not abreast.store.exists()
