@@ -1,0 +1,113 @@
+"""The verdict on a candidate's behaviour: the same as the original's, wrong, or refused for how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from abreast.jobs.candidates.compare import Verdict
+from abreast.jobs.candidates.record import Finding, judge
+from abreast.jobs.candidates.rules import Rules
+from abreast.jobs.candidates.witnessed import Watched
+
+_FEW = 3  # names in a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What became of the comparison, in one word, one sentence, and every difference."""
+
+    verdict: Literal["same", "wrong", "refused", "timeout", "error"]
+    reason: str
+    findings: tuple[Finding, ...] = ()
+
+
+def judge_behaviour(original: Watched, candidate: Watched, rules: Rules) -> Behaviour:
+    """Whether the candidate did what the original did, and nothing besides.
+
+    `refused` comes before `wrong`: who cheats is not to be repaired. What the original does too is no cheat, and a test
+    that fails for the original may fail for the candidate.
+    """
+    if original.failure:
+        return Behaviour("error", f"the original can't be watched: {original.reason}")
+    if not original.invocations:
+        return Behaviour("error", "no test calls the target")
+    cheats = [*_cheats(original, candidate)]
+    if candidate.failure:
+        told = f"; it {cheats[0]}" if cheats and cheats[0] not in candidate.reason else ""
+        return Behaviour("refused" if cheats else candidate.failure, candidate.reason + told)
+    if cheats:
+        return Behaviour("refused", "it " + "; it ".join(cheats))
+    left = set(original.left_out)
+    kept = [one for one in candidate.invocations if one.name not in left]
+    dropped = dict(original.dropped)
+    findings = [*_tests(original, candidate), *judge(
+        [one for one in original.invocations if one.name not in dropped], kept, rules=rules,
+    )]  # fmt: skip
+    if not findings:
+        return Behaviour("same", "")
+    return _judged(tuple(findings))
+
+
+def _judged(findings: tuple[Finding, ...]) -> Behaviour:
+    different = [one for one in findings if one.verdict.outcome == "different"]
+    if not different:
+        return Behaviour("refused", f"it can't be compared: {_sentence(findings[0])}", findings)
+    hungry = [one for one in different if one.verdict.candidate.startswith("MemoryError")]
+    if hungry:
+        return Behaviour("refused", f"it asks for more memory than it may have, in {hungry[0].name}", findings)
+    # What it did says more than that a test failed, and that says more than that a call is missing.
+    order = {"missing": 2, "test": 1}
+    first = min(different, key=lambda one: (one.verdict.candidate == "missing", order.get(one.part, 0)))
+    return Behaviour("wrong", _sentence(first), findings)
+
+
+def _sentence(finding: Finding) -> str:
+    verdict = finding.verdict
+    sides = f" (original {verdict.original}, candidate {verdict.candidate})" if verdict.original else ""
+    path = f" at {verdict.path}" if verdict.path not in {"", "$"} else ""
+    return f"{finding.name}: {finding.part}{path}: {verdict.reason}{sides}"
+
+
+def _tests(original: Watched, candidate: Watched) -> Iterator[Finding]:
+    after = dict(candidate.outcomes)
+    for name, word in original.outcomes:
+        now = after.get(name, "missing")
+        if word == "passed" and now != word:
+            said = candidate.messages.get(name, "")
+            yield Finding(name, "test", Verdict("different", "$", word, now, f"the test is {now} {said}".strip()))
+    known = {name for name, _ in original.outcomes}
+    for name, word in candidate.outcomes:
+        if name not in known and word != "passed":
+            said = candidate.messages.get(name, "")
+            reason = f"only the candidate has it: {said}"
+            yield Finding(name, "test", Verdict("different", "$", "nothing", word, reason))
+
+
+def _cheats(original: Watched, candidate: Watched) -> Iterator[str]:
+    """What only the candidate did besides answering."""
+    before, after = original.signs, candidate.signs
+    if patched := sorted(set(after.broken) - set(before.broken)):
+        yield f"patches {_few(patched)}"
+    changed = [
+        name.replace("::", ".")
+        for name, digest in before.codes.items()
+        if after.codes.get(name) != digest and name.partition("::")[0] + "::" in after.codes
+    ]
+    if changed:
+        yield f"changes code that is not its own: {_few(changed)}"
+    walled = " (there is no network behind it)" if "network" in candidate.confinement else ""
+    for one in after.did:
+        if one not in before.did:
+            yield one + (walled if "socket" in one else "")
+    if files := sorted(set(after.files) - set(before.files)):
+        yield f"touches other files: {_few(files)}"
+    if grown := sorted(after.grown.keys() - before.grown.keys()):
+        sizes = after.grown[grown[0]]
+        names = _few([name.replace("::", ".") for name in grown])
+        yield f"keeps something from one call to the next: {names} went from {sizes[0]} to {sizes[1]} parts"
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")

@@ -1,0 +1,111 @@
+"""The child's program: leads imports to the slot, runs the tests with the target watched, tries inputs, and tells."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, cast
+
+from abreast.jobs.candidates.child import guard
+from abreast.jobs.candidates.child.audit import Audit, around_import
+from abreast.jobs.candidates.child.capture import Function, Recorder
+from abreast.jobs.candidates.child.channel import Channel
+from abreast.jobs.candidates.child.install import TargetMissing, install
+from abreast.jobs.candidates.child.paths import Places, SlotFinder, module_name, set_path
+from abreast.jobs.candidates.child.suite import Suite
+from abreast.jobs.candidates.child.trying import Trial
+
+
+class Child:
+    """One run. Its orders are a JSON file in a directory of its own, where it also writes what happened."""
+
+    def __init__(self, directory: str) -> None:
+        with open(os.path.join(directory, "orders.json"), encoding="utf-8") as file:
+            self._orders: dict[str, Any] = json.load(file)
+        self._channel = Channel(os.path.join(directory, "said"))
+        self._recorder = Recorder(self._channel)
+        self._places = Places(self._orders["top"], self._orders["slot"])
+        self._target = os.path.realpath(os.path.join(self._places.slot, self._orders["file"]))
+        self._audit = Audit(self._channel, self._places, directory)
+        self._found: list[tuple[ModuleType, Function]] = []
+        self._before: Mapping[str, tuple[str, int]] = {}
+
+    def run(self) -> None:
+        """All of it; the last line says that it came to its end."""
+        seals = guard.Seals()
+        set_path(self._places, self._target)
+        around = around_import(self._audit, self._channel, self._imported)
+        sys.meta_path.insert(0, SlotFinder(self._places, self._target, around))
+        self._audit.start()
+        code = self._run_tests() if self._orders["names"] else 0
+        inputs = self._orders.get("inputs")
+        if inputs:
+            self._try(inputs)
+        self._recorder.close()
+        self._channel.say("end", {
+            "exit": code,
+            "found": [str(module.__file__) for module, _ in self._found],
+            "elsewhere": [] if self._found else self._elsewhere(),
+            "broken": seals.broken(),
+            "codes": guard.codes(self._places, self._target),
+            "grown": guard.grown(self._before, guard.state(self._places)),
+        })  # fmt: skip
+
+    def give_up(self, error: BaseException) -> None:
+        """Something was raised that nobody expected; it is told in the place of the end."""
+        self._channel.say("failed", f"{type(error).__name__}: {error}"[:300])
+
+    def _run_tests(self) -> int:
+        suite = Suite(self._channel, self._recorder, self._look)
+        try:
+            return suite.run(self._orders["names"], self._orders["extra"])
+        except ModuleNotFoundError as error:
+            if error.name != "pytest":
+                raise
+            self._channel.say("failed", f"pytest is not installed for {sys.executable}")
+            return 3
+
+    def _look(self) -> None:
+        """What outlives a call is looked at when all is imported and no test has run."""
+        self._before = guard.state(self._places)
+
+    def _imported(self, module: object) -> None:
+        held = cast("ModuleType", module)
+        try:
+            function = install(held, self._orders["qualname"], self._recorder)
+        except TargetMissing as error:
+            self._channel.say_once("failed", str(error))
+            return
+        self._found.append((held, function))
+        if self._before or not self._orders["names"]:  # it came late
+            self._before = {**guard.state(self._places), **self._before}
+
+    def _try(self, inputs: dict[str, Any]) -> None:
+        if not self._found:
+            importlib.import_module(module_name(self._target))
+        module, function = self._found[-1]
+        Trial(self._channel, self._recorder).run(inputs, module, self._orders["qualname"], function)
+
+    def _elsewhere(self) -> list[str]:
+        """Modules of that name which are from another place."""
+        last = os.sep + module_name(self._target).replace(".", os.sep) + ".py"
+        files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        return [file for file in files if isinstance(file, str) and file.endswith(last)]
+
+
+def main(directory: str) -> None:
+    """Be the child, and leave without waiting for anybody."""
+    child = Child(directory)
+    try:
+        child.run()
+    except BaseException as error:  # noqa: BLE001 - told, whatever it is
+        child.give_up(error)
+    with contextlib.suppress(ValueError, OSError):  # closed by somebody
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,115 @@
+"""Sees to it that the slot's files are imported, not those of the main tree they were copied from.
+
+An editable install leads to the main tree: by a path, or by a finder of its own. Each is asked, and what it finds there
+is loaded from the same place in the slot instead, if the slot has it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import cast
+
+
+class Places:
+    """The main tree, and the slot that mirrors it."""
+
+    def __init__(self, top: str, slot: str) -> None:
+        self._top, self.slot = os.path.realpath(top), os.path.realpath(slot)
+
+    def mirrored(self, path: str) -> str | None:
+        """The same place in the slot, if it is one of the main tree and the slot has it."""
+        real = os.path.realpath(path)
+        if real != self._top and not real.startswith(self._top + os.sep):
+            return None
+        if self.holds(real):  # a slot inside of the main tree
+            return None
+        place = os.path.join(self.slot, os.path.relpath(real, self._top))
+        return place if os.path.exists(place) else None
+
+    def holds(self, path: str) -> bool:
+        """Whether the slot has it."""
+        return os.path.realpath(path).startswith(self.slot + os.sep)
+
+    def inside(self, path: str) -> str:
+        """A path as the judge would write it: from the slot's top, if it is in the slot."""
+        real = os.path.realpath(path)
+        return os.path.relpath(real, self.slot) if self.holds(real) else real
+
+
+def import_root(file: str) -> str:
+    """The directory from which a file is imported: above all of its packages."""
+    place = os.path.dirname(file)
+    while os.path.exists(os.path.join(place, "__init__.py")):
+        place = os.path.dirname(place)
+    return place
+
+
+def module_name(file: str) -> str:
+    """The name under which a file is imported from there."""
+    name = os.path.relpath(file, import_root(file)).removesuffix(".py").replace(os.sep, ".")
+    return name.removesuffix(".__init__")
+
+
+def set_path(places: Places, target: str) -> None:
+    """`sys.path` as `python -m pytest` has it, led to the slot, with the target's own root."""
+    old = [path for path in sys.path[1:] if path]
+    sys.path[:] = [os.getcwd(), import_root(target), *(places.mirrored(path) or path for path in old)]
+
+
+class SlotFinder(MetaPathFinder):
+    """Stands before all other finders; tells when the target's module is about to be carried out, and was."""
+
+    def __init__(self, places: Places, target: str, around: Callable[[ModuleType, Callable[[], None]], None]) -> None:
+        self._places, self._target, self._around = places, os.path.realpath(target), around
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the others find, from the slot."""
+        for finder in sys.meta_path:
+            ask = getattr(finder, "find_spec", None)
+            if finder is self or ask is None:
+                continue
+            spec = cast("ModuleSpec | None", ask(name, path, target))
+            if spec is not None:
+                return self._watched(self._relocated(name, spec))
+        return None
+
+    def _relocated(self, name: str, spec: ModuleSpec) -> ModuleSpec:
+        place = self._places.mirrored(spec.origin) if spec.has_location and spec.origin else None
+        if place is None:
+            if spec.submodule_search_locations and spec.origin is None:  # a namespace: nothing but a path
+                where = [self._places.mirrored(one) or one for one in spec.submodule_search_locations]
+                spec.submodule_search_locations = where
+            return spec
+        locations = [os.path.dirname(place)] if spec.submodule_search_locations is not None else None
+        return importlib.util.spec_from_file_location(name, place, submodule_search_locations=locations) or spec
+
+    def _watched(self, spec: ModuleSpec) -> ModuleSpec:
+        if spec.has_location and spec.origin and os.path.realpath(spec.origin) == self._target and spec.loader:
+            spec.loader = _Loader(spec.loader, self._around)
+        return spec
+
+
+class _Loader(Loader):
+    """Another loader, and what is to be done around it."""
+
+    def __init__(self, inner: Loader, around: Callable[[ModuleType, Callable[[], None]], None]) -> None:
+        self._inner, self._around = inner, around
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As the other one does."""
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Carry the module out."""
+        self._around(module, lambda: self._inner.exec_module(module))

@@ -1,0 +1,92 @@
+"""Calls the target with inputs that no test has: each alone, within a bound of its own if it is the original."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import signal
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from abreast.jobs.candidates.child.build import Unbuildable, build
+from abreast.jobs.candidates.child.capture import MOST_OF_A_CALL, Function, Recorder
+from abreast.jobs.candidates.child.channel import Channel
+from abreast.jobs.candidates.record import Invocation, encode, observe, observe_async
+
+_BOUND = 500  # values of an iterator
+
+
+class TooLong(BaseException):
+    """The input keeps the original busy for longer than is worth waiting."""
+
+
+@contextlib.contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raise TooLong inside after so many seconds of CPU; 0 is for ever. Not by the clock: others are busy too."""
+
+    def ring(*_: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+class Trial:
+    """The inputs of one run: `{"seconds": ..., "calls": [{"name", "self", "args", "kwargs"}]}`."""
+
+    def __init__(self, channel: Channel, recorder: Recorder) -> None:
+        self._channel, self._recorder = channel, recorder
+
+    def run(self, inputs: dict[str, Any], module: ModuleType, qualname: str, function: Function) -> None:
+        """Call the function with each; what can't be made or ended is said, and the next comes."""
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 3_000))
+        for one in inputs["calls"]:
+            name = str(one["name"])
+            self._channel.say("trying", name)
+            try:
+                bound = self._bound(one, module, qualname, function)
+                args = [build(value) for value in one["args"]]
+                kwargs = {str(key): build(value) for key, value in one["kwargs"].items()}
+            except Unbuildable as reason:
+                self._channel.say("dropped", [name, f"it can't be made again ({reason})"])
+                continue
+            try:
+                with _within(float(inputs["seconds"])):
+                    invocation = self._observed(name, bound, args, kwargs)
+            except TooLong:
+                self._channel.say("dropped", [name, "it takes the original too long"])
+                continue
+            data = encode([invocation])
+            if len(data) > MOST_OF_A_CALL:
+                self._channel.say("dropped", [name, "what it does is too large"])
+            else:
+                self._channel.say("call", data.decode("ascii"))
+
+    def _bound(self, one: dict[str, Any], module: ModuleType, qualname: str, function: Function) -> Function:
+        """The function, bound to what it is a method of."""
+        *path, name = qualname.split(".")
+        if not path:
+            return function
+        owner: Any = module
+        for part in path:
+            owner = getattr(owner, part)
+        held = inspect.getattr_static(owner, name)
+        if isinstance(held, staticmethod):
+            return function
+        if isinstance(held, classmethod):
+            return function.__get__(owner)  # type: ignore[no-any-return] # a function binds
+        return function.__get__(build(one["self"]))  # type: ignore[no-any-return]
+
+    def _observed(self, name: str, function: Function, args: list[object], kwargs: dict[str, Any]) -> Invocation:
+        with self._recorder.apart():
+            if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+                return asyncio.run(observe_async(name, function, *args, bound=_BOUND, **kwargs))
+            return observe(name, function, *args, bound=_BOUND, **kwargs)
