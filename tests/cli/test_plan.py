@@ -103,7 +103,7 @@ def test_what_cannot_be_is_one_sentence(project):
     assert "--command and --call exclude" in project("plan", "run", "--command", "x", "--call", "a:b").err
     assert "--model is for a model" in project("plan", "run", "--command", "x", "-m", "a/b").err
     assert "no module 'nowhere'" in project("plan", "run", "--call", "nowhere:fn").err
-    assert "--model:" in project("plan", "run", "--prompt", "x", "-m", "nowhere/model").err
+    assert "no provider 'nowhere'" in project("plan", "run", "--prompt", "x", "-m", "nowhere/model").err
     assert project("plan", "run", "--command", "true", "--width", "-1").code == 2
     project("map", "--", "true", given="a\n")
     assert "map-1 is no plan, but a map" in project("plan", "apply", "map-1").err
