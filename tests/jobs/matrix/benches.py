@@ -68,7 +68,7 @@ class Says:
 class FakeBench:
     """Models by name, functions by name; lanes of a width."""
 
-    def __init__(self, answers, *, limits=(), functions=None, gate=None, retry=None, clock=SYSTEM_CLOCK):
+    def __init__(self, answers, *, limits=(), functions=None, gate=None, retry=None, price=None, clock=SYSTEM_CLOCK):
         self.clock = clock
         self.models = {name: Says(name, answer, gate) for name, answer in answers.items()}
         self.functions = functions or {}
@@ -76,13 +76,15 @@ class FakeBench:
         self.counts = {lane: LaneCount() for lane in lanes}
         self._lanes = {lane: Lane(lane, [limit() for limit in limits]) for lane in lanes}
         self._retry = retry
+        self._price = price
         self._callers = {}
 
     async def caller(self, name):
         lane = name.partition("/")[0]
         if name not in self._callers:
             counted = Counted(self.models[name], self.counts[lane], self.clock)
-            self._callers[name] = Caller(counted, self._lanes[lane], retry=self._retry, clock=self.clock)
+            lane_of = self._lanes[lane]
+            self._callers[name] = Caller(counted, lane_of, price=self._price, retry=self._retry, clock=self.clock)
         return self._callers[name]
 
     async def call(self, name, *given):
