@@ -53,17 +53,18 @@ def judge_behaviour(original: Watched, candidate: Watched, rules: Rules) -> Beha
 def _judged(findings: tuple[Finding, ...]) -> Behaviour:
     different = [one for one in findings if one.verdict.outcome == "different"]
     if not different:
-        return Behaviour("refused", f"it can't be compared: {_sentence(findings[0])}", findings)
+        return Behaviour("refused", f"it can't be compared: {sentence(findings[0])}", findings)
     hungry = [one for one in different if one.verdict.candidate.startswith("MemoryError")]
     if hungry:
         return Behaviour("refused", f"it asks for more memory than it may have, in {hungry[0].name}", findings)
     # What it did says more than that a test failed, and that says more than that a call is missing.
     order = {"missing": 2, "test": 1}
     first = min(different, key=lambda one: (one.verdict.candidate == "missing", order.get(one.part, 0)))
-    return Behaviour("wrong", _sentence(first), findings)
+    return Behaviour("wrong", sentence(first), findings)
 
 
-def _sentence(finding: Finding) -> str:
+def sentence(finding: Finding) -> str:
+    """A finding in words: which call, what of it, and both sides."""
     verdict = finding.verdict
     sides = f" (original {verdict.original}, candidate {verdict.candidate})" if verdict.original else ""
     path = f" at {verdict.path}" if verdict.path not in {"", "$"} else ""

@@ -18,16 +18,16 @@ class Unbuildable(Exception):
 
 
 def build(plain: Any) -> object:  # noqa: ANN401 - JSON, of a form that is checked as it is read
-    """The value that a description `[kind, ...]` stands for. Raises Unbuildable."""
+    """The value that a description `[kind, text, parts]` stands for. Raises Unbuildable."""
     try:
-        kind, *rest = plain
-        return _KINDS[kind](*rest)
+        kind, text, parts = plain
+        return _KINDS[kind](text, [build(one) for one in parts])
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise Unbuildable(f"{type(error).__name__}: {error}") from None
 
 
-def _pairs(pairs: list[tuple[object, object]]) -> dict[object, object]:
-    return {build(key): build(value) for key, value in pairs}
+def _pairs(parts: list[object]) -> dict[object, object]:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _find(label: str) -> Any:  # noqa: ANN401
@@ -44,52 +44,58 @@ def _find(label: str) -> Any:  # noqa: ANN401
     raise Unbuildable(f"there is no {label}")
 
 
-def _instance(label: str, state: list[tuple[str, object]]) -> object:
+def _instance(label: str, parts: list[object]) -> object:
     """An instance with that state; its `__init__` is not asked."""
-    cls = _find(label)
-    made = object.__new__(cls)
-    for name, value in state:
-        object.__setattr__(made, name, build(value))
+    made = object.__new__(_find(label))
+    for name, value in _pairs(parts).items():
+        object.__setattr__(made, cast("str", name), value)
     return made
 
 
-def _member(label: str, name: str) -> object:
+def _member(text: str, _: list[object]) -> object:
+    label, name = text.split("|", 1)
     return cast("type[enum.Enum]", _find(label))[name]
 
 
-def _text(label: str, text: str) -> object:
-    return _TEXTS[label](text)
+def _text(text: str, _: list[object]) -> object:
+    label, said = text.split("|", 1)
+    return _TEXTS[label](said)
 
 
 _TEXTS: dict[str, Callable[[str], object]] = {
     "decimal.Decimal": decimal.Decimal,
-    "fractions.Fraction": fractions.Fraction,
-    "datetime.date": dt.date.fromisoformat,
-    "datetime.datetime": dt.datetime.fromisoformat,
-    "datetime.time": dt.time.fromisoformat,
-    "datetime.timedelta": lambda text: dt.timedelta(*map(int, text.split())),
     "pathlib.PurePosixPath": pathlib.PurePosixPath,
+    "pathlib.PosixPath": pathlib.PosixPath,
 }
-_KINDS: dict[str, Callable[..., object]] = {
-    "none": lambda: None,
-    "bool": bool,
-    "int": lambda text: int(text, 16),
-    "float": float.fromhex,
-    "str": lambda text: text,
-    "bytes": lambda text: text.encode("latin-1"),
-    "bytearray": lambda text: bytearray(text.encode("latin-1")),
-    "complex": complex,
-    "list": lambda items: [build(one) for one in items],
-    "tuple": lambda items: tuple(build(one) for one in items),
-    "set": lambda items: {build(one) for one in items},
-    "frozenset": lambda items: frozenset(build(one) for one in items),
-    "deque": lambda items: deque(build(one) for one in items),
-    "dict": _pairs,
-    "Counter": lambda pairs: Counter(_pairs(pairs)),
-    "OrderedDict": lambda pairs: OrderedDict(_pairs(pairs)),
-    "defaultdict": lambda pairs, factory: defaultdict(_FACTORIES[factory], _pairs(pairs)),
+_CALLED: dict[str, Callable[..., object]] = {
+    "fractions.Fraction": fractions.Fraction,
+    "datetime.date": dt.date,
+    "datetime.datetime": dt.datetime,
+    "datetime.timedelta": dt.timedelta,
+    "range": range,
+}
+_FACTORIES: dict[str, type] = {"list": list, "int": int, "dict": dict, "set": set, "str": str, "float": float}
+_KINDS: dict[str, Callable[[str, list[Any]], object]] = {
+    "none": lambda _, __: None,
+    "bool": lambda text, _: text == "True",
+    "int": lambda text, _: int(text, 16),
+    "float": lambda text, _: float.fromhex(text),
+    "str": lambda text, _: text,
+    "bytes": lambda text, _: text.encode("latin-1"),
+    "bytearray": lambda text, _: bytearray(text.encode("latin-1")),
+    "complex": lambda _, parts: complex(*parts),
+    "list": lambda _, parts: parts,
+    "tuple": lambda _, parts: tuple(parts),
+    "subtuple": lambda label, parts: tuple.__new__(_find(label), parts),
+    "set": lambda _, parts: set(parts),
+    "frozenset": lambda _, parts: frozenset(parts),
+    "deque": lambda _, parts: deque(parts),
+    "dict": lambda _, parts: _pairs(parts),
+    "Counter": lambda _, parts: Counter(_pairs(parts)),
+    "OrderedDict": lambda _, parts: OrderedDict(_pairs(parts)),
+    "defaultdict": lambda factory, parts: defaultdict(_FACTORIES[factory] if factory else None, _pairs(parts)),
     "instance": _instance,
     "enum": _member,
     "text": _text,
+    "call": lambda label, parts: _CALLED[label](*parts),
 }
-_FACTORIES: dict[str, type] = {"list": list, "int": int, "dict": dict, "set": set, "str": str, "float": float}

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from abreast.jobs.candidates.child.build import Unbuildable, build
 from abreast.jobs.candidates.child.capture import MOST_OF_A_CALL, Function, Recorder
@@ -53,8 +53,8 @@ class Trial:
             self._channel.say("trying", name)
             try:
                 bound = self._bound(one, module, qualname, function)
-                args = [build(value) for value in one["args"]]
-                kwargs = {str(key): build(value) for key, value in one["kwargs"].items()}
+                args = cast("list[object]", build(one["args"]))
+                kwargs = cast("dict[str, object]", build(one["kwargs"]))
             except Unbuildable as reason:
                 self._channel.say("dropped", [name, f"it can't be made again ({reason})"])
                 continue
