@@ -41,6 +41,10 @@ UNMENTIONED = {
     "DrawFilter": "for users' loggers: which draw a record belongs to",
     "Escalate": "a strategy that needs another model, which only Python can hand over",
     "Traveller": "what an executor may ask of an item's context, written down as a type",
+    **dict.fromkeys(
+        ("on_body", "on_header", "on_headers_complete", "on_message_begin", "on_message_complete"),
+        "called by the parser of httptools, which finds them by name",
+    ),
     "join_path": "the form of a path; the driver spells it out, item by item",
     "write_candidate": "what `abreast optimize` will write into a slot",
 }

@@ -31,8 +31,9 @@ from abreast.core.errors import (
 )
 from abreast.models.anthropic import Anthropic
 from abreast.models.gemini import Gemini
-from abreast.models.http import Events, Http
+from abreast.models.http import Http, endpoint
 from abreast.models.openai import OpenAI
+from abreast.models.provider import Events
 from abreast.testing.storm import FAULTS, open_storm
 from tests.models.serving import KEY, Recorded, ask, closing, events, serving, speaking
 
@@ -94,7 +95,7 @@ def test_every_fault_of_the_storm_is_documented():
 @every_adapter
 @both_ways
 async def test_each_fault_gives_its_documented_error(make, stream):
-    async with open_storm() as storm, closing(make(storm.url, stall=0.1)) as model:
+    async with open_storm() as storm, closing(make(storm.url, stall=1.0)) as model:
         for fault, kinds in DOCUMENTED.items():
             error = await failure_of(model, f"fault-{fault}", stream=stream)
             assert type(error) is kinds[stream], fault
@@ -147,7 +148,7 @@ async def test_a_reply_over_the_cap_is_broken_and_its_first_part_kept(make, stre
 
 @both_ways
 async def test_a_reply_that_drips_for_ever_is_ended_by_the_total(stream):
-    async with open_storm(per_token=60.0) as storm, closing(openai(storm.url, total=0.1)) as model:
+    async with open_storm(per_token=60.0) as storm, closing(openai(storm.url, total=0.5)) as model:
         assert type(await failure_of(model, stream=stream)) is ReplyTimeout
         await storm.until(lambda stats: stats.disconnects == 1)
 
@@ -223,7 +224,7 @@ async def test_calls_go_side_by_side_without_a_limit():
 def test_one_model_serves_several_loops():
     async def once(model):
         async with open_storm() as storm:
-            model._url = type(model._url)(f"{storm.url}/v1/chat/completions")
+            model._url = endpoint(f"{storm.url}/v1/chat/completions")
             reply = await model.complete(ask())
             await model.close()
             await model.close()
@@ -322,7 +323,7 @@ async def test_a_key_is_in_no_error_even_if_the_server_sends_it_back(make, strea
 
 @every_adapter
 async def test_a_key_is_in_no_local_variable_that_a_traceback_shows(make):
-    async with open_storm() as storm, closing(make(storm.url, stall=0.1, headers={"x-more": f"{KEY}-2"})) as model:
+    async with open_storm() as storm, closing(make(storm.url, stall=1.0, headers={"x-more": f"{KEY}-2"})) as model:
         for fault in DOCUMENTED:
             error = await failure_of(model, f"fault-{fault}")
             shown = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())

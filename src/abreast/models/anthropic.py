@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from abreast.models.http import Document, Draft, Fold, Http, Provider, Wire, arguments_of, count
+from abreast.models.http import Http, Wire
 from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.provider import Document, Draft, Fold, Provider, arguments_of, count
 from abreast.models.schema import boxed, unboxed
 
 _VERSION = "2023-06-01"

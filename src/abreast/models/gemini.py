@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 from urllib.parse import quote
 
-from abreast.models.http import Document, Draft, Fold, Http, Provider, Wire, arguments_of, count
+from abreast.models.http import Http, Wire
 from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.provider import Document, Draft, Fold, Provider, arguments_of, count
 
 _FINISH: dict[str | None, Finish] = {"STOP": "stop", "MAX_TOKENS": "length"}
 _REFUSED = frozenset(

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
-from abreast.models.http import Document, Draft, Fold, Http, Provider, Wire, count
+from abreast.models.http import Http, Wire
 from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.provider import Document, Draft, Fold, Provider, count
 from abreast.models.schema import boxed, strict, unboxed
 
 _FINISH: dict[str | None, Finish] = {

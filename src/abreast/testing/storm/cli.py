@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name != "aiohttp":
             raise
-        return _complain("the storm server needs aiohttp: pip install aiohttp", code=1)
+        return _complain("the storm server needs aiohttp: pip install 'abreast[storm]'", code=1)
     except OSError as error:
         return _complain(f"can't listen on 127.0.0.1:{options.port}: {os.strerror(error.errno or 0)}", code=1)
 
