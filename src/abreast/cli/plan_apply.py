@@ -30,7 +30,7 @@ from abreast.jobs.plan.ownership import Ownership
 from abreast.jobs.plan.snapshots import Snapshots
 from abreast.store import codec
 from abreast.store.port import RunRow, Store, each_event
-from abreast.worktrees.pool import open_worktrees
+from abreast.worktrees.pool import open_worktrees, reap_worktrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ class _Applying:
     async def _merge(self, interrupts: Interrupts) -> int:
         if recovered := recover(self._root):
             tell(f"took back {recovered} merge(s) that had been cut off")
-        cut_off = save_what_was_cut_off(self._job.path, self._snapshots)
+        save_what_was_cut_off(self._job.path, self._snapshots)
+        reap_worktrees(self._root)
         plan, imports = self._job.divided()
         source = self._snapshots.take(self._root)
         ownership = self._ownership(plan)
@@ -128,9 +129,6 @@ class _Applying:
             interrupts.let_be()
             paths = apply(merged, self._snapshots, self._root)
             Kept(self._snapshots).drop(self._run, merged.merged)
-        if cut_off:
-            async with open_worktrees(self._root, 1):
-                pass  # the worktrees that killed drivers have left are removed by whoever makes new ones
         return self._say(merged, blocked, notes, paths)
 
     def _ownership(self, plan: Plan) -> Ownership:

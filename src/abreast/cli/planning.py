@@ -21,10 +21,10 @@ from abreast.cli.tables import say_json, say_table
 from abreast.cli.work import View, entered
 from abreast.core.errors import AbreastError, BudgetSpent
 from abreast.executors.commands import Commands
-from abreast.jobs.plan.assignment import WORKTREES, Task, in_worktrees
 from abreast.jobs.plan.commands import CallTask, CommandTask, Processes
 from abreast.jobs.plan.errors import PlanFailed
 from abreast.jobs.plan.execute import How, PlanResult, run_plan
+from abreast.jobs.plan.in_worktrees import WORKTREES, Task, in_worktrees
 from abreast.jobs.plan.kept import rescue
 from abreast.jobs.plan.ownership import Ownership
 from abreast.jobs.plan.score import dependencies
@@ -60,13 +60,11 @@ def snapshots_of(path: str) -> Snapshots:
     return Snapshots(home / "plan.git")
 
 
-def save_what_was_cut_off(path: str, snapshots: Snapshots) -> bool:
-    """Hold what killed drivers have left in worktrees, and say so; whether there was any."""
-    found = rescue(Path(path), snapshots)
-    for each in found:
+def save_what_was_cut_off(path: str, snapshots: Snapshots) -> None:
+    """Hold what killed drivers have left in worktrees, and say so."""
+    for each in rescue(Path(path), snapshots):
         tell(f"{each.leaf} of {each.run} was cut off; what it had done is kept: "
              f"git --git-dir {snapshots.home} ls-tree -r {each.tree}")  # fmt: skip
-    return bool(found)
 
 
 class Planning:

@@ -191,7 +191,8 @@ class _Base:
             left = self._reap(git)
             self._locks.take(self.number)
             self.entries = [self._entry(index) for index in range(count)]
-            self._ledger.add(self.entries)
+            if self.entries:
+                self._ledger.add(self.entries)
             self.pool.mkdir(mode=0o700)
             self._has_pool = True
             (self.pool / "scratch").mkdir(mode=0o700)
@@ -343,6 +344,14 @@ def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[
             with contextlib.suppress(FileNotFoundError):
                 found.append(Unfinished(path, kept_note(path).read_text("utf-8")))
     return found
+
+
+def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[Left, ...]:
+    """Remove what dead owners have left of their pools, as every new pool does; what can't be removed is returned."""
+    stop = Stop()
+    place = cache_directory() if cache is None else Path(cache)
+    base = _Base(find_repository(Path(root), stop), place, TIMEOUT, SYSTEM_CLOCK)
+    return base.prepare(0, stop) + base.remove()
 
 
 def home_of(repository: Repository, cache: Path) -> Path:

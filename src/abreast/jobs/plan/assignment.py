@@ -1,25 +1,9 @@
-"""What a subplan is handed, and how its work is done in a worktree so that nothing of it is lost."""
+"""What a subplan is handed."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-from abreast.jobs.plan.errors import SubplanFailed
-from abreast.jobs.plan.execute import Work
-from abreast.jobs.plan.kept import Kept, begin
-from abreast.jobs.plan.nodes import Node
-from abreast.jobs.plan.snapshots import Snapshots
-from abreast.run.current import current_item
-from abreast.worktrees.git import GitFailed
-from abreast.worktrees.slot import Slot
-
-WORKTREES: Final = "worktrees"
-"""The lane that lends worktrees to subplans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,46 +22,3 @@ class Assignment:
     def places(self) -> tuple[Path, ...]:
         """Where its files are."""
         return tuple(self.path / file for file in self.files)
-
-
-Task: TypeAlias = Callable[[Assignment], Awaitable[dict[str, Any]]]
-"""What does the work; what it gives is kept with the result."""
-
-
-def in_worktrees(task: Task, snapshots: Snapshots, base: str, run: str, instruction: str = "") -> Work:
-    """The work of a leaf: `task` in the worktree that its item holds, and a snapshot of what came of it.
-
-    Whatever ends it, what is in the worktree is held by a reference; a failure has it in its details.
-    """
-    kept = Kept(snapshots)
-
-    async def work(leaf: Node) -> dict[str, Any]:
-        slot = _slot()
-        await slot.reset()
-        begin(slot, snapshots, run, leaf.id, base)
-        try:
-            facts = await task(Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root))
-            tree = await asyncio.to_thread(snapshots.take, slot.root)
-        except BaseException as error:
-            # At once, without giving way: when this is cancelled, the worktree is somebody else's right after it.
-            with suppress(GitFailed, OSError):  # it may have ruined its worktree: the failure matters more
-                tree = snapshots.take(slot.root)
-                if tree != base:
-                    kept.hold(run, leaf.id, "failed", tree)
-                    if isinstance(error, SubplanFailed):
-                        error.details |= {"base": base, "result": tree}
-            slot.let_go()
-            raise
-        kept.hold(run, leaf.id, "done", tree)
-        slot.let_go()
-        return {"base": base, "result": tree, "files": list(leaf.files), **facts}
-
-    return work
-
-
-def _slot() -> Slot:
-    item = current_item()
-    slot = item.held.get(WORKTREES) if item is not None else None
-    if not isinstance(slot, Slot):
-        raise TypeError(f"a subplan works in a worktree, not in {slot!r}")
-    return slot

@@ -44,7 +44,7 @@ class Kept:
 
     def hold(self, run: str, leaf: str, how: How, tree: str) -> None:
         """Hold a tree; harmless if it is held already."""
-        self._snapshots.refer({f"{_HEAD}{_word(run)}/{_word(leaf)}/{how}-{tree}": tree})
+        self._snapshots.refer(f"{_HEAD}{_word(run)}/{_word(leaf)}/{how}-{tree}", tree)
 
     def held(self, run: str | None = None) -> list[Held]:
         """All that is held, or what one run has made, by run, leaf and name."""
@@ -58,8 +58,7 @@ class Kept:
         """Let go of what these leaves have made: it is in the source tree by now; how many trees."""
         gone = set(leaves)
         dropped = [each for each in self.held(run) if each.leaf in gone]
-        names = [f"{_HEAD}{_word(run)}/{_word(each.leaf)}/{each.how}-{each.tree}" for each in dropped]
-        self._snapshots.refer(dict.fromkeys(names))
+        self._snapshots.forget(f"{_HEAD}{_word(run)}/{_word(each.leaf)}/{each.how}-{each.tree}" for each in dropped)
         return len(dropped)
 
 

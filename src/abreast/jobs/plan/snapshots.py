@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -149,12 +149,21 @@ class Snapshots:
             self._git("update-index", "-z", "--index-info", stdin=listed, extra=index)
             return self._git("write-tree", extra=index).strip().decode()
 
-    def refer(self, references: Mapping[str, str | None]) -> None:
-        """Set references, all of them or none; None removes one. What they refer to is never collected."""
-        if not references:
-            return
-        lines = [f"delete {name}" if tree is None else f"update {name} {tree}" for name, tree in references.items()]
-        self._git("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in lines).encode())
+    def refer(self, name: str, tree: str) -> None:
+        """Set a reference: what it refers to is never collected."""
+        # By ourselves: a git that is killed in the middle leaves a lock, which stands in the way of the next one.
+        place = self.home / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", prefix="reference-", dir=self.home, delete=False) as written:
+            written.write(f"{tree}\n")
+        Path(written.name).replace(place)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Remove references."""
+        for name in names:
+            (self.home / name).unlink(missing_ok=True)
+            with suppress(OSError):  # others are there
+                (self.home / name).parent.rmdir()
 
     def references(self, beneath: str) -> dict[str, str]:
         """The references beneath a name, which ends with a slash, and what they refer to."""

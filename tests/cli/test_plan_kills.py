@@ -1,0 +1,141 @@
+"""SIGKILL while subplans run, then `abreast resume`: nothing is done twice, and no work in a worktree is lost."""
+
+import os
+import random
+import select
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import PATIENCE, Shell
+from tests.jobs.plan.repositories import git, repository
+
+PARTS = 8
+WIDTH = 3
+# It says who it is, works, and says that it is about to end: a kill comes at any of these, or between them.
+WORK = """
+echo "$ABREAST_SUBPLAN $$" >> "$LOG"
+printf '%s\\n' "$ABREAST_SUBPLAN $$" > "$ABREAST_SCOPE"m0.txt
+echo began > "$HERE"
+printf 'done\\n' > "$ABREAST_SCOPE"m1.txt
+"""
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """A project of several parts, its own cache for worktrees, and a pipe in which subplans say that they work."""
+
+    def begin(number):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        project = Shell(folder)
+        (folder / ".git").rmdir()
+        parts = {f"part{part}/m{one}.txt": f"x = {one}\n" for part in range(PARTS) for one in range(6)}
+        repository(folder, parts)
+        os.mkfifo(tmp_path / f"here{number}")
+        project.cache = tmp_path / f"cache{number}"
+        project.here = os.open(tmp_path / f"here{number}", os.O_RDWR | os.O_NONBLOCK)
+        project.log = tmp_path / f"log{number}"
+        project.log.touch()
+        project.environment |= {
+            "ABREAST_CACHE": str(project.cache), "LOG": str(project.log), "HERE": str(tmp_path / f"here{number}"),
+        }  # fmt: skip
+        return project
+
+    return begin
+
+
+def started(project):
+    """Which subplans have been started, as often as they were."""
+    return [line.split()[0] for line in project.log.read_text().splitlines()]
+
+
+def in_worktrees(project):
+    """What subplans had written into worktrees that are still there."""
+    listed = git(project.folder, "worktree", "list", "--porcelain").decode().splitlines()
+    places = [Path(line.removeprefix("worktree ")) for line in listed if line.startswith("worktree ")][1:]
+    written = [file.read_text() for place in places for file in place.glob("part*/m0.txt")]
+    return {text for text in written if text.startswith("part")}
+
+
+def held(project):
+    """What is held by references: the first file of each part, where a subplan has written it."""
+    home = project.folder / ".abreast/plan.git"
+    if not (home / "HEAD").exists():
+        return set()
+    names = git(project.folder, "--git-dir", home, "for-each-ref", "--format=%(refname)").decode().split()
+    leaves = [(name, name.split("/")[3].split("-")[0]) for name in names]
+    texts = [git(project.folder, "--git-dir", home, "show", f"{name}:{leaf}/m0.txt").decode() for name, leaf in leaves]
+    return {text for text in texts if text.startswith("part")}
+
+
+def strike(project, process, chance):
+    """Kill the driver, or all of its group, when so many subplans have begun to write, or a little later."""
+
+    def kill():
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL) if chance.random() < 0.5 else process.kill()
+
+    waiting = chance.randrange(PARTS // 2)
+    while waiting > 0 and process.poll() is None:
+        if select.select([project.here], [], [], 0.05)[0]:
+            waiting -= os.read(project.here, 1) == b"\n"
+    timer = threading.Timer(chance.choice([0.0, chance.uniform(0.0, 0.1)]), kill)
+    timer.start()
+    process.communicate(timeout=PATIENCE)
+    timer.join()
+    while select.select([project.here], [], [], 0)[0]:
+        os.read(project.here, 1000)
+
+
+def storm(project, *, kills, seed):
+    """Kill it again and again, resume it each time, let it end and apply it; how often it was killed."""
+    chance = random.Random(seed)
+    arguments = ("plan", "run", "--command", WORK, "-w", str(WIDTH))
+    killed, lost_if_not_held, recorded = 0, set(), set()
+    while killed < kills and len(recorded) < PARTS:
+        before = started(project)
+        with project.start(*arguments, measured=False) as process:
+            strike(project, process, chance)
+        killed += process.returncode == -signal.SIGKILL
+        again = started(project)[len(before) :]
+        assert not recorded & set(again), "a subplan that was recorded as done ran again"
+        assert lost_if_not_held <= held(project) | in_worktrees(project), "work in a worktree was lost"
+        lost_if_not_held |= in_worktrees(project)
+        if project.store.exists() and project("runs", "--json").rows:
+            arguments, recorded = ("resume", "plan-1"), done(project)
+    before = started(project)
+    said = project("resume", "plan-1")
+    assert said.code == 0, said
+    assert not recorded & set(started(project)[len(before) :])
+    assert len(started(project)) <= PARTS + killed * WIDTH
+    assert lost_if_not_held <= held(project)
+    assert in_worktrees(project) <= held(project)  # if the last kill came when all was done
+    said = project("plan", "apply", "plan-1")
+    assert said.code == 0, said
+    assert all((project.folder / f"part{part}/m1.txt").read_text() == "done\n" for part in range(PARTS))
+    assert held(project) == set()
+    assert len(git(project.folder, "worktree", "list").splitlines()) == 1
+    assert not list(project.cache.rglob("*"))
+    return killed
+
+
+def done(project):
+    """The subplans that are recorded as done."""
+    return {row["key"] for row in project("export", "plan-1").rows if row["state"] == "done"}
+
+
+def test_killed_again_and_again_only_unfinished_subplans_run_and_no_work_is_lost(begin):
+    assert storm(begin(0), kills=3, seed=1) >= 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_killed_thirty_times_only_unfinished_subplans_run_and_no_work_is_lost(begin):
+    killed = number = 0
+    while killed < 30:
+        killed += storm(begin(number), kills=6, seed=number)
+        number += 1
