@@ -15,6 +15,7 @@ from abreast.jobs.candidates.child import (
     main,
     paths,
     suite,
+    timed,
     trying,
 )
 
@@ -24,7 +25,7 @@ _SHARED: Final = (
     *("anatomy", "codes", "compare", "foreign", "kinds", "likeness"),
     *("matching", "portrait", "portray", "record", "rules"),
 )
-_CHILD: Final = (audit, build, capture, channel, guard, install, main, paths, suite, trying)
+_CHILD: Final = (audit, build, capture, channel, guard, install, main, paths, suite, timed, trying)
 
 PROGRAM: Final = f"""
 import sys

@@ -1,0 +1,298 @@
+"""The child's program when it is timed: stops before calls of the target, and makes them on the parent's word.
+
+Before a call that is wanted, the process is forked, and the fork waits there with the arguments as they came: a holder.
+Each order to it forks once more, and that process makes the one call. So every call starts from the same state, in
+which these arguments have never been seen: what a candidate keeps from one call to the next is of no use to it. The
+time is taken by the parent, from its `go` to the `done`; what it did is told afterwards, and judged there.
+
+It runs beside `abreast.jobs.candidates.child`, under the project's interpreter, and imports only what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import gc
+import hashlib
+import io
+import itertools
+import json
+import os
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from time import perf_counter  # noqa: TID251 - of the original alone, to choose inputs; candidates are timed elsewhere
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, ModuleType
+from typing import Any, NoReturn, cast
+
+from abreast.jobs.candidates.child.channel import Channel
+from abreast.jobs.candidates.child.install import find, install
+from abreast.jobs.candidates.child.paths import Places, SlotFinder, set_path
+from abreast.jobs.candidates.child.suite import Suite
+from abreast.jobs.candidates.kinds import is_iterator
+from abreast.jobs.candidates.portrait import pack
+from abreast.jobs.candidates.portray import portray
+from abreast.jobs.candidates.record import Invocation, encode, observe
+
+MOST_CALLS = 2_000
+_BOUND = 10_000  # values of an iterator
+
+
+class Stops:
+    """In the place of a recorder: numbers the outermost calls, and stops before those that are wanted."""
+
+    def __init__(self, directory: str, wanted: list[str]) -> None:
+        self.test = "<collection>"
+        self.calls: list[tuple[str, float, str, bool]] = []
+        """When scouting: each call's name, seconds, digest of its arguments, and whether they can be copied."""
+        self.held: list[str] = []
+        self.function: Callable[..., Any] | None = None
+        self.undo: list[Callable[[], None]] = []
+        """What puts the target itself back in its place."""
+        self._directory = directory
+        self._wanted = wanted
+        self._counts: Counter[str] = Counter()
+        self._inside = False
+
+    def begin(self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool) -> Outer | None:
+        """A call begins; None if the target makes it itself."""
+        del method  # `self` is the first of the arguments
+        if self._inside:
+            return None
+        name = f"{self.test}#{self._counts[self.test]}"
+        self._counts[self.test] += 1
+        if name in self._wanted and name not in self.held:
+            self.held.append(name)
+            if not os.fork():
+                # A call of the target by itself must not pass through here while it is timed.
+                for one in self.undo:
+                    one()
+                Holder(self._directory, self._wanted.index(name), name, self.function, (args, kwargs)).serve()
+        if not self._wanted and len(self.calls) < MOST_CALLS:
+            digest = hashlib.sha256(pack(portray((args, kwargs), consume=False))).hexdigest()[:16]
+            return Outer(self, name, digest, _copied((args, kwargs)) is not None)
+        return Outer(self, name, "", copyable=False)
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """The target's own code runs."""
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+
+
+class Outer:
+    """An outermost call, of which only the time is noted."""
+
+    def __init__(self, stops: Stops, name: str, digest: str, copyable: bool) -> None:  # noqa: FBT001
+        self._stops, self._name, self._digest, self._copyable = stops, name, digest, copyable
+        self._began = 0.0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """It runs."""
+        with self._stops.inside():
+            self._began = perf_counter()
+            try:
+                yield
+            finally:
+                if self._digest:
+                    seconds = perf_counter() - self._began
+                    self._stops.calls.append((self._name, seconds, self._digest, self._copyable))
+
+    def raised(self, error: BaseException) -> None:
+        """It is no matter how it ends."""
+
+    def hand_on(self, result: object) -> object:
+        """What the caller gets."""
+        return result
+
+
+def _copied(value: Any) -> Any | None:  # noqa: ANN401 - arguments
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 - whatever its __deepcopy__ raises
+        return None
+
+
+class Holder:
+    """A process that stands before one call, and has it made as often as it is told."""
+
+    def __init__(
+        self, directory: str, number: int, name: str, function: Callable[..., Any] | None, given: tuple[Any, Any]
+    ) -> None:
+        self._down = os.open(os.path.join(directory, f"down-{number}"), os.O_RDWR | os.O_CLOEXEC)
+        self._up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
+        self._name, self._function, self._given = name, function, given
+
+    def serve(self) -> NoReturn:
+        """Wait for orders, for ever: the jail ends it."""
+        # What is here now is nothing that a collection in the forks would have to look at.
+        gc.freeze()
+        while True:
+            order = json.loads(self._line())
+            if not os.fork():
+                try:
+                    self._obey(order)
+                except BaseException as error:  # noqa: BLE001 - told, whatever it is
+                    self._say({"broken": f"{type(error).__name__}: {error}"[:300]})
+                os._exit(0)
+            os.wait()
+            self._say({"over": True})
+
+    def _line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            line += os.read(self._down, 1)
+        return line
+
+    def _say(self, what: object) -> None:
+        data = json.dumps(what).encode("ascii") + b"\n"
+        while data:
+            data = data[os.write(self._up, data) :]
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        asyncio._set_running_loop(None)  # noqa: SLF001 - of the process it was forked from
+        chunks: list[int] = order["chunks"]
+        calls = sum(chunks)
+        given = [self._copy(needed=calls > 1) for _ in range(calls)]
+        with contextlib.redirect_stdout(io.StringIO()):
+            if order["do"] == "profile":
+                return self._say(Lines(order["file"]).of(self._function, given[0]))
+            if order["do"] == "memory":
+                tracemalloc.start()
+                _call(self._function, given[0])
+                return self._say({"peak": tracemalloc.get_traced_memory()[1]})
+            first, last = self._timed(given, chunks)
+        records = [self._record(given[0], first)] + ([self._record(given[-1], last)] if calls > 1 else [])
+        data = encode(records)
+        self._say({"digest": hashlib.sha256(data).hexdigest()})
+        if self._line() == b"show\n":
+            self._say({"record": data.decode("ascii")})
+        return None
+
+    def _copy(self, *, needed: bool) -> tuple[Any, Any]:
+        """The arguments once more; as they are, if they can't be copied and are called with once."""
+        found = _copied(self._given)
+        if found is None and needed:
+            raise ValueError("its arguments can't be copied")
+        return self._given if found is None else cast("tuple[Any, Any]", found)
+
+    def _timed(self, given: list[Any], chunks: list[int]) -> tuple[object, object]:
+        """All calls, by chunks: each between the parent's word and ours. What the first and the last gave."""
+        function, call, up, at = self._function, _call, self._up, 0
+        first = last = None
+        self._say({"ready": True})
+        for size in chunks:
+            now = given[at : at + size]
+            self._line()
+            for one in now:
+                last = call(function, one)
+            os.write(up, b"done\n")
+            first = first if at else last
+            at += size
+        return first, last
+
+    def _record(self, given: tuple[Any, Any], end: object) -> Invocation:
+        """What a call did, as the judge wants it: made again from its end, not called once more."""
+        value, error = cast("tuple[object, BaseException | None]", end)
+
+        def again(*_: object, **__: object) -> object:
+            if error is not None:
+                raise error
+            return value
+
+        args, kwargs = given
+        return observe(self._name, again, *args, **kwargs)
+
+
+def _call(function: Any, given: tuple[Any, Any]) -> tuple[object, BaseException | None]:  # noqa: ANN401
+    """One call to its very end: what is lazy is used up."""
+    args, kwargs = given
+    try:
+        result = function(*args, **kwargs)
+        kind = type(result)
+        if kind is CoroutineType or kind is AsyncGeneratorType:
+            result = _run(result)
+        elif is_iterator(kind):
+            result = list(itertools.islice(result, _BOUND))
+    except BaseException as error:  # noqa: BLE001 - it is what the call did
+        return None, error
+    return result, None
+
+
+def _run(lazy: Any) -> object:  # noqa: ANN401
+    async def listed() -> list[object]:
+        return [one async for one in lazy]
+
+    with asyncio.Runner() as runner:
+        return runner.run(listed() if type(lazy) is AsyncGeneratorType else lazy)
+
+
+class Lines:
+    """How often each line of a file is run, and for how long."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._hits: Counter[int] = Counter()
+        self._seconds: Counter[int] = Counter()
+        self._at: dict[FrameType, tuple[int, float]] = {}
+        self._codes: dict[CodeType, bool] = {}
+
+    def of(self, function: Any, given: tuple[Any, Any]) -> dict[str, Any]:  # noqa: ANN401
+        """Of one call."""
+        sys.settrace(self._trace)
+        try:
+            _call(function, given)
+        finally:
+            sys.settrace(None)
+        return {"lines": [[line, hits, self._seconds[line]] for line, hits in sorted(self._hits.items())]}
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - settrace's shape
+        code = frame.f_code
+        if code not in self._codes:
+            self._codes[code] = os.path.realpath(code.co_filename) == self._file
+        if not self._codes[code]:
+            return None
+        now = perf_counter()
+        if frame in self._at:
+            line, since = self._at.pop(frame)
+            self._seconds[line] += now - since  # type: ignore[assignment] # of floats
+        if event == "line":
+            self._hits[frame.f_lineno] += 1
+            self._at[frame] = (frame.f_lineno, perf_counter())
+        return self._trace
+
+
+def main(directory: str) -> None:
+    """Be the child: run the tests, stop where it is wanted, tell that all are there, and wait for the end."""
+    with open(os.path.join(directory, "orders.json"), encoding="utf-8") as file:
+        orders = json.load(file)
+    up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
+    stops = Stops(directory, orders["wanted"])
+    places = Places(orders["top"], orders["slot"])
+    target = os.path.realpath(os.path.join(places.slot, orders["file"]))
+    set_path(places, target)
+
+    def around(module: ModuleType, carry_out: Callable[[], None]) -> None:
+        carry_out()
+        owner, name, held = find(module, orders["qualname"])
+        stops.function = install(module, orders["qualname"], cast("Any", stops))
+        stops.undo.append(lambda: setattr(owner, name, held))
+
+    sys.meta_path.insert(0, SlotFinder(places, target, around))
+    suite = Suite(Channel(os.path.join(directory, "said")), cast("Any", stops), lambda: None)
+    failed = ""
+    try:
+        suite.run(orders["names"], orders["extra"])
+    except BaseException as error:  # noqa: BLE001 - told, whatever it is
+        failed = f"{type(error).__name__}: {error}"[:300]
+    data = json.dumps({"held": stops.held, "calls": stops.calls, "failed": failed}).encode("ascii") + b"\n"
+    while data:
+        data = data[os.write(up, data) :]
+    os.read(os.open(os.path.join(directory, "down"), os.O_RDWR | os.O_CLOEXEC), 1)
+    os._exit(0)

@@ -1,0 +1,365 @@
+"""Times a candidate beside the original: the calls that the tests make, each from the state in which it was made.
+
+Three stands: the original, the candidate, and the original once more, by which the machine's own noise is known. A turn
+has every chosen call made once at one of them, and is the sum of their times; `measure` says which comes when, and when
+it is enough. Stands are started anew every few blocks, since where things happen to lie in memory has its own speed.
+
+What a call did is judged each time, so that nobody is quick by doing something else when it counts. Nor by saying that
+it is done before it is: all that goes on around the calls is timed too, and must be shorter by what was saved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Final
+
+from abreast.core.seeds import derive_seed
+from abreast.jobs.candidates.measure import Measurement, Plan, Turn, Which, measure
+from abreast.jobs.candidates.record import Invocation, RecordInvalid, decode, judge
+from abreast.jobs.candidates.rules import Rules
+from abreast.jobs.candidates.stand import Place, Stand, StandFailed, StandTimedOut
+from abreast.jobs.candidates.target import Target
+from abreast.jobs.candidates.tried import Timed
+from abreast.jobs.candidates.witnessed import Tests
+from abreast.worktrees.slot import Slot
+
+MOST_INPUTS: Final = 6
+_ROUND: Final = 0.25  # s; what a round over all inputs may take
+_LEAST: Final = 0.002  # s; what a round should take, so that the way there and back is little of it
+_CHUNKS: Final = 8  # of each input in a turn; the quickest counts, as what disturbs it can only make it slower
+_MOST_ROUNDS: Final = 200
+_GENERATION: Final = 10  # blocks that a stand is used for
+_PATIENCE: Final = 20.0
+_HARDLY: Final = 10  # of what is gained, first calls must have more than this part
+_WORSE: Final = 1.15  # an input that takes so many times as long is a regression
+_ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
+
+
+class BehavesOtherwise(StandFailed):
+    """When it is timed, the candidate does something else than the original."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A call of the target that is timed: the name of the invocation, and about how long the original takes."""
+
+    name: str
+    seconds: float
+    copyable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The calls that are chosen, of how many that differ, and how often each is repeated within a turn."""
+
+    chosen: tuple[Input, ...]
+    of: int
+    rounds: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about them."""
+        found = []
+        if len(self.chosen) < self.of:
+            found.append(f"{len(self.chosen)} of {self.of} different inputs were timed")
+        if self.rounds > 1:
+            found.append(f"each input was called {self.rounds} times in a row, as one call is too short to be timed")
+        if not all(one.copyable for one in self.chosen):
+            found.append("some inputs can't be copied, and were called once a turn")
+        return tuple(found)
+
+
+def choose(calls: Sequence[Sequence[Any]]) -> Inputs:
+    """Of the tests' calls, those that differ and take longest, as far as a round stays short. ValueError if none."""
+    different = {str(digest): Input(str(name), float(seconds), bool(copyable))
+                 for name, seconds, digest, copyable in reversed(calls)}  # fmt: skip
+    found = sorted(different.values(), key=lambda one: (-one.seconds, one.name))
+    if not found:
+        raise ValueError("no test calls the target")
+    chosen: list[Input] = []
+    for one in found:
+        if len(chosen) < MOST_INPUTS and sum(other.seconds for other in chosen) + one.seconds <= _ROUND:
+            chosen.append(one)
+    chosen = chosen or [found[-1]]
+    rounds = min(_MOST_ROUNDS, math.ceil(_LEAST / max(1e-7, sum(one.seconds for one in chosen))))
+    return Inputs(tuple(chosen), len(found), rounds)
+
+
+async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> Inputs:
+    """Which of the tests' calls to time, seen in one run of the original. Raises StandFailed."""
+    found: list[Inputs] = []
+
+    async def look(stands: Stands) -> None:
+        told = await stands.started(Place(slot, target, tests, seconds=seconds))
+        try:
+            found.append(choose(told["calls"]))
+        except (ValueError, TypeError, KeyError):
+            raise StandFailed(f"no call of {target.qualname} could be timed {told.get('failed', '')}".strip()) from None
+
+    await within_stands(look)
+    return found[0]
+
+
+class Stands:
+    """Those that are alive, in a group that ends with them."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        """None yet."""
+        self._group = group
+        self._alive: list[Stand] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.last: Stand | None = None
+
+    async def started(self, place: Place) -> dict[str, Any]:
+        """Start one, and wait for what it tells; it is `last` then."""
+        stand = Stand(place)
+        self._alive.append(stand)
+        await stand.open()
+        self._tasks.append(self._group.create_task(stand.live()))
+        self.last = stand
+        told = await stand.told()
+        if missing := [name for name in place.wanted if name not in told.get("held", ())]:
+            raise StandFailed(f"the tests did not make the call {missing[0]} {told.get('failed', '')}".strip())
+        return told
+
+    async def end(self) -> None:
+        """End them all."""
+        for stand in self._alive:
+            stand.leave()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks) if self._tasks else None
+        for stand in self._alive:
+            await stand.close()
+        self._alive.clear()
+        self._tasks.clear()
+
+
+async def within_stands(work: Any) -> None:  # noqa: ANN401 - of Stands
+    """Do something with stands, and leave none. What it raises goes on as it is, not in a group."""
+    caught: list[Exception] = []
+    async with asyncio.TaskGroup() as group:
+        stands = Stands(group)
+        try:
+            await work(stands)
+        except Exception as error:  # noqa: BLE001 - raised below
+            caught.append(error)
+        finally:
+            await stands.end()
+    if caught:
+        raise caught[0]
+
+
+@dataclass(slots=True)
+class _Arm:
+    """One side: where it stands, and what its calls took."""
+
+    slot: Slot
+    stand: Stand | None = None
+    work: list[float] = field(default_factory=list)
+    """By turn: the calls that count."""
+    all: list[float] = field(default_factory=list)
+    """By turn: all that went on around them too."""
+    by_input: dict[int, list[float]] = field(default_factory=dict)
+    first: dict[int, float] = field(default_factory=dict)
+    """By input: the quickest of its first calls."""
+
+
+class Race:
+    """The original, the candidate and the control, turn by turn: what `measure` calls."""
+
+    def __init__(self, stands: Stands, slots: tuple[Slot, Slot], target: Target, tests: Tests, inputs: Inputs) -> None:
+        """The original's slot, and the candidate's."""
+        self._stands = stands
+        self._target, self._tests, self._inputs = target, tests, inputs
+        original, candidate = slots
+        self.arms = {"original": _Arm(original), "candidate": _Arm(candidate), "control": _Arm(original)}
+        self._generation = -1
+        self._records: dict[int, Invocation] = {}
+        self._good: dict[int, list[str]] = {}
+        self.rules = Rules()
+        self.seed = 0
+
+    async def run_once(self, turn: Turn) -> float:
+        """One turn: every chosen call at one of the stands, each judged; the seconds of all of them."""
+        if turn.block // _GENERATION != self._generation:
+            await self._renew(turn.block // _GENERATION)
+        arm = self.arms[turn.which]
+        work = around = 0.0
+        for number in range(len(self._inputs.chosen)):
+            seconds, all_ = await self._made(arm, turn.which, number)
+            work, around = work + seconds, around + all_
+            arm.by_input.setdefault(number, []).append(seconds)
+        arm.work.append(work)
+        arm.all.append(around)
+        return work
+
+    async def _renew(self, generation: int) -> None:
+        """Fresh interpreters, with one order of sets for all arms."""
+        await self._stands.end()
+        self._generation = generation
+        self._good = {}
+        wanted = tuple(one.name for one in self._inputs.chosen)
+        hash_seed = derive_seed(self.seed, f"generation/{generation}") % 4_000_000_000
+        for which in _ARMS:
+            place = Place(self.arms[which].slot, self._target, self._tests, wanted, hash_seed)
+            await self._stands.started(place)
+            self.arms[which].stand = self._stands.last
+        for number in range(len(wanted)):  # the original first: the others are judged by it
+            await self._made(self.arms["original"], "original", number)
+
+    async def _made(self, arm: _Arm, which: str, number: int) -> tuple[float, float]:
+        """One input: the seconds that count, and all that went by."""
+        if arm.stand is None:
+            raise RuntimeError("nobody stands there")
+        one, good = self._inputs.chosen[number], self._good.setdefault(number, [])
+        chunks = [1, *([self._inputs.rounds] * _CHUNKS if one.copyable else [])]
+        made = await arm.stand.make(number, chunks, _PATIENCE + 20 * self._inputs.rounds * one.seconds, good)
+        if made.record is not None:
+            self._judge(which, number, made.record)
+            good.append(made.digest)
+        first, *rest = made.chunks
+        arm.first[number] = min(arm.first.get(number, math.inf), first)
+        return min(rest, default=first * self._inputs.rounds), made.all
+
+    def _judge(self, which: str, number: int, record: bytes) -> None:
+        try:
+            invocations = decode(record)
+        except RecordInvalid as error:
+            raise BehavesOtherwise(f"what it did when it was timed can't be read: {error}") from None
+        if which != "candidate" and invocations:
+            self._records.setdefault(number, invocations[0])
+        expected = self._records[number]
+        for invocation in invocations:
+            findings = judge([expected], [invocation], rules=self.rules)
+            if findings and which == "candidate":
+                raise BehavesOtherwise(f"when it was timed, it behaved otherwise: {findings[0].verdict}")
+        if not invocations:
+            raise BehavesOtherwise("when it was timed, it told nothing of what it did")
+
+    # --- beside the time ----------------------------------------------------------------------------------------------
+
+    async def memory_ratio(self) -> float | None:
+        """The most memory that a call took, candidate to original."""
+        peaks = {which: [await self._peak(self.arms[which], number) for number in range(len(self._inputs.chosen))]
+                 for which in ("original", "candidate")}  # fmt: skip
+        most = {which: max(found) for which, found in peaks.items()}
+        return most["candidate"] / most["original"] if most["original"] else None
+
+    async def _peak(self, arm: _Arm, number: int) -> int:
+        if arm.stand is None:
+            return 0
+        return int((await arm.stand.ask(number, {"do": "memory"}, _PATIENCE * 5)).get("peak", 0))
+
+    def first_calls(self) -> float | None:
+        """How many times as fast first calls are; None if that can't be told.
+
+        A first call in a new process also pays for memory that is touched for the first time. Where that is more than
+        the call itself, nothing can be told.
+        """
+        first = {which: sum(self.arms[which].first.values()) for which in ("original", "candidate")}
+        later = median(self.arms["original"].work) / self._inputs.rounds
+        return first["original"] / first["candidate"] if first["original"] < 2 * later else None
+
+    def regressions(self) -> tuple[str, ...]:
+        """Inputs for which the candidate takes longer, by medians."""
+        found = []
+        for number, one in enumerate(self._inputs.chosen):
+            was, now = (median(self.arms[which].by_input[number]) for which in ("original", "candidate"))
+            if now > _WORSE * was:
+                found.append(f"{one.name} takes {now / was:.2f} times as long")
+        return tuple(found)
+
+    def works_elsewhere(self) -> bool:
+        """Whether the time that was saved is spent around the calls: before the word, or after the `done`."""
+        work = {which: median(self.arms[which].work) for which in ("original", "candidate")}
+        all_ = {which: median(self.arms[which].all) for which in ("original", "candidate")}
+        saved = _CHUNKS * (work["original"] - work["candidate"])
+        return saved > 0 and all_["original"] - all_["candidate"] < saved / 4
+
+
+async def time_candidate(
+    slots: tuple[Slot, Slot], target: Target, tests: Tests, inputs: Inputs, how: Mapping[str, Any]
+) -> Timed:
+    """Measure what is staged in the second slot beside the first; `how` has `rules`, `plan` and `seed`."""
+    found: list[Timed] = []
+
+    async def work(stands: Stands) -> None:
+        race = Race(stands, slots, target, tests, inputs)
+        race.rules, race.seed = how["rules"], how["seed"]
+        found.append(await _timed(race, inputs, how["plan"]))
+
+    try:
+        await within_stands(work)
+    except StandTimedOut as error:
+        return Timed("timeout", str(error), inputs=len(inputs.chosen))
+    except StandFailed as error:
+        return Timed("refused", str(error), inputs=len(inputs.chosen))
+    return found[0]
+
+
+async def _timed(race: Race, inputs: Inputs, plan: Plan) -> Timed:
+    measurement = await measure(race.run_once, plan=plan, seed=race.seed)
+    memory = await race.memory_ratio()
+    verdict, reason, notes = measurement.verdict, _sentence(measurement), [*inputs.notes]
+    found = Timed(
+        verdict, reason, measurement.candidate.ratio, measurement.candidate.low, measurement.candidate.high,
+        measurement.noise_floor, measurement.blocks, _round_of(measurement, inputs), len(inputs.chosen), memory,
+        race.regressions(), tuple(notes),
+    )  # fmt: skip
+    if verdict != "faster":
+        return found
+    if race.works_elsewhere():
+        return _refused(found, "it works elsewhere than where it is timed: on the whole, little of the time is saved")
+    cold = race.first_calls()
+    if cold is not None and cold - 1 < ((found.ratio or 1) - 1) / _HARDLY:
+        said = f"it is faster only when a call is repeated: first calls take {1 / cold:.2f} of the original's time"
+        return _refused(found, said)
+    return found
+
+
+def _refused(found: Timed, reason: str) -> Timed:
+    return Timed(
+        "refused", reason, found.ratio, found.low, found.high, found.noise_floor, found.blocks, found.seconds,
+        found.inputs, found.memory_ratio, found.regressions, found.notes,
+    )  # fmt: skip
+
+
+def _round_of(measurement: Measurement, inputs: Inputs) -> float:
+    times = [second for pair in measurement.times["original"] for second in pair]
+    return median(times) / inputs.rounds
+
+
+def _sentence(measurement: Measurement) -> str:
+    one = measurement.candidate
+    ratio = f"{one.ratio:.2f}x [{one.low:.2f}, {one.high:.2f}]"
+    noise = f"noise {measurement.noise_floor:.1%}, {measurement.blocks} blocks"
+    words = {
+        "faster": f"{ratio} as fast ({noise})",
+        "slower": f"{ratio}: slower ({noise})",
+        "same": f"{ratio}: no faster ({noise})",
+        "undecided": f"{ratio}: can't be told from the noise ({noise})",
+    }
+    return words[measurement.verdict]
+
+
+async def line_profile(slot: Slot, target: Target, tests: Tests, inputs: Inputs) -> dict[int, tuple[int, float]]:
+    """By line of the target's file, as it is staged: how often it was run, and its seconds. Raises StandFailed."""
+    found: dict[int, tuple[int, float]] = {}
+
+    async def work(stands: Stands) -> None:
+        wanted = tuple(one.name for one in inputs.chosen)
+        await stands.started(Place(slot, target, tests, wanted))
+        order = {"do": "profile", "file": str(slot.mirror(target.file).resolve())}
+        for number in range(len(wanted)):
+            told = await stands.last.ask(number, order, _PATIENCE * 5) if stands.last else {}
+            for line, hits, seconds in told.get("lines", ()):
+                before = found.get(int(line), (0, 0.0))
+                found[int(line)] = (before[0] + int(hits), before[1] + float(seconds))
+
+    await within_stands(work)
+    return found
