@@ -139,3 +139,33 @@ def test_killed_thirty_times_only_unfinished_subplans_run_and_no_work_is_lost(be
     while killed < 30:
         killed += storm(begin(number), kills=6, seed=number)
         number += 1
+
+
+WAITS = """
+printf 'half\\n' > "$ABREAST_SCOPE"m0.txt
+echo began > "$HERE"
+cat > /dev/null < "$WAIT"
+"""
+
+
+def test_what_was_cut_off_and_never_resumed_is_kept_and_its_worktrees_go_at_apply(begin, tmp_path):
+    project = begin(0)
+    os.mkfifo(tmp_path / "wait")
+    project.environment["WAIT"] = str(tmp_path / "wait")
+    with project.start("plan", "run", "--command", WAITS, "-w", "2", measured=False) as process:
+        told = b""
+        while told.count(b"\n") < 2:
+            assert select.select([project.here], [], [], PATIENCE)[0]
+            told += os.read(project.here, 100)
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+    assert len(git(project.folder, "worktree", "list").splitlines()) == 3
+    said = project("plan", "apply", "plan-1")
+    assert said.code == 0, said
+    assert said.err.count("was cut off; what it had done is kept") == 2
+    assert len(git(project.folder, "worktree", "list").splitlines()) == 1
+    home = project.folder / ".abreast/plan.git"
+    names = git(project.folder, "--git-dir", home, "for-each-ref", "--format=%(refname)").decode().split()
+    assert sorted(name.split("/")[3][:5] for name in names) == ["part0", "part1"]
+    assert git(project.folder, "--git-dir", home, "show", f"{names[0]}:part0/m0.txt") == b"half\n"
+    assert (project.folder / "part0/m0.txt").read_text() == "x = 0\n"

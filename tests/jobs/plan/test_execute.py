@@ -10,7 +10,9 @@ from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.execute import How, run_plan
 from abreast.jobs.plan.inventory import Inventory
 from abreast.jobs.plan.nodes import Options
+from abreast.run.scope import Run
 from abreast.testing import Gate, ManualClock, MemoryStore
+from tests.jobs.plan.trees import large_layout
 
 
 def plan_of(count, files=3):
@@ -29,24 +31,49 @@ async def quick(leaf):
     return {"files": len(leaf.files)}
 
 
-async def test_fifteen_at_ten_all_complete_and_the_peak_is_ten():
-    plan, gate = plan_of(15), Gate()
+async def rendezvous(count, width):
+    """Subplans that all wait for each other: that so many are held at once, and no more, is what must be."""
+    plan, gate = plan_of(count), Gate()
 
     async def work(leaf):
         await gate.pass_(leaf.id)
         return {"leaf": leaf.id}
 
-    done = asyncio.ensure_future(ran(plan, work, How(width=10)))
-    first = [leaf.id for leaf in plan.leaves[:10]]
-    await gate.wait_for(*first)
-    for _ in range(100):
+    done = asyncio.ensure_future(ran(plan, work, How(width=width)))
+    for _ in range(1000):  # turns of the loop: all that can start has started by then
         await asyncio.sleep(0)
-    assert len(gate.held) == 10  # the others queue
+    held = len(gate.held)
     gate.open_all()
     result = await done
-    assert result.peak == 10
+    assert held == width
+    assert result.peak == width
     assert [one.leaf for one in result.subplans] == [leaf.id for leaf in plan.leaves]
-    assert result.ok
+    assert [one.value for one in result.subplans] == [{"leaf": leaf.id} for leaf in plan.leaves]
+    assert result.ok  # none was rejected
+
+
+async def test_fifteen_at_ten_all_complete_and_the_peak_is_ten():
+    await rendezvous(15, 10)
+
+
+async def test_fifty_at_fifty():
+    await rendezvous(50, 50)
+
+
+@pytest.mark.parametrize("width", [1, 9, 11, 15])
+async def test_a_serial_and_an_unbounded_scheduler_fail_the_test_of_fifteen_at_ten(width, monkeypatch):
+    real = Run.map
+    monkeypatch.setattr(Run, "map", lambda *given, **named: real(*given, **{**named, "width": width}))
+    with pytest.raises(AssertionError):
+        await rendezvous(15, 10)
+
+
+async def test_one_at_a_time_ends_on_a_tree_of_depth_four():
+    plan = decompose(Inventory.of(large_layout()))
+    assert plan.max_depth_reached >= 4
+    result = await ran(plan, quick, How(width=1))
+    assert (result.ok, result.peak) == (True, 1)
+    assert sum(one.value["files"] for one in result.subplans) == len(large_layout())
 
 
 @pytest.mark.parametrize("width", [1, 5, 50, 80])
