@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
 
 from abreast.cli import options
 from abreast.cli.config import BUDGET, SEED, Config
+from abreast.cli.errors import Sorry, system_words, tell
 from abreast.cli.plan_job import ORDERS, PlanJob, make_plan
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say_json
@@ -40,12 +42,15 @@ checking = click.option(
 @command.command("show")
 @dividing
 @click.option("--ids", is_flag=True, help="Show the ids of subplans, too.")
+@click.option("--html", metavar="FILE", help="Write a page with a map of the subplans, for a browser, offline.")
 @options.as_json
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
-def show(*, path: str, ids: bool, as_json: bool, **given: Any) -> int:
+def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any) -> int:
     """Show the tree of subplans that PATH is divided into, and why each part is divided or not."""
     plan, imports = make_plan(path, given)
+    if html is not None:
+        return _write_page(plan, imports, path, html)
     return _say(plan, imports, ids=ids, as_json=as_json, with_score=False)
 
 
@@ -158,6 +163,17 @@ def apply(*, run: str, store: str | None, **given: Any) -> int:
     from abreast.cli.plan_apply import ApplyOptions, apply_run
 
     return apply_run(run, StoreChoice(Config.load(), store), ApplyOptions(**given))
+
+
+def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:
+    from abreast.jobs.plan.page import write_page
+
+    try:
+        write_page(plan, score_of(plan, imports), Path(path).resolve().name or path, html)
+    except OSError as error:
+        raise Sorry(f"--html: {html} can't be written ({system_words(error)})") from None
+    tell(f"wrote {html}")
+    return 0
 
 
 def _say(plan: Plan, imports: Imports, *, ids: bool, as_json: bool, with_score: bool) -> int:

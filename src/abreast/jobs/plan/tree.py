@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
 
-_WORDS: Final[Mapping[Reason, str]] = {
+WORDS: Final[Mapping[Reason, str]] = {
     Reason.MAX_DEPTH: "greatest depth",
     Reason.MIN_FILES: "few files",
     Reason.NO_PROGRESS: "nothing divides it",
@@ -23,6 +23,7 @@ _WORDS: Final[Mapping[Reason, str]] = {
     Reason.COMMUNITIES: "by communities of imports",
     Reason.NAMES: "by names",
 }
+"""Reasons as they are told to people."""
 _AT_MOST: Final = 5  # hubs and pairs that are listed; the others are counted
 _SHOWN_WIDTHS: Final = (2, 5, 10, 20, 50)
 
@@ -59,20 +60,20 @@ def show(plan: Plan, report: Score | None = None, *, ids: bool = False) -> Group
     trees = {plan.root.id: Tree(_label(plan.root, ids=ids))}
     for node in plan.nodes[1:]:
         trees[node.id] = trees[node.parent or ""].add(_label(node, ids=ids))
-    lines = [Text(f"note: {_printable(note)}", style="yellow") for note in plan.notes]
+    lines = [Text(f"note: {printable(note)}", style="yellow") for note in plan.notes]
     if report is not None:
-        lines += [Text(_printable(line)) for line in score_lines(plan, report)]
+        lines += [Text(printable(line)) for line in score_lines(plan, report)]
     return Group(trees[plan.root.id], *lines)
 
 
 def _label(node: Node, *, ids: bool) -> Text:
     from rich.text import Text
 
-    label = Text(_printable(node.scope), style="bold" if node.children else "")
+    label = Text(printable(node.scope), style="bold" if node.children else "")
     if node.kind is Kind.HUBS:
         label.append("  hubs", style="magenta")
     label.append(f"  {_many(len(node.files), 'file')}, {_many(node.tokens, 'token')}", style="dim")
-    label.append(f"  {_WORDS[node.reason]}", style="green" if node.reason in LEAF_REASONS else "blue")
+    label.append(f"  {WORDS[node.reason]}", style="green" if node.reason in LEAF_REASONS else "blue")
     if node.over_budget:
         label.append("  over budget", style="bold red")
     if ids:
@@ -115,6 +116,6 @@ def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Names may have anything in them: a newline, an escape sequence, bytes that are no text."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
