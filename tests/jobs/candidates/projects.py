@@ -10,7 +10,7 @@ from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.watching import Tests, judge_behaviour, watch
 from abreast.worktrees.confine import Limits
 from abreast.worktrees.pool import open_worktrees
-from tests.worktrees.repositories import make_repository
+from tests.worktrees.repositories import ENVIRONMENT, make_repository
 
 LIMITS = Limits(seconds=60, memory=1 << 30, processes=40)
 
@@ -44,3 +44,10 @@ async def open_project(place: Path, files, target="words.py::count", tests=("tes
     file, _, qualname = target.partition("::")
     async with open_worktrees(place, 1) as trees:
         yield Project(trees.slots[0], file, qualname, tests)
+
+
+def use_cache(monkeypatch, place):
+    """Worktrees of this test go to a directory of its own, and git asks nobody else's configuration."""
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, ENVIRONMENT[name])
+    monkeypatch.setenv("ABREAST_CACHE", str(place / "cache"))

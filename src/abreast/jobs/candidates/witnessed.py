@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from abreast.jobs.candidates.record import Invocation, RecordInvalid, decode, encode
 
@@ -19,6 +19,7 @@ class Tests:
     Without names, no test is run: only generated inputs are tried.
     """
 
+    __test__: ClassVar = False  # to pytest, a class of this name would be one of its own
     names: tuple[str, ...]
     python: str
     """The interpreter of the user's project; it needs Python 3.11 or later, and pytest."""

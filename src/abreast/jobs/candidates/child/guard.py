@@ -148,13 +148,22 @@ def _values(above: str, space: Mapping[str, object], module: str) -> Iterator[tu
         if function is not None:
             if function.__module__ == module:
                 cells = [_content(cell) for cell in function.__closure__ or ()]
-                held = [function.__defaults__, function.__kwdefaults__, dict(vars(function)), *map(_outline, cells)]
-                yield name, held
+                yield name, [function.__defaults__, function.__kwdefaults__, _noted(value), *map(_outline, cells)]
         elif isinstance(value, type):
             if value.__module__ == module and not above:
                 yield from _values(f"{name}.", vars(value), module)
         else:
             yield name, value
+
+
+def _noted(value: object) -> list[dict[str, object]]:
+    """The attributes of a function, and of what is wrapped in it."""
+    found: list[dict[str, object]] = []
+    while isinstance(value, FunctionType):
+        held = dict(vars(value))
+        value = held.pop("__wrapped__", None)
+        found.append(held)
+    return found
 
 
 def _content(cell: object) -> object:
