@@ -51,7 +51,7 @@ def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any)
     plan, imports = make_plan(path, given)
     if html is not None:
         return _write_page(plan, imports, path, html)
-    return _say(plan, imports, ids=ids, as_json=as_json, with_score=False)
+    return say_plan(plan, imports, ids=ids, as_json=as_json)
 
 
 @command.command("score")
@@ -62,7 +62,7 @@ def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any)
 def score(*, path: str, as_json: bool, **given: Any) -> int:
     """Say how well PATH divides, before anything is spent: cuts, hubs, likely conflicts, the gain of each width."""
     plan, imports = make_plan(path, given)
-    return _say(plan, imports, ids=False, as_json=as_json, with_score=True)
+    return say_plan(plan, imports, as_json=as_json, only_score=True)
 
 
 @command.command("run")
@@ -176,7 +176,10 @@ def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:
     return 0
 
 
-def _say(plan: Plan, imports: Imports, *, ids: bool, as_json: bool, with_score: bool) -> int:
+def say_plan(
+    plan: Plan, imports: Imports, *, ids: bool = False, as_json: bool = False, only_score: bool = False
+) -> int:
+    """Print a plan: as JSON, as a tree with its score, or the score alone."""
     from abreast.jobs.plan.tree import score_lines, show, to_json
 
     report = score_of(plan, imports)
@@ -186,7 +189,7 @@ def _say(plan: Plan, imports: Imports, *, ids: bool, as_json: bool, with_score: 
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False)
-    if with_score:
+    if only_score:
         for line in score_lines(plan, report):
             console.print(line, markup=False)
     else:

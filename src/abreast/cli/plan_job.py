@@ -57,28 +57,61 @@ def _warmth(given: object) -> float:
     return found
 
 
-_WORDS: Final[dict[str, Callable[[Any], Any]]] = {
-    "path": _text,
-    "command": _text,
-    "call": _text,
-    "prompt": _text,
-    "model": _text,
-    "width": _number(1),
-    "order": _order,
-    "fail_fast": _flag,
-    "retries": _number(0),
-    "timeout": lambda given: given if isinstance(given, float) else units.duration(given),
-    "budget": _text,
-    "check": _text,
-    "repairs": _number(0),
-    "temperature": _warmth,
-    "reply_tokens": _number(1),
-    "max_depth": _number(0),
-    "min_files": _number(1),
-    "max_files": _number(1),
-    "max_tokens": _number(1),
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word of a plan: what reads it (a ValueError says what is wrong), and its JSON schema."""
+
+    read: Callable[[Any], Any]
+    schema: dict[str, Any]
+
+
+def _whole(least: int) -> _Word:
+    return _Word(_number(least), {"type": "integer", "minimum": least})
+
+
+_A_TEXT: Final = _Word(_text, {"type": "string", "minLength": 1})
+_WORDS: Final[dict[str, _Word]] = {
+    "path": _A_TEXT,
+    "command": _A_TEXT,
+    "call": _A_TEXT,
+    "prompt": _A_TEXT,
+    "model": _A_TEXT,
+    "width": _whole(1),
+    "order": _Word(_order, {"enum": list(ORDERS)}),
+    "fail_fast": _Word(_flag, {"type": "boolean"}),
+    "retries": _whole(0),
+    "timeout": _Word(units.duration, {"type": ["string", "number"]}),
+    "budget": _Word(units.budget, {"type": "string", "minLength": 1}),
+    "check": _A_TEXT,
+    "repairs": _whole(0),
+    "temperature": _Word(_warmth, {"type": "number", "minimum": 0}),
+    "reply_tokens": _whole(1),
+    "max_depth": _whole(0),
+    "min_files": _whole(1),
+    "max_files": _whole(1),
+    "max_tokens": _whole(1),
 }
-"""The words of a plan, in flags and files, and what reads each: a ValueError says what is wrong."""
+"""The words of a plan, in flags and files."""
+
+
+def plan_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a plan's file: what an editor can know."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A plan",
+        "type": "object",
+        "required": ["plan"],
+        "additionalProperties": False,
+        "properties": {
+            "plan": {
+                "type": "object",
+                "anyOf": [{"required": [word]} for word in ("command", "call", "prompt")],
+                "not": {"required": ["command", "call"]},
+                "properties": {word: known.schema for word, known in _WORDS.items()},
+                "additionalProperties": False,
+            }
+        },
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +141,8 @@ class PlanJob:
     max_tokens: int | None = None
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str]) -> PlanJob:
-        """From words and what they are given; `spell` says where a word stands, for a `Sorry` about it."""
+    def of(cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str], place: str = "") -> PlanJob:
+        """From words and what they are given; `spell` says how and where one is written, `place` where all are."""
         read: dict[str, Any] = {}
         for word, given in facts.items():
             if word not in _WORDS:
@@ -119,10 +152,10 @@ class PlanJob:
             if given is None:
                 continue
             try:
-                read[word] = _WORDS[word](given)
+                read[word] = _WORDS[word].read(given)
             except (ValueError, TypeError) as error:
                 raise Sorry(f"{spell(word)}: {error}") from None
-        _check_work(read, spell)
+        _check_work(read, spell, place)
         path = str((Path(home) / read.pop("path", ".")).resolve())
         return cls(path, home, **read)
 
@@ -148,12 +181,12 @@ class PlanJob:
         return make_plan(self.path, {word: getattr(self, word) for word in DIVIDING})
 
 
-def _check_work(read: Mapping[str, Any], spell: Callable[[str], str]) -> None:
+def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str) -> None:
     """One kind of work, and nothing that belongs to another."""
     if "command" in read and "call" in read:
         raise Sorry(f"{spell('command')} and {spell('call')} exclude each other; leave one of them out")
     if "command" not in read and "call" not in read and "prompt" not in read:
-        raise Sorry(f"it is not said what to do: give {spell('command')}, {spell('call')} or {spell('prompt')}")
+        raise Sorry(f"{place}it is not said what to do: give {spell('command')}, {spell('call')} or {spell('prompt')}")
     if "command" in read or "call" in read:
         for word in ("model", "repairs", "temperature", "reply_tokens"):
             if word in read:
@@ -170,7 +203,7 @@ def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
     for word in DIVIDING:
         if given.get(word) is not None:
             try:
-                numbers[word] = _WORDS[word](given[word])
+                numbers[word] = _WORDS[word].read(given[word])
             except ValueError as error:
                 raise Sorry(f"--{word.replace('_', '-')}: {error}") from None
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from abreast.jobs.sample.spec import SampleSpec
 
 _LONGEST: Final = 5 << 20  # bytes of a job file
-_JOBS: Final = ("workflow", "sample", "matrix")
+_JOBS: Final = ("workflow", "sample", "matrix", "plan")
 
 
 @click.command("run")
@@ -59,6 +59,10 @@ def command(*, file: str, **given: Any) -> int:
         return _run_workflow(file, text, **given)
     if "matrix" in node.pairs:
         return _run_matrix(file, text, **given)
+    if list(node.pairs) == ["plan"]:
+        from abreast.cli.plan_file import run_file
+
+        return run_file(file, node.pairs["plan"][1], **given)
     if list(node.pairs) != ["sample"]:
         raise Sorry(f"{file}:1: a job file says by a top-level key what it is: {', '.join(_JOBS)}")
     return _run_sample(file, node.plain()["sample"], **given)

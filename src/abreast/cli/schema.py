@@ -12,14 +12,19 @@ from abreast.cli.tables import say
 
 @click.command("schema")
 @options.verbose
-@click.argument("kind", type=click.Choice(["workflow"]))
-def command(*, kind: str) -> int:  # noqa: ARG001 - there is one kind yet
-    """Print the JSON Schema of a workflow's file.
+@click.argument("kind", type=click.Choice(["workflow", "plan"]))
+def command(*, kind: str) -> int:
+    """Print the JSON Schema of a workflow's or a plan's file.
 
     \b
       abreast schema workflow > workflow.schema.json
       # and in the file's first line: # yaml-language-server: $schema=workflow.schema.json
     """  # noqa: D301 - click wants the character itself
+    if kind == "plan":
+        from abreast.cli.plan_job import plan_schema
+
+        say(json.dumps(plan_schema(), indent=2))
+        return 0
     from abreast.jobs.workflow.json_schema import workflow_schema
 
     say(json.dumps(workflow_schema(), indent=2))
