@@ -72,7 +72,7 @@ class Profile:
 
     def _note(self, facts: Facts, part: Plain) -> None:
         if part.kind in {"int", "float"}:
-            number = float(min(part.order()[0], 1e300) if part.kind == "int" else part.order()[0])
+            number = float(min(part.order()[1], 1e300) if part.kind == "int" else part.order()[1])
             facts.least = min(facts.least, number) if facts.count else number
             facts.most = max(facts.most, number) if facts.count else number
         facts.count += 1
@@ -91,7 +91,7 @@ class Profile:
         """Whether a value has what all recorded ones have."""
         for pattern, part in places(value):
             facts = self.at(pattern)
-            if part.kind in {"int", "float"} and facts.count and facts.least >= 0 > part.order()[0]:
+            if part.kind in {"int", "float"} and facts.count and facts.least >= 0 > part.order()[1]:
                 return False
             if part.kind in _ROWS and facts.rows and len(part.items) > 1 and not _suits(facts, part):
                 return False

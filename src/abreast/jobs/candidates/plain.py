@@ -60,13 +60,13 @@ class Plain:
         return replace(self, items=tuple(items))
 
     def order(self) -> tuple[Any, ...]:
-        """A key to sort by, among values of one kind."""
+        """A key to sort by: numbers by their size, the second of it."""
         if self.kind == "int":
-            return (int(self.text, 16),)
+            return ("number", int(self.text, 16))
         if self.kind == "float":
             number = float.fromhex(self.text)
-            return (number if not math.isnan(number) else math.inf,)
-        return (self.text, *(one.order() for one in self.items))
+            return ("number", number if not math.isnan(number) else math.inf)
+        return (self.kind, self.text, *(one.order() for one in self.items))
 
     def __str__(self) -> str:
         return _SHOWN.get(self.kind, _shown_other)(self)

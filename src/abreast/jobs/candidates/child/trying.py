@@ -24,16 +24,21 @@ class TooLong(BaseException):
 
 
 @contextlib.contextmanager
-def _within(seconds: float) -> Iterator[None]:
-    """Raise TooLong inside after so many seconds of CPU; 0 is for ever. Not by the clock: others are busy too."""
+def _within(seconds: float) -> Iterator[list[bool]]:
+    """Raise TooLong inside after so many seconds of CPU, and say that it was; 0 is for ever.
+
+    Not by the clock: others are busy too. And the function, or the one who observes it, may catch what is raised.
+    """
+    rung: list[bool] = []
 
     def ring(*_: object) -> None:
+        rung.append(True)
         raise TooLong
 
     before = signal.signal(signal.SIGPROF, ring)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        yield
+        yield rung
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
@@ -58,14 +63,12 @@ class Trial:
             except Unbuildable as reason:
                 self._channel.say("dropped", [name, f"it can't be made again ({reason})"])
                 continue
-            try:
-                with _within(float(inputs["seconds"])):
-                    invocation = self._observed(name, bound, args, kwargs)
-            except TooLong:
+            data = b""
+            with contextlib.suppress(TooLong), _within(float(inputs["seconds"])) as rung:
+                data = encode([self._observed(name, bound, args, kwargs)])
+            if rung:
                 self._channel.say("dropped", [name, "it takes the original too long"])
-                continue
-            data = encode([invocation])
-            if len(data) > MOST_OF_A_CALL:
+            elif len(data) > MOST_OF_A_CALL:
                 self._channel.say("dropped", [name, "what it does is too large"])
             else:
                 self._channel.say("call", data.decode("ascii"))
