@@ -9,22 +9,23 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import NotRecorded
 from abreast.executors.local import is_async
 from abreast.jobs.matrix.bench import Asked, AskedFromThread, Counted, LaneCount
 from abreast.jobs.matrix.rows import SubResult
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.inputs import resolve_inputs
-from abreast.jobs.workflow.load import load
-from abreast.jobs.workflow.steps import Workflow
 from abreast.models.port import Hear, Reply, Request
 from abreast.run.call import Caller
 from abreast.run.scope import Run
 from abreast.toolkit import Toolkit, Tools, called, find_kinds
 from abreast.wiring import open_model
+
+if TYPE_CHECKING:
+    from abreast.jobs.workflow.steps import Workflow
+
+# What workflows need is imported where a strategy is one: it is a third of the time that importing takes.
 
 
 class BenchKit:
@@ -89,6 +90,9 @@ class BenchKit:
 
     async def workflow(self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Run a workflow with the arm's model as the one that prompts go to."""
+        from abreast.jobs.workflow.flow import Flow
+        from abreast.jobs.workflow.inputs import resolve_inputs
+
         flow = self._workflow(file)
         given = {
             one.name: inputs[one.name] if one.type != "string" or isinstance(inputs[one.name], str)
@@ -112,6 +116,8 @@ class BenchKit:
         }  # fmt: skip
 
     def _workflow(self, file: str) -> Workflow:
+        from abreast.jobs.workflow.load import load
+
         if file not in self._workflows:
             path = self._directory / file
             self._workflows[file] = load(path.read_text("utf-8"), file, directory=path.parent, kinds=find_kinds())

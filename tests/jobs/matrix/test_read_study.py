@@ -107,6 +107,6 @@ def test_a_choice_leaves_out_what_was_not_asked_for():
 
 def test_a_cell_is_its_content():
     one, other = simple(), study(simple().text.replace("shout", "cry"))
-    before = {cell.key: cell.value(one.scores) for cell in one.cells("a")}
-    after = {cell.key: cell.value(other.scores) for cell in other.cells("a")}
+    before = {cell.key: cell.value(one.scored_by) for cell in one.cells("a")}
+    after = {cell.key: cell.value(other.scored_by) for cell in other.cells("a")}
     assert {key for key in before if before[key] != after[key]} == {key for key in before if "~loud~" in key}

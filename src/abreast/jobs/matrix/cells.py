@@ -24,6 +24,8 @@ from abreast.run.scope import Run
 
 REPLY: Final = "reply"
 """The part of a cell's path under which what was paid for is kept."""
+LONE: Final = "prompt"
+"""The one step of a strategy that is a prompt."""
 _AHEAD: Final = 2  # cells on their way for each place on a lane: while one is scored and written, another asks
 
 
@@ -91,6 +93,7 @@ class Matrix:
         self._choice = choice
         self._width = width
         self._told = told
+        self._scored_by = study.scored_by
         self._open: dict[str, Cell] = {}
         self.tally = Tally()
 
@@ -122,7 +125,7 @@ class Matrix:
         for cell in self._study.cells(lane, self._choice):
             tally.cells += 1
             self._open[f"{lane}/{cell.key}"] = cell
-            yield Item(cell.key, cell.value(self._study.scores))
+            yield Item(cell.key, cell.value(self._scored_by))
 
     def _count(self, lane: str, tally: LaneTally, outcome: Outcome[Any]) -> None:
         self._open.pop(f"{lane}/{outcome.key}", None)
@@ -134,17 +137,16 @@ class Matrix:
 
     # --- one cell -------------------------------------------------------------------------------------------------
 
-    async def _cell(self, value: Mapping[str, Any]) -> dict[str, Any]:
+    async def _cell(self, _value: list[str]) -> dict[str, Any]:
         work = current_item()
         if work is None:
             raise RuntimeError("a cell runs inside an item of a map")
         cell = self._open[f"{work.drive.options.name}/{work.key}"]
-        made_of = {word: part for word, part in value.items() if word != "scores"}
 
         async def ask(_: object) -> dict[str, Any]:
             return await self._reply(cell)
 
-        reply = await work.run.step(REPLY, ask, made_of, on_change="rerun")
+        reply = await work.run.step(REPLY, ask, [cell.key, cell.made_of], on_change="rerun")
         scores, errors = await self._scores(cell, reply)
         return {"scores": scores, "score_errors": errors}
 
@@ -169,7 +171,7 @@ class Matrix:
         facts["prompt"] = prompt = _text(strategy.prompt.value(names))
         system = None if strategy.system is None else _text(strategy.system.value(names))
         asked = await self._asked(cell)
-        reply = await asked.reply(prompt, step="prompt", system=system, schema=strategy.schema)
+        reply = await asked.reply(prompt, step=LONE, system=system, schema=strategy.schema)
         facts |= {"output": reply.text, "value": reply.value}
 
     async def _python(self, cell: Cell, facts: dict[str, Any]) -> None:
@@ -258,23 +260,20 @@ def _note(found: Mapping[str, Any]) -> None:
 
 
 def _told_of(cell: Cell) -> dict[str, Any]:
-    """What says which cell it is, and what it was made of."""
-    return {
-        "cell": cell.key, "lane": cell.lane, "model": cell.model.label, "strategy": cell.strategy.name,
-        "input": cell.input.id, "repeat": cell.repeat, "control": cell.strategy.kind == "control",
-        "truth": cell.input.truth,
-        "made_of": {"model": cell.model.plain(), "strategy": cell.strategy.code, "input": cell.input.digest},
-    }  # fmt: skip
+    """What its path doesn't say: the right answer, and what it was made of."""
+    return {"truth": cell.input.truth, "made_of": cell.made_of}
 
 
 def _wire(notes: Notes) -> dict[str, Any]:
-    """What happened on the wire."""
+    """What happened on the wire. A lone prompt has no sub-results: they would say the same once more."""
     sent = [one for one in notes.attempts if one.end != "throttled"]
-    return {
+    found: dict[str, Any] = {
         **notes.times(), "attempts": max(1, len(sent)) if notes.attempts else 0,
         "in_flight": notes.attempts[-1].in_flight if notes.attempts else 0,
-        "steps": [_plain(step) for step in notes.steps],
     }  # fmt: skip
+    if [step.name for step in notes.steps] != [LONE]:
+        found["steps"] = [_plain(step) for step in notes.steps]
+    return found
 
 
 def _plain(step: SubResult) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from abreast.core.events import ITEM_SETTLED
 from abreast.core.item import escape, unescape
-from abreast.jobs.matrix.cells import REPLY
+from abreast.jobs.matrix.cells import LONE, REPLY
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.study import CONTROL_LANE, Cell, Choice, Study
 from abreast.run.record import usage_of
@@ -61,6 +61,12 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
         facts.setdefault("error_type", error.kind.rpartition(".")[2])
     facts |= {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens, "usd": used.usd,
               "estimated": used.estimate}  # fmt: skip
+    if "steps" not in facts and facts.get("attempts"):
+        facts["steps"] = [{
+            "name": LONE, "prompt": facts.get("prompt", ""), "output": facts.get("output") or "",
+            "input_tokens": used.input_tokens, "output_tokens": used.output_tokens, "usd": used.usd,
+            "service_s": facts.get("service_s", 0.0),
+        }]  # fmt: skip
     known = {name: facts[name] for name in Row.__dataclass_fields__ if name in facts}
     return Row.of(known)
 
@@ -92,21 +98,21 @@ class Changes:
 
 def changes(store: Store, run: RunRow, study: Study, choice: Choice) -> Changes:
     """Compare a study with what is recorded of it."""
-    found = Changes()
+    found, scored_by = Changes(), study.scored_by
     cells = (cell for lane in study.lanes() for cell in study.cells(lane, choice))
     while page := list(islice(cells, _PAGE)):
         root = escape(run.name)
         paths = {f"{root}/{escape(cell.lane)}/{escape(cell.key)}": cell for cell in page}
         known = store.recorded(run.id, [*paths, *(f"{path}/{REPLY}" for path in paths)])
         for path, cell in paths.items():
-            _compare(study, cell, known.get(path), known.get(f"{path}/{REPLY}"), found)
+            _compare(scored_by, cell, known.get(path), known.get(f"{path}/{REPLY}"), found)
     return found
 
 
-def _compare(study: Study, cell: Cell, recorded: Recorded | None, reply: Recorded | None, found: Changes) -> None:
+def _compare(scored_by: str, cell: Cell, recorded: Recorded | None, reply: Recorded | None, found: Changes) -> None:
     if recorded is None or recorded.data.get("state") not in ("done", "failed"):
         found.missing += 1
-    elif recorded.data.get("digest") == codec.digest(cell.value(study.scores)):
+    elif recorded.data.get("digest") == codec.digest(cell.value(scored_by)):
         found.recorded += 1
         found.failed += recorded.data.get("state") == "failed"
     else:
@@ -115,17 +121,18 @@ def _compare(study: Study, cell: Cell, recorded: Recorded | None, reply: Recorde
 
 def _why(cell: Cell, recorded: Recorded, reply: Recorded | None) -> str:
     """Which part of a cell is not what it was."""
-    before: Mapping[str, Any] = {}
+    before: object = None
     if reply is not None and reply.data.get("state") == "done":
-        before = _body(reply).get("made_of") or {}
+        before = _body(reply).get("made_of")
     elif recorded.data.get("state") == "failed":
-        before = codec.decode_error(recorded.body or "{}").details.get("made_of") or {}  # type: ignore[assignment]
-    if not before:
+        before = codec.decode_error(recorded.body or "{}").details.get("made_of")
+    then, now = str(before or "").split(), cell.made_of.split()
+    if len(then) != len(now):
         return "it changed"
-    now = {"model": cell.model.plain(), "strategy": cell.strategy.code, "input": cell.input.digest}
-    parts = [word for word, value in now.items() if before.get(word) != value]
-    words = {"model": "the parameters of {m}", "strategy": "the strategy {s}", "input": "the input {i}"}
-    said: Iterable[str] = (
-        words[part].format(m=cell.model.label, s=cell.strategy.name, i=cell.input.id) for part in parts
+    named = (
+        f"the parameters of {cell.model.label}",
+        f"the strategy {cell.strategy.name}",
+        f"the input {cell.input.id}",
     )
-    return " and ".join(said) + " changed" if parts else "the scores changed (no call is made again)"
+    said = [part for part, old, new in zip(named, then, now, strict=True) if old != new]
+    return " and ".join(said) + " changed" if said else "the scores changed (no call is made again)"
