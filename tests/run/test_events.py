@@ -33,13 +33,19 @@ async def test_events_are_gap_free_in_order_and_alike_in_store_and_observer():
     assert [event.path for event in seen if event.kind == "attempt-failed"] == ["e/work/0001"]
 
 
-async def test_every_batch_says_how_long_its_commit_took():
-    store = MemoryStore()
-    async with abreast.open_run("e", store=store) as run:
+async def test_every_batch_says_how_long_its_commit_took_several_in_one_event():
+    clock, store = ManualClock(), MemoryStore()
+    async with abreast.open_run("e", store=store, clock=clock) as run:
+        for number in range(20):
+            await run.map(work, [0], width=1, name=f"m{number}").values()  # each a batch of its own
+        await clock.advance(1.0)
         await run.map(work, [0], width=1).values()
-    batches = [event for event in store.events("e-1") if event.kind == "batch-committed"]
-    assert batches
-    assert all(event.data["events"] >= 1 and event.data["seconds"] >= 0 for event in batches)
+    notes = [event.data for event in store.events("e-1") if event.kind == "batch-committed"]
+    assert len(notes) == 2
+    assert all(len(note["events"]) == len(note["seconds"]) for note in notes)
+    assert len(notes[1]["events"]) >= 20
+    assert all(count > 1 for note in notes for count in note["events"])
+    assert all(seconds >= 0 for note in notes for seconds in note["seconds"])
 
 
 async def test_a_raising_observer_changes_nothing_and_is_reported_once(caplog):

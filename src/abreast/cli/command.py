@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
 from typing import TYPE_CHECKING, Any, Final
 
 from abreast.cli.children import Groups
 from abreast.cli.errors import Sorry, one_line
 from abreast.cli.job import MapJob
+from abreast.executors.wards import find
 from abreast.run.current import current_item
 
 if TYPE_CHECKING:
@@ -109,10 +109,18 @@ def check_command(job: MapJob) -> None:
     program = job.command[0]
     if not program or "\0" in program:
         raise Sorry("the command's name is empty; write: abreast map -- COMMAND {} < items")
-    if "{" not in program and shutil.which(_seen_from(job.cwd, program), path=_search_path(job.cwd)) is None:
+    if "{" not in program and not _is_there(_seen_from(job.cwd, program), _search_path(job.cwd)):
         where = "is not a program that can be run" if "/" in program else "is not on the PATH"
         raise Sorry(f"there is no command {program!r} (it {where}); check its spelling")
     _make_room_for_files(job.width)
+
+
+def _is_there(program: str, path: str) -> bool:
+    try:
+        find(os.fsencode(program), os.fsencode(path), None)
+    except OSError:
+        return False
+    return True
 
 
 def _seen_from(cwd: str, program: str) -> str:

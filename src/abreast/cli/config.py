@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -223,6 +221,8 @@ def _content(path: Path) -> str | None:
 
 
 def _table(path: Path, text: str) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -239,6 +239,8 @@ def _layer(path: Path, values: object, section: str, whole: str | None = None) -
     known = [setting.name for setting in SETTINGS]
     for name in values:
         if name not in (*known, *TABLES):
+            from difflib import get_close_matches
+
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
             raise Sorry(f"{layer.place(name)}: there is no setting {name!r}; {hint}")

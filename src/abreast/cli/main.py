@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from difflib import get_close_matches
 from errno import EBADF, EDQUOT, EFBIG, EIO, ENOSPC, EPIPE
 from pathlib import Path
 from typing import Final, NoReturn
@@ -35,8 +34,10 @@ _COMMANDS: Final = {
     "map": "Run a command, call a function or ask a model, for every line of the input, side by side.",
     "ask": "Ask a model one question.",
     "sample": "Draw from a model, check and repair, until one draw passes.",
-    "run": "Run a job file: a workflow, a sample, a matrix.",
+    "run": "Run a job file: a workflow, a sample, a matrix, candidates.",
     "matrix": "Run models x strategies x inputs x repeats; score, report, compare.",
+    "optimize": "Try candidates for a faster function: the same behaviour, measured alone, as a patch.",
+    "verify": "Say whether a patch behaves as before and is faster.",
     "plan": "Divide a repository into subplans, run them in worktrees, merge.",
     "runs": "List the runs.",
     "show": "Show a run, or one of its items.",
@@ -80,6 +81,8 @@ class Lazy(click.Group):
         """The command that is named first; close names for one that isn't there."""
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
             close = get_close_matches(args[0], names, 1)
             hint = f"did you mean {close[0]}?" if close else "`abreast --help` lists them"
             raise Sorry(f"there is no command {args[0]!r}; {hint}")

@@ -32,6 +32,7 @@ from abreast.store.port import Store
 from abreast.wiring import open_run
 
 if TYPE_CHECKING:
+    from abreast.executors.commands import Commands
     from abreast.run.call import Caller
 
 _BATCH: Final = 256  # outcomes printed at once
@@ -126,7 +127,16 @@ class Work:
             hooks=hooks, tags=start.tags, kind=KIND, run_id=start.run_id, retry_keys=start.retry_keys,
             manifest=job.manifest(), lanes={caller.lane.name: caller.lane.limits} if caller else None,
         )  # fmt: skip
-        async with AsyncExitStack() as stack, entered(run, interrupts):  # what runs commands starts and ends last
+        async with AsyncExitStack() as stack:  # what does the work ends last
+            # What runs commands starts up while the run is opened.
+            commands = await stack.enter_async_context(_commands()) if job.command else None
+            await self._worked(run, store, interrupts, stack, commands)
+
+    async def _worked(
+        self, run: Run, store: Store, interrupts: Interrupts, stack: AsyncExitStack, commands: Commands | None
+    ) -> None:
+        caller = self._caller
+        async with entered(run, interrupts):
             if caller is not None:
                 await stack.enter_async_context(caller)
             self._run_id = run.id or ""
@@ -135,7 +145,7 @@ class Work:
             if run.resumed and (ended := await end_leftovers(store, self._run_id)) and not self._view.quiet:
                 tell(f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind")
             try:
-                await self._release(run, await self._function(stack))
+                await self._release(run, self._function(commands))
             except OutputLost as error:
                 self._lost = error
                 raise asyncio.CancelledError from error
@@ -160,7 +170,7 @@ class Work:
                 pieces += render(outcome)
             await printer.write(pieces)
 
-    async def _function(self, stack: AsyncExitStack) -> Callable[[Any], Any]:
+    def _function(self, commands: Commands | None) -> Callable[[Any], Any]:
         """What to call with each item."""
         job = self._job
         if job.call is not None:
@@ -169,10 +179,11 @@ class Work:
             from abreast.cli.prompt import PromptWork
 
             return PromptWork(job, self._caller)
-        from abreast.executors.commands import Commands
-
-        os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is now
-        return CommandWork(job, await stack.enter_async_context(Commands()), self._groups)
+        if commands is None:
+            raise RuntimeError("a job is a function, a prompt or a command")
+        os.environ[RUN_VARIABLE] = self._run_id
+        commands.adopt_environment()
+        return CommandWork(job, commands, self._groups)
 
     def _items(self) -> Iterable[object]:
         job, start = self._job, self._start
@@ -221,6 +232,12 @@ class Work:
         cost = "" if used.usd == 0.0 else ", unknown cost" if used.usd is None else f", {used.usd:.4g} usd"
         tokens = f"{used.input_tokens:,} + {used.output_tokens:,} tokens{' (estimated)' if used.estimate else ''}"
         return f", {used.requests:,} requests, {tokens}{cost}"
+
+
+def _commands() -> Commands:
+    from abreast.executors.commands import Commands
+
+    return Commands()
 
 
 @asynccontextmanager

@@ -98,6 +98,12 @@ class Commands:
         self._open = True
         return self
 
+    def adopt_environment(self) -> None:
+        """Give the commands that follow the environment as it is now."""
+        self._environment = dict(os.environ)
+        if self._warden is not None:
+            self._warden.send(self._hello())
+
     async def __aexit__(self, *_: object) -> None:
         """End the warden, and with it all commands still running; waits for that."""
         self._open = False
@@ -154,8 +160,11 @@ class Commands:
 
     def _hire(self) -> _Leash:
         warden = _Leash(self._hear, self._lose)
-        warden.send((wards.HELLO, {os.fsencode(name): os.fsencode(value) for name, value in self._environment.items()}))
+        warden.send(self._hello())
         return warden
+
+    def _hello(self) -> Message:
+        return (wards.HELLO, {os.fsencode(name): os.fsencode(value) for name, value in self._environment.items()})
 
     async def _end(self, job: _Job) -> None:
         """Wait until a cancelled command is gone, whoever else cancels."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from abreast.run.lifetime import Opening
     from abreast.run.setting import Setting
 
+_NOTED = 0.1  # seconds between two notes about commits
+
 
 def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
     """The run to drive, and whether it is an earlier one."""
@@ -70,10 +72,23 @@ def start_scribe(setting: Setting, store: Store, row: RunRow) -> None:
 
 
 def _committed(setting: Setting) -> Callable[[int, float], None]:
-    def note(events: int, seconds: float) -> None:
+    """Each batch is told of, several together where many come: there are hundreds in a second."""
+    events: list[float] = []
+    seconds: list[float] = []
+    told = float("-inf")
+
+    def note(count: int, took: float) -> None:
+        nonlocal events, seconds, told
         # A batch that holds only the note about the batch before it is not worth a note of its own.
-        if setting.journal is not None and events > 1:
+        if setting.journal is None or count <= 1:
+            return
+        events.append(count)
+        seconds.append(took)
+        now = setting.clock.now()
+        if now - told >= _NOTED:
+            told = now
             setting.journal.emit(BATCH_COMMITTED, setting.root.path, data={"events": events, "seconds": seconds})
+            events, seconds = [], []
 
     return note
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -113,6 +112,8 @@ def no_such_run(run_id: str, ids: Iterable[str]) -> NoSuchRun:
     known = list(ids)
     if not known:
         return NoSuchRun(f"there is no run {run_id!r}: the store holds no runs yet")
+    import difflib
+
     close = difflib.get_close_matches(run_id, known, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"the newest are {', '.join(known[:3])}"
     return NoSuchRun(f"there is no run {run_id!r}; {hint}")

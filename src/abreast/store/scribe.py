@@ -23,7 +23,7 @@ T = TypeVar("T")
 Heard: TypeAlias = Callable[[], None]
 
 _POLL = 0.5  # seconds between two looks at the requests of other processes
-_GATHER = 0.002  # seconds between two flushes when many wait for them: a few flushes for all serve everybody better
+_GATHER = 0.004  # seconds between two flushes when many wait for them: a few flushes for all serve everybody better
 _CROWD = 4
 _LINGER = 0.05  # seconds an event that nobody waits for may wait for company
 
