@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs bench bench-peers bench-regression soak lock clean
+.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs bench bench-asv bench-peers bench-regression soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,14 @@ docs: $(DEV) ## the documentation, into build/docs, warnings are errors
 bench: $(DEV) ## measure, side by side with the peers that are installed
 	$(PY) -m benchmarks
 
+# Its notes about this machine stay in build, too.
+ASV = HOME=$(CURDIR)/build/asv build/asv/bin/asv --config benchmarks/asv.conf.json
+
+bench-asv: $(DEV) build/asv/.made ## measure plans with asv, which keeps what it measured in build/asv/results
+	$(PY) -m benchmarks.plans
+	@$(ASV) machine --yes > build/asv/machine.txt
+	$(ASV) run --show-stderr --python=same --quick --set-commit-hash $$(git rev-parse HEAD)
+
 bench-regression: $(DEV) ## measure against an earlier commit, and fail if this one is slower
 	$(PY) -m benchmarks.regression
 
@@ -129,6 +137,13 @@ LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --f
 lock: build/uv/bin/uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
 	$(LOCK) --output-file requirements/run.txt requirements/run.in
 	$(LOCK) --output-file requirements/dev.txt requirements/dev.in
+	$(LOCK) --output-file requirements/asv.txt requirements/asv.in
+
+build/asv/.made: requirements/asv.txt requirements/run.txt
+	$(PYTHON) -m venv build/asv
+	build/asv/bin/pip install --quiet --require-hashes -r requirements/asv.txt
+	@printf '%s\n' '$(CURDIR)/src' '$(CURDIR)' > "$$(build/asv/bin/python -c 'import site; print(site.getsitepackages()[0])')/abreast.pth"
+	@touch $@
 
 build/uv/bin/uv:
 	$(PYTHON) -m venv build/uv
