@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import secrets
 
 _BITS = 63  # fits a signed 64-bit column and every provider's seed field
 _MANTISSA = 53  # of a float: one bit more, and the largest fraction would round up to 1
@@ -11,7 +11,7 @@ _MANTISSA = 53  # of a float: one bit more, and the largest fraction would round
 
 def draw_seed() -> int:
     """A fresh seed for a run that was given none."""
-    return int.from_bytes(os.urandom(8), "big") >> (64 - _BITS)  # `secrets` would bring `random` along
+    return secrets.randbits(_BITS)
 
 
 def derive_seed(seed: int, path: str) -> int:
