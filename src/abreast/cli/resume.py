@@ -126,8 +126,16 @@ def _plan(again: Again) -> int:
     return Planning(PlanJob.of_run(again.row, again.budget), again.choice, again.view).run(again.store, start)
 
 
+def _candidates(again: Again) -> int:
+    from abreast.cli.optimizing import OptimizeStart, Optimizing
+
+    again.no_inputs()
+    optimizing = Optimizing.of_run(again.row, again.choice, again.view, again.budget)
+    return optimizing.run(again.store, OptimizeStart(again.row.name, resume="must", run_id=again.row.id))
+
+
 _JOBS: Final[dict[str, Callable[[Again], int]]] = {
-    "sample": _sample, "workflow": _workflow, "matrix": _matrix, "plan": _plan,
+    "sample": _sample, "workflow": _workflow, "matrix": _matrix, "plan": _plan, "candidates": _candidates,
 }  # fmt: skip
 """How the runs of each kind of job go on; each loads its own modules."""
 

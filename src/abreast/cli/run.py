@@ -63,6 +63,8 @@ def command(*, file: str, **given: Any) -> int:
         from abreast.cli.plan_file import run_file
 
         return run_file(file, node.pairs["plan"][1], **given)
+    if list(node.pairs) == ["candidates"]:
+        return _run_candidates(file, node.plain()["candidates"], **given)
     if list(node.pairs) != ["sample"]:
         raise Sorry(f"{file}:1: a job file says by a top-level key what it is: {', '.join(_JOBS)}")
     return _run_sample(file, node.plain()["sample"], **given)
@@ -137,6 +139,19 @@ def _run_matrix(file: str, text: str, *, model: str | None, **given: Any) -> int
         if given[flag]:
             raise Sorry(f"--{flag.replace('_', '-')} is not for a matrix; `abreast matrix run --help` says what is")
     return run_study(file, text, models=(model,) if model else (), **given)
+
+
+def _run_candidates(file: str, facts: object, *, inputs: tuple[str, ...], **given: Any) -> int:
+    from abreast.cli.optimize import run_candidates
+
+    for flag in ("simulate", "outputs_of"):
+        if given[flag]:
+            raise Sorry(f"--{flag.replace('_', '-')} is for workflows, and {file} holds candidates")
+    if inputs:
+        raise Sorry(f"--input is for workflows, and {file} holds candidates")
+    if not isinstance(facts, dict):
+        raise Sorry(f"{file}: candidates must be a mapping, with a target and tests in it")
+    return run_candidates(facts, "optimize", given, where=f"{file}: candidates")
 
 
 def _run_sample(file: str, facts: object, *, inputs: tuple[str, ...], name: str | None, **given: Any) -> int:

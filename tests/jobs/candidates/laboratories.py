@@ -2,7 +2,7 @@
 
 from abreast.jobs.candidates.engine import Setting, Trials
 from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Diff, Proposal, Timed
+from abreast.jobs.candidates.tried import Checked, Diff, Line, Proposal, Timed
 from tests.worktrees.repositories import make_repository
 
 ORIGINAL = "def f(x):\n    return x + 1\n"
@@ -37,13 +37,15 @@ class Laboratory:
         self.slots = {}
         self.overlaps = []
         self.seen = None
+        self.profiles = [Line(2, 1, 0.5)]
 
     async def begin(self, slot):
         self.done.append(("begin", ""))
         assert (slot.path / TARGET.file).read_text() == ORIGINAL
         return {"calls": 10}
 
-    def ready(self, seen):
+    def ready(self, seen, slot):
+        assert slot.path.is_dir()
         self.seen = seen
 
     async def check(self, slot, text):
@@ -78,6 +80,12 @@ class Laboratory:
         if word.startswith("break"):
             raise OSError("no clock")
         return Timed("same", "", 1.0, 0.99, 1.01, 0.01, 10)
+
+    async def profile(self, slot):
+        self.done.append(("profile", word_of((slot.path / TARGET.file).read_text())))
+        if self.profiles is None:
+            raise OSError("no trace")
+        return self.profiles
 
     async def _in(self, kind, word, gate, slot):
         self.running[kind] += 1

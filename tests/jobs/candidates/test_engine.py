@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from abreast.jobs.candidates.engine import How, TreeChanged
-from abreast.jobs.candidates.tried import Proposal
+from abreast.jobs.candidates.tried import Proposal, best_of
 from abreast.testing import Gate
 from abreast.wiring import open_run
 from tests.jobs.candidates.laboratories import (
@@ -236,6 +236,16 @@ async def test_all_that_are_faster_are_refined_in_one_request_and_then_adapted_w
     assert got["c3-refined"] == ("duplicate", "c3")  # of c1: new candidates are told apart again
     assert got["c0-repaired-refined-adapted"] == ("faster", "c0-repaired-refined")
     assert len(tried) == 8
+
+
+async def test_the_line_profile_is_of_the_winner_only_and_its_failure_loses_nothing(project):
+    for profiles in ([], None):
+        laboratory = Laboratory()
+        laboratory.profiles = profiles
+        tried = await tried_in(project, laboratory, proposals("fast2 a", "fast3 b", "same c", "wrong d"))
+        assert laboratory.times("profile") == ["fast3 b"]
+        assert laboratory.done[-1][0] == "profile"
+        assert best_of(tried).name == "c1"
 
 
 # --- going on

@@ -25,7 +25,7 @@ from abreast.core.outcome import Cancelled, Done, Failed
 from abreast.jobs.candidates.normal import Register
 from abreast.jobs.candidates.roll import Link, Roll, child_of
 from abreast.jobs.candidates.target import CandidateInvalid, Target, candidate_text
-from abreast.jobs.candidates.tried import Checked, Proposal, Timed, Tried
+from abreast.jobs.candidates.tried import Checked, Line, Proposal, Timed, Tried, best_of
 from abreast.limits.pool import Pool
 from abreast.limits.slots import Slots
 from abreast.run.current import Current, current_item
@@ -56,14 +56,17 @@ class Laboratory(Protocol):
         Raises an `AbreastError` if there is nothing to go by: no test passes, or no call is like the other.
         """
 
-    def ready(self, seen: object) -> None:
-        """Go on from what `begin` returned, in this process or an earlier one."""
+    def ready(self, seen: object, slot: Slot) -> None:
+        """Go on from what `begin` returned, in this process or an earlier one; the slot has the original."""
 
     async def check(self, slot: Slot, text: str) -> Checked:
         """Whether a text behaves like the original."""
 
     async def time(self, original: Slot, candidate: Slot, text: str, seed: int) -> Timed:
         """How much faster a text is, measured alone."""
+
+    async def profile(self, slot: Slot) -> list[Line]:
+        """How often each line of what is staged in the slot is run, and for how long."""
 
 
 class Author(Protocol):
@@ -115,6 +118,8 @@ class Trials:
         self._original: Slot | None = None
         self._repairable: frozenset[str] = frozenset()
         self._first: tuple[str, ...] = ()
+        self.profile: tuple[Line, ...] = ()
+        """Of the winner, if it could be had."""
 
     @property
     def tried(self) -> list[Tried]:
@@ -131,6 +136,7 @@ class Trials:
         if new:
             async with self._opened(run, len(new)) as tries:
                 await self._try_all(tries, new)
+                await self._profile(tries)
         return self.tried
 
     @asynccontextmanager
@@ -148,7 +154,8 @@ class Trials:
                 raise WorktreesUnavailable("only one worktree could be made, and two are needed to compare")
             async with run.child(TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}) as tries:
                 await self._same_tree(tries, trees)
-                setting.laboratory.ready(await tries.step("original", self._begin, hold={MACHINE: "all"}))
+                seen = await tries.step("original", self._begin, hold={MACHINE: "all"})
+                setting.laboratory.ready(seen, self._original)
                 yield tries
 
     async def _same_tree(self, tries: Run, trees: Worktrees) -> None:
@@ -278,6 +285,24 @@ class Trials:
         candidate = await self._staged(item["text"])
         await original.reset()
         return await self._setting.laboratory.time(original, candidate, item["text"], _item().seed)
+
+    # --- the winner ---------------------------------------------------------------------------------------------------
+
+    async def _profile(self, tries: Run) -> None:
+        """The line profile of the winner, and of nobody else; that it fails is no reason to lose the winner."""
+        winner = best_of(self.tried)
+        if winner is None:
+            return
+        try:
+            found = await tries.step("profile", self._profile_one, winner.text, hold={WORKTREES: 1, MACHINE: "all"})
+            self.profile = tuple(found)
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._told(f"there is no line profile of {winner.name}: {_words(error)}")
+
+    async def _profile_one(self, text: str) -> list[Line]:
+        return await self._setting.laboratory.profile(await self._staged(text))
 
 
 def _item() -> Current:

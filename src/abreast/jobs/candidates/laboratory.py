@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from abreast.core.errors import AbreastError
+from abreast.jobs.candidates.behaviour import Behaviour
+from abreast.jobs.candidates.cheats import check_text
+from abreast.jobs.candidates.generate import COUNT
 from abreast.jobs.candidates.machine import machine
 from abreast.jobs.candidates.measure import Plan
+from abreast.jobs.candidates.probing import Probe, prepare
 from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.timing import Inputs, line_profile, scout, time_candidate
-from abreast.jobs.candidates.tried import Checked, Diff, Timed
+from abreast.jobs.candidates.tried import Checked, Diff, Line, Timed
 from abreast.jobs.candidates.watching import LIMITS, Tests, Watched, judge_behaviour, watch
 from abreast.worktrees.confine import Limits
 from abreast.worktrees.slot import Slot
@@ -41,18 +46,29 @@ class Bounds:
     rules: Rules = STRICT
     limits: Limits = LIMITS
     plan: Plan = field(default_factory=lambda: Plan(most=56))
+    generated: int = COUNT
+    """Inputs that are tried beside those of the tests."""
 
 
 class Bench:
     """A laboratory in which a project's own tests are the measure."""
 
-    def __init__(self, target: Target, tests: Tests, bounds: Bounds) -> None:
-        """Nothing starts before `begin`."""
+    def __init__(self, target: Target, source: str, tests: Tests, bounds: Bounds) -> None:
+        """`source` is the target's file as it is. Nothing starts before `begin`."""
         self.target = target
+        self._source = source
+        self._slot: Slot | None = None
+        self._probe: Probe | None = None
+        self._turn, self._first = asyncio.Lock(), asyncio.Lock()
         self._tests = tests
         self._bounds = bounds
         self._original: Watched | None = None
         self._inputs: Inputs | None = None
+
+    @property
+    def seen(self) -> bool:
+        """Whether it is known what the original does."""
+        return self._original is not None
 
     @property
     def original(self) -> Watched:
@@ -71,7 +87,7 @@ class Bench:
     async def begin(self, slot: Slot) -> Seen:
         """Watch the original twice, and choose inputs. Raises `BaselineFailed`."""
         async with machine(alone=False):
-            watched = await self._watched(slot)
+            watched = await self._watched(slot, self._tests)
             if watched.failure:
                 raise BaselineFailed(f"the tests can't be run on the code as it is: {watched.reason}")
             if not watched.invocations:
@@ -79,7 +95,7 @@ class Bench:
             if not watched.passed:
                 raise BaselineFailed(f"no test passes on the code as it is ({watched.tests} were run)")
             await slot.reset()
-            again = judge_behaviour(watched, await self._watched(slot), self._bounds.rules)
+            again = judge_behaviour(watched, await self._watched(slot, self._tests), self._bounds.rules)
             if again.verdict != "same":
                 raise BaselineFailed(
                     f"{self.target.qualname} does not do the same twice, so nothing can be compared: {again.reason}"
@@ -88,26 +104,43 @@ class Bench:
             inputs = await scout(slot, self.target, self._tests, self._bounds.limits.seconds)
         return Seen(watched.to_plain(), inputs)
 
-    def ready(self, seen: object) -> None:
-        """Go on from what `begin` returned."""
+    def ready(self, seen: object, slot: Slot) -> None:
+        """Go on from what `begin` returned; the slot has the original, and is not used by others."""
         if not isinstance(seen, Seen):
             raise TypeError(f"not what the original did: {type(seen).__name__}")
-        self._original, self._inputs = Watched.from_plain(seen.watched), seen.inputs
+        self._original, self._inputs, self._slot = Watched.from_plain(seen.watched), seen.inputs, slot
 
-    async def _watched(self, slot: Slot) -> Watched:
-        return await watch(slot, self.target, self._tests, limits=self._bounds.limits)
+    async def _watched(self, slot: Slot, tests: Tests, inputs: bytes | None = None) -> Watched:
+        return await watch(slot, self.target, tests, limits=self._bounds.limits, inputs=inputs)
+
+    async def _asked(self, inputs: bytes) -> Watched:
+        """What the original does with these inputs; its slot is for one at a time."""
+        if self._slot is None:
+            raise RuntimeError("the original has not been seen yet")
+        async with self._turn:
+            return await self._watched(self._slot, replace(self._tests, names=()), inputs)
 
     async def check(self, slot: Slot, text: str) -> Checked:
-        """Watch a candidate, which is staged in the slot, and compare."""
-        del text  # it is in the slot
+        """Look at a candidate's text, watch it in the slot, in which it is staged, and compare; then try new inputs."""
+        if (refused := check_text(self._source, text, self.target)) is not None:
+            return _checked(refused, len(self.original.invocations))
         async with machine(alone=False):
-            watched = await self._watched(slot)
-        behaviour = judge_behaviour(self.original, watched, self._bounds.rules)
-        diffs = tuple(Diff.of(one) for one in behaviour.findings[:_MOST_DIFFS])
-        return Checked(
-            behaviour.verdict, behaviour.reason, diffs, watched.tests, watched.passed, len(self.original.invocations),
-            watched.stdout, watched.stderr, watched.confinement,
-        )  # fmt: skip
+            watched = await self._watched(slot, self._tests)
+            behaviour = judge_behaviour(self.original, watched, self._bounds.rules)
+            if behaviour.verdict == "same" and self._bounds.generated:
+                behaviour = await self._probed(slot)
+        return _checked(behaviour, len(self.original.invocations), watched)
+
+    async def _probed(self, slot: Slot) -> Behaviour:
+        async def candidate(inputs: bytes) -> Watched:
+            return await self._watched(slot, replace(self._tests, names=()), inputs)
+
+        async with self._first:  # whoever comes first has them made
+            if self._probe is None:
+                self._probe = await prepare(
+                    self._asked, self.original.invocations, self._source, self.target, count=self._bounds.generated
+                )
+        return await self._probe.check(candidate, self._asked, self._bounds.rules)
 
     async def time(self, original: Slot, candidate: Slot, text: str, seed: int) -> Timed:
         """Measure a candidate, which is staged in its slot, with the machine to itself."""
@@ -116,7 +149,18 @@ class Bench:
         async with machine(alone=True):
             return await time_candidate((original, candidate), self.target, self._tests, self.inputs, how)
 
-    async def profile(self, slot: Slot) -> dict[int, tuple[int, float]]:
+    async def profile(self, slot: Slot) -> list[Line]:
         """How often each line of what is staged in the slot is run, and for how long. Raises StandFailed."""
         async with machine(alone=True):
-            return await line_profile(slot, self.target, self._tests, self.inputs)
+            found = await line_profile(slot, self.target, self._tests, self.inputs)
+        return [Line(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())]
+
+
+def _checked(behaviour: Behaviour, calls: int, watched: Watched | None = None) -> Checked:
+    diffs = tuple(Diff.of(one) for one in behaviour.findings[:_MOST_DIFFS])
+    if watched is None:
+        return Checked(behaviour.verdict, behaviour.reason, diffs, invocations=calls)
+    return Checked(
+        behaviour.verdict, behaviour.reason, diffs, watched.tests, watched.passed, calls, watched.stdout,
+        watched.stderr, watched.confinement,
+    )  # fmt: skip

@@ -26,10 +26,11 @@ class SourceMissing(AbreastError, ValueError):
 
 def from_directory(directory: Path) -> list[Proposal]:
     """The Python files of a directory, by their names in order. Raises `SourceMissing`."""
-    return [_from_file(path) for path in _listed(directory, (".py",))]
+    return [from_file(path) for path in _listed(directory, (".py",))]
 
 
-def _from_file(path: Path) -> Proposal:
+def from_file(path: Path) -> Proposal:
+    """The text of a Python file; an error of its own, if it can't be read."""
     try:
         _not_too_large(path)
         return Proposal(path.stem, read_source(path), "file")

@@ -28,12 +28,15 @@ from abreast.jobs.candidates.witnessed import Tests
 from abreast.worktrees.slot import Slot
 
 MOST_INPUTS: Final = 6
-_ROUND: Final = 0.25  # s; what a round over all inputs may take
+_ROUND: Final = 0.06  # s; what a round over all inputs may take
 _LEAST: Final = 0.002  # s; what a round should take, so that the way there and back is little of it
-_CHUNKS: Final = 8  # of each input in a turn; the quickest counts, as what disturbs it can only make it slower
+_CHUNKS: Final = 8  # at most, of each input in a turn; the quickest counts: what disturbs it can only make it slower
+_TURN: Final = 0.04  # s; what these should take
+_LONG: Final = 0.3  # s; of a round that is as good as it gets with its first call
 _MOST_ROUNDS: Final = 200
 _GENERATION: Final = 10  # blocks that a stand is used for
 _PATIENCE: Final = 20.0
+_LEAVING: Final = 2.0  # s; that a stand may take to leave by itself
 _HARDLY: Final = 10  # of what is gained, first calls must have more than this part
 _WORSE: Final = 1.15  # an input that takes so many times as long is a regression
 _ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
@@ -59,6 +62,12 @@ class Inputs:
     chosen: tuple[Input, ...]
     of: int
     rounds: int
+
+    @property
+    def chunks(self) -> int:
+        """How often that is done within a turn."""
+        seconds = self.rounds * sum(one.seconds for one in self.chosen)
+        return 0 if seconds > _LONG else max(2, min(_CHUNKS, round(_TURN / seconds)))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -94,7 +103,7 @@ async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> Inp
     found: list[Inputs] = []
 
     async def look(stands: Stands) -> None:
-        told = await stands.started(Place(slot, target, tests, seconds=seconds))
+        _, told = (await stands.started([Place(slot, target, tests, seconds=seconds)]))[0]
         try:
             found.append(choose(told["calls"]))
         except (ValueError, TypeError, KeyError):
@@ -112,27 +121,31 @@ class Stands:
         self._group = group
         self._alive: list[Stand] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self.last: Stand | None = None
 
-    async def started(self, place: Place) -> dict[str, Any]:
-        """Start one, and wait for what it tells; it is `last` then."""
-        stand = Stand(place)
-        self._alive.append(stand)
-        await stand.open()
-        self._tasks.append(self._group.create_task(stand.live()))
-        self.last = stand
-        told = await stand.told()
-        if missing := [name for name in place.wanted if name not in told.get("held", ())]:
-            raise StandFailed(f"the tests did not make the call {missing[0]} {told.get('failed', '')}".strip())
-        return told
+    async def started(self, places: Sequence[Place]) -> list[tuple[Stand, dict[str, Any]]]:
+        """Start some, all at once, and wait for what each tells."""
+        begun: list[Stand] = []
+        for place in places:
+            stand = Stand(place)
+            self._alive.append(stand)
+            await stand.open()
+            self._tasks.append(self._group.create_task(stand.live()))
+            begun.append(stand)
+        found = [(stand, await stand.told()) for stand in begun]
+        for place, (_, told) in zip(places, found, strict=True):
+            if missing := [name for name in place.wanted if name not in told.get("held", ())]:
+                raise StandFailed(f"the tests did not make the call {missing[0]} {told.get('failed', '')}".strip())
+        return found
 
     async def end(self) -> None:
         """End them all."""
         for stand in self._alive:
             stand.leave()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks) if self._tasks else None
+        if self._tasks:
+            _, slow = await asyncio.wait(self._tasks, timeout=_LEAVING)
+            for task in slow:
+                task.cancel()
+            await asyncio.wait(self._tasks)
         for stand in self._alive:
             await stand.close()
         self._alive.clear()
@@ -205,10 +218,9 @@ class Race:
         self._good = {}
         wanted = tuple(one.name for one in self._inputs.chosen)
         hash_seed = derive_seed(self.seed, f"generation/{generation}") % 4_000_000_000
-        for which in _ARMS:
-            place = Place(self.arms[which].slot, self._target, self._tests, wanted, hash_seed)
-            await self._stands.started(place)
-            self.arms[which].stand = self._stands.last
+        places = [Place(self.arms[which].slot, self._target, self._tests, wanted, hash_seed) for which in _ARMS]
+        for which, (stand, _) in zip(_ARMS, await self._stands.started(places), strict=True):
+            self.arms[which].stand = stand
         for number in range(len(wanted)):  # the original first: the others are judged by it
             await self._made(self.arms["original"], "original", number)
 
@@ -217,7 +229,7 @@ class Race:
         if arm.stand is None:
             raise RuntimeError("nobody stands there")
         one, good = self._inputs.chosen[number], self._good.setdefault(number, [])
-        chunks = [1, *([self._inputs.rounds] * _CHUNKS if one.copyable else [])]
+        chunks = [1, *([self._inputs.rounds] * self._inputs.chunks if one.copyable else [])]
         made = await arm.stand.make(number, chunks, _PATIENCE + 20 * self._inputs.rounds * one.seconds, good)
         if made.record is not None:
             self._judge(which, number, made.record)
@@ -278,7 +290,7 @@ class Race:
         """Whether the time that was saved is spent around the calls: before the word, or after the `done`."""
         work = {which: median(self.arms[which].work) for which in ("original", "candidate")}
         all_ = {which: median(self.arms[which].all) for which in ("original", "candidate")}
-        saved = _CHUNKS * (work["original"] - work["candidate"])
+        saved = max(1, self._inputs.chunks) * (work["original"] - work["candidate"])
         return saved > 0 and all_["original"] - all_["candidate"] < saved / 4
 
 
@@ -353,10 +365,10 @@ async def line_profile(slot: Slot, target: Target, tests: Tests, inputs: Inputs)
 
     async def work(stands: Stands) -> None:
         wanted = tuple(one.name for one in inputs.chosen)
-        await stands.started(Place(slot, target, tests, wanted))
+        stand, _ = (await stands.started([Place(slot, target, tests, wanted)]))[0]
         order = {"do": "profile", "file": str(slot.mirror(target.file).resolve())}
         for number in range(len(wanted)):
-            told = await stands.last.ask(number, order, _PATIENCE * 5) if stands.last else {}
+            told = await stand.ask(number, order, _PATIENCE * 5)
             for line, hits, seconds in told.get("lines", ()):
                 before = found.get(int(line), (0, 0.0))
                 found[int(line)] = (before[0] + int(hits), before[1] + float(seconds))

@@ -94,6 +94,15 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the winner's file: how often it was run, and its seconds."""
+
+    number: int
+    hits: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Tried:
     """A candidate with all that is known of it. `text` is the whole file; empty if it could not be made."""
 

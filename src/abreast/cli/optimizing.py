@@ -1,0 +1,289 @@
+"""Drives a run of candidates from its plain words to its exit code, whether it is new or goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.cli import units
+from abreast.cli.children import Groups
+from abreast.cli.config import Config
+from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, system_words, tell
+from abreast.cli.optimize_line import OptimizeLine
+from abreast.cli.progress import wants_progress
+from abreast.cli.prompt import lanes_here
+from abreast.cli.signals import Interrupts
+from abreast.cli.stores import FOLDER, StoreChoice
+from abreast.cli.study_page import shown
+from abreast.cli.tables import say, say_json, say_table
+from abreast.cli.work import View, entered
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError, BudgetSpent
+from abreast.executors.commands import Commands
+from abreast.jobs.candidates.author import ModelAuthor, blocks_of
+from abreast.jobs.candidates.engine import How, Setting, Trials
+from abreast.jobs.candidates.laboratory import Bench, Bounds
+from abreast.jobs.candidates.measure import Plan
+from abreast.jobs.candidates.report import Report
+from abreast.jobs.candidates.rules import LOOSE, STRICT
+from abreast.jobs.candidates.sources import from_directory, from_file, from_patches, from_refs, patches_in
+from abreast.jobs.candidates.spec import CandidatesSpec
+from abreast.jobs.candidates.target import CandidateInvalid, Target, TargetInvalid, parse_target, read_source
+from abreast.jobs.candidates.tried import Proposal
+from abreast.jobs.candidates.watching import LIMITS, Tests
+from abreast.models.lanes import LaneSettings, check_keys, split_name
+from abreast.run.scope import Resume, Run
+from abreast.store.port import JsonValue, RunRow, Store
+from abreast.wiring import open_model, open_run
+from abreast.worktrees.aside import Stop
+from abreast.worktrees.git import GitFailed, find_repository
+
+KIND: Final = "candidates"
+_MOST_BLOCKS: Final = 56
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeStart:
+    """Which run it is to be: a new one, or one that goes on."""
+
+    name: str
+    seed: int | None = None
+    tags: tuple[str, ...] = ()
+    resume: Resume = "never"
+    run_id: str | None = None
+
+
+class Optimizing:
+    """One driving of a run of candidates. With `must_win`, it fails unless a candidate is faster."""
+
+    def __init__(
+        self, spec: CandidatesSpec, choice: StoreChoice, view: View, *, cwd: str, must_win: bool = False
+    ) -> None:
+        """`Sorry` if anything that can be seen beforehand is wrong; nothing starts before `run`."""
+        self._spec, self._choice, self._view, self._cwd = spec, choice, view, Path(cwd)
+        self._must_win = must_win
+        self._root, self.target = self._found()
+        self._original = read_source(self._root / self.target.file)
+        self._lanes: dict[str, LaneSettings] = lanes_here(Config.load(self._cwd))
+        self._check_model()
+        self._bench = Bench(self.target, self._original, self._tests(), self._bounds())
+        self._trials: Trials | None = None
+        self._run_id = ""
+        self._began = SYSTEM_CLOCK.now()
+
+    @classmethod
+    def of_run(cls, row: RunRow, choice: StoreChoice, view: View, budget: str | None = None) -> Optimizing:
+        """That of a recorded run."""
+        facts: Any = row.manifest.get(KIND)
+        if not isinstance(facts, dict):
+            raise Sorry(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
+        spec = CandidatesSpec.of({word: value for word, value in facts["spec"].items() if value is not None})
+        changed = replace(spec, budget=budget or spec.budget)
+        return cls(changed, choice, view, cwd=facts["cwd"], must_win=bool(facts["must_win"]))
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    def _found(self) -> tuple[Path, Target]:
+        """The top of the project, and the target in it."""
+        file, mark, name = self._spec.target.partition("::")
+        path = (self._cwd / file).resolve()
+        place = path.parent if path.parent.is_dir() else self._cwd
+        try:
+            repository = find_repository(place, Stop())
+            top = repository.top if repository.common else self._cwd.resolve()
+            return top, parse_target(f"{path}{mark}{name}" if path.is_file() else self._spec.target, top)
+        except (TargetInvalid, CandidateInvalid) as error:
+            raise Sorry(one_line(str(error))) from None
+        except (GitFailed, OSError) as error:
+            raise Sorry(f"{place} can't be used: {one_line(str(error))}") from None
+
+    def _tests(self) -> Tests:
+        names = []
+        for given in self._spec.tests:
+            file, mark, rest = given.partition("::")
+            path = (self._cwd / file).resolve()
+            if not path.exists():
+                raise Sorry(f"--tests: there is no {file}")
+            if not path.is_relative_to(self._root):
+                raise Sorry(f"--tests: {file} is outside of {self._root}")
+            names.append(f"{path.relative_to(self._root).as_posix()}{mark}{rest}")
+        python = self._spec.python or sys.executable
+        if self._spec.python and os.sep in python:
+            python = str(self._cwd / python)  # not resolved: a virtual environment is where its link is
+        if shutil.which(python) is None:
+            raise Sorry(f"--python: there is no {python}")
+        return Tests(tuple(names), python)
+
+    def _bounds(self) -> Bounds:
+        spec = self._spec
+        seconds = units.duration(spec.timeout)
+        rules = replace(STRICT if spec.compare == "strict" else LOOSE, exceptions=spec.exceptions)  # type: ignore[arg-type]
+        limits = replace(LIMITS, seconds=seconds, cpu=max(1, round(seconds)))
+        return Bounds(rules, limits, Plan(threshold=spec.threshold, most=_MOST_BLOCKS), spec.generated)
+
+    def _check_model(self) -> None:
+        if self._spec.model is not None:
+            try:
+                check_keys([split_name(self._spec.model, self._lanes)[0]])
+            except ValueError as error:
+                raise Sorry(f"--model: {error}") from None
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run(self, store: Store, start: OptimizeStart) -> int:
+        """Do it; the exit code."""
+        with asyncio.Runner() as runner:
+            return runner.run(self._drive(store, start))
+
+    async def _drive(self, store: Store, start: OptimizeStart) -> int:
+        line = OptimizeLine() if wants_progress() and not self._view.quiet else None
+        stopped: tuple[str, int, str] | None = None
+        with Interrupts(Groups().kill) as interrupts:
+            try:
+                await self._work(store, start, interrupts, line)
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                stopped = (interrupts.word, interrupts.code, "")
+            except BudgetSpent as error:
+                stopped = (str(error), SPENT, " --budget MORE")
+            except AbreastError as error:
+                stopped = (*explain(error), "")
+            finally:
+                if line is not None:
+                    line.end()
+        return self._ended(stopped)
+
+    async def _work(
+        self, store: Store, start: OptimizeStart, interrupts: Interrupts, line: OptimizeLine | None
+    ) -> None:
+        spec = self._spec
+        async with AsyncExitStack() as stack:
+            author = None
+            if spec.model is not None:
+                model = await stack.enter_async_context(open_model(spec.model, lanes=self._lanes, store=store))
+                author = ModelAuthor(model, self.target, self._original)
+            facts: dict[str, JsonValue] = {"spec": spec.plain(), "cwd": str(self._cwd), "must_win": self._must_win}
+            run = open_run(
+                start.name, store=store, budget=spec.budget, seed=start.seed, resume=start.resume, tags=start.tags,
+                run_id=start.run_id, kind=KIND, hooks=[line] if line else (), manifest={KIND: facts},
+            )  # fmt: skip
+            how = How(max(1, spec.width), repairs=spec.repairs, refine=spec.refine)
+            setting = Setting(self.target, self._original, self._root, self._bench, author, how)
+            self._trials = trials = Trials(setting, lambda text: tell(one_line(text)))
+            async with entered(run, interrupts):
+                self._run_id = run.id or ""
+                await trials.run(run, lambda: self._proposals(run, author))
+                interrupts.let_be()
+
+    async def _proposals(self, run: Run, author: ModelAuthor | None) -> Sequence[Proposal]:
+        spec, here = self._spec, self._cwd
+        if spec.candidates is not None:
+            return from_directory(here / spec.candidates)
+        if spec.patches is not None:
+            return from_patches(patches_in(here / spec.patches), self.target, self._original)
+        if spec.patch is not None:
+            path = here / spec.patch
+            return [from_file(path)] if path.suffix == ".py" else from_patches([path], self.target, self._original)
+        if spec.refs:
+            return from_refs(spec.refs, self.target, self._root)
+        if spec.command is not None:
+            return await self._from_command(run, spec.command)
+        return await author.propose(run, spec.proposals, max(1, spec.width)) if author else []
+
+    async def _from_command(self, run: Run, command: str) -> list[Proposal]:
+        """Candidates that a command prints: it runs once for each, in a directory of its own."""
+        found: list[Proposal] = []
+        async with Commands() as commands:
+
+            async def print_one(number: int) -> str:
+                with tempfile.TemporaryDirectory(prefix="abreast-command-") as place:
+                    environment = {
+                        **os.environ, "ABREAST_TARGET": str(self.target), "ABREAST_NUMBER": str(number),
+                        "ABREAST_FILE": str(self._root / self.target.file),
+                    }  # fmt: skip
+                    finished = await commands.run(
+                        ["sh", "-c", command], stdin=self._original.encode(), cwd=place, env=environment
+                    )
+                if finished.exit_code:
+                    said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+                    raise CandidateInvalid(f"the command ended with exit code {finished.exit_code} {' '.join(said)}")
+                return "\n".join(blocks_of(finished.stdout.decode("utf-8", "replace"))[:1])
+
+            numbers = range(1, self._spec.proposals + 1)
+            async with run.map(print_one, numbers, width=max(1, self._spec.width), name="command") as printed:
+                async for outcome in printed:
+                    name = f"command-{int(outcome.key) + 1}"
+                    if outcome.ok:
+                        found.append(Proposal(name, getattr(outcome, "value", ""), "command"))
+                    else:
+                        reason = str(getattr(outcome, "error", "it was stopped"))
+                        found.append(Proposal(name, "", "command", fault="error", reason=reason))
+        return found
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def report(self) -> Report:
+        """What is known by now."""
+        trials = self._trials
+        if trials is None or not self._bench.seen:
+            return Report(self.target, self._original, trials.tried if trials else ())
+        bench = self._bench
+        return Report(self.target, self._original, trials.tried, bench.original, bench.inputs, trials.profile)
+
+    def _ended(self, stopped: tuple[str, int, str] | None) -> int:
+        report = self.report()
+        if stopped is not None and not any(one.timed or one.checked for one in report.tried):
+            return self._stopped(*stopped)
+        if self._view.json:
+            say_json(report.plain())
+        elif not self._view.quiet:
+            self._say(report)
+        self._write(report)
+        if stopped is not None:
+            return self._stopped(*stopped)
+        return FAILED if self._must_win and report.winner is None else DONE
+
+    def _stopped(self, why: str, code: int, more: str) -> int:
+        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
+        return code
+
+    def _say(self, report: Report) -> None:
+        if report.tried:
+            say_table(("candidate", "verdict", "speed", "interval", "memory", "why"), report.rows())
+        for line in report.counterexamples():
+            say(one_line(line))
+        for one in report.tried:
+            for regression in one.timed.regressions if one.timed and one.verdict == "faster" else ():
+                say(one_line(f"{one.name}: slower for one input: {regression}"))
+        say(report.headline())
+        if report.watched is not None and not self._view.quiet:
+            layers = ", ".join(report.watched.confinement) or "none"
+            tell(f"confinement: {layers}")
+            seconds = SYSTEM_CLOCK.now() - self._began
+            noise = "" if report.noise_floor is None else f", noise floor {report.noise_floor:.1%}"
+            tell(f"{len(report.tried)} candidates in {seconds:.1f} s{noise} ({self._run_id})")
+
+    def _write(self, report: Report) -> None:
+        """The page, and the winner's patch: beside the store, the patch also where it was asked for."""
+        folder = (self._choice.path.parent if self._choice.path else self._cwd / FOLDER) / "reports"
+        named = folder / f"{self._run_id or KIND}.patch"
+        files: dict[Path, str] = {folder / f"{self._run_id or KIND}.html": report.html({"run": self._run_id})}
+        if report.patch:
+            files[self._cwd / self._spec.output if self._spec.output else named] = report.patch
+        for path, text in files.items():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, "utf-8", newline="")
+            except OSError as error:
+                tell(f"{path} was not written: {system_words(error)}")
+            else:
+                what = "the report is" if path.suffix == ".html" else "apply the winner with: git apply"
+                if not (self._view.json or self._view.quiet):
+                    tell(f"{what} {shown(path)}")

@@ -1,0 +1,139 @@
+"""What came of a run's candidates: as JSON, as lines for a terminal, as a page that works offline, as a patch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.jobs.candidates.target import Target
+from abreast.jobs.candidates.timing import Inputs
+from abreast.jobs.candidates.tried import Checked, Line, Timed, Tried, best_of, patch_of
+from abreast.jobs.candidates.witnessed import Watched
+
+_PAGE: Final = Path(__file__).parent / "page"
+_SHORT: Final = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that is known at the end, or so far. `watched` is the original; None if nothing had to be tried."""
+
+    target: Target
+    original: str
+    tried: Sequence[Tried]
+    watched: Watched | None = None
+    inputs: Inputs | None = None
+    profile: Sequence[Line] = ()
+
+    @property
+    def winner(self) -> Tried | None:
+        """Who won."""
+        return best_of(self.tried)
+
+    @property
+    def noise_floor(self) -> float | None:
+        """The largest that was seen while measuring."""
+        floors = [one.timed.noise_floor for one in self.tried if one.timed and one.timed.noise_floor is not None]
+        return max(floors, default=None)
+
+    @property
+    def patch(self) -> str:
+        """From the original to the winner; empty without one."""
+        winner = self.winner
+        return patch_of(self.original, winner.text, self.target.file) if winner else ""
+
+    def plain(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        winner, watched = self.winner, self.watched
+        baseline = {
+            "tests": watched.tests, "passed": watched.passed, "invocations": len(watched.invocations),
+            "inputs": len(self.inputs.chosen) if self.inputs else 0, "seconds": self._seconds(),
+        } if watched else None  # fmt: skip
+        return {
+            "target": str(self.target), "baseline": baseline, "candidates": [one.plain() for one in self.tried],
+            "winner": winner and winner.name, "noise_floor": self.noise_floor,
+            "confinement": list(watched.confinement) if watched else [],
+        }  # fmt: skip
+
+    def _seconds(self) -> float | None:
+        return next((one.timed.seconds for one in self.tried if one.timed and one.timed.seconds), None)
+
+    def rows(self) -> list[tuple[str, str, str, str, str, str]]:
+        """The verdict table: name, verdict, speed, interval, memory, why."""
+        return [(one.name, one.verdict, *_figures(one.timed), _short(one.reason)) for one in self.tried]
+
+    def counterexamples(self) -> list[str]:
+        """For each wrong candidate, the difference that was found first."""
+        return [
+            f"{one.name} is wrong: {one.checked.diffs[0]}"
+            for one in self.tried if one.verdict == "wrong" and one.checked and one.checked.diffs
+        ]  # fmt: skip
+
+    def headline(self) -> str:
+        """In one sentence."""
+        winner = self.winner
+        if winner is not None and winner.timed is not None:
+            ratio, interval, _ = _figures(winner.timed)
+            return f"{winner.name} behaves like the original and is {ratio} {interval} as fast"
+        if not self.tried:
+            return "there are no candidates"
+        return f"none of {len(self.tried)} candidates is known to be faster and to behave like the original"
+
+    def html(self, facts: Mapping[str, object]) -> str:
+        """One page that fetches nothing and runs nothing; whatever is shown in it is text."""
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+        environment = Environment(
+            loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+            lstrip_blocks=True,
+        )  # fmt: skip
+        watched = self.watched
+        shown = dict(facts)
+        if watched is not None:
+            shown["original"] = f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls"
+            shown["confinement"] = ", ".join(watched.confinement) or "none"
+        if self.noise_floor is not None:
+            shown["noise floor"] = f"{self.noise_floor:.1%}"
+        winner = self.winner
+        return environment.get_template("report.html").render(
+            target=str(self.target), headline=self.headline(), facts=list(shown.items()),
+            candidates=[self._shown(one) for one in self.tried], winner=winner and winner.name, lines=self._lines(),
+        )  # fmt: skip
+
+    def _shown(self, one: Tried) -> dict[str, Any]:
+        speed, interval, memory = _figures(one.timed)
+        checked, timed = one.checked or Checked("error"), one.timed
+        regressions = [f"slower for one input: {text}" for text in timed.regressions] if timed else []
+        return {
+            "name": one.name, "origin": one.origin, "parent": one.parent, "verdict": one.verdict,
+            "reason": one.reason, "speed": speed, "interval": interval, "memory": memory, "diffs": checked.diffs,
+            "notes": [*(timed.notes if timed else ()), *regressions], "stdout": checked.stdout,
+            "stderr": checked.stderr,
+            "patch": patch_of(self.original, one.text, self.target.file) if one.size else one.text,
+        }  # fmt: skip
+
+    def _lines(self) -> list[dict[str, Any]]:
+        winner = self.winner
+        if winner is None:
+            return []
+        all_ = sum(line.seconds for line in self.profile) or 1.0
+        code = winner.text.splitlines()
+        return [
+            {"number": line.number, "hits": line.hits, "share": line.seconds / all_,
+             "code": code[line.number - 1] if 0 < line.number <= len(code) else ""}
+            for line in self.profile
+        ]  # fmt: skip
+
+
+def _figures(timed: Timed | None) -> tuple[str, str, str]:
+    """Speed, its interval, memory; dashes for what is not known."""
+    if timed is None or timed.ratio is None or timed.low is None or timed.high is None:
+        return "-", "-", "-"
+    memory = "-" if timed.memory_ratio is None else f"{timed.memory_ratio:.2f}x"
+    return f"{timed.ratio:.2f}x", f"[{timed.low:.2f}, {timed.high:.2f}]", memory
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"

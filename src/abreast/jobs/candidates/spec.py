@@ -1,0 +1,117 @@
+"""A run of candidates as plain data: what the command line and job files say, and what a run's manifest keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Any, Final
+
+SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "model")
+"""Where candidates may come from; a run has one of these."""
+
+
+def _is_text(given: object) -> bool:
+    return isinstance(given, str) and bool(given.strip())
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, list) and bool(given) and all(map(_is_text, given))
+
+
+def _is_number(given: object, least: int) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given >= least
+
+
+def _is_share(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < 10  # noqa: PLR2004
+
+
+_WORDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "target": (_is_text, "a text such as pkg/mod.py::function"),
+    "tests": (_is_list, "a list of test files"),
+    "candidates": (_is_text, "a directory with Python files"),
+    "patches": (_is_text, "a directory with patches"),
+    "patch": (_is_text, "a patch, or a Python file"),
+    "refs": (_is_list, "a list of commits or branches"),
+    "command": (_is_text, "a command that prints a candidate"),
+    "model": (_is_text, "a text such as openai/gpt-4o-mini"),
+    "proposals": (lambda given: _is_number(given, 1), "a whole number of at least 1"),
+    "width": (lambda given: _is_number(given, 0), "a whole number of at least 0"),
+    "compare": (lambda given: given in {"strict", "loose"}, "strict or loose"),
+    "exceptions": (lambda given: given in {"type", "args", "message"}, "type, args or message"),
+    "threshold": (_is_share, "a share such as 0.05"),
+    "budget": (_is_text, "a text such as 50req,10min"),
+    "timeout": (_is_text, "a time such as 60s"),
+    "generated": (lambda given: _is_number(given, 0), "a whole number of at least 0"),
+    "repairs": (lambda given: _is_number(given, 0), "a whole number of at least 0"),
+    "refine": (lambda given: isinstance(given, bool), "true or false"),
+    "python": (_is_text, "the path of a Python"),
+    "output": (_is_text, "the name of a file"),
+}
+"""The words of such a run, what each takes, and how to say that."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesSpec:
+    """What is tried, by what tests, where candidates come from, and how strict it is."""
+
+    target: str
+    tests: tuple[str, ...]
+    candidates: str | None = None
+    patches: str | None = None
+    patch: str | None = None
+    refs: tuple[str, ...] = ()
+    command: str | None = None
+    model: str | None = None
+    proposals: int = 4
+    width: int = 2
+    compare: str = "strict"
+    exceptions: str = "args"
+    threshold: float = 0.02
+    budget: str | None = None
+    timeout: str = "60s"
+    generated: int = 200
+    repairs: int = 2
+    refine: bool = True
+    python: str | None = None
+    output: str | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], where: str = "candidates") -> CandidatesSpec:
+        """From a mapping, such as a job file's; a ValueError says which word is wrong."""
+        given = _checked(facts, where)
+        for word in ("target", "tests"):
+            if word not in given:
+                raise ValueError(f"{where}: {word} is missing: it is {_WORDS[word][1]}")
+        chosen = [word for word in SOURCES if given.get(word)]
+        # A model may repair and refine what comes from elsewhere.
+        if not chosen or len(set(chosen) - {"model"}) > 1:
+            raise ValueError(
+                f"{where}: candidates come from one of {', '.join(SOURCES)}; given: {', '.join(chosen) or 'none'}"
+            )
+        for word in ("tests", "refs"):
+            given[word] = tuple(given.get(word) or ())
+        return cls(**given)
+
+    def plain(self) -> dict[str, Any]:
+        """As a manifest keeps it."""
+        return {**asdict(self), "tests": list(self.tests), "refs": list(self.refs)}
+
+
+def _checked(facts: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What is given, each word known and of its kind."""
+    for word in facts:
+        if word not in _WORDS:
+            close = get_close_matches(str(word), _WORDS, 1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_WORDS)}"
+            raise ValueError(f"{where}: there is no {word!r}; {hint}")
+    given = {word: value for word, value in facts.items() if value is not None and value != []}
+    for word in ("tests", "refs"):
+        if isinstance(given.get(word), str):
+            given[word] = [given[word]]
+    for word, value in given.items():
+        fits, wanted = _WORDS[word]
+        if not fits(value):
+            raise ValueError(f"{where}.{word} must be {wanted}, not {value!r:.60}")
+    return given
