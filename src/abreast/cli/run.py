@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from abreast.jobs.sample.spec import SampleSpec
 
 _LONGEST: Final = 5 << 20  # bytes of a job file
-_JOBS: Final = ("workflow", "sample", "matrix", "plan")
+_JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")
 
 
 @click.command("run")
