@@ -11,7 +11,7 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, SEED, Config
 from abreast.cli.errors import Sorry, system_words, tell
-from abreast.cli.plan_job import ORDERS, PlanJob, make_plan
+from abreast.cli.plan_job import KIND, ORDERS, PlanJob, make_plan
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say_json
 from abreast.cli.work import View
@@ -136,6 +136,31 @@ def run_job(
         return planning.run(opened, PlanStart(name, config.get(SEED, seed), tags))
 
 
+@command.command("resume")
+@options.optional_run
+@click.option(
+    "--retry-failed", "--only-failed", is_flag=True, help="Run failed subplans again, also of a run that ended."
+)
+@options.budget
+@options.quiet
+@options.common
+def resume(*, run: str | None, store: str | None, **given: Any) -> int:
+    """Go on with RUN, or with the newest plan that did not end: only subplans that are not done are run."""
+    from abreast.cli.resume import command as resume_any
+    from abreast.cli.resume import newest_unfinished
+
+    if run is None:
+        with StoreChoice(Config.load(), store).existing() as opened:
+            row = newest_unfinished(opened, {KIND})
+        if row is None:
+            tell("nothing to resume: no plan is waiting to go on")
+            return 0
+        run = row.id
+    others: dict[str, Any] = {"inputs": (), "width": None, "retries": None, "timeout": None}
+    code: int = click.get_current_context().invoke(resume_any, run=run, store=store, **given, **others)
+    return code
+
+
 @command.command("apply")
 @click.option(
     "--strategy",
@@ -150,6 +175,7 @@ def run_job(
     show_default=True,
     help="What becomes of writes outside of a subplan's files.",
 )
+@click.option("--leave-requests", is_flag=True, help="With --outside request: merge all but those writes.")
 @click.option("--gate/--no-gate", default=True, help="Look first whether it compiles, imports resolve, checks pass.")
 @checking
 @options.dry_run

@@ -39,6 +39,7 @@ class ApplyOptions:
 
     strategy: str = "three-way"
     outside: str = "refuse"
+    leave_requests: bool = False
     gate: bool = True
     check: str | None = None
     dry_run: bool = False
@@ -118,18 +119,25 @@ class _Applying:
                 outside=Outside(self._options.outside),
             )  # fmt: skip
 
-        merged = merge_some(self._recorded.changes)
-        blocked = list(merged.blocked)
+        changes = self._in_order(plan)
+        merged = merge_some(changes)
+        left = merged.requests if self._options.leave_requests else ()
+        blocked = [line for line in merged.blocked if line not in set(map(str, left))]
         notes: list[str] = []
         paths: tuple[str, ...] = ()
         if not blocked and self._options.gate:
-            looked = await self._look(Whole(merged, self._recorded.changes, merge_some, imports, self._snapshots))
+            looked = await self._look(Whole(merged, changes, merge_some, imports, self._snapshots))
             blocked, notes = [str(each) for each in looked.faults], list(looked.notes)
         if not blocked and not self._options.dry_run:
             interrupts.let_be()
-            paths = apply(merged, self._snapshots, self._root)
-            Kept(self._snapshots).drop(self._run, merged.merged)
+            paths = apply(merged, self._snapshots, self._root, leave_requests=self._options.leave_requests)
+            Kept(self._snapshots).drop(self._run, set(merged.merged) - {each.leaf for each in left})
         return self._say(merged, blocked, notes, paths)
+
+    def _in_order(self, plan: Plan) -> list[Change]:
+        """The changes in the order of the plan; what it doesn't have any more comes last."""
+        order = {leaf.id: place for place, leaf in enumerate(plan.leaves)}
+        return sorted(self._recorded.changes, key=lambda each: (order.get(each.leaf, len(order)), each.leaf))
 
     def _ownership(self, plan: Plan) -> Ownership:
         """A file belongs to the subplan that had it when it ran; the tree may divide otherwise by now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,7 +54,7 @@ def command(
     config = Config.load()
     choice = StoreChoice(config, store)
     with choice.existing() as opened:
-        row = find_run(opened, run) if run is not None else _newest_unfinished(opened)
+        row = find_run(opened, run) if run is not None else newest_unfinished(opened, {KIND, *_JOBS})
         if row is None:
             tell("nothing to resume: no run is waiting to go on")
             return 0
@@ -140,8 +140,9 @@ _JOBS: Final[dict[str, Callable[[Again], int]]] = {
 """How the runs of each kind of job go on; each loads its own modules."""
 
 
-def _newest_unfinished(store: Store) -> RunRow | None:
-    ours = (row for row in store.runs(limit=1000) if row.kind == KIND or row.kind in _JOBS)
+def newest_unfinished(store: Store, kinds: Container[str]) -> RunRow | None:
+    """The newest run of these kinds that waits to go on; None if there is none."""
+    ours = (row for row in store.runs(limit=1000) if row.kind in kinds)
     return next((row for row in ours if state_of(store, row) in _UNFINISHED), None)
 
 

@@ -1,0 +1,151 @@
+"""Everything that `abreast plan` is told has an effect: nothing is taken and then not read."""
+
+import asyncio
+import json
+import os
+import select
+
+import pytest
+
+from abreast.cli.plan_job import PlanJob
+from abreast.testing.storm import open_storm
+from tests.cli.shell import PATIENCE
+from tests.cli.test_plan import MARK, project
+from tests.cli.test_plan_work import editor
+
+__all__ = ["project"]
+
+
+def ran(project, *arguments, code=0, **environment):
+    """The subplans of a run, by the first part of their names, and the whole of what it printed."""
+    said = project("plan", "run", "src", *arguments, "--json", **environment)
+    assert said.code == code, said
+    found = json.loads(said.out)
+    return {one["leaf"].split("-")[0]: one for one in found["subplans"]}, found
+
+
+@pytest.mark.parametrize(
+    ("told", "peak"), [([], 4), (["-w", "2"], 2), (["--max-parallel", "3"], 3), (["--order", "sequential"], 1)]
+)
+def test_the_width_and_the_order_are_those_of_the_run(project, told, peak):
+    assert ran(project, "--command", "true", *told)[1]["peak"] == peak
+
+
+def test_dependencies_wait_for_what_they_import(project):
+    for folder, imported in (("alpha", "beta"), ("beta", "delta"), ("delta", "gamma")):
+        project.file(f"src/{folder}/__init__.py", f"import {imported}\n")
+    project.file("src/gamma/__init__.py", "")
+    project.git("add", "-A")
+    log = project.folder / ".abreast/log"
+    log.parent.mkdir()
+    ran(project, "--command", 'echo "$ABREAST_SCOPE" >> "$LOG"', "--order", "dependencies", LOG=str(log))
+    assert log.read_text().split() == ["gamma/", "delta/", "beta/", "alpha/"]
+    found, _ = ran(
+        project, "--command", "case $ABREAST_SCOPE in delta/) exit 3;; esac", "--order", "dependencies", code=1
+    )
+    assert {name: one["state"] for name, one in found.items()} == {
+        "alpha": "blocked", "beta": "blocked", "delta": "failed", "gamma": "done",
+    }  # fmt: skip
+    assert found["alpha"]["error"].startswith("it needs delta-")
+
+
+def test_at_a_failure_all_stop_or_all_others_end(project, tmp_path):
+    os.mkfifo(tmp_path / "never")
+    command = 'case $ABREAST_SCOPE in alpha/) exit 7;; *) cat "$NEVER";; esac'
+    never = str(tmp_path / "never")
+    found, _ = ran(project, "--command", command, "--fail-fast", "-w", "2", code=1, NEVER=never)
+    assert [one["state"] for one in found.values()] == ["failed", "cancelled", "cancelled", "cancelled"]
+    found, _ = ran(project, "--command", "case $ABREAST_SCOPE in alpha/|delta/) exit 7;; esac", code=1)
+    assert [one["state"] for one in found.values()] == ["failed", "done", "failed", "done"]
+    assert found["delta"]["error"] == "exit code 7"
+
+
+def test_a_subplan_is_tried_again_as_often_as_told(project):
+    found, _ = ran(project, "--command", "case $ABREAST_SCOPE in alpha/) exit 7;; esac", "--retries", "2", code=1)
+    assert [one["attempts"] for one in found.values()] == [3, 1, 1, 1]
+
+
+def test_a_timeout_ends_the_whole_process_group_and_frees_its_place(project, tmp_path):
+    os.mkfifo(tmp_path / "here")
+    here = os.open(tmp_path / "here", os.O_RDWR)
+    command = """
+case $ABREAST_SCOPE in alpha/)
+  sh -c 'echo $$ > "$HERE"; trap "" TERM; while :; do sleep 600; done' & wait;;
+esac"""
+    environment = {**project.environment, "HERE": str(tmp_path / "here")}
+    project.environment = environment
+    arguments = ("plan", "run", "src", "--command", command, "--timeout", "1s", "-w", "1", "--json")
+    with project.start(*arguments, measured=False) as process:
+        assert select.select([here], [], [], PATIENCE)[0]
+        child = os.pidfd_open(int(os.read(here, 100)))
+        out, _ = process.communicate(timeout=PATIENCE)
+    assert select.select([child], [], [], PATIENCE)[0], "its grandchild lives on"
+    states = [one["state"] for one in json.loads(out)["subplans"]]
+    assert states == ["failed", "done", "done", "done"]
+
+
+def test_how_far_it_is_divided_is_as_told(project):
+    for told, count in (([], 4), (["--max-depth", "0"], 1), (["--min-files", "50"], 1), (["--max-files", "3"], 8)):
+        assert len(ran(project, "--command", "true", *told)[1]["subplans"]) == count
+
+
+def test_the_instruction_is_in_a_file_and_in_the_environment(project):
+    command = '[ "$ABREAST_INSTRUCTION" = "Be kind." ] && [ "$(cat "$ABREAST_INSTRUCTION_FILE")" = "Be kind." ]'
+    ran(project, "--command", command, "--prompt", "Be kind.")
+    ran(project, "--command", command, "--prompt", "Be quick.", code=1)
+
+
+async def test_a_budget_stops_it_and_a_larger_one_goes_on(project):
+    async with open_storm(script=editor) as storm:
+        project.file("abreast.toml", f'[lanes.storm]\nbase_url = "{storm.url}/v1"\n')
+        asked = ("plan", "run", "src", "-m", "storm/model", "--prompt", "# x", "-w", "1", "--budget", "2req")
+        said = await asyncio.to_thread(project, *asked)
+        assert said.code == 3, said
+        assert "abreast resume plan-1 --budget MORE" in said.err
+        assert storm.stats().arrived == 2
+        said = await asyncio.to_thread(project, "plan", "resume", "--budget", "20req")
+        assert said.code == 0, said
+        assert storm.stats().arrived == 4  # what was answered is not asked again
+    assert "nothing to resume" in project("plan", "resume").err
+
+
+def test_what_is_asked_of_others_is_listed_or_left_out(project):
+    command = f"{MARK}; case $ABREAST_SCOPE in beta/) echo mine > alpha/m1.py;; esac"
+    ran(project, "--command", command)
+    said = project("plan", "apply", "plan", "--outside", "request")
+    assert said.code == 1
+    assert "alpha/m1.py: written by beta-" in said.out
+    assert (project.folder / "src/beta/m1.py").read_text() == "x = 1\n"
+    assert project("plan", "apply", "plan", "--outside", "request", "--leave-requests").code == 0
+    assert (project.folder / "src/beta/m1.py").read_text() == "x = 1\n# seen\n"
+    assert (project.folder / "src/alpha/m1.py").read_text() == "x = 1\n# seen\n"
+    kept = project.git("--git-dir", "src/.abreast/plan.git", "for-each-ref", "--format=%(refname)").split()
+    assert [name.split("/")[3].split("-")[0] for name in kept] == ["beta"]  # a part of it is in no tree yet
+
+
+def test_the_last_one_wins_where_that_is_told(project):
+    ran(project, "--command", MARK)
+    project.file("src/beta/m2.py", "x = 2\n# by hand\n")
+    assert project("plan", "apply", "plan").code == 1
+    assert project("plan", "apply", "plan", "--strategy", "last-wins").code == 0
+    assert (project.folder / "src/beta/m2.py").read_text() == "x = 2\n# seen\n"
+
+
+def test_a_directory_without_git_is_divided_worked_on_and_merged(project, tmp_path):
+    for part in "abc":
+        for number in range(5):
+            project.file(f"../plain/{part}/m{number}.py", "x = 1\n")
+    said = project("plan", "run", "../plain", "--min-files", "5", "--command", MARK, "--json")
+    assert said.code == 0, said
+    assert len(json.loads(said.out)["subplans"]) == 3
+    assert project("plan", "apply", "plan").code == 0
+    assert (tmp_path / "plain/b/m3.py").read_text() == "x = 1\n# seen\n"
+
+
+def test_no_fact_of_a_plan_is_kept_that_nobody_reads(pytestconfig):
+    """Each field of a job is read by the code, or this test would not know it."""
+    places = [*(pytestconfig.rootpath / "src/abreast/cli").glob("plan*.py")]
+    text = "\n".join(path.read_text() for path in places)
+    read = {name for name in PlanJob.__dataclass_fields__ if f"job.{name}" in text or f"self.{name}" in text}
+    divided = {"max_depth", "min_files", "max_files", "max_tokens"}  # by `divided`, all together
+    assert read | divided == set(PlanJob.__dataclass_fields__)
