@@ -117,7 +117,8 @@ def test_the_facts_of_a_report_are_for_people(abreast, study):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", facts["created"])
     assert (facts["run"], facts["state"], facts["file"], facts["seed"]) == ("study-1", "done", "study.yaml", "7")
     assert (facts["only"], facts["lane width"]) == ("inputs one, two", "3")
-    assert {"abreast", "Python", "platform"} <= set(facts)
+    assert {"abreast", "Python", "packages", "platform", "cores", "prices"} <= set(facts)
+    assert "aiohttp " in facts["packages"]
     assert "–" not in facts.values()  # noqa: RUF001 - what is not known is left out
 
 

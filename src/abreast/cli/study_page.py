@@ -71,7 +71,8 @@ def facts_of(row: RunRow, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "file": study.get("file"), "only": _chosen(study), "budget": study.get("budget"),
         "commit": _commit(kept.get("commit") or manifest.get("commit"), kept),
         "seed": row.seed, "lane width": kept.get("lane_width") or study.get("lane_width"),
-        "abreast": kept.get("abreast"), "Python": kept.get("python"), "platform": kept.get("platform"),
+        "abreast": kept.get("abreast"), "Python": kept.get("python"), "packages": kept.get("packages"),
+        "platform": kept.get("platform"), "cores": kept.get("cores"),
         "prices": kept.get("prices"),
     }  # fmt: skip
     if row.state not in ("done", "failed"):

@@ -145,7 +145,7 @@ class Studying:
     def say_before(self, store: Store | None, row: RunRow | None) -> int:
         """What can't run, what is there already and what runs again, and why; how many cells can run."""
         study = self.study
-        cells = sum(1 for lane in study.lanes() for _ in study.cells(lane, self.wanted))
+        cells = sum(self._per_lane().values())
         if self._view.quiet:
             return cells
         for line, text in study.warnings:
@@ -163,6 +163,11 @@ class Studying:
             tell(f"goes on with {row.id}: {found.recorded} of {cells} cells are recorded, {found.missing} are missing")
             self._say_left_out(store, row)
         return cells
+
+    def _per_lane(self) -> dict[str, int]:
+        """How many cells each lane has, of those that are wanted and can run."""
+        study = self.study
+        return {lane: sum(1 for _ in study.cells(lane, self.wanted)) for lane in study.lanes()}
 
     def _say_left_out(self, store: Store, row: RunRow) -> None:
         current = Current(Design.of(self.study))
@@ -192,7 +197,7 @@ class Studying:
                 run_id=row.id if row else None,
                 manifest=self._manifest(),
             )  # fmt: skip
-            code, matrix = runner.run(self._drive(store, run, offline=offline, cells=cells))
+            code, matrix = runner.run(self._drive(store, run, offline=offline))
         return code if matrix is None else self._tell(store, matrix, cells)
 
     def _manifest(self) -> dict[str, JsonValue]:
@@ -206,9 +211,9 @@ class Studying:
         except ValueError:  # said beforehand, as one that can't run
             return None
 
-    async def _drive(self, store: Store, run: Run, *, cells: int, offline: bool) -> tuple[int, Matrix | None]:
+    async def _drive(self, store: Store, run: Run, *, offline: bool) -> tuple[int, Matrix | None]:
         """The exit code if it was stopped, the matrix if it came to its end."""
-        line = StudyLine(cells, self.width) if wants_progress() and not self._view.quiet else None
+        line = StudyLine(self._per_lane(), self.width) if wants_progress() and not self._view.quiet else None
         code = DONE
         with Interrupts(self._groups.kill) as interrupts:
             tools = Tools(

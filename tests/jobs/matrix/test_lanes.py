@@ -24,6 +24,7 @@ SECONDS = {"a": 1.0, "b": 2.0, "c": 5.0, "d": 3.0, "e": 4.0}
 HUNG = "c"
 INTERLEAVED = [f"{lane}/{number}" for number in (1, 2) for lane in LANES]
 CLUSTERED = sorted(INTERLEAVED)
+MOST_HELD = 30  # cells of a lane of width 2: those on their way, and those that end while others are counted
 
 
 def bench_of(models, made, clock, *, width, **more):
@@ -143,3 +144,20 @@ async def test_stopped_at_any_time_arms_and_inputs_differ_by_one_repeat_at_most(
     counts = [per_arm[model, strategy] for model in models for strategy in ("plain", "loud")]
     assert max(counts) - min(counts) <= 1
     assert balance(found).even
+
+
+async def test_however_many_cells_there_are_only_as_many_are_held_as_lanes_are_wide():
+    clock, store = ManualClock(), MemoryStore()
+    providers = worlds({"a": 1.0, "b": 1.0}, clock)
+    models = ["a/1", "b/1"]
+    made = simple(models=models, inputs=100, repeats=2)
+    bench = bench_of(models, providers, clock, width=2)
+    held = []
+    matrix = Matrix(made, bench, Choice(), width=2, told=lambda *_: held.append(len(matrix._open)))
+    async with abreast.open_run("s", store=store, clock=clock) as run:
+        work = asyncio.ensure_future(matrix.run(run))
+        await pass_time(clock, work.done)
+        await work
+    assert len(held) == 800
+    assert max(held) <= 2 * MOST_HELD
+    assert (matrix._open, matrix._fresh) == ({}, set())

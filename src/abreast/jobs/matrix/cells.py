@@ -51,11 +51,9 @@ class LaneTally:
     cells: int = 0
     done: int = 0
     failed: int = 0
-    known: int = 0
-    """Of these, those that an earlier driver had recorded."""
-    seconds: float = 0.0
+    fresh: int = 0
+    """Of these, those that this driver has asked itself; the others were recorded."""
     usd: float = 0.0
-    stopped: str | None = None
 
 
 @dataclass(slots=True)
@@ -95,6 +93,7 @@ class Matrix:
         self._told = told
         self._scored_by = study.scored_by
         self._open: dict[str, Cell] = {}
+        self._fresh: set[str] = set()
         self.tally = Tally()
 
     async def run(self, run: Run) -> Tally:
@@ -118,7 +117,6 @@ class Matrix:
                 async for outcome in cells:
                     self._count(lane, tally, outcome)
         except BudgetSpent as error:
-            tally.stopped = str(error)
             spent.append(error)
 
     def _items(self, lane: str, tally: LaneTally) -> Iterator[Any]:
@@ -128,7 +126,10 @@ class Matrix:
             yield Item(cell.key, cell.value(self._scored_by))
 
     def _count(self, lane: str, tally: LaneTally, outcome: Outcome[Any]) -> None:
-        self._open.pop(f"{lane}/{outcome.key}", None)
+        name = f"{lane}/{outcome.key}"
+        self._open.pop(name, None)
+        tally.fresh += name in self._fresh
+        self._fresh.discard(name)
         tally.done += isinstance(outcome, Done)
         tally.failed += isinstance(outcome, Failed)
         tally.usd += outcome.usage.usd or 0.0
@@ -141,9 +142,11 @@ class Matrix:
         work = current_item()
         if work is None:
             raise RuntimeError("a cell runs inside an item of a map")
-        cell = self._open[f"{work.drive.options.name}/{work.key}"]
+        name = f"{work.drive.options.name}/{work.key}"
+        cell = self._open[name]
 
         async def ask(_: object) -> dict[str, Any]:
+            self._fresh.add(name)
             return await self._reply(cell)
 
         reply = await work.run.step(REPLY, ask, [cell.key, cell.made_of], on_change="rerun")
