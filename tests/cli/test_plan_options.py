@@ -149,3 +149,15 @@ def test_no_fact_of_a_plan_is_kept_that_nobody_reads(pytestconfig):
     read = {name for name in PlanJob.__dataclass_fields__ if f"job.{name}" in text or f"self.{name}" in text}
     divided = {"max_depth", "min_files", "max_files", "max_tokens"}  # by `divided`, all together
     assert read | divided == set(PlanJob.__dataclass_fields__)
+
+
+def test_files_belong_to_those_who_had_them_when_they_ran_though_the_tree_divides_otherwise_by_now(project):
+    ran(project, "--command", MARK)
+    before = project("plan", "show", "src", "--json").out
+    for number in range(20):
+        project.file(f"src/alpha/new/m{number}.py", "")
+    project.git("add", "-A")
+    assert project("plan", "show", "src", "--json").out != before
+    said = project("plan", "apply", "plan")
+    assert said.code == 0, said
+    assert (project.folder / "src/alpha/m0.py").read_text() == "x = 0\ny = 1\n# seen\n"

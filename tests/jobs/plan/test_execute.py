@@ -184,6 +184,62 @@ async def test_only_unfinished_subplans_run_again():
     assert set(started[len(before) :]) <= {leaf.id for leaf in plan.leaves} - set(before[:2])
 
 
+async def test_a_subplan_runs_again_if_its_files_or_what_else_it_depends_on_have_changed():
+    store, started = MemoryStore(), []
+
+    async def work(leaf):
+        started.append(leaf.id)
+        return {}
+
+    async def again(plan, around):
+        async with abreast.open_run("p", store=store, resume="retry" if started else "never",
+                                    run_id="p-1" if started else None) as run:  # fmt: skip
+            before = len(started)
+            assert (await run_plan(run, plan, work, How(), around)).ok
+            return len(started) - before
+
+    plan = plan_of(5)
+    more = decompose(Inventory.of([*plan.root.files, "part03/new.py"]), options=Options(min_files=4))
+    assert [leaf.id for leaf in more.leaves] == [leaf.id for leaf in plan.leaves]
+    assert [await again(plan, "a"), await again(plan, "a"), await again(more, "a"), await again(more, "b")] == [
+        5,
+        0,
+        1,
+        5,
+    ]
+
+
+async def test_a_timeout_fails_its_subplan_and_frees_its_place():
+    plan, clock = plan_of(4), ManualClock()
+    slow = plan.leaves[0].id
+
+    async def work(leaf):
+        if leaf.id == slow:
+            await asyncio.Event().wait()
+        return {}
+
+    done = asyncio.ensure_future(ran(plan, work, How(width=1, timeout=30), clock=clock))
+    await clock.run_until(done)
+    assert [one.state for one in done.result().subplans] == ["failed", "done", "done", "done"]
+
+
+async def test_each_subplan_holds_one_thing_of_its_pool_and_never_two_the_same():
+    plan, held, busy = plan_of(12), [], set()
+
+    async def work(leaf):
+        thing = abreast.current().held["trees"]
+        assert thing not in busy
+        busy.add(thing)
+        await asyncio.sleep(0)
+        busy.remove(thing)
+        held.append(thing)
+        return {}
+
+    result = await ran(plan, work, How(width=8, hold="trees"), lanes={"trees": abreast.Pool(["a", "b", "c"])})
+    assert result.ok
+    assert set(held) == {"a", "b", "c"}
+
+
 async def test_a_waiting_parent_holds_no_slot():
     plan = plan_of(3)
 
