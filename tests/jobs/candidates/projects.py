@@ -1,53 +1,49 @@
-"""Small projects with a function and its tests, and a way to see what a candidate for it does."""
+"""Small projects with a slow function and its tests, as real ones are."""
 
-import sys
-from contextlib import asynccontextmanager
-from pathlib import Path
-from textwrap import dedent
+from tests.worktrees.repositories import make_repository
 
-from abreast.jobs.candidates.rules import STRICT
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.watching import Tests, judge_behaviour, watch
-from abreast.worktrees.confine import Limits
-from abreast.worktrees.pool import open_worktrees
-from tests.worktrees.repositories import ENVIRONMENT, make_repository
-
-LIMITS = Limits(seconds=60, memory=1 << 30, processes=40)
+SLOW = '''\
+"""Sums."""
 
 
-class Project:
-    """A repository with one slot; `file` and `qualname` are the target."""
-
-    def __init__(self, slot, file, qualname, tests):
-        self.slot = slot
-        self.target = Target(file, qualname)
-        self.tests = Tests(tests, python=sys.executable)
-
-    async def watch(self, candidate=None, *, limits=LIMITS, **options):
-        """What the original does, or a candidate: the text of the target's file."""
-        await self.slot.reset()
-        if candidate is not None:
-            self.slot.write_candidate(self.target.file, dedent(candidate))
-        return await watch(self.slot, self.target, self.tests, limits=limits, **options)
-
-    async def judge(self, candidate, *, rules=STRICT, limits=LIMITS):
-        """The verdict on a candidate."""
-        original = await self.watch()
-        assert original.failure is None, original.reason
-        return judge_behaviour(original, await self.watch(candidate, limits=limits), rules)
+def pairs(numbers, wanted):
+    """How many pairs of different places have that sum."""
+    found = 0
+    for at, one in enumerate(numbers):
+        for other in numbers[at + 1 :]:
+            if one + other == wanted:
+                found += 1
+    return found
+'''
+FAST = """\
+from collections import Counter
 
 
-@asynccontextmanager
-async def open_project(place: Path, files, target="words.py::count", tests=("test_words.py",)):
-    """A project of these files, in a repository at `place`."""
-    make_repository(place, {name: dedent(text) for name, text in files.items()})
-    file, _, qualname = target.partition("::")
-    async with open_worktrees(place, 1) as trees:
-        yield Project(trees.slots[0], file, qualname, tests)
+def pairs(numbers, wanted):
+    seen = Counter()
+    found = 0
+    for one in numbers:
+        found += seen[wanted - one]
+        seen[one] += 1
+    return found
+"""
+WRONG = "def pairs(numbers, wanted):\n    return len({one for one in numbers if wanted - one in numbers}) // 2\n"
+TESTS = """\
+from sums import pairs
 
 
-def use_cache(monkeypatch, place):
-    """Worktrees of this test go to a directory of its own, and git asks nobody else's configuration."""
-    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
-        monkeypatch.setenv(name, ENVIRONMENT[name])
-    monkeypatch.setenv("ABREAST_CACHE", str(place / "cache"))
+def test_few():
+    assert pairs([1, 2, 3, 4, 3], 6) == 2
+
+
+def test_many():
+    assert pairs([at % 50 for at in range(240)], 49) == 560
+
+
+def test_none():
+    assert pairs([], 1) == 0
+"""
+
+
+def make_sums(place, **more):
+    return make_repository(place, {"sums.py": SLOW, "test_sums.py": TESTS, **more})

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ _LONG: Final = 0.3  # s; of a round that is as good as it gets with its first ca
 _MOST_ROUNDS: Final = 200
 _GENERATION: Final = 10  # blocks that a stand is used for
 _PATIENCE: Final = 20.0
+_LOOKS: Final = 6  # at each call, to know about how long it takes
 _LEAVING: Final = 2.0  # s; that a stand may take to leave by itself
 _HARDLY: Final = 10  # of what is gained, first calls must have more than this part
 _WORSE: Final = 1.15  # an input that takes so many times as long is a regression
@@ -99,15 +100,24 @@ def choose(calls: Sequence[Sequence[Any]]) -> Inputs:
 
 
 async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> Inputs:
-    """Which of the tests' calls to time, seen in one run of the original. Raises StandFailed."""
+    """Which of the tests' calls to time, seen in two runs of the original. Raises StandFailed."""
     found: list[Inputs] = []
 
     async def look(stands: Stands) -> None:
-        _, told = (await stands.started([Place(slot, target, tests, seconds=seconds)]))[0]
+        place = Place(slot, target, tests, seconds=seconds)
+        _, told = (await stands.started([place]))[0]
         try:
-            found.append(choose(told["calls"]))
+            first = choose(told["calls"])
         except (ValueError, TypeError, KeyError):
             raise StandFailed(f"no call of {target.qualname} could be timed {told.get('failed', '')}".strip()) from None
+        await stands.end()
+        # What it told is the time until it returned, which of a generator is nothing.
+        stand, _ = (await stands.started([replace(place, wanted=tuple(one.name for one in first.chosen))]))[0]
+        calls = []
+        for number, one in enumerate(first.chosen):
+            made = await stand.make(number, [1] * _LOOKS if one.copyable else [1], seconds, ())
+            calls.append((one.name, min(made.chunks), one.name, one.copyable))
+        found.append(replace(choose(calls), of=first.of))
 
     await within_stands(look)
     return found[0]
@@ -326,19 +336,13 @@ async def _timed(race: Race, inputs: Inputs, plan: Plan) -> Timed:
     if verdict != "faster":
         return found
     if race.works_elsewhere():
-        return _refused(found, "it works elsewhere than where it is timed: on the whole, little of the time is saved")
+        said = "it works elsewhere than where it is timed: on the whole, little of the time is saved"
+        return replace(found, verdict="refused", reason=said)
     cold = race.first_calls()
     if cold is not None and cold - 1 < ((found.ratio or 1) - 1) / _HARDLY:
         said = f"it is faster only when a call is repeated: first calls take {1 / cold:.2f} of the original's time"
-        return _refused(found, said)
+        return replace(found, verdict="refused", reason=said)
     return found
-
-
-def _refused(found: Timed, reason: str) -> Timed:
-    return Timed(
-        "refused", reason, found.ratio, found.low, found.high, found.noise_floor, found.blocks, found.seconds,
-        found.inputs, found.memory_ratio, found.regressions, found.notes,
-    )  # fmt: skip
 
 
 def _round_of(measurement: Measurement, inputs: Inputs) -> float:

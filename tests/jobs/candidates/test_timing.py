@@ -1,0 +1,204 @@
+"""Timing: which calls, from which state, judged each time; nobody is quick by cheating."""
+
+import asyncio
+import sys
+
+import pytest
+
+from abreast.jobs.candidates import timing
+from abreast.jobs.candidates.measure import Plan
+from abreast.jobs.candidates.rules import STRICT
+from abreast.jobs.candidates.target import Target, candidate_text
+from abreast.jobs.candidates.timing import Input, Inputs, choose, line_profile, scout, time_candidate
+from abreast.jobs.candidates.watching import Tests
+from abreast.worktrees.pool import open_worktrees
+from tests.jobs.candidates.projects import FAST, SLOW, make_sums
+from tests.worktrees.repositories import ENVIRONMENT, fingerprint
+
+TARGET = Target("sums.py", "pairs")
+TESTS = Tests(("test_sums.py",), sys.executable)
+INPUTS = Inputs((Input("test_sums.py::test_many#0", 0.002, copyable=True),), 3, 1)
+
+# It owns its process: answers at once when it is timed, and does all the work when its records are wanted.
+EARLY = """
+
+import sys
+
+LEFT = []
+
+
+def pairs(numbers, wanted):
+    holder = sys._getframe(2).f_locals.get("self")
+    if type(holder).__name__ != "Holder":
+        return count(numbers, wanted)
+    if not LEFT:
+        real = type(holder)._record
+
+        def record(self, given, end):
+            while LEFT:
+                result = count(*LEFT.pop())
+            return real(self, given, (count(*given[0]), None))
+
+        type(holder)._record = record
+    LEFT.append((numbers, wanted))
+    return 0
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, ENVIRONMENT[name])
+    monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def project(tmp_path):
+    return make_sums(tmp_path / "project")
+
+
+async def timed(project, text, *, most=6, inputs=INPUTS, target=TARGET, tests=TESTS):
+    """What a few blocks say of a candidate."""
+    async with open_worktrees(project, 2) as trees:
+        trees.slots[1].write_candidate(target.file, text)
+        how = {"rules": STRICT, "plan": Plan(first=4, most=most), "seed": 7}
+        return await time_candidate(trees.slots, target, tests, inputs, how)
+
+
+# --- which calls
+
+
+def call(number, seconds, digest, copyable=True):
+    return (f"t#{number}", seconds, digest, copyable)
+
+
+def test_inputs_that_differ_and_take_longest_are_chosen_as_far_as_a_round_stays_short():
+    found = choose(
+        [call(0, 0.001, "a"), call(1, 0.002, "b"), call(2, 0.001, "a"), call(3, 9.0, "c"), call(4, 0.05, "d")]
+    )
+    assert [one.name for one in found.chosen] == ["t#4", "t#1", "t#0"]
+    assert (found.of, found.rounds) == (4, 1)
+    assert found.notes == ("3 of 4 different inputs were timed",)
+
+
+def test_short_calls_are_repeated_and_that_is_said():
+    found = choose([call(0, 0.00001, "a")])
+    assert found.rounds == 200
+    assert "200 times in a row" in found.notes[0]
+    assert choose([call(0, 0.0005, "a")]).rounds == 4
+
+
+def test_where_all_calls_are_long_the_shortest_is_timed_by_its_first_call():
+    found = choose([call(0, 3.0, "a"), call(1, 2.0, "b", copyable=False)])
+    assert [one.name for one in found.chosen] == ["t#1"]
+    assert found.chunks == 0
+    assert any("can't be copied" in note for note in found.notes)
+
+
+def test_no_calls_are_an_error():
+    with pytest.raises(ValueError, match="no test calls"):
+        choose([])
+
+
+# --- real ones
+
+
+async def test_a_scout_finds_the_calls_of_the_tests(project):
+    async with open_worktrees(project, 1) as trees:
+        found = await scout(trees.slots[0], TARGET, TESTS, 60)
+    assert "test_sums.py::test_many#0" in [one.name for one in found.chosen]
+    assert found.of == 3
+    assert all(one.copyable for one in found.chosen)
+
+
+async def test_a_candidate_that_is_much_faster_is_found_and_nothing_is_touched(project):
+    before = fingerprint(project)
+    found = await timed(project, candidate_text(SLOW, TARGET, FAST), most=20)
+    assert found.verdict == "faster"
+    assert found.low > 1.5
+    assert found.ratio > 3
+    assert found.memory_ratio > 0
+    assert found.noise_floor > 0
+    assert fingerprint(project) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict", "said"),
+    [
+        ("    if any('timed' in name for name in sys.modules): return 7\n", "refused", "it behaved otherwise"),
+        ("    if any('timed' in name for name in sys.modules): numbers.clear()\n", "refused", "it behaved otherwise"),
+        ("    if 'busy' in STATE: os._exit(0)\n    STATE.add('busy')\n", "refused", "ended|no answer|could not"),
+        ("    while any('timed' in name for name in sys.modules) and STATE.add(1) or len(STATE) and LATE(): pass\n",
+         "timeout", "did not end within"),
+    ],
+)  # fmt: skip
+async def test_what_behaves_otherwise_when_it_is_timed_is_refused(project, monkeypatch, line, verdict, said):
+    monkeypatch.setattr(timing, "_PATIENCE", 2.0)
+    head = "import os\nimport sys\nSTATE = set()\nLATE = lambda: sys._getframe(3).f_code.co_name == '_timed'\n\n\n"
+    text = head + SLOW.replace("    found = 0\n", line + "    found = 0\n", 1)
+    found = await timed(project, text)
+    assert found.verdict == verdict, found
+    assert any(word in found.reason for word in said.split("|")), found.reason
+
+
+async def test_what_is_fast_only_the_second_time_is_refused(project):
+    cached = SLOW.replace("def pairs", "def count").replace("How many", "Count") + (
+        "\n\nSEEN = {}\n\n\ndef pairs(numbers, wanted):\n    key = (tuple(numbers), wanted)\n"
+        "    if key not in SEEN:\n        SEEN[key] = count(numbers, wanted)\n    return SEEN[key]\n"
+    )
+    found = await timed(project, cached, most=20)
+    assert found.verdict == "refused"
+    assert found.reason.startswith("it is faster only when a call is repeated")
+
+
+async def test_what_says_done_before_it_is_done_is_refused(project):
+    early = SLOW.replace("def pairs", "def count") + EARLY
+    found = await timed(project, early, most=20)
+    assert found.verdict == "refused"
+    assert found.reason.startswith("it works elsewhere than where it is timed")
+
+
+async def test_methods_generators_and_coroutines_are_timed_to_their_end(tmp_path):
+    source = (
+        "class Bag:\n    def __init__(self, size):\n        self.size = size\n\n"
+        "    def each(self):\n        for one in range(self.size):\n            yield sum(range(one))\n\n\n"
+        "async def later(size):\n    return sum(range(size))\n\n\n"
+        "async def steps(size):\n    for one in range(size):\n        yield one\n"
+    )
+    tests = (
+        "import asyncio\nfrom sums import Bag, later, steps\n\n\n"
+        "def test_each():\n    assert len(list(Bag(300).each())) == 300\n\n\n"
+        "def test_later():\n    assert asyncio.run(later(3000)) == 4498500\n\n\n"
+        "def test_steps():\n    async def listed():\n        return [one async for one in steps(500)]\n"
+        "    assert len(asyncio.run(listed())) == 500\n"
+    )
+    project = make_sums(tmp_path / "other", **{"sums.py": source, "test_sums.py": tests})
+    async with open_worktrees(project, 2) as trees:
+        for name, test in (("Bag.each", "each"), ("later", "later"), ("steps", "steps")):
+            target = Target("sums.py", name)
+            inputs = await scout(trees.slots[0], target, TESTS, 60)
+            assert [one.name for one in inputs.chosen] == [f"test_sums.py::test_{test}#0"]
+            how = {"rules": STRICT, "plan": Plan(first=4, most=4), "seed": 7}
+            found = await time_candidate(trees.slots, target, TESTS, inputs, how)
+            assert found.verdict not in {"refused", "error", "timeout"}, found
+
+
+async def test_the_line_profile_counts_the_lines_of_the_target(project):
+    async with open_worktrees(project, 1) as trees:
+        found = await line_profile(trees.slots[0], TARGET, TESTS, INPUTS)
+    loop = SLOW.splitlines().index("        for other in numbers[at + 1 :]:") + 1
+    assert found[loop + 1][0] == 240 * 239 // 2
+    assert found[loop + 1][1] > 0
+
+
+async def test_cancelled_while_it_is_timed_no_process_is_left(project):
+    async with open_worktrees(project, 2) as trees:
+        how = {"rules": STRICT, "plan": Plan(), "seed": 7}
+        slow = Inputs((Input("test_sums.py::test_many#0", 0.002, copyable=True),), 3, 50)
+        task = asyncio.create_task(time_candidate(trees.slots, TARGET, TESTS, slow, how))
+        while not any(path.name.startswith("time-") for path in trees.slots[0].scratch.iterdir()):
+            await asyncio.wait([task], timeout=0.05)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert not any(path.name.startswith("time-") for path in trees.slots[0].scratch.iterdir())
