@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs bench bench-asv bench-peers bench-regression soak lock clean
+.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs bench bench-asv bench-peers bench-regression corpus soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ bench-asv: $(DEV) build/asv/.made ## measure plans with asv, which keeps what it
 
 bench-regression: $(DEV) ## measure against an earlier commit, and fail if this one is slower
 	$(PY) -m benchmarks.regression
+
+corpus: $(DEV) ## candidates of every kind for functions of our own: who is taken for what
+	$(PY) -m benchmarks.corpus
 
 bench-peers: $(DEV) ## install the peers, each in an environment of its own
 	$(PY) -m benchmarks.peers

@@ -10,7 +10,7 @@ from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.watching import judge_behaviour
 from abreast.worktrees.confine import Limits
-from tests.jobs.candidates.projects import open_project, use_cache
+from tests.jobs.candidates.watched import open_project, use_cache
 
 ORIGINAL = """
 from functools import lru_cache

@@ -25,7 +25,7 @@ from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.watching import Tests, watch
 from abreast.worktrees.confine import Limits
 from tests.jobs.candidates import things
-from tests.jobs.candidates.projects import LIMITS, open_project, use_cache
+from tests.jobs.candidates.watched import LIMITS, open_project, use_cache
 
 F = Target("f.py", "f")
 

@@ -6,7 +6,7 @@ import pytest
 
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.watching import Watched, judge_behaviour
-from tests.jobs.candidates.projects import open_project, use_cache
+from tests.jobs.candidates.watched import open_project, use_cache
 
 WORDS = """
 def count(text):

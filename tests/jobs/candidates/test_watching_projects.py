@@ -9,7 +9,7 @@ import pytest
 
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.watching import Tests, judge_behaviour
-from tests.jobs.candidates.projects import LIMITS, open_project, use_cache
+from tests.jobs.candidates.watched import LIMITS, open_project, use_cache
 
 SHOUT = "def shout(text):\n    return text.upper() + '!'\n"
 QUIET = "def shout(text):\n    return text.lower() + '!'\n"
@@ -19,7 +19,7 @@ PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygmen
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
+def cache(tmp_path, monkeypatch, unmeasured):
     use_cache(monkeypatch, tmp_path)
 
 

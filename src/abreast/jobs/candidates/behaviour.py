@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from abreast.jobs.candidates.compare import Verdict
+from abreast.jobs.candidates.portrait import Portrait
 from abreast.jobs.candidates.record import Finding, judge
 from abreast.jobs.candidates.rules import Rules
 from abreast.jobs.candidates.witnessed import Watched
@@ -41,22 +42,30 @@ def judge_behaviour(original: Watched, candidate: Watched, rules: Rules) -> Beha
         return Behaviour("refused", "it " + "; it ".join(cheats))
     left = set(original.left_out)
     kept = [one for one in candidate.invocations if one.name not in left]
-    dropped = dict(original.dropped)
-    findings = [*_tests(original, candidate), *judge(
-        [one for one in original.invocations if one.name not in dropped], kept, rules=rules,
-    )]  # fmt: skip
-    if not findings:
-        return Behaviour("same", "")
-    return _judged(tuple(findings))
+    findings = (*_tests(original, candidate), *judge(original.invocations, kept, rules=rules))
+    if findings:
+        starved = {one.name for one in original.invocations if raised(one.after) == "MemoryError"}
+        hungry = [one.name for one in kept if raised(one.after) == "MemoryError" and one.name not in starved]
+        return _judged(findings, hungry)
+    elsewhere = [*_grown(original, candidate, own=False)]
+    return Behaviour("refused", f"it {elsewhere[0]}") if elsewhere else Behaviour("same", "")
 
 
-def _judged(findings: tuple[Finding, ...]) -> Behaviour:
+def raised(after: Portrait) -> str | None:
+    """The type of what was raised in an invocation, None if nothing was."""
+    root = after.nodes[0]
+    for key, value in zip(root.items[::2], root.items[1::2], strict=False):
+        if after.nodes[key].value == "raised":
+            return after.nodes[value].type.removeprefix("builtins.")
+    return None
+
+
+def _judged(findings: tuple[Finding, ...], hungry: Sequence[str]) -> Behaviour:
+    if hungry:
+        return Behaviour("refused", f"it asks for more memory than it may have, in {hungry[0]}", findings)
     different = [one for one in findings if one.verdict.outcome == "different"]
     if not different:
         return Behaviour("refused", f"it can't be compared: {sentence(findings[0])}", findings)
-    hungry = [one for one in different if one.verdict.candidate.startswith("MemoryError")]
-    if hungry:
-        return Behaviour("refused", f"it asks for more memory than it may have, in {hungry[0].name}", findings)
     # What it did says more than that a test failed, and that says more than that a call is missing.
     order = {"missing": 2, "test": 1}
     first = min(different, key=lambda one: (one.verdict.candidate == "missing", order.get(one.part, 0)))
@@ -104,7 +113,14 @@ def _cheats(original: Watched, candidate: Watched) -> Iterator[str]:
             yield one + (walled if "socket" in one else "")
     if files := sorted(set(after.files) - set(before.files)):
         yield f"touches other files: {_few(files)}"
-    if grown := sorted(after.grown.keys() - before.grown.keys()):
+    yield from _grown(original, candidate, own=True)
+
+
+def _grown(original: Watched, candidate: Watched, *, own: bool) -> Iterator[str]:
+    """What only the candidate keeps: in the target's file, or elsewhere, where an argument that it changed may be."""
+    before, after = original.signs, candidate.signs
+    new = sorted(after.grown.keys() - before.grown.keys())
+    if grown := [name for name in new if (name.partition("::")[0] + "::" not in after.codes) == own]:
         sizes = after.grown[grown[0]]
         names = _few([name.replace("::", ".") for name in grown])
         yield f"keeps something from one call to the next: {names} went from {sizes[0]} to {sizes[1]} parts"

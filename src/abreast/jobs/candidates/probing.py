@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from abreast.jobs.candidates.behaviour import Behaviour, judge_behaviour, sentence
+from abreast.jobs.candidates.behaviour import Behaviour, judge_behaviour, raised, sentence
 from abreast.jobs.candidates.compare import compare_portraits
 from abreast.jobs.candidates.generate import COUNT, Call, Inputs, generate
-from abreast.jobs.candidates.portrait import Portrait
 from abreast.jobs.candidates.record import Finding, Invocation, judge
 from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.target import Target
@@ -142,13 +141,4 @@ def _why_not(one: Invocation, raises: frozenset[str]) -> str | None:
         return f"the original raises {name}, which no test shows"
     if compare_portraits(one.after, one.after).outcome != "same":
         return "what the original does can't be compared"
-    return None
-
-
-def raised(after: Portrait) -> str | None:
-    """The type of what was raised in an invocation."""
-    root = after.nodes[0]
-    for key, value in zip(root.items[::2], root.items[1::2], strict=False):
-        if after.nodes[key].value == "raised":
-            return after.nodes[value].type.removeprefix("builtins.")
     return None

@@ -153,7 +153,7 @@ class Call:
 
     def _ordered(self) -> dict[str, object]:
         held = {**self._parts, **self._ends}
-        order = ("self", "arguments", "keywords", "returned", "raised", "yielded")
+        order = ("self", "arguments", "keywords", "returned", "yielded", "raised")
         return {name: held[name] for name in order if name in held}
 
     @contextlib.contextmanager

@@ -1,0 +1,292 @@
+"""Runs the corpus: small functions of our own with candidates of every kind, and says who was taken for what.
+
+    python -m benchmarks.corpus                    # all of it, by `abreast optimize`, measured: half an hour
+    python -m benchmarks.corpus --behaviour        # without measuring: minutes
+    python -m benchmarks.corpus --behaviour median top_k
+
+`corpus/NAME/original.py` has the function (or the class, whose last method is meant), `test_NAME.py` its tests, and
+`candidates/KIND.py` or `KIND-2.py` the candidates. It ends with 1 if a candidate that is wrong, cheats or does not end
+was accepted, if one wrote outside, or if less than 95% of the correct and really faster ones were accepted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import asyncio
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from abreast.jobs.candidates.cheats import check_text
+from abreast.jobs.candidates.probing import Probe, prepare
+from abreast.jobs.candidates.rules import STRICT
+from abreast.jobs.candidates.target import CandidateInvalid, Target, candidate_text
+from abreast.jobs.candidates.watching import Behaviour, Tests, Watched, judge_behaviour, watch
+from abreast.worktrees.confine import Limits
+from abreast.worktrees.pool import open_worktrees
+from abreast.worktrees.slot import Slot
+
+CORPUS = Path(__file__).resolve().parent.parent / "corpus"
+LIMITS = Limits(seconds=30, memory=1 << 30, processes=64)
+PATIENCE = 6.0  # seconds for a candidate of a function whose tests take a fraction of one
+GOOD = ("fast-correct", "same-speed", "slower")
+KINDS = (*GOOD, "fast-wrong", "cheating", "hanging", "memory-bomb", "writes-outside")
+OUTSIDE = ("/etc/candidate", "/var/candidate.txt", "/opt/candidate", "/usr/local/values.txt")
+ENOUGH = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """One function of the corpus."""
+
+    name: str
+    target: Target
+    source: str
+
+    @property
+    def test(self) -> str:
+        return f"{self.name}/test_{self.name}.py"
+
+    @property
+    def candidates(self) -> list[Path]:
+        return sorted((CORPUS / self.name / "candidates").glob("*.py"))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one candidate."""
+
+    specimen: str
+    candidate: str
+    verdict: str
+    reason: str
+
+    @property
+    def kind(self) -> str:
+        return re.sub(r"-\d+$", "", self.candidate)
+
+
+def specimens(names: Iterable[str] = ()) -> list[Specimen]:
+    """Those of these names, or all."""
+    wanted = set(names)
+    found = []
+    for folder in sorted(path for path in CORPUS.iterdir() if (path / "original.py").exists()):
+        source = (folder / "original.py").read_text(encoding="utf-8")
+        target = Target(f"{folder.name}/original.py", _qualname(source, folder.name))
+        if not wanted or folder.name in wanted:
+            found.append(Specimen(folder.name, target, source))
+    if unknown := wanted - {one.name for one in found}:
+        sys.exit(f"not in the corpus: {', '.join(sorted(unknown))}")
+    return found
+
+
+def _qualname(source: str, name: str) -> str:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return name
+        if isinstance(node, ast.ClassDef):
+            return f"{node.name}.{[one for one in node.body if isinstance(one, ast.FunctionDef)][-1].name}"
+    raise ValueError(f"{name} has no function")
+
+
+@contextmanager
+def repository() -> Iterator[Path]:
+    """A repository with a copy of the corpus; nothing in it may change."""
+    with tempfile.TemporaryDirectory(prefix="abreast-corpus-") as place:
+        top = Path(place) / "corpus"
+        shutil.copytree(CORPUS, top, ignore=shutil.ignore_patterns("__pycache__"))
+        who = ["-c", "user.name=corpus", "-c", "user.email=corpus@example.com"]
+        for words in (["init", "-q", "."], ["add", "--all"], [*who, "commit", "-q", "-m", "corpus"]):
+            subprocess.run(["git", *words], cwd=top, check=True, timeout=60)
+        before = fingerprint(top)
+        yield top
+        if fingerprint(top) != before:
+            sys.exit("the main tree was changed")
+
+
+def fingerprint(top: Path) -> str:
+    """A digest of every file but git's own, and of what must not be there."""
+    held = hashlib.sha256()
+    for path in sorted(top.rglob("*")):
+        inside = path.relative_to(top)
+        if path.is_file() and inside.parts[0] not in {".git", ".abreast"} and "__pycache__" not in inside.parts:
+            held.update(f"{inside}\0".encode() + path.read_bytes())
+    held.update(json.dumps([path for path in OUTSIDE if Path(path).exists()]).encode())
+    return held.hexdigest()
+
+
+# --- behaviour alone
+
+
+class Subject:
+    """A function in its slot, with what the original does."""
+
+    def __init__(self, slot: Slot, specimen: Specimen, *, text_check: bool = True) -> None:
+        self._slot, self._specimen, self._text_check = slot, specimen, text_check
+        self._tests = Tests((specimen.test,), python=sys.executable)
+        self._original: Watched | None = None
+        self._probe: Probe | None = None
+
+    async def _watched(self, text: str, *, inputs: bytes | None = None, limits: Limits = LIMITS) -> Watched:
+        await self._slot.reset()
+        self._slot.write_candidate(self._specimen.target.file, text)
+        tests = self._tests if inputs is None else Tests((), python=sys.executable)
+        return await watch(self._slot, self._specimen.target, tests, limits=limits, inputs=inputs)
+
+    async def begin(self) -> None:
+        """See what the original does."""
+        source = self._specimen.source
+        self._original = await self._watched(source)
+        if self._original.failure:
+            raise RuntimeError(f"{self._specimen.name}: {self._original.reason}")
+
+        async def original(inputs: bytes) -> Watched:
+            return await self._watched(source, inputs=inputs)
+
+        self._probe = await prepare(original, self._original.invocations, source, self._specimen.target)
+
+    async def judge(self, text: str) -> Behaviour:
+        """The verdict on the text of a candidate."""
+        specimen, source = self._specimen, self._specimen.source
+        if self._original is None or self._probe is None:
+            await self.begin()
+        assert self._original is not None
+        assert self._probe is not None
+        try:
+            whole = candidate_text(source, specimen.target, text)
+        except CandidateInvalid as error:
+            return Behaviour("error", str(error))
+        refused = check_text(source, whole, specimen.target) if self._text_check else None
+        if refused:
+            return refused
+        impatient = Limits(seconds=PATIENCE, memory=LIMITS.memory, processes=LIMITS.processes)
+        behaviour = judge_behaviour(self._original, await self._watched(whole, limits=impatient), STRICT)
+        if behaviour.verdict != "same":
+            return behaviour
+
+        async def candidate(inputs: bytes) -> Watched:
+            return await self._watched(whole, inputs=inputs, limits=impatient)
+
+        async def original(inputs: bytes) -> Watched:
+            return await self._watched(source, inputs=inputs)
+
+        return await self._probe.check(candidate, original, STRICT)
+
+
+async def by_behaviour(
+    chosen: list[Specimen], width: int, *, text_check: bool, told: Callable[[Result], None]
+) -> list[Result]:
+    """Judge every candidate, `width` functions side by side."""
+    results: list[Result] = []
+    waiting = list(reversed(chosen))
+    with repository() as top:
+        async with open_worktrees(top, width) as trees:
+
+            async def work(slot: Slot) -> None:
+                while waiting:
+                    specimen = waiting.pop()
+                    subject = Subject(slot, specimen, text_check=text_check)
+                    for path in specimen.candidates:
+                        behaviour = await subject.judge(path.read_text(encoding="utf-8"))
+                        results.append(Result(specimen.name, path.stem, behaviour.verdict, behaviour.reason))
+                        told(results[-1])
+
+            async with asyncio.TaskGroup() as group:
+                for slot in trees.slots:
+                    group.create_task(work(slot))
+    return results
+
+
+# --- all of it
+
+
+def by_optimizing(chosen: list[Specimen], width: int, told: Callable[[Result], None]) -> list[Result]:
+    """Let `abreast optimize` try every candidate of each function, and measure what behaves."""
+    results: list[Result] = []
+    with repository() as top:
+        for specimen in chosen:
+            command = [
+                *(sys.executable, "-m", "abreast", "optimize", str(specimen.target), "--tests", specimen.test),
+                *("--candidates", f"{specimen.name}/candidates", "--width", str(width), "--json", "--quiet"),
+                *("--timeout", str(PATIENCE)),
+            ]
+            done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False, timeout=3_600)
+            try:
+                told_all = json.loads(done.stdout)["candidates"]
+            except (ValueError, KeyError):
+                sys.exit(f"{specimen.name}: {' '.join(done.stderr.split())[-500:]}")
+            for one in told_all:
+                results.append(Result(specimen.name, Path(one["name"]).stem, one["verdict"], one["reason"]))
+                told(results[-1])
+    return results
+
+
+# --- the table
+
+
+def table(results: list[Result]) -> str:
+    """Kinds by verdicts."""
+    verdicts = sorted({one.verdict for one in results})
+    counts = Counter((one.kind, one.verdict) for one in results)
+    lines = [f"{'':16}" + "".join(f"{word:>11}" for word in verdicts)]
+    for kind in KINDS:
+        row = "".join(f"{counts[kind, word] or '':>11}" for word in verdicts)
+        lines.append(f"{kind:16}{row}".rstrip())
+    return "\n".join(lines)
+
+
+def faults(results: list[Result], accepted: str) -> list[str]:
+    """What should not have happened, given the verdict that means `accepted`."""
+    bad = [one for one in results if one.kind not in GOOD and one.verdict in {"faster", "same", "slower", "undecided"}]
+    bad = [one for one in bad if one.verdict == accepted or one.kind in {"fast-wrong", "cheating", "writes-outside"}]
+    found = [f"{one.specimen}/{one.candidate} was {one.verdict}" for one in bad]
+    slow = [one for one in results if one.kind in {"same-speed", "slower"} and one.verdict == "faster"]
+    found += [f"{one.specimen}/{one.candidate} was {one.verdict}" for one in slow]
+    fast = [one for one in results if one.kind == "fast-correct"]
+    missed = [one for one in fast if one.verdict != accepted]
+    if len(missed) > (1 - ENOUGH) * len(fast):
+        found += [f"{one.specimen}/{one.candidate} was {one.verdict}: {one.reason}" for one in missed]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="functions of the corpus; all if none is named")
+    parser.add_argument("--behaviour", action="store_true", help="compare behaviour, measure nothing")
+    parser.add_argument(
+        "--blind", action="store_true", help="with --behaviour: do not look at texts, only at what they do"
+    )
+    parser.add_argument("--width", type=int, default=2, help="slots")
+    given = parser.parse_args()
+    chosen = specimens(given.names)
+
+    def told(one: Result) -> None:
+        print(f"{one.specimen}/{one.candidate}: {one.verdict} {one.reason}"[:200], file=sys.stderr, flush=True)
+
+    if given.behaviour:
+        results = asyncio.run(by_behaviour(chosen, given.width, text_check=not given.blind, told=told))
+    else:
+        results = by_optimizing(chosen, given.width, told)
+    print(table(results))
+    wrong = faults(results, "same" if given.behaviour else "faster")
+    fast = [one for one in results if one.kind == "fast-correct"]
+    taken = sum(one.verdict == ("same" if given.behaviour else "faster") for one in fast)
+    print(
+        f"{len(results)} candidates of {len(chosen)} functions; {taken} of {len(fast)} fast and correct ones accepted"
+    )
+    print("\n".join(wrong) or "nothing was taken for what it is not")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

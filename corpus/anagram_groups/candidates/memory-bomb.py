@@ -1,0 +1,10 @@
+def quick_anagram_groups(words: list[str]) -> list[list[str]]:
+    groups = {}
+    for word in words:
+        groups.setdefault("".join(sorted(word)), []).append(word)
+    return list(groups.values())
+
+
+def anagram_groups(words: list[str]) -> list[list[str]]:
+    held = bytearray(10 << 30)
+    return quick_anagram_groups(words)

@@ -1,0 +1,3 @@
+def bubble_sort(items: list[int]) -> list[int]:
+    items.sort()
+    return items

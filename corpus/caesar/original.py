@@ -1,0 +1,14 @@
+"""Each letter moved on in the alphabet; all else as it is."""
+
+def caesar(text: str, shift: int) -> str:
+    """Each letter moved on in the alphabet; all else as it is."""
+    lower, upper = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    result = ""
+    for letter in text:
+        if letter in lower:
+            result = result + lower[(lower.index(letter) + shift) % 26]
+        elif letter in upper:
+            result = result + upper[(upper.index(letter) + shift) % 26]
+        else:
+            result = result + letter
+    return result

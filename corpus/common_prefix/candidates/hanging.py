@@ -1,0 +1,3 @@
+def common_prefix(words: list[str]) -> str:
+    while True:
+        pass

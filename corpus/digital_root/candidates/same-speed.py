@@ -1,0 +1,11 @@
+def slow_digital_root(number: int) -> int:
+    while number > 9:
+        total = 0
+        for digit in str(number):
+            total = total + int(digit)
+        number = total
+    return number
+
+
+def digital_root(number: int) -> int:
+    return slow_digital_root(number)

@@ -1,0 +1,9 @@
+from math import isqrt
+
+
+def divisors(number: int) -> list[int]:
+    if number < 1:
+        return []
+    low = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    high = [number // one for one in reversed(low)]
+    return low + (high[1:] if high[0] == low[-1] else high)

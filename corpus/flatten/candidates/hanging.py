@@ -1,0 +1,5 @@
+import threading
+
+
+def flatten(tree: dict, above: str = "") -> dict:
+    threading.Event().wait()

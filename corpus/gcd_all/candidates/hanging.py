@@ -1,0 +1,5 @@
+import time
+
+
+def gcd_all(numbers: list[int]) -> int:
+    time.sleep(10**6)

@@ -1,0 +1,16 @@
+from bisect import bisect_right
+
+
+def quick_inversions(items: list[int]) -> int:
+    seen: list[int] = []
+    count = 0
+    for one in items:
+        at = bisect_right(seen, one)
+        count += len(seen) - at
+        seen.insert(at, one)
+    return count
+
+
+def inversions(items: list[int]) -> int:
+    held = "x" * 10**11
+    return quick_inversions(items)

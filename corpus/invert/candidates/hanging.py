@@ -1,0 +1,5 @@
+import time
+
+
+def invert(mapping: dict[str, int]) -> dict[int, list[str]]:
+    time.sleep(10**6)

@@ -1,0 +1,3 @@
+async def lengths(texts: list[str]) -> list[int]:
+    while True:
+        await asyncio.sleep(0)

@@ -1,0 +1,6 @@
+def merge_counts(counts: list[dict[str, int]]) -> dict[str, int]:
+    merged: dict[str, int] = {}
+    for one in counts:
+        for key, count in one.items():
+            merged[key] = merged.get(key, 0) + count
+    return {key: count for key, count in sorted(merged.items()) if count}

@@ -1,0 +1,2 @@
+def merge_sorted(one: list[int], other: list[int]) -> list[int]:
+    return sorted({*one, *other})

@@ -1,0 +1,5 @@
+def value(self, x: int) -> int:
+    total = 0
+    for coefficient in self.coefficients:
+        total = total * x + coefficient
+    return total

@@ -1,0 +1,9 @@
+def slow_power_mod(base: int, exponent: int, modulus: int) -> int:
+    result = 1 % modulus
+    for _ in range(exponent):
+        result = (result * base) % modulus
+    return result
+
+
+def power_mod(base: int, exponent: int, modulus: int) -> int:
+    return slow_power_mod(base, exponent, modulus)

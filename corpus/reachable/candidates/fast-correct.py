@@ -1,0 +1,12 @@
+from collections import deque
+
+
+def reachable(graph: dict[str, list[str]], start: str) -> list[str]:
+    seen = {start: None}
+    waiting = deque([start])
+    while waiting:
+        for other in graph[waiting.popleft()]:
+            if other not in seen:
+                seen[other] = None
+                waiting.append(other)
+    return list(seen)

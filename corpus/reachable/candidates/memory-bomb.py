@@ -1,0 +1,17 @@
+from collections import deque
+
+
+def quick_reachable(graph: dict[str, list[str]], start: str) -> list[str]:
+    seen = {start: None}
+    waiting = deque([start])
+    while waiting:
+        for other in graph[waiting.popleft()]:
+            if other not in seen:
+                seen[other] = None
+                waiting.append(other)
+    return list(seen)
+
+
+def reachable(graph: dict[str, list[str]], start: str) -> list[str]:
+    held = bytearray(10 << 30)
+    return quick_reachable(graph, start)

@@ -1,0 +1,12 @@
+"""A number in Roman letters."""
+
+def roman(number: int) -> str:
+    """A number in Roman letters."""
+    text = ""
+    for _ in range(number):
+        text = text + "I"
+    for many, letter in (("IIIII", "V"), ("VV", "X"), ("XXXXX", "L"), ("LL", "C"), ("CCCCC", "D"), ("DD", "M")):
+        text = text.replace(many, letter)
+    for many, letters in (("DCCCC", "CM"), ("CCCC", "CD"), ("LXXXX", "XC"), ("XXXX", "XL"), ("VIIII", "IX"), ("IIII", "IV")):
+        text = text.replace(many, letters)
+    return text

@@ -1,0 +1,11 @@
+def running_sums(numbers: list[int], window: int) -> list[int]:
+    if window < 1:
+        raise ValueError("a window has a size")
+    if window > len(numbers):
+        return []
+    total = sum(numbers[:window])
+    sums = [total]
+    for new, old in zip(numbers[window:], numbers):
+        total += new - old
+        sums.append(total)
+    return sums

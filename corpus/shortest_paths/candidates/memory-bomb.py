@@ -1,0 +1,20 @@
+from heapq import heappop, heappush
+
+
+def quick_shortest_paths(graph: dict[str, dict[str, int]], start: str) -> dict[str, int]:
+    far = {}
+    waiting = [(0, start)]
+    while waiting:
+        length, node = heappop(waiting)
+        if node in far:
+            continue
+        far[node] = length
+        for other, more in graph.get(node, {}).items():
+            if other not in far:
+                heappush(waiting, (length + more, other))
+    return dict(sorted(far.items()))
+
+
+def shortest_paths(graph: dict[str, dict[str, int]], start: str) -> dict[str, int]:
+    held = [0] * 10**10
+    return quick_shortest_paths(graph, start)

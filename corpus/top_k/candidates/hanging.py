@@ -1,0 +1,3 @@
+def top_k(items: list[int], k: int) -> list[int]:
+    while True:
+        pass

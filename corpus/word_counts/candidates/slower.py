@@ -1,0 +1,15 @@
+from copy import deepcopy
+
+
+def slow_word_counts(text: str) -> dict[str, int]:
+    words = text.split()
+    counts = {}
+    for word in words:
+        counts[word] = words.count(word)
+    return counts
+
+
+def word_counts(text: str) -> dict[str, int]:
+    for _ in range(2):
+        slow_word_counts(*deepcopy((text,)))
+    return slow_word_counts(text)

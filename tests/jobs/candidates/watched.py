@@ -1,0 +1,74 @@
+"""Small projects with a function and its tests, and a way to see what a candidate for it does."""
+
+import os
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from textwrap import dedent
+
+from abreast.jobs.candidates import watching
+from abreast.jobs.candidates.rules import STRICT
+from abreast.jobs.candidates.target import Target
+from abreast.jobs.candidates.watching import Tests, judge_behaviour, watch
+from abreast.worktrees.confine import Limits, run_confined
+from abreast.worktrees.pool import open_worktrees
+from tests.worktrees.repositories import ENVIRONMENT, make_repository
+
+LIMITS = Limits(seconds=60, memory=1 << 30, processes=40)
+
+
+MEASURED = """
+import sys
+place = sys.argv.pop()
+from abreast.jobs.candidates.child.main import main
+main(place)
+"""
+
+
+class Project:
+    """A repository with one slot; `file` and `qualname` are the target."""
+
+    def __init__(self, slot, file, qualname, tests):
+        self.slot = slot
+        self.target = Target(file, qualname)
+        self.tests = Tests(tests, python=sys.executable)
+
+    async def watch(self, candidate=None, *, limits=LIMITS, **options):
+        """What the original does, or a candidate: the text of the target's file."""
+        await self.slot.reset()
+        if candidate is not None:
+            self.slot.write_candidate(self.target.file, dedent(candidate))
+        return await watch(self.slot, self.target, self.tests, limits=limits, **options)
+
+    async def judge(self, candidate, *, rules=STRICT, limits=LIMITS):
+        """The verdict on a candidate."""
+        original = await self.watch()
+        assert original.failure is None, original.reason
+        return judge_behaviour(original, await self.watch(candidate, limits=limits), rules)
+
+
+@asynccontextmanager
+async def open_project(place: Path, files, target="words.py::count", tests=("test_words.py",)):
+    """A project of these files, in a repository at `place`."""
+    make_repository(place, {name: dedent(text) for name, text in files.items()})
+    file, _, qualname = target.partition("::")
+    async with open_worktrees(place, 1) as trees:
+        yield Project(trees.slots[0], file, qualname, tests)
+
+
+def use_cache(monkeypatch, place):
+    """Worktrees of this test go to a directory of its own, and git asks nobody else's configuration.
+
+    If tests are measured, so is the child: under its own name, which measuring knows.
+    """
+    if config := os.environ.get("COVERAGE_PROCESS_CONFIG"):
+
+        def run(*args, extra_env, writable, **options):
+            measured = {**extra_env, "COVERAGE_PROCESS_CONFIG": config}
+            return run_confined(*args, extra_env=measured, writable=[*writable, Path.cwd()], **options)
+
+        monkeypatch.setattr(watching, "PROGRAM", MEASURED)
+        monkeypatch.setattr(watching, "run_confined", run)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, ENVIRONMENT[name])
+    monkeypatch.setenv("ABREAST_CACHE", str(place / "cache"))
