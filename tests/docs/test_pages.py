@@ -19,6 +19,8 @@ PAGES = (
     "docs/sample.md",
     "docs/workflow.md",
     "docs/matrix.md",
+    "docs/plan.md",
+    "docs/coming-from/cleveragents.md",
     "docs/agents.md",
     "docs/laws.md",
     "docs/glossary.md",
