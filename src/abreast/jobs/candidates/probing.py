@@ -26,7 +26,7 @@ Run: TypeAlias = Callable[[bytes], Awaitable[Watched]]
 """Watches one side with these inputs, and with no tests."""
 
 _SECONDS: Final = 0.5  # of CPU that an input may keep the original busy
-_ROUNDS: Final = 12  # of shrinking
+_ROUNDS: Final = 8  # of shrinking
 _BATCH: Final = 120  # smaller inputs that are tried in a round
 _NEVER: Final = frozenset({"MemoryError", "RecursionError"})
 
