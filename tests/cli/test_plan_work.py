@@ -75,6 +75,19 @@ def test_what_a_function_raises_is_its_error_and_what_it_had_done_is_kept(projec
     assert project.git("--git-dir", "src/.abreast/plan.git", "show", f"{tree}:beta/m0.py") == "half\n"
 
 
+def test_a_path_of_python_that_is_relative_is_so_to_where_it_was_asked(project):
+    project.file("tools/codemods.py", CODEMOD)
+    path = f"tools:{project.environment['PYTHONPATH']}"
+    said = project("plan", "run", "src", "--call", "codemods:rename", "--prompt", "y", "--quiet", PYTHONPATH=path)
+    assert said.code == 0, said
+
+
+def test_what_a_function_returns_must_be_json(project):
+    project.file("codemods.py", "def numbers(subplan):\n    return {1, 2}\n")
+    found = json.loads(project("plan", "run", "src", "--call", "codemods:numbers", "--json").out)
+    assert {one["error"] for one in found["subplans"]} == {"TypeError: Object of type set is not JSON serializable"}
+
+
 def test_a_function_whose_process_dies_or_that_is_none_says_so(project):
     project.file("codemods.py", CODEMOD)
     found = json.loads(project("plan", "run", "src", "--call", "codemods:dies", "--json").out)
@@ -170,6 +183,8 @@ def test_what_was_applied_is_let_go_of_and_nothing_else(project):
         return sorted((name.split("/")[3].split("-")[0], name.split("/")[4].split("-")[0]) for name in names)
 
     assert kept() == [("alpha", "done"), ("beta", "failed"), ("delta", "done"), ("gamma", "done")]
-    assert project("plan", "apply", "plan").code == 0
+    said = project("plan", "apply", "plan")
+    assert said.code == 0, said
+    assert "1 of 4 subplans are not done, and left out" in said.err
     assert kept() == [("beta", "failed")]
     assert project("plan", "apply", "plan").code == 0  # and once more changes nothing

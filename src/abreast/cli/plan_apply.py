@@ -123,11 +123,12 @@ class _Applying:
         merged = merge_some(changes)
         left = merged.requests if self._options.leave_requests else ()
         blocked = [line for line in merged.blocked if line not in set(map(str, left))]
-        notes: list[str] = []
+        missing = sum(leaf.id not in self._recorded.files for leaf in plan.leaves)
+        notes = [f"{missing} of {len(plan.leaves)} subplans are not done, and left out"] if missing else []
         paths: tuple[str, ...] = ()
         if not blocked and self._options.gate:
             looked = await self._look(Whole(merged, changes, merge_some, imports, self._snapshots))
-            blocked, notes = [str(each) for each in looked.faults], list(looked.notes)
+            blocked, notes = [str(each) for each in looked.faults], [*notes, *looked.notes]
         if not blocked and not self._options.dry_run:
             interrupts.let_be()
             paths = apply(merged, self._snapshots, self._root, leave_requests=self._options.leave_requests)

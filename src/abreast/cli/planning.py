@@ -184,7 +184,8 @@ class Planning:
             done = sum(one.state == "done" for one in result.subplans)
             more = "" if result.ok else f"; the others again: abreast resume {self._run_id}{self._choice.flag}"
             tell(f"{done} of {len(result.subplans)} subplans done, {result.peak} at once ({self._run_id}){more}")
-            tell(f"merge them with: abreast plan apply {self._run_id}{self._choice.flag}")
+            if done:
+                tell(f"merge them with: abreast plan apply {self._run_id}{self._choice.flag}")
         return DONE if result.ok else FAILED
 
 

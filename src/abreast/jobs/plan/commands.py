@@ -97,6 +97,9 @@ class CallTask:
             }  # fmt: skip
             (place / "asked.json").write_text(json.dumps(facts), "utf-8")
             env = {**os.environ, **_variables(assignment, place), "ABREAST_CALL": name}
+            # What was relative to where it was asked must not be relative to the worktree.
+            listed = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+            env["PYTHONPATH"] = os.pathsep.join(str(Path(self._home, one)) for one in listed)
             # Not from the worktree, which may have files with the names of modules.
             argv = [sys.executable, "-P", "-c", _CALL]
             finished = await self._processes.run(argv, assignment.path, env)
