@@ -49,6 +49,16 @@ def test_dependencies_wait_for_what_they_import(project):
     assert found["alpha"]["error"].startswith("it needs delta-")
 
 
+def test_a_circle_of_dependencies_is_told_before_anything_starts(project):
+    project.file("src/alpha/__init__.py", "import beta\n")
+    project.file("src/beta/__init__.py", "import alpha\n")
+    project.git("add", "-A")
+    said = project("plan", "run", "src", "--command", "true", "--order", "dependencies")
+    assert said.code == 2
+    assert "subplans need each other in a circle: alpha-" in said.err
+    assert not project.store.exists()
+
+
 def test_at_a_failure_all_stop_or_all_others_end(project, tmp_path):
     os.mkfifo(tmp_path / "never")
     command = 'case $ABREAST_SCOPE in alpha/) exit 7;; *) cat "$NEVER";; esac'

@@ -22,8 +22,8 @@ from abreast.cli.work import View, entered
 from abreast.core.errors import AbreastError, BudgetSpent
 from abreast.executors.commands import Commands
 from abreast.jobs.plan.commands import CallTask, CommandTask, Processes
-from abreast.jobs.plan.errors import PlanFailed
-from abreast.jobs.plan.execute import How, PlanResult, run_plan
+from abreast.jobs.plan.errors import PlanFailed, PlanInvalid
+from abreast.jobs.plan.execute import How, PlanResult, check_needs, run_plan
 from abreast.jobs.plan.in_worktrees import WORKTREES, Task, in_worktrees
 from abreast.jobs.plan.kept import rescue
 from abreast.jobs.plan.ownership import Ownership
@@ -83,7 +83,12 @@ class Planning:
             find_function(job.call, job.home)
         elif job.command is None:
             self._check_model()
-        self._plan, self._imports = job.divided()
+        self._plan, imports = job.divided()
+        self._needs = dependencies(self._plan, imports) if job.order == "dependencies" else None
+        try:
+            check_needs(self._plan, self._needs or {})
+        except PlanInvalid as error:
+            raise Sorry(f"{error}; run them with --order parallel, or divide less far") from None
 
     def _check_model(self) -> None:
         budgets = (Budget.parse(self._job.budget),) if self._job.budget else ()
@@ -154,9 +159,8 @@ class Planning:
 
     def _how(self, trees: Worktrees) -> How:
         job = self._job
-        needs = dependencies(self._plan, self._imports) if job.order == "dependencies" else None
         width = 1 if job.order == "sequential" else len(trees.slots)
-        return How(width, job.fail_fast, job.retries, job.timeout, WORKTREES, needs)
+        return How(width, job.fail_fast, job.retries, job.timeout, WORKTREES, self._needs)
 
     async def _task(self, stack: AsyncExitStack, caller: Caller | None) -> Task:
         job = self._job

@@ -100,6 +100,11 @@ async def run_plan(run: Run, plan: Plan, work: Work, how: How, around: str = "")
     return PlanResult(tuple(found.get(name) or order.why(name) for name in leaves), mapped.peak)
 
 
+def check_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> None:
+    """`PlanInvalid` if leaves need each other in a circle: it can be told before anything is opened."""
+    _Order({leaf.id: leaf for leaf in plan.leaves}, needs)
+
+
 def _made_of(leaf: Node, around: str) -> dict[str, Any]:
     return {"files": list(leaf.files), "around": around}
 
