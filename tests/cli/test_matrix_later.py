@@ -73,6 +73,16 @@ def test_inputs_repeats_and_controls_that_are_gone_are_left_out_too(abreast, stu
     assert rows == {(strategy, text, 0) for strategy in ("say", "empty") for text in WORDS[:3]}
 
 
+def test_an_input_that_is_gone_from_its_own_file_is_left_out_too(abreast, study):
+    study("say")
+    assert run(abreast).code == 0
+    lines = (abreast.folder / "data.jsonl").read_text("utf-8").splitlines(keepends=True)
+    abreast.file("data.jsonl", "".join(lines[1:]))
+
+    assert "2 recorded cells are no longer in the file (input one)" in run(abreast).err
+    assert len(exported(abreast)[0]) == 6
+
+
 def test_a_part_that_is_asked_for_takes_nothing_out_of_the_file(abreast, study):
     study("say", "cry")
     assert run(abreast).code == 0

@@ -203,6 +203,24 @@ async def test_an_edited_prompt_runs_its_cells_again_and_says_so():
     assert changes(store, store.newest("s"), made, Choice()).recorded == 24
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "why", "cells"),
+    [
+        ('["a/one", "b/two"]', '[{name: a/one, max_tokens: 9}, "b/two"]', "the parameters of a/one changed", 12),
+        ('"text": "text 1"', '"text": "text 9"', "the input i1 changed", 8),
+    ],
+)
+async def test_other_parameters_or_another_input_run_their_cells_again(old, new, why, cells):
+    store, again = MemoryStore(), FakeBench(BOTH)
+    await go(simple(), FakeBench(BOTH), store)
+    assert old in simple().text
+    made = study(simple().text.replace(old, new))
+    found = changes(store, store.newest("s"), made, Choice())
+    assert ({reason: len(keys) for reason, keys in found.again.items()}, found.recorded) == ({why: cells}, 24 - cells)
+    await go(made, again, store, resume="must", run_id="s-1")
+    assert again.asked == cells
+
+
 async def test_other_scores_need_no_call():
     store, again = MemoryStore(), FakeBench(BOTH)
     await go(simple(), FakeBench(BOTH), store)
@@ -211,6 +229,7 @@ async def test_other_scores_need_no_call():
     assert {why: len(keys) for why, keys in found.again.items()} == {"the scores changed (no call is made again)": 24}
     await go(made, again, store, resume="must", run_id="s-1")
     assert again.asked == 0
+    assert {row.attempts for row in rows(store).values()} == {1}  # what was noted when it was asked stays
     assert {row.strategy: row.scores for row in rows(store).values()} == {
         "plain": {"regex": 0.0}, "loud": {"regex": 1.0},
     }  # fmt: skip
