@@ -23,6 +23,7 @@ judging = options.group_of(
     click.option("--exceptions", type=click.Choice(["type", "args", "message"]), default="args", show_default=True,
                  help="How much of an exception counts."),
     click.option("--threshold", metavar="X", help="What it must be faster by, as a share or in percent.  [2%]"),
+    click.option("--blocks", metavar="N", help="Measure no more than so many blocks, each of six runs.  [56]"),
     click.option("--generated", metavar="N", help="So many inputs are made up beside those of the tests.  [200]"),
     click.option("--timeout", metavar="TIME", help="End a run of the tests that takes longer.  [60s]"),
     options.budget,
@@ -74,7 +75,7 @@ def run_candidates(facts: dict[str, Any], name: str, given: dict[str, Any], *, w
     check_run_name(given.get("name") or name)
     words = ("candidates", "patches", "model", "python", "compare", "exceptions", "output", "timeout")
     facts = {**facts, **{word: given[word] for word in words if given.get(word) is not None}}
-    facts |= {word: number for word in ("proposals", "repairs", "width", "generated")
+    facts |= {word: number for word in ("proposals", "repairs", "width", "generated", "blocks")
               if (number := _number(word, given.get(word))) is not None}  # fmt: skip
     facts |= {"threshold": _share(given["threshold"])} if given.get("threshold") else {}
     facts |= {"tests": list(given["tests"])} if given.get("tests") else {}
@@ -95,9 +96,12 @@ def run_candidates(facts: dict[str, Any], name: str, given: dict[str, Any], *, w
         return optimizing.run(store, start)
 
 
+_LEAST = {"proposals": 1, "blocks": 4}
+
+
 def _number(word: str, given: object) -> int | None:
     try:
-        return None if given is None else units.number(given, least=0 if word != "proposals" else 1)
+        return None if given is None else units.number(given, least=_LEAST.get(word, 0))
     except ValueError as error:
         raise Sorry(f"--{word}: {error}") from None
 

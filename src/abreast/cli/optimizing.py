@@ -47,7 +47,6 @@ from abreast.worktrees.aside import Stop
 from abreast.worktrees.git import GitFailed, find_repository
 
 KIND: Final = "candidates"
-_MOST_BLOCKS: Final = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,9 @@ class Optimizing:
         seconds = units.duration(spec.timeout)
         rules = replace(STRICT if spec.compare == "strict" else LOOSE, exceptions=spec.exceptions)  # type: ignore[arg-type]
         limits = replace(LIMITS, seconds=seconds, cpu=max(1, round(seconds)))
-        return Bounds(rules, limits, Plan(threshold=spec.threshold, most=_MOST_BLOCKS), spec.generated)
+        return Bounds(
+            rules, limits, Plan(threshold=spec.threshold, first=min(10, spec.blocks), most=spec.blocks), spec.generated
+        )
 
     def _check_model(self) -> None:
         if self._spec.model is not None:

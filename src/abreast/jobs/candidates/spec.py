@@ -41,6 +41,7 @@ _WORDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "compare": (lambda given: given in {"strict", "loose"}, "strict or loose"),
     "exceptions": (lambda given: given in {"type", "args", "message"}, "type, args or message"),
     "threshold": (_is_share, "a share such as 0.05"),
+    "blocks": (lambda given: _is_number(given, 4), "a whole number of at least 4"),
     "budget": (_is_text, "a text such as 50req,10min"),
     "timeout": (_is_text, "a time such as 60s"),
     "generated": (lambda given: _is_number(given, 0), "a whole number of at least 0"),
@@ -69,6 +70,7 @@ class CandidatesSpec:
     compare: str = "strict"
     exceptions: str = "args"
     threshold: float = 0.02
+    blocks: int = 56
     budget: str | None = None
     timeout: str = "60s"
     generated: int = 200

@@ -276,7 +276,7 @@ def main(directory: str) -> None:
     stops = Stops(directory, orders["wanted"])
     places = Places(orders["top"], orders["slot"])
     target = os.path.realpath(os.path.join(places.slot, orders["file"]))
-    set_path(places, target)
+    set_path(target)
 
     def around(module: ModuleType, carry_out: Callable[[], None]) -> None:
         carry_out()

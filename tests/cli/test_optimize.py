@@ -1,0 +1,350 @@
+"""`abreast optimize` and `abreast verify`: verdicts, the winner as a patch, nothing touched, nothing done twice."""
+
+import asyncio
+import json
+import random
+import signal
+import subprocess
+from collections import Counter
+from contextlib import closing, suppress
+
+import pytest
+
+from abreast.core.events import ITEM_SETTLED, ITEM_STARTED
+from abreast.store.port import each_event
+from abreast.store.sqlite import SqliteStore
+from abreast.testing import open_storm
+from tests.cli.shell import PATIENCE, end
+from tests.jobs.candidates.projects import FAST, SLOW, TESTS, WRONG
+from tests.worktrees.repositories import look
+
+LANES = """
+[lanes.storm]
+base_url = "{url}/v1"
+api_key_env = "STORM_KEY"
+"""
+RENAMED = SLOW.replace("found", "pairs_found")
+HANGS = "def pairs(numbers, wanted):\n    while True:\n        pass\n"
+NOISY = "import os\n\n\ndef pairs(numbers, wanted):\n    return len(os.environ)\n"
+TARGET = ("sums.py::pairs", "--tests", "test_sums.py")
+SHORTLY = ("--timeout", "6s", "--generated", "20")
+QUICKLY = ("--generated", "10", "--blocks", "4")
+
+
+@pytest.fixture
+def project(abreast, tmp_path):
+    """A git repository with a slow function, its tests, and a change that isn't committed."""
+
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=abreast.folder, check=True, capture_output=True, text=True).stdout
+
+    (abreast.folder / ".git").rmdir()
+    git("init", "-q")
+    git("config", "user.email", "a@example.org")
+    git("config", "user.name", "a")
+    abreast.file("sums.py", SLOW)
+    abreast.file("test_sums.py", TESTS)
+    abreast.file(".gitignore", ".abreast\n__pycache__\n")
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    abreast.file("notes.txt", "untracked\n")
+    abreast.git = git
+    abreast.environment["ABREAST_CACHE"] = str(tmp_path / "cache")
+    return abreast
+
+
+def drafts(project, **texts):
+    for name, text in texts.items():
+        project.file(f".abreast/drafts/{name}.py", text)
+    return "--candidates", ".abreast/drafts"
+
+
+def seen(project):
+    """Every byte of the main tree, and what git makes of it."""
+    return (
+        look(project.folder, without=(".abreast",)),
+        project.git("worktree", "list"),
+        project.git("status", "--short"),
+    )
+
+
+# --- verdicts
+
+
+def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(project, tmp_path):
+    given = drafts(project, a_fast=FAST, b_wrong=WRONG, c_renamed=RENAMED, d_hangs=HANGS, e_reads=NOISY, f_bad="def (")
+    before = seen(project)
+    said = project(
+        "optimize", *TARGET, *given, "--parallel-candidates", "2", "--timeout", "10s", "--json", "-o", "w.patch"
+    )
+    assert said.code == 0, said.err
+    (found,) = said.rows
+    verdicts = {one["name"]: one["verdict"] for one in found["candidates"]}
+    assert verdicts == {
+        "a_fast": "faster", "b_wrong": "wrong", "c_renamed": "duplicate", "d_hangs": "timeout", "e_reads": "refused",
+        "f_bad": "error",
+    }  # fmt: skip
+    assert list(found) == ["target", "baseline", "candidates", "winner", "noise_floor", "confinement"]
+    assert (found["winner"], found["target"]) == ("a_fast", "sums.py::pairs")
+    fast, wrong = found["candidates"][:2]
+    assert fast["interval"][0] > 1 + found["noise_floor"]
+    assert fast["behaviour"]["passed"] == fast["behaviour"]["tests"] == 3
+    assert wrong["diffs"][0]["original"]
+    assert "memory" in found["confinement"]
+    patch = project.folder / "w.patch"
+    text = patch.read_text()
+    patch.unlink()
+    assert seen(project) == before
+    assert not list((tmp_path / "cache").rglob("abreast-*"))
+    project.file(".abreast/w.patch", text)
+    project.git("apply", ".abreast/w.patch")
+    assert "Counter" in (project.folder / "sums.py").read_text()
+    page = (project.folder / ".abreast/reports/optimize-1.html").read_text()
+    assert "a_fast" in page
+    assert project("show", "optimize-1").code == 0
+
+
+def test_the_table_shows_the_counterexample_and_the_walls(project):
+    said = project("optimize", *TARGET, *drafts(project, wrong=WRONG, original=SLOW), "--width", "0", *QUICKLY)
+    assert said.code == 0, said.err
+    assert said.lines[0].split() == ["candidate", "verdict", "speed", "interval", "memory", "why"]
+    assert "wrong is wrong: " in said.out
+    assert "it is the original" in said.out
+    assert "none of 2 candidates is known to be faster" in said.out
+    assert "confinement: " in said.err
+    assert "the report is .abreast/reports/optimize-1.html" in said.err
+
+
+def test_no_candidates_are_an_empty_result_and_no_worktree(project, tmp_path):
+    (project.folder / ".abreast/drafts").mkdir(parents=True)
+    said = project("optimize", *TARGET, "--candidates", ".abreast/drafts", "--json")
+    assert said.code == 0
+    assert said.rows[0]["candidates"] == []
+    assert (said.rows[0]["winner"], said.rows[0]["baseline"]) == (None, None)
+    assert not (tmp_path / "cache").exists()
+
+
+# --- sources
+
+
+def test_a_patch_is_verified_and_the_exit_code_says_what_became_of_it(project):
+    project.file("sums.py", WRONG)
+    patch = project.git("diff", "sums.py")
+    project.git("checkout", "-q", "sums.py")
+    project.file(".abreast/wrong.patch", patch)
+    project.file(
+        ".abreast/wide.patch",
+        patch + "--- a/test_sums.py\n+++ b/test_sums.py\n@@ -1 +1 @@\n-from sums import pairs\n+pairs = 1\n",
+    )
+    project.file(".abreast/fast.py", FAST)
+    before = seen(project)
+    said = project("verify", ".abreast/wrong.patch", "--target", "sums.py::pairs", "--tests", "test_sums.py", "--json")
+    assert (said.code, said.rows[0]["candidates"][0]["verdict"]) == (1, "wrong")
+    said = project("verify", ".abreast/wide.patch", "--target", "sums.py::pairs", "--tests", "test_sums.py", "--json")
+    assert (said.code, said.rows[0]["candidates"][0]["verdict"]) == (1, "refused")
+    assert "touches test_sums.py" in said.rows[0]["candidates"][0]["reason"]
+    said = project("verify", ".abreast/fast.py", "--target", "sums.py::pairs", "--tests", "test_sums.py", "--json")
+    assert (said.code, said.rows[0]["winner"]) == (0, "fast")
+    assert seen(project) == before
+
+
+def test_refs_and_commands_are_sources_too(project):
+    project.git("checkout", "-q", "-b", "other")
+    project.file("sums.py", WRONG)
+    project.git("commit", "-qam", "two")
+    project.git("checkout", "-q", "-")
+    said = project("optimize", *TARGET, "--refs", "other,HEAD", "--json", *QUICKLY)
+    assert [one["verdict"] for one in said.rows[0]["candidates"]] == ["wrong", "duplicate"]
+    command = 'test $ABREAST_NUMBER = 2 && exit 3; grep -q pairs "$ABREAST_FILE" && sed "s/found += 1/found = 9/"'
+    said = project("optimize", *TARGET, "--command", command, "--proposals", "2", "--json", *QUICKLY)
+    assert [(one["name"], one["verdict"]) for one in said.rows[0]["candidates"]] == [
+        ("command-1", "wrong"), ("command-2", "error"),
+    ]  # fmt: skip
+    assert "exit code 3" in said.rows[0]["candidates"][1]["reason"]
+
+
+def test_a_job_file_says_the_same(project):
+    drafts(project, wrong=WRONG)
+    project.file(
+        ".abreast/job.yaml",
+        "candidates:\n  target: sums.py::pairs\n  tests: [test_sums.py]\n  candidates: .abreast/drafts\n",
+    )
+    said = project("run", ".abreast/job.yaml", "--json")
+    assert said.rows[0]["candidates"][0]["verdict"] == "wrong", said.err
+    project.file(".abreast/job.yaml", "candidates:\n  target: sums.py::pairs\n  test: [test_sums.py]\n")
+    said = project("run", ".abreast/job.yaml")
+    assert said.code == 2
+    assert "there is no 'test'; did you mean tests" in said.err
+
+
+async def test_a_model_proposes_repairs_and_refines_and_no_call_is_repeated(project):
+    def reply(prompt):
+        code = SLOW.replace("found += 1", "found = 2") if "approach 1" in prompt else FAST
+        return f"Here:\n```python\n{code}```\n"
+
+    async with open_storm(script=reply) as storm:
+        project.file("abreast.toml", LANES.format(url=storm.url))
+        project.environment["STORM_KEY"] = "sk-none"
+        words = ("optimize", *TARGET, "--model", "storm/any", "--proposals", "1", "--json", "--generated", "10")
+        said = await asyncio.to_thread(project, *words)
+        assert said.code == 0, said.err
+        verdicts = {one["name"]: (one["verdict"], one["origin"], one["parent"]) for one in said.rows[0]["candidates"]}
+        assert verdicts["draft-1"] == ("wrong", "model", None)
+        assert verdicts["draft-1-repaired"] == ("faster", "repair", "draft-1")
+        assert verdicts["draft-1-repaired-refined"][0] == "duplicate"
+        prompts = [entry.outcome for entry in storm.log]
+        assert prompts == ["ok"] * 3
+
+
+# --- what can't be done
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere.py::f", "--tests", "test_sums.py", "--candidates", "d"), "there is no file nowhere.py"),
+        (
+            ("sums.py::pair", "--tests", "test_sums.py", "--candidates", "d"),
+            "there is no function pair in sums.py; there is pairs",
+        ),
+        (("sums.py", "--tests", "test_sums.py", "--candidates", "d"), "write FILE.py::FUNCTION"),
+        (("sums.py::pairs", "--tests", "nowhere.py", "--candidates", "d"), "--tests: there is no nowhere.py"),
+        (("sums.py::pairs", "--tests", "test_sums.py"), "candidates come from one of"),
+        (
+            ("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--refs", "a"),
+            "candidates come from one of",
+        ),
+        (("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--threshold", "x"), "no share such as"),
+        (
+            ("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--width", "x"),
+            "--width: must be a whole number",
+        ),
+        (("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--timeout", "x"), "must be a time"),
+        (
+            ("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--python", "nopython"),
+            "there is no nopython",
+        ),
+        (("sums.py::pairs", "--tests", "test_sums.py", "--model", "nobody/x"), "there is no provider 'nobody'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_before_anything_starts(project, words, said):
+    found = project("optimize", *words)
+    assert found.code == 2, found.err
+    assert said in found.err
+    assert "Traceback" not in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+CALLS = "from sums import pairs\n\n\ndef test_it():\n    assert pairs([], 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"test_sums.py": "def test_it():\n    assert 1\n"}, "no test imports the target's file"),
+        ({"test_sums.py": "import sums\n\n\ndef test_it():\n    assert 1\n"}, "no test calls pairs"),
+        ({"test_sums.py": CALLS}, "no test passes on the code as it is"),
+        ({"sums.py": "import time\n\n\ndef pairs(numbers, wanted):\n    return time.time_ns()\n",
+          "test_sums.py": CALLS}, "does not do the same twice"),
+    ],
+)  # fmt: skip
+def test_without_anything_to_go_by_it_says_why(project, files, said):
+    for name, text in files.items():
+        project.file(name, text)
+    found = project("optimize", *TARGET, *drafts(project, fast=FAST))
+    assert found.code == 1, found.err
+    assert said in found.err
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+def test_a_missing_directory_of_candidates_is_said(project):
+    found = project("optimize", *TARGET, "--candidates", "nowhere")
+    assert found.code != 0
+    assert "there is no directory" in found.err
+
+
+# --- going on
+
+
+def events(project):
+    """How often each step began and ended; what ended, in order."""
+    with closing(SqliteStore(project.store)) as store:
+        found = [(event.kind, event.path) for event in each_event(store, "optimize-1", {ITEM_STARTED, ITEM_SETTLED})]
+    ended = [path for kind, path in found if kind == ITEM_SETTLED]
+    return Counter(path for kind, path in found if kind == ITEM_STARTED), ended
+
+
+def killed_and_resumed(project, kills, seed):
+    chance = random.Random(seed)
+    given = drafts(project, a_wrong=WRONG, b_fast=FAST, c_wrong=WRONG.replace("// 2", "// 3"))
+    words = ("optimize", *TARGET, *given, "--json", "--generated", "20", "--seed", "7")
+    before = seen(project)
+    recorded, begun = set(), Counter()
+    for _ in range(kills):
+        with project.start(*words, measured=False) as process:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=chance.uniform(0.5, 12.0))
+            process.kill()
+            process.communicate(timeout=PATIENCE)
+        words = ("resume", "optimize-1", "--json")
+        if not project.store.exists():
+            words = ("optimize", *TARGET, *given, "--json", "--generated", "20", "--seed", "7")
+            continue
+        with suppress(Exception):
+            now, ended = events(project)
+            assert {path: now[path] for path in recorded} == {path: begun[path] for path in recorded}
+            recorded, begun = set(ended), now
+    said = project(*words)
+    if not said.out and "is done" in said.err:
+        return
+    assert said.code == 0, said.err
+    assert said.rows[0]["winner"] == "b_fast"
+    assert [one["verdict"] for one in said.rows[0]["candidates"]] == ["wrong", "faster", "wrong"]
+    now, ended = events(project)
+    assert {path: now[path] for path in recorded} == {path: begun[path] for path in recorded}  # nothing recorded again
+    assert len(ended) == len(set(ended))
+    assert seen(project) == before
+
+
+def test_killed_it_goes_on_to_the_same_winner_and_repeats_nothing(project):
+    killed_and_resumed(project, 2, seed=3)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_killed_thirty_times_it_goes_on_to_the_same_winner_and_repeats_nothing(project):
+    for seed in range(10):
+        for place in (
+            project.store,
+            project.store.with_name("abreast.db-wal"),
+            project.store.with_name("abreast.db-shm"),
+        ):
+            place.unlink(missing_ok=True)
+        killed_and_resumed(project, 3, seed=seed)
+
+
+def test_interrupted_it_says_how_to_go_on_and_leaves_no_worktree(project):
+    words = ("optimize", *TARGET, *drafts(project, fast=FAST, hangs=HANGS), "--timeout", "60s")
+    with project.start(*words) as process:
+        while project.git("worktree", "list").count("\n") < 2:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.1)
+                break
+        process.send_signal(signal.SIGINT)
+        said = end(process)
+    assert said.code == 130, said.err
+    assert "go on with: abreast resume optimize-1" in said.err
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+def test_a_budget_that_is_spent_ends_it_with_its_own_code(project):
+    said = project("optimize", *TARGET, *drafts(project, fast=FAST), "--budget", "1s")
+    assert said.code == 3, said.err
+    assert "resume optimize-1 --budget MORE" in said.err
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+def test_what_is_json_is_one_object(project):
+    said = project("optimize", *TARGET, *drafts(project, wrong=WRONG), "--json", *QUICKLY)
+    assert len(said.lines) == 1
+    json.loads(said.lines[0])
