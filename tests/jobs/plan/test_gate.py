@@ -105,12 +105,17 @@ async def test_what_is_no_fault_is_not_reported(tmp_path):
         "pkg/lazy.py": "def __getattr__(name):\n    return name\n",
         "pkg/made.py": "for n in 'ab':\n    globals()[n] = 1\n",
         "pkg/stars.py": "from .one import *\n",
+        "pkg/fast.pyx": "",
+        "pkg/_native.cpython-311-x86_64-linux-gnu.so": b"\x7fELF",
         "pkg/space/deep.py": "if 1:\n    (x, [y, *z]) = 1, [2]\nelse:\n    w: int = 1\nwith open('f') as f: pass\n",
     }
     bench = Bench(tmp_path, files)
     text = """
 import json, pkg.space.deep, numpy.linalg
-from pkg import one, c
+import pkg._native
+from pkg import one, c, fast
+from pkg.fast import quick
+from pkg._native import native
 from pkg.lazy import anything
 from pkg.made import a
 from pkg.stars import a

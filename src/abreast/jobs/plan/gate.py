@@ -60,7 +60,7 @@ class Gate:
         blobs = {path: entry.blob for path, entry in entries.items() if path.endswith(".py") and entry.mode != LINK}
         wanted = [path for path in sorted(set(paths)) if path in blobs]
         self._read(blobs[path] for path in wanted)
-        modules = Modules(sorted(blobs))
+        modules = Modules(sorted(blobs), entries)
         modules.name_root(each for path in wanted for each in self._modules[blobs[path]].imports)
         facts = Facts(modules, lambda path: self._module(blobs[path]))
         found: set[Fault] = set()

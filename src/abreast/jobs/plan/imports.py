@@ -23,6 +23,7 @@ from abreast.jobs.plan.inventory import FileEntry, Form, Inventory
 
 _ENDINGS: Final = (".py", ".pyi")
 _INIT: Final = "__init__"
+_COMPILED: Final = frozenset({"so", "pyd", "pyx", "c", "cpp", "f90"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,10 @@ class Wanted:
 class Modules:
     """Where a dotted name leads to, among the Python files of a tree."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        """These files."""
+    def __init__(self, paths: Sequence[str], others: Iterable[str] = ()) -> None:
+        """These files; among the `others` may be modules in C, or what they are made of."""
+        stems = ((other, other.rpartition("/")[2].split(".")) for other in others)
+        self._compiled = {_join(_above(other), parts[0]) for other, parts in stems if parts[-1] in _COMPILED}
         self._paths = set(paths)
         self._packages = {_above(path) for path in paths if _stem(path) == _INIT}
         self._folders = {folder for path in paths for folder in _folders_above(path)}
@@ -147,11 +150,11 @@ class Modules:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
                 place = self._place(path, alias.name)
-                if place is not None:
+                if place is not None and place not in self._compiled:
                     yield self._whole(place, alias.name)
             return
         place = self._base(path, statement)
-        if place is None:
+        if place is None or place in self._compiled:
             return
         spelled = "." * statement.level + (statement.module or "")
         whole = self._whole(place, spelled)
@@ -162,7 +165,7 @@ class Modules:
             inside = _join(place, alias.name)
             if alias.name == "*":
                 yield whole
-            elif not self._file(inside) and inside not in self._folders:
+            elif not (self._file(inside) or inside in self._folders or inside in self._compiled):
                 yield Wanted(spelled, whole.file, alias.name, whole.folder)
 
     def _whole(self, place: str, spelled: str) -> Wanted:
