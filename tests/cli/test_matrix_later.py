@@ -168,8 +168,9 @@ def test_the_table_of_prices_is_named_with_its_date_where_it_was_asked(abreast, 
         abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
         assert run(abreast, "--no-resume").code == 0
     said = re.fullmatch(r"genai-prices [\d.]+, whose newest price is of (\d{4}-\d\d-\d\d)", facts(abreast)["prices"])
+    newest = table_date(datetime.now(UTC).date())
     assert said is not None
-    assert said[1] == str(table_date(datetime.now(UTC).date()))
+    assert said[1] == str(newest)
 
 
 def test_a_date_of_the_table_is_no_later_than_the_day_that_asks():
