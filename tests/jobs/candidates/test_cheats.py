@@ -168,6 +168,7 @@ CHEATS = {
         candidate("try:\n    open('/etc/abreast-was-here', 'w')\nexcept OSError:\n    pass"),
         "writes /etc/abreast-was-here",
     ),
+    "makes a link": (candidate("import os\nos.symlink('words.py', 'more.py')"), "touches other files: more.py"),
     "reads the tests": (candidate("open('test_words.py').read()"), "reads test_words.py"),
     "leaves when imported": (
         candidate(top="import os\nos._exit(0)"),

@@ -206,6 +206,20 @@ def test_two():
     with pytest.raises(ValueError):
         f([1], -1)
 """
+HONEST = """
+from functools import cache
+
+def f(items, k):
+    if k < 0:
+        raise ValueError("k is 0 or more")
+
+    @cache
+    def first(n):
+        return n if not n or items[n - 1] not in items[: n - 1] else first(n - 1) * 1
+
+    [first(n) for n in range(len(items) + 1)]
+    return list(dict.fromkeys(items))[:k]
+"""
 SLOW_TO_DIFFER = """
 def f(items, k):
     if k < 0:
@@ -242,8 +256,8 @@ async def test_a_difference_that_no_test_shows_is_found_and_made_small(project):
         probe = await prepare(side(opened), original.invocations, ORIGINAL, opened.target)
         assert len(probe.inputs.calls) > 100
         assert probe.raises == {"ValueError"}
-        honest = ORIGINAL.replace("one not in out", "not one in out")
-        assert (await probe.check(side(opened, honest), side(opened))).verdict == "same"
+        behaviour = await probe.check(side(opened, HONEST), side(opened))
+        assert (behaviour.verdict, behaviour.reason) == ("same", "")
         behaviour = await probe.check(side(opened, SLOW_TO_DIFFER), side(opened))
         assert behaviour.verdict == "wrong"
         call = behaviour.findings[0].name

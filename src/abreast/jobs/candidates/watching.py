@@ -48,16 +48,15 @@ async def watch(
     *,
     limits: Limits = LIMITS,
     inputs: bytes | None = None,
-    hash_seed: int = 0,
 ) -> Watched:
     """Run the tests in the slot as it is, and tell every call of the target; with `inputs`, try those as well.
 
-    The slot is neither written to before nor reset afterwards. Sets of texts have the same order for the same
-    `hash_seed`, which both sides must be given. Whatever goes wrong with the run is in `failure`. Raises what
-    `run_confined` does for a slot that is closed or a jail that was killed.
+    The slot is neither written to before nor reset afterwards. Sets of texts have one order in all runs with tests,
+    and another one in those without. Whatever goes wrong with the run is in `failure`. Raises what `run_confined` does
+    for a slot that is closed or a jail that was killed.
     """
     place = slot.scratch / f"watch-{slot.index}-{next(_NUMBERS)}"
-    environment = {"PYTHONHASHSEED": str(hash_seed), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {"PYTHONHASHSEED": "0" if tests.names else "1", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         before = await aside(lambda stop: _prepare(place, slot, _orders(slot, target, tests, inputs), stop))
         command = [tests.python, "-c", PROGRAM, str(place)]

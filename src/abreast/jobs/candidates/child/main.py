@@ -38,7 +38,7 @@ class Child:
     def run(self) -> None:
         """All of it; the last line says that it came to its end."""
         seals = guard.Seals()
-        set_path(self._places, self._target)
+        set_path(self._target)
         around = around_import(self._audit, self._channel, self._imported)
         sys.meta_path.insert(0, SlotFinder(self._places, self._target, around))
         self._audit.start()

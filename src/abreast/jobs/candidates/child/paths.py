@@ -56,10 +56,9 @@ def module_name(file: str) -> str:
     return name.removesuffix(".__init__")
 
 
-def set_path(places: Places, target: str) -> None:
-    """`sys.path` as `python -m pytest` has it, led to the slot, with the target's own root."""
-    old = [path for path in sys.path[1:] if path]
-    sys.path[:] = [os.getcwd(), import_root(target), *(places.mirrored(path) or path for path in old)]
+def set_path(target: str) -> None:
+    """`sys.path` as `python -m pytest` has it, with the target's own root."""
+    sys.path[:] = [os.getcwd(), import_root(target), *(path for path in sys.path[1:] if path)]
 
 
 class SlotFinder(MetaPathFinder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ class Suite:
     def __init__(self, channel: Channel, recorder: Recorder, collected: Callable[[], None]) -> None:
         self._channel, self._recorder, self._collected = channel, recorder, collected
         self._outcomes: dict[str, str] = {}
+        self._seed: Callable[[str], None] = importlib.import_module("random").seed
 
     def run(self, names: Sequence[str], extra: Sequence[str]) -> int:
         """Run pytest; returns its exit code. ImportError if there is none."""
@@ -35,6 +37,7 @@ class Suite:
 
     def _begin(self, nodeid: str) -> None:
         self._recorder.test = nodeid
+        self._seed(nodeid)  # so that a function which draws numbers can be compared
         self._channel.say("trying", nodeid)
 
     def _report(self, report: Any) -> None:  # noqa: ANN401 - of pytest, which is not known here
@@ -63,6 +66,10 @@ def _said(report: Any) -> str:  # noqa: ANN401
 
 def _apart() -> list[str]:
     """What keeps the run to itself: in one process, in its order, unmeasured, and with nothing left behind."""
-    plugins = {"xdist": "-n0", "pytest_cov": "--no-cov", "pytest_randomly": "-pno:randomly"}
-    found = [option for name, option in plugins.items() if importlib.util.find_spec(name) is not None]
-    return ["-pno:cacheprovider", *found]
+    plugins = {
+        "xdist": ["-n0"],
+        "pytest_cov": ["--no-cov"],
+        "pytest_randomly": ["--randomly-seed=1", "--randomly-dont-reorganize"],
+    }
+    found = [option for name, options in plugins.items() if importlib.util.find_spec(name) for option in options]
+    return ["-o", f"cache_dir={os.path.join(os.environ.get('TMPDIR', '/tmp'), 'pytest')}", *found]  # noqa: S108
