@@ -49,6 +49,32 @@ def test_dependencies_wait_for_what_they_import(project):
     assert found["alpha"]["error"].startswith("it needs delta-")
 
 
+def test_a_dependent_starts_from_what_those_have_done_that_it_needs_also_after_a_resume(project):
+    for folder, imported in (("alpha", "beta"), ("beta", "delta"), ("delta", "gamma")):
+        project.file(f"src/{folder}/__init__.py", f"import {imported}\n")
+    project.file("src/gamma/__init__.py", "")
+    project.git("add", "-A")
+    command = """
+cat gamma/m1.py delta/m1.py beta/m1.py > seen
+echo "by = '$ABREAST_SCOPE'" > "$ABREAST_SCOPE"m1.py
+mv seen "$ABREAST_SCOPE"seen.txt
+case $ABREAST_SCOPE in beta/) [ -e "$GO" ];; esac
+"""
+    go = project.folder / ".git/go"
+    found, _ = ran(project, "--command", command, "--order", "dependencies", code=1, GO=str(go))
+    assert {name: one["state"] for name, one in found.items()} == {
+        "alpha": "blocked", "beta": "failed", "delta": "done", "gamma": "done",
+    }  # fmt: skip
+    go.touch()
+    assert project("plan", "resume", GO=str(go)).code == 0
+    said = project("plan", "apply", "plan")
+    assert said.code == 0, said
+    seen = {part: (project.folder / f"src/{part}/seen.txt").read_text().split("\n") for part in ("alpha", "gamma")}
+    assert seen["alpha"] == ["by = 'gamma/'", "by = 'delta/'", "by = 'beta/'", ""]
+    assert seen["gamma"] == ["x = 1", "x = 1", "x = 1", ""]
+    assert (project.folder / "src/delta/m1.py").read_text() == "by = 'delta/'\n"
+
+
 def test_a_circle_of_dependencies_is_told_before_anything_starts(project):
     project.file("src/alpha/__init__.py", "import beta\n")
     project.file("src/beta/__init__.py", "import alpha\n")

@@ -23,8 +23,8 @@ from abreast.core.errors import AbreastError, BudgetSpent
 from abreast.executors.commands import Commands
 from abreast.jobs.plan.commands import CallTask, CommandTask, Processes
 from abreast.jobs.plan.errors import PlanFailed, PlanInvalid
-from abreast.jobs.plan.execute import How, PlanResult, check_needs, run_plan
-from abreast.jobs.plan.in_worktrees import WORKTREES, Task, in_worktrees
+from abreast.jobs.plan.execute import How, PlanResult, all_needs, check_needs, run_plan
+from abreast.jobs.plan.in_worktrees import WORKTREES, Start, Task, in_worktrees
 from abreast.jobs.plan.kept import rescue
 from abreast.jobs.plan.ownership import Ownership
 from abreast.jobs.plan.score import dependencies
@@ -151,8 +151,9 @@ class Planning:
                 self._run_id = run.id or ""
                 os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is now
                 task = await self._task(stack, caller)
-                work = in_worktrees(task, snapshots, base, self._run_id, job.prompt or "")
-                found.append(await run_plan(run, self._plan, work, self._how(trees), job.around()))
+                began = Start(base, all_needs(self._plan, self._needs or {}))
+                work = in_worktrees(task, snapshots, began, self._run_id, job.prompt or "")
+                found.append(await run_plan(run, self._plan, work, self._how(trees), job.around(), done=began.done))
                 interrupts.let_be()
                 if not found[0].ok:
                     raise PlanFailed(f"{sum(one.state != 'done' for one in found[0].subplans)} subplans are not done")

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from abreast.jobs.plan.errors import ApplyInterrupted, MergeBlocked, SourceChanged
-from abreast.jobs.plan.merge import Merged
+from abreast.jobs.plan.merge import Merged, Strategy
 from abreast.jobs.plan.snapshots import EXECUTABLE, LINK, REGULAR, Changed, Entry, Snapshots
 
 _STAGE: Final = "apply-"
@@ -104,6 +104,11 @@ def apply(
         stage.finish()
     _remove_emptied(root, changed)
     return tuple(each.path for each in changed)
+
+
+def put(snapshots: Snapshots, root: Path, tree: str) -> None:
+    """Make a directory of ours, such as a worktree, have a tree in it."""
+    apply(Merged(snapshots.take(root), tree, Strategy.THREE_WAY, ()), snapshots, root)
 
 
 def recover(root: Path) -> int:

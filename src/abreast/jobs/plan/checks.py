@@ -11,14 +11,13 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from abreast.jobs.plan.apply import apply
+from abreast.jobs.plan.apply import put
 from abreast.jobs.plan.commands import Processes
 from abreast.jobs.plan.gate import Blamed, Fault, Gate, blame, importers
 from abreast.jobs.plan.imports import Imports
-from abreast.jobs.plan.merge import SOURCE, Change, Merged, Strategy
+from abreast.jobs.plan.merge import SOURCE, Change, Merged
 from abreast.jobs.plan.snapshots import Snapshots
 from abreast.worktrees.slot import Slot
 
@@ -145,8 +144,3 @@ class Check:
 def affected_tests(whole: Whole) -> tuple[str, ...]:
     """The test files that are changed, or import what is changed, directly or through others."""
     return tuple(sorted(filter(_IS_TEST.search, importers(whole.imports, whole.changed, all_of_them=True))))
-
-
-def put(snapshots: Snapshots, root: Path, tree: str) -> None:
-    """Make a directory have a tree in it."""
-    apply(Merged(snapshots.take(root), tree, Strategy.THREE_WAY, ()), snapshots, root)

@@ -70,11 +70,15 @@ class How:
     """The leaves that each leaf needs; None if they need nobody."""
 
 
-async def run_plan(run: Run, plan: Plan, work: Work, how: How, around: str = "") -> PlanResult:
+async def run_plan(
+    run: Run, plan: Plan, work: Work, how: How, around: str = "", *, done: dict[str, dict[str, Any]] | None = None
+) -> PlanResult:
     """Run the leaves of `plan` within `run`; `around` names all else that the work depends on.
 
-    A subplan that is recorded as done is not run again, unless its files or `around` have changed.
+    A subplan that is recorded as done is not run again, unless its files or `around` have changed. What each
+    gave is put into `done`: there, work finds what those have done that its leaf needs.
     """
+    values = {} if done is None else done
     leaves = {leaf.id: leaf for leaf in plan.leaves}
     order = _Order(leaves, how.needs or {})
     found: dict[str, Subplan] = {}
@@ -84,7 +88,7 @@ async def run_plan(run: Run, plan: Plan, work: Work, how: How, around: str = "")
         item = current_item()
         if item is None:
             raise RuntimeError("a subplan runs inside an item of a map")
-        value_of = await work(leaves[item.key])
+        value_of = values[item.key] = await work(leaves[item.key])
         order.ended(item.key, ok=True)  # before its place is free, so that what needs it can have the place
         return value_of
 
@@ -96,6 +100,8 @@ async def run_plan(run: Run, plan: Plan, work: Work, how: How, around: str = "")
     async with mapped:
         async for outcome in mapped:
             found[outcome.key] = _subplan(outcome)
+            if isinstance(outcome, Done):
+                values[outcome.key] = outcome.value
             order.ended(outcome.key, ok=isinstance(outcome, Done))
     return PlanResult(tuple(found.get(name) or order.why(name) for name in leaves), mapped.peak)
 
@@ -103,6 +109,15 @@ async def run_plan(run: Run, plan: Plan, work: Work, how: How, around: str = "")
 def check_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> None:
     """`PlanInvalid` if leaves need each other in a circle: it can be told before anything is opened."""
     _Order({leaf.id: leaf for leaf in plan.leaves}, needs)
+
+
+def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """What each leaf needs, and what these need in turn, in the order of the plan; the needs have no circle."""
+    found: dict[str, set[str]] = {}
+    for name in TopologicalSorter(needs).static_order():
+        direct = needs.get(name, ())
+        found[name] = set(direct).union(*(found[one] for one in direct))
+    return {leaf.id: tuple(one.id for one in plan.leaves if one.id in found.get(leaf.id, ())) for leaf in plan.leaves}
 
 
 def _made_of(leaf: Node, around: str) -> dict[str, Any]:

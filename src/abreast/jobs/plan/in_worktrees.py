@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from abreast.jobs.plan.apply import put
 from abreast.jobs.plan.assignment import Assignment
 from abreast.jobs.plan.errors import SubplanFailed
 from abreast.jobs.plan.execute import Work
 from abreast.jobs.plan.kept import Kept, begin
+from abreast.jobs.plan.merge import Change, merge
 from abreast.jobs.plan.nodes import Node
 from abreast.jobs.plan.snapshots import Snapshots
 from abreast.run.current import current_item
@@ -25,7 +28,24 @@ Task: TypeAlias = Callable[[Assignment], Awaitable[dict[str, Any]]]
 """What does the work; what it gives is kept with the result."""
 
 
-def in_worktrees(task: Task, snapshots: Snapshots, base: str, run: str, instruction: str = "") -> Work:
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where subplans start from: a snapshot, and what those have done by then that each one needs."""
+
+    base: str
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """For each leaf all that it needs, in the order of the plan (`execute.all_needs`)."""
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What has been done, as `run_plan` fills it in."""
+
+    def tree(self, leaf: str, snapshots: Snapshots) -> str:
+        """The snapshot that a leaf starts from."""
+        given = [(name, self.done[name]) for name in self.needs.get(leaf, ())]
+        changes = [Change(name, value["base"], value["result"]) for name, value in given]
+        return merge(snapshots, self.base, changes).tree if changes else self.base
+
+
+def in_worktrees(task: Task, snapshots: Snapshots, start: Start, run: str, instruction: str = "") -> Work:
     """The work of a leaf: `task` in the worktree that its item holds, and a snapshot of what came of it.
 
     Whatever ends it, what is in the worktree is held by a reference; a failure has it in its details.
@@ -35,6 +55,9 @@ def in_worktrees(task: Task, snapshots: Snapshots, base: str, run: str, instruct
     async def work(leaf: Node) -> dict[str, Any]:
         slot = _slot()
         await slot.reset()
+        base = await asyncio.to_thread(start.tree, leaf.id, snapshots)
+        if base != start.base:
+            await asyncio.to_thread(put, snapshots, slot.root, base)
         begin(slot, snapshots, run, leaf.id, base)
         try:
             facts = await task(Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root))
