@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from abreast.core.outcome import Cancelled, Done, Failed
     from abreast.doors import map, plan_sample, sample, sample_sync, workflow
     from abreast.jobs.sample import checks, strategies
-    from abreast.jobs.sample.engine import current_draw
+    from abreast.jobs.sample.here import current_draw
     from abreast.limits.budget import Budget
     from abreast.limits.pool import Pool
     from abreast.limits.rate import Rate
@@ -66,7 +66,7 @@ _HOME = {
     "Retry": "abreast.run.retry",
     "Slots": "abreast.limits.slots",
     "current": "abreast.run.current",
-    "current_draw": "abreast.jobs.sample.engine",
+    "current_draw": "abreast.jobs.sample.here",
     "map": "abreast.doors",
     "open_model": "abreast.wiring",
     "open_run": "abreast.wiring",

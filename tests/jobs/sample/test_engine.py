@@ -20,7 +20,8 @@ from abreast.core.errors import (
     Throttled,
 )
 from abreast.jobs.sample.checks import check, is_json, regex, words
-from abreast.jobs.sample.engine import DrawFilter, SameAnswers, current_draw
+from abreast.jobs.sample.engine import SameAnswers
+from abreast.jobs.sample.here import DrawFilter, current_draw
 from abreast.jobs.sample.strategies import BestOf, Escalate, MultiTurn, Rejection, Repair, Vote
 from abreast.run.call import Caller
 from abreast.run.lane import Lane

@@ -1,17 +1,15 @@
 """The one engine of all samples: branches side by side, each drawing, checking and repairing until one passes.
 
 Race (pure: who may go on) <- branch (an item of a map: its rounds) <- draw -> Caller (lane, budget, journal)
-                                                                     `-> judge_draft (free checks, then models)
+                                                                     `-> Judging (free checks, then models)
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,8 +17,6 @@ from abreast.core.errors import (
     AbreastError,
     BranchesFailed,
     BudgetSpent,
-    CallFailed,
-    CheckBroken,
     ConnectionLost,
     RecordedError,
     ReplyInvalid,
@@ -31,7 +27,8 @@ from abreast.core.outcome import NO_USAGE, Done, Usage
 from abreast.core.seeds import derive_seed
 from abreast.executors.port import Bound
 from abreast.jobs.sample.attempts import Attempt, SampleResult, Verdict, by_branch, count
-from abreast.jobs.sample.checks import Check, Draft, Function, broken
+from abreast.jobs.sample.here import HERE, Here
+from abreast.jobs.sample.judging import Judging
 from abreast.jobs.sample.race import Pick, Race
 from abreast.jobs.sample.strategies import History, Question, Strategy
 from abreast.models.port import Json, Model, Reply, Request
@@ -56,34 +53,6 @@ WARM: Final = 0.8
 
 class SameAnswers(UserWarning):
     """All branches said the same, seeds or not: breadth costs more here and brings nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Here:
-    """Which draw the running code works for: what hooks, checks, log records and models see."""
-
-    branch: int
-    round: int
-    number: int
-
-
-_HERE: ContextVar[Here | None] = ContextVar("abreast_draw", default=None)
-
-
-def current_draw() -> Here | None:
-    """The draw that the running code works for; None outside of any."""
-    return _HERE.get()
-
-
-class DrawFilter(logging.Filter):
-    """Gives every log record the `branch` and `round` it belongs to (None outside of a draw)."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Add them."""
-        here = _HERE.get()
-        record.branch = here.branch if here else None
-        record.round = here.round if here else None
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +91,6 @@ class _Ledger:
 
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
     errors: dict[tuple[int, int], BaseException] = field(default_factory=dict)
-    verdicts: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
-    judging: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     first: list[str] = field(default_factory=list)  # the texts of the first round
     loud: BaseException | None = None
     warned: bool = False
@@ -170,6 +137,7 @@ class _Engine:
         self._map: Any = None
         # By the executor that the run was given: threads of its own, which see the draw's context and end with it.
         self._threads: Bound[Any, Any] = scope.setting.executor("local").bind(_call, shape.breadth)
+        self._judging = Judging(question, self._threads, explain=shape.explain)
 
     @asynccontextmanager
     async def told(self) -> AsyncIterator[None]:
@@ -232,7 +200,7 @@ class _Engine:
         number = 0
         while self._race.may_draw(branch, number):
             here = Here(branch, number, branch * self._shape.depth + number + 1)
-            _HERE.set(here)
+            HERE.set(here)
             attempt, error = await self._draw(here, history)
             history.attempts.append(attempt)
             if error is not None and not isinstance(error, _PASSING):
@@ -287,7 +255,7 @@ class _Engine:
         )  # fmt: skip
         drawn.reply = await model.complete(request)
         self._warn_if_same(drawn)
-        drawn.verdicts = await self._verdicts(drawn.reply)
+        drawn.verdicts = await self._judging.verdicts(drawn.reply)
         drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"
 
     def _end(self, drawn: _Drawn, used: Usage, error: BaseException | None) -> Attempt:
@@ -312,73 +280,6 @@ class _Engine:
                 f"all {self._shape.breadth} branches drew the same text: {drawn.model} seems to ignore seeds at this "
                 "temperature, so breadth multiplies the cost and brings nothing", SameAnswers, stacklevel=2,
             )  # fmt: skip
-
-    # --- checks -------------------------------------------------------------------------------------------------------
-
-    async def _verdicts(self, reply: Reply) -> tuple[Verdict, ...]:
-        """What the checks say; an equal text was judged already."""
-        text, known, judging = reply.text, self._ledger.verdicts, self._ledger.judging
-        while text not in known and text in judging:
-            await asyncio.wait([judging[text]])  # whoever judges it may be cancelled: then it is this branch's turn
-        if text not in known:
-            mine = judging[text] = asyncio.get_running_loop().create_future()
-            try:
-                known[text] = await self._judge(Draft(text, reply.value, self._question.prompt))
-            finally:
-                del judging[text]
-                mine.set_result(None)
-        return known[text]
-
-    async def _judge(self, draft: Draft) -> tuple[Verdict, ...]:
-        """Free checks first; models are asked only about what passed those, and no more once one said no."""
-        free = [check for check in self._question.checks if not check.costs]
-        paid = [check for check in self._question.checks if check.costs]
-        verdicts = {check.name: await self._checked(check, draft) for check in free}
-        if self._shape.explain or all(verdict.ok for verdict in verdicts.values()):
-            for verdict in await self._asked(paid, draft):
-                verdicts[verdict.check] = verdict
-        return tuple(verdicts[check.name] for check in self._question.checks if check.name in verdicts)
-
-    async def _asked(self, judges: Sequence[Check], draft: Draft) -> list[Verdict]:
-        """The judges side by side; the first no, in their order, ends it."""
-        if not judges:
-            return []
-        item = current_item()
-        if item is None:
-            raise RuntimeError("a draw is judged inside its branch")
-        here = _HERE.get()
-        name = f"judge-{here.round if here else 0}"
-        until = None if self._shape.explain else _says_no
-
-        async def ask(check: Check) -> dict[str, Any]:
-            verdict = await self._checked(check, draft)
-            return {"check": verdict.check, "ok": verdict.ok, "reason": verdict.reason, "score": verdict.score}
-
-        asked = item.run.map(
-            ask, judges, width=len(judges), name=name, until=until, on_error="raise", key=lambda check: check.name
-        )
-        return [Verdict(**outcome.value) async for outcome in asked if isinstance(outcome, Done)]
-
-    async def _checked(self, check: Check, draft: Draft) -> Verdict:
-        """One check's verdict; what it raises is a fault of the check, unless its model's call failed."""
-        try:
-            answer: Any = check.run(draft)
-            if isinstance(answer, Awaitable):
-                answer = await answer
-            elif callable(answer) and isinstance(check, Function):
-                answer = await self._in_thread(check, answer)
-        except (CallFailed, BudgetSpent, CheckBroken):
-            raise
-        except Exception as error:
-            raise broken(check.name, error) from error
-        if not isinstance(answer, Verdict):
-            raise CheckBroken(f"the check {check.name!r} must give a Verdict, not {answer!r}")
-        return answer
-
-    async def _in_thread(self, check: Function, call: Any) -> Verdict:  # noqa: ANN401 - the user's own
-        """A plain function, where it can't hold up the loop."""
-        answer = await self._threads.async_call(call)
-        return check.verdict(await answer if isinstance(answer, Awaitable) else answer)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -444,10 +345,6 @@ class _Drawn:
 
 def _call(what: Any) -> Any:  # noqa: ANN401 - a check of the user's
     return what()
-
-
-def _says_no(outcome: Any) -> bool:  # noqa: ANN401 - an outcome of any kind
-    return isinstance(outcome, Done) and not outcome.value["ok"]
 
 
 def _less(after: Usage, before: Usage) -> Usage:
