@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abreast
-from abreast.cli import lanes
+from abreast.cli import lanes, strips
 from abreast.cli.lanes import Chart
 from abreast.core import events as kinds
 from abreast.core.events import Event
@@ -207,7 +207,7 @@ def test_a_wide_lane_keeps_a_row_for_each_item_but_what_ran_only_of_those_that_f
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done")
     for event in journal.events[before:]:
         chart.add(event)
-    assert sum(len(bars) for _, bars in rows_of(chart)) == lanes._ROWS
+    assert sum(len(bars) for _, bars in rows_of(chart)) == strips._ROWS
     assert (chart.counts.done, chart.strips["wide"].peak) == (1000, 1000)
 
 

@@ -23,10 +23,11 @@ from abreast.cli.demo_flow import quickstart, run_quickstart
 from abreast.cli.demo_reviews import MODEL, Fetching, reviews, run_reviews, table
 from abreast.cli.demo_story import LANES, NAME, WIDTH, story, tell_story
 from abreast.cli.errors import Sorry
-from abreast.cli.lanes import RUNNING, Chart
+from abreast.cli.lanes import Chart
 from abreast.cli.progress import wants_progress
 from abreast.cli.results import Row, row_of
 from abreast.cli.stores import StoreChoice
+from abreast.cli.strips import RUNNING
 from abreast.cli.tables import say, say_json
 from abreast.cli.watch import can_redraw, canvas_of, cursor_back, make_console, show
 from abreast.core.clock import SYSTEM_CLOCK, pause

@@ -14,7 +14,8 @@ from rich.style import Style
 from rich.text import Text
 
 from abreast.cli.errors import one_line
-from abreast.cli.lanes import CANCELLED, CRASHED, DONE, FAILED, RETRIED, RUNNING, Bar, Chart, Strip
+from abreast.cli.lanes import Chart
+from abreast.cli.strips import CANCELLED, CRASHED, DONE, FAILED, RETRIED, RUNNING, Bar, Strip
 
 WAITING: Final = "waiting"
 

@@ -14,8 +14,9 @@ import click
 from abreast.cli import options, units
 from abreast.cli.config import Config
 from abreast.cli.errors import Sorry, system_words, tell
-from abreast.cli.lanes import CRASHED, RUNNING, Chart
+from abreast.cli.lanes import Chart
 from abreast.cli.stores import LAST, StoreChoice, find_run
+from abreast.cli.strips import CRASHED, RUNNING
 from abreast.cli.tables import say, say_json
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.store.port import RunRow, Store
