@@ -176,8 +176,6 @@ def _at_the_end(ran: Ran, said: Testimony, end: Mapping[str, Any]) -> tuple[Fail
         return "error", said.failed[0]
     if not end["found"] and end["elsewhere"]:
         return "refused", f"the module is imported from {end['elsewhere'][0]}, not from the slot"
-    if ended := [one for one in said.did if one.startswith("ends the program")]:
-        return "refused", f"it {ended[0]}"
     if end["exit"] in _EXITS and not said.outcomes:
         return "error", f"{_EXITS[end['exit']]}: {_last_line(ran)}"
     if not end["found"] and not said.messages:

@@ -14,7 +14,7 @@ import functools
 import inspect
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextvars import ContextVar
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, cast
@@ -127,12 +127,9 @@ class _Tee:
             call.printed.append(str(text))
         return int(self._real.write(text))
 
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write them all."""
-        for line in lines:
-            self.write(line)
-
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        if name == "writelines":
+            return lambda lines: self.write("".join(lines))
         return getattr(self._real, name)
 
 
