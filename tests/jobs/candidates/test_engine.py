@@ -116,6 +116,26 @@ async def test_a_candidate_that_fails_gives_its_slot_back_at_once(project):
         await tried_in(project, laboratory, proposals("wrong a", "fast2 b", "fast2 c"))
 
 
+async def test_a_slot_is_not_held_into_measuring_and_the_code_is_staged_anew_in_a_clean_one(project):
+    checking, timing = Gate(), Gate()
+    laboratory = Laboratory(checking, timing)  # asserts that nothing of the check is left, and whose code is there
+
+    async def watch():
+        await checking.wait_for("fast2 a", "fast2 b")
+        checking.open("fast2 b")
+        await checking.wait_for("fast2 c")
+        checking.open_all()
+        await timing.wait_for("fast2 a")
+        assert laboratory.running == {"check": 0, "time": 1}
+        timing.open_all()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        await tried_in(project, laboratory, proposals("fast2 a", "fast2 b", "fast2 c"))
+    assert laboratory.slots["check"] == {"fast2 a": 0, "fast2 b": 1, "fast2 c": 1}
+    assert laboratory.slots["time"] == {"fast2 a": 0, "fast2 b": 0, "fast2 c": 0}
+
+
 async def test_the_main_tree_is_the_same_bytes_and_no_worktree_is_left(project, cache):
     (project / "untracked.txt").write_text("mine\n")
     (project / "other.txt").write_text("changed\n")

@@ -1,0 +1,69 @@
+"""The examples of `abreast optimize`, as after cloning: verdicts, a winner with its interval, a patch."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.pages import ROOT, environment
+from tests.worktrees.repositories import git, look, make_repository
+
+MINUTES = 240  # s; a machine with other things to do
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """The examples in a repository of their own, as one has them after cloning."""
+    place = make_repository(tmp_path / "clone", {"README.md": "read\n", ".gitignore": ".abreast\n__pycache__/\n"})
+    ignored = shutil.ignore_patterns("__pycache__", ".abreast")
+    shutil.copytree(ROOT / "examples/slow", place / "examples/slow", ignore=ignored)
+    git(place, "add", "--all")
+    git(place, "commit", "--quiet", "--message=examples")
+    return place
+
+
+def optimized(clone, tmp_path, *words):
+    """What the command prints, and the verdicts of its table."""
+    before = look(clone, without=(".abreast",))
+    (tmp_path / "tmp").mkdir()
+    apart = {"ABREAST_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "abreast", "optimize", *words], cwd=clone, stdin=subprocess.DEVNULL, timeout=MINUTES,
+        env={**environment(clone), **apart}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert look(clone, without=(".abreast",)) == before
+    assert len(git(clone, "worktree", "list").splitlines()) == 1
+    rows = [line.split() for line in ended.stdout.splitlines()]
+    return ended, {row[0]: row[1] for row in rows[1:] if len(row) > 2 and row[2][0] in "-0123456789"}
+
+
+@pytest.mark.timeout(300)
+def test_words_are_counted_faster(clone, tmp_path):
+    ended, verdicts = optimized(
+        clone, tmp_path, "examples/slow/wordcount.py::top_words", "--tests", "examples/slow/test_wordcount.py",
+        "--candidates", "examples/slow/candidates", "--width", "2",
+    )  # fmt: skip
+    assert verdicts.pop("reordered") in {"same", "slower", "undecided"}
+    assert verdicts == {
+        "counter": "faster", "most_common": "wrong", "remembers": "refused", "renamed": "duplicate", "split": "wrong",
+    }  # fmt: skip
+    assert "most_common is wrong: " in ended.stdout
+    assert "counter behaves like the original and is " in ended.stdout
+    patch = clone / ".abreast/reports/optimize-1.patch"
+    git(clone, "apply", str(patch))
+    assert "Counter" in (clone / "examples/slow/wordcount.py").read_text()
+    assert (clone / ".abreast/reports/optimize-1.html").exists()
+
+
+@pytest.mark.timeout(300)
+def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
+    ended, verdicts = optimized(
+        clone, tmp_path, "examples/slow/topological_sort.py::topological_sort", "--tests",
+        "examples/slow/test_topological_sort.py", "--candidates", "examples/slow/sort_candidates", "--width", "4",
+        "--timeout", "15s",
+    )  # fmt: skip
+    assert verdicts == {"heap": "faster", "layers": "wrong", "no_circle": "timeout", "set_of_done": "faster"}
+    assert "layers is wrong: topological_sort(" in ended.stdout
+    assert "heap behaves like the original and is " in ended.stdout

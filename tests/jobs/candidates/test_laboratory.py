@@ -1,0 +1,94 @@
+"""The laboratory of a real project: what the tests see, side by side, with nothing mixed up."""
+
+import asyncio
+import sys
+
+import pytest
+
+from abreast.jobs.candidates.laboratory import BaselineFailed, Bench, Bounds
+from abreast.jobs.candidates.target import Target, candidate_text
+from abreast.jobs.candidates.watching import Tests
+from abreast.worktrees.confine import Limits
+from abreast.worktrees.pool import open_worktrees
+from tests.jobs.candidates.projects import FAST, SLOW, WRONG, make_sums
+from tests.worktrees.repositories import ENVIRONMENT, fingerprint
+
+TARGET = Target("sums.py", "pairs")
+TESTS = Tests(("test_sums.py",), sys.executable)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, ENVIRONMENT[name])
+    monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
+    # A machine of its own: else it waits while another test measures.
+    monkeypatch.setattr("abreast.jobs.candidates.machine.machine_directory", lambda: tmp_path / "locks")
+
+
+@pytest.fixture
+def project(tmp_path):
+    return make_sums(tmp_path / "project")
+
+
+def bench(**bounds):
+    return Bench(TARGET, SLOW, TESTS, Bounds(limits=Limits(seconds=30), **bounds))
+
+
+async def test_several_are_checked_at_once_and_what_each_did_is_its_own(project):
+    before = fingerprint(project)
+    laboratory = bench(generated=0)
+    texts = [candidate_text(SLOW, TARGET, text) for text in (FAST, WRONG, FAST.replace("seen[one] += 1", "pass"))]
+    async with open_worktrees(project, 4) as trees:
+        *slots, original = trees.slots
+        laboratory.ready(await laboratory.begin(original), original)
+        for slot, text in zip(slots, texts, strict=True):
+            slot.write_candidate(TARGET.file, text)
+        async with asyncio.TaskGroup() as group:
+            pairs = zip(slots, texts, strict=True)
+            tasks = [group.create_task(laboratory.check(slot, text)) for slot, text in pairs]
+        found = [task.result() for task in tasks]
+    assert [one.verdict for one in found] == ["same", "wrong", "wrong"]
+    assert [one.passed for one in found] == [3, 1, 1]
+    assert found[0].diffs == ()
+    assert {diff.candidate for diff in found[1].diffs} != {diff.candidate for diff in found[2].diffs}
+    assert all(one.layers for one in found)
+    assert fingerprint(project) == before
+
+
+async def test_a_difference_that_no_test_shows_is_found_by_inputs_that_are_made_up(project):
+    laboratory = bench(generated=150)
+    late = SLOW.replace("    return found", "    return found if len(numbers) != 4 else 0")
+    async with open_worktrees(project, 2) as (trees):
+        slot, original = trees.slots
+        laboratory.ready(await laboratory.begin(original), original)
+        slot.write_candidate(TARGET.file, late)
+        found = await laboratory.check(slot, late)
+    assert found.verdict == "wrong"
+    assert found.diffs[0].invocation.startswith("pairs([")
+
+
+async def test_what_reaches_for_the_environment_is_refused_before_it_runs(project):
+    laboratory = bench()
+    text = "import os\n" + SLOW.replace("    found = 0", "    found = len(os.environ) * 0")
+    async with open_worktrees(project, 2) as trees:
+        slot, original = trees.slots
+        laboratory.ready(await laboratory.begin(original), original)
+        found = await laboratory.check(slot, text)
+    assert found.verdict == "refused"
+    assert found.tests == 0
+
+
+async def test_without_a_test_that_calls_it_there_is_nothing_to_go_by(tmp_path):
+    project = make_sums(tmp_path / "other", **{"test_sums.py": "import sums\n\n\ndef test_it():\n    assert sums\n"})
+    async with open_worktrees(project, 1) as trees:
+        with pytest.raises(BaselineFailed, match="no test calls pairs"):
+            await bench().begin(trees.slots[0])
+
+
+def test_nothing_is_known_before_the_original_was_seen():
+    laboratory = bench()
+    assert not laboratory.seen
+    for ask in (lambda: laboratory.original, lambda: laboratory.inputs):
+        with pytest.raises(RuntimeError, match="not been seen"):
+            ask()
