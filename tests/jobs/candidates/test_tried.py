@@ -34,6 +34,10 @@ def test_of_those_that_cannot_be_told_apart_the_smallest_change_wins_then_the_ea
     assert best_of([one("a", 4.0, size=9), one("b", 4.1, size=50), one("c", 3.9, size=9)]).name == "a"
 
 
+def test_a_wide_interval_is_no_reason_to_take_one_that_is_probably_much_slower():
+    assert best_of([one("a", 10, size=1, spread=0.6), one("b", 30, size=50, spread=0.7)]).name == "b"
+
+
 def test_nobody_wins_who_is_not_faster():
     assert (
         best_of([one("a", 9, verdict="wrong"), one("b", 9, verdict="undecided"), one("c", 2, verdict="duplicate")])

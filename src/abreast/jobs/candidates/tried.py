@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from abreast.jobs.candidates.measure import Speed
 from abreast.jobs.candidates.record import Finding
@@ -136,6 +136,9 @@ class Tried:
         }  # fmt: skip
 
 
+_NEAR: Final = 1.1  # a wide interval is no reason to take one that is probably much slower
+
+
 def size_of(original: str, text: str) -> int:
     """How many lines a patch from one to the other removes and adds."""
     lines = difflib.unified_diff(original.splitlines(), text.splitlines(), n=0, lineterm="")
@@ -151,7 +154,7 @@ def patch_of(original: str, text: str, file: str) -> str:
 
 
 def best_of(tried: Iterable[Tried]) -> Tried | None:
-    """The winner: the fastest; of those that can't be told from it, the smallest change, then the earliest.
+    """The winner: the fastest; of those near it that can't be told from it, the smallest change, then the earliest.
 
     None if no candidate is faster.
     """
@@ -161,5 +164,6 @@ def best_of(tried: Iterable[Tried]) -> Tried | None:
     bounds = {one.name: (one.timed.ratio or 0.0, one.timed.low or 0.0, one.timed.high or 0.0)
               for one in faster if one.timed}  # fmt: skip
     fastest = max(faster, key=lambda one: bounds[one.name][0])
-    like = [one for one in faster if bounds[one.name][2] >= bounds[fastest.name][1]]
+    ratio, low, _ = bounds[fastest.name]
+    like = [one for one in faster if bounds[one.name][2] >= low and bounds[one.name][0] * _NEAR >= ratio]
     return min(like, key=lambda one: one.size)
