@@ -24,7 +24,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from abreast.jobs.candidates.cheats import check_text
@@ -38,7 +38,8 @@ from abreast.worktrees.slot import Slot
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 LIMITS = Limits(seconds=30, memory=1 << 30, processes=64)
-PATIENCE = 6.0  # seconds for a candidate of a function whose tests take a fraction of one
+PATIENCE = 20  # seconds for a candidate of a function whose tests take a fraction of one; the machine may be busy
+BUSY = 6  # of CPU
 GOOD = ("fast-correct", "same-speed", "slower")
 KINDS = (*GOOD, "fast-wrong", "cheating", "hanging", "memory-bomb", "writes-outside")
 OUTSIDE = ("/etc/candidate", "/var/candidate.txt", "/opt/candidate", "/usr/local/values.txt")
@@ -169,7 +170,7 @@ class Subject:
         refused = check_text(source, whole, specimen.target) if self._text_check else None
         if refused:
             return refused
-        impatient = Limits(seconds=PATIENCE, memory=LIMITS.memory, processes=LIMITS.processes)
+        impatient = replace(LIMITS, seconds=PATIENCE, cpu=BUSY)
         behaviour = judge_behaviour(self._original, await self._watched(whole, limits=impatient), STRICT)
         if behaviour.verdict != "same":
             return behaviour
@@ -218,7 +219,7 @@ def by_optimizing(chosen: list[Specimen], width: int, told: Callable[[Result], N
             command = [
                 *(sys.executable, "-m", "abreast", "optimize", str(specimen.target), "--tests", specimen.test),
                 *("--candidates", f"{specimen.name}/candidates", "--width", str(width), "--json", "--quiet"),
-                *("--timeout", str(PATIENCE)),
+                *("--timeout", f"{PATIENCE}s"),
             ]
             done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False, timeout=3_600)
             try:
