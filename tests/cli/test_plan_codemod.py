@@ -93,6 +93,7 @@ def package(tmp_path):
     return shell
 
 
+@pytest.mark.timeout(300)
 def test_a_keyword_is_renamed_in_a_whole_package_by_many_subplans_and_it_works_as_before(package):
     before = behaviour(package.folder)
     said = package(
@@ -117,6 +118,7 @@ def test_a_keyword_is_renamed_in_a_whole_package_by_many_subplans_and_it_works_a
     assert git(package.folder, "worktree", "list").count(b"\n") == 1
 
 
+@pytest.mark.timeout(300)
 def test_a_change_that_forgets_a_part_is_stopped_by_the_check(package):
     """The same with one subplan left out: what calls the keyword by its old name fails, and is caught."""
     probe = package.file("../probe.py", PROBE)

@@ -143,10 +143,9 @@ def test_our_own_files_have_no_fault(pytestconfig):
 
     root = pytestconfig.rootpath
     files = {path.relative_to(root).as_posix(): path for path in (root / "src/abreast").rglob("*.py")}
-    facts = Facts(Modules(sorted(files)), lambda path: read_module(files[path].read_bytes()))
-    assert [
-        (path, text) for path in sorted(files) for text in facts.unresolved(path, read_module(files[path].read_bytes()))
-    ] == []
+    modules = {name: read_module(path.read_bytes()) for name, path in files.items()}
+    facts = Facts(Modules(sorted(files)), modules.__getitem__)
+    assert [(name, text) for name in sorted(files) for text in facts.unresolved(name, modules[name])] == []
 
 
 @pytest.mark.parametrize("guilty", [(), (3,), (0, 7), (6, 7), (0, 1), (1, 4, 6)])
