@@ -100,7 +100,8 @@ def generate(
             if made not in wholes and made not in calls and profile.fits(made):
                 calls[made] = Call(f"generated {at}", made)
                 break
-    return Inputs(tuple(calls.values()), profile, failed)
+    small_first = sorted(calls.values(), key=lambda call: call.whole.size)  # whoever has little time has most of them
+    return Inputs(tuple(small_first), profile, failed)
 
 
 def whole_call(before: Portrait) -> Plain:

@@ -49,7 +49,6 @@ class Facts:
     rows: int = 0
     """Lists of two or more that were seen; what follows is known only if there are some."""
     ascending: bool = True
-    unique: bool = True
     even: bool = True
     """Their parts are lists of one length."""
     maps: int = 0
@@ -81,7 +80,6 @@ class Profile:
         if part.kind in _ROWS and len(part.items) > 1:
             facts.rows += 1
             facts.ascending = facts.ascending and _ascends(part)
-            facts.unique = facts.unique and len(set(part.items)) == len(part.items)
             facts.even = facts.even and _is_even(part)
         if part.kind in _MAPS and part.items:
             facts.maps += 1
@@ -104,17 +102,14 @@ class Profile:
         return True
 
     def tidied(self, value: Plain) -> Plain:
-        """A value brought nearer to fitting: sorted where all are sorted, without what is there twice."""
+        """A value brought nearer to fitting: sorted where all are sorted, each key once."""
         return self._tidy(value, ())
 
     def _tidy(self, value: Plain, pattern: Pattern) -> Plain:
         items = tuple(self._tidy(part, (*pattern, step)) for step, part in _steps(value))
         facts = self.at(pattern)
-        if value.kind in _ROWS and facts.rows:
-            if facts.unique:
-                items = tuple(dict.fromkeys(items))
-            if facts.ascending and len({one.kind for one in items}) <= 1:
-                items = tuple(sorted(items, key=Plain.order))
+        if value.kind in _ROWS and facts.rows and facts.ascending:
+            items = tuple(sorted(items, key=Plain.order))
         if value.kind in {"set", "frozenset"}:
             items = tuple(dict.fromkeys(items))
         if value.kind in _MAPS:
@@ -176,8 +171,6 @@ def _without(value: Plain, keys: Iterable[Plain]) -> Plain:
 def _suits(facts: Facts, part: Plain) -> bool:
     if facts.ascending and not _ascends(part):
         return False
-    if facts.unique and len(set(part.items)) != len(part.items):
-        return False
     return not facts.even or _is_even(part)
 
 
@@ -200,7 +193,7 @@ def _spots(value: Plain) -> Iterator[tuple[tuple[tuple[int, ...], Plain], tuple[
 
 def _int(value: Plain, facts: Facts, dice: Dice) -> Plain:
     number = int(value.text, 16)
-    most = max(10, int(min(facts.most, 1e6)) * 2)
+    most = (10, max(10, int(min(facts.most, 1e6)) * 2))[dice.below(2)]
     least = 0 if facts.count and facts.least >= 0 else -most
     choices = (number + 1, number - 1, 0, 1, number // 2, dice.between(least, most), dice.between(least, most))
     picked = choices[dice.below(len(choices))]

@@ -25,7 +25,7 @@ from abreast.jobs.candidates.witnessed import Watched
 Run: TypeAlias = Callable[[bytes], Awaitable[Watched]]
 """Watches one side with these inputs, and with no tests."""
 
-_SECONDS: Final = 0.5  # of CPU that an input may keep the original busy
+_SECONDS: Final = 0.2  # of CPU that an input may keep the original busy
 _ROUNDS: Final = 8  # of shrinking
 _BATCH: Final = 120  # smaller inputs that are tried in a round
 _NEVER: Final = frozenset({"MemoryError", "RecursionError"})
@@ -105,7 +105,7 @@ def _place(reason: str) -> str:
 async def prepare(
     original: Run, recorded: Sequence[Invocation], source: str, target: Target, *, count: int = COUNT, seed: int = 0
 ) -> Probe:
-    """Make inputs and have the original answer them, twice. Its failure leaves no inputs, and is in `dropped`."""
+    """Make inputs and have the original answer them, twice; those that it has no time for are in `dropped`."""
     inputs = generate(recorded, source, target, count=count, seed=seed)
     raises = frozenset(name for one in recorded if (name := raised(one.after)) is not None)
     dropped: Counter[str] = Counter()
@@ -115,10 +115,13 @@ async def prepare(
     if not inputs.calls:
         return Probe(inputs, empty, target, raises, dropped)
     first = await original(inputs.encode(_SECONDS))
-    second = await original(inputs.encode(_SECONDS)) if not first.failure else first
-    if failed := first if first.failure else second if second.failure else None:
-        dropped[f"the original: {failed.reason}"] = len(inputs.calls)
+    answered = inputs.only(one.name for one in first.invocations)
+    second = await original(answered.encode(_SECONDS)) if answered.calls else first
+    if second.failure:  # then it is not known what else it does
+        dropped[f"the original: {second.reason}"] = len(inputs.calls)
         return Probe(replace(inputs, calls=()), empty, target, raises, dropped)
+    if first.failure:
+        dropped[f"the original: {first.reason}"] = len(inputs.calls) - len(answered.calls) - len(first.dropped)
     dropped.update(reason for _, reason in first.dropped)
     again = {one.name: one for one in second.invocations}
     kept: list[Invocation] = []
@@ -130,7 +133,7 @@ async def prepare(
             kept.append(one)
         else:
             dropped[reason] += 1
-    expected = replace(first, invocations=tuple(kept), dropped=())
+    expected = replace(second, invocations=tuple(kept), dropped=())
     return Probe(inputs.only(one.name for one in kept), expected, target, raises, dropped)
 
 
