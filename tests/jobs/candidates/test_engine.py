@@ -297,6 +297,18 @@ async def test_nothing_recorded_is_done_again(project, tmp_path):
     assert [one[0] for one in author.asked[asked:]] == ["refine"]
 
 
+async def test_cut_off_between_a_check_and_its_repair_the_check_is_not_made_again(project, tmp_path):
+    store, thinking = tmp_path / "runs.db", Gate()
+    first, later = Laboratory(), Laboratory()
+    author = Author(gate=thinking)
+    await cut_off(
+        tried_in(project, first, proposals("wrong a"), How(2), author, store=store), thinking, "repair wrong a"
+    )
+    tried = await tried_in(project, later, [], How(2), Author([text_of("fast2 r")], refined=[""]), store=store)
+    assert verdicts(tried) == {"c0": "wrong", "c0-repaired": "faster"}
+    assert (first.times("check"), later.times("check")) == (["wrong a"], ["fast2 r"])
+
+
 async def test_a_run_does_not_go_on_in_another_tree(project, tmp_path):
     store, timing = tmp_path / "runs.db", Gate()
     await cut_off(tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store), timing, "fast2 a")
