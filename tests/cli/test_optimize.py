@@ -10,7 +10,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-from abreast.core.events import ITEM_SETTLED, ITEM_STARTED
+from abreast.cli.optimize_line import OptimizeLine
+from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 from abreast.store.port import each_event
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import open_storm
@@ -263,6 +264,35 @@ def test_a_missing_directory_of_candidates_is_said(project):
     found = project("optimize", *TARGET, "--candidates", "nowhere")
     assert found.code != 0
     assert "there is no directory" in found.err
+
+
+def test_a_dry_run_says_what_would_be_tried_and_tries_nothing(project, tmp_path):
+    said = project("optimize", *TARGET, *drafts(project, fast=FAST), "--dry-run", "--json")
+    assert said.code == 0
+    assert said.rows[0]["target"] == "sums.py::pairs"
+    assert (said.rows[0]["source"], said.rows[0]["requests"]) == ("candidates", 0)
+    assert not project.store.exists()
+    assert not (tmp_path / "cache").exists()
+    assert "test_sums.py" in project("optimize", *TARGET, *drafts(project, fast=FAST), "--dry-run").out
+
+
+def happened(kind, path):
+    return Event(1, kind, path, 0.0, 0.0)
+
+
+def test_a_line_shows_who_is_checked_and_who_is_measured(capsys):
+    line = OptimizeLine()
+    line(happened(ITEM_STARTED, "optimize/tries/candidate/a/behaviour"))
+    line(happened(ITEM_STARTED, "optimize/tries/candidate/b/behaviour"))
+    assert line.text() == "behaviour  [a]  [b]  0 checked"
+    line(happened(ITEM_SETTLED, "optimize/tries/candidate/a/behaviour"))
+    line(happened(ITEM_STARTED, "optimize/sources"))
+    assert line.text() == "behaviour  [b]  1 checked"
+    line(happened(ITEM_STARTED, "optimize/tries/measure/a"))
+    assert line.text() == "measuring a, alone"
+    line(happened(ITEM_SETTLED, "optimize/tries/measure/a"))
+    line.end()
+    assert capsys.readouterr().err.endswith("\x1b[2K")
 
 
 # --- going on

@@ -27,6 +27,7 @@ judging = options.group_of(
     click.option("--generated", metavar="N", help="So many inputs are made up beside those of the tests.  [200]"),
     click.option("--timeout", metavar="TIME", help="End a run of the tests that takes longer.  [60s]"),
     options.budget,
+    options.dry_run,
     click.option("--output", "-o", metavar="FILE", help="Where to write the winner's patch.  [beside the store]"),
     click.option("--name", metavar="TEXT", help="What the run is called.  [optimize]"),
     click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated."),
@@ -90,7 +91,7 @@ def run_candidates(facts: dict[str, Any], name: str, given: dict[str, Any], *, w
     cwd = os.getcwd()  # noqa: PTH109 - as a text
     optimizing = Optimizing(spec, choice, view, cwd=cwd, must_win=name == "verify")
     if given.get("dry_run") or given.get("check"):
-        return 0
+        return optimizing.say_plan()
     with choice.open() as store:
         start = OptimizeStart(given.get("name") or name, config.get(SEED, given["seed"]), given["tags"])
         return optimizing.run(store, start)

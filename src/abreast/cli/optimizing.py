@@ -23,7 +23,7 @@ from abreast.cli.prompt import lanes_here
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import FOLDER, StoreChoice
 from abreast.cli.study_page import shown
-from abreast.cli.tables import say, say_json, say_table
+from abreast.cli.tables import say, say_facts, say_json, say_table
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, BudgetSpent
@@ -35,7 +35,7 @@ from abreast.jobs.candidates.measure import Plan
 from abreast.jobs.candidates.report import Report
 from abreast.jobs.candidates.rules import LOOSE, STRICT
 from abreast.jobs.candidates.sources import from_directory, from_file, from_patches, from_refs, patches_in
-from abreast.jobs.candidates.spec import CandidatesSpec
+from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
 from abreast.jobs.candidates.target import CandidateInvalid, Target, TargetInvalid, parse_target, read_source
 from abreast.jobs.candidates.tried import Proposal
 from abreast.jobs.candidates.watching import LIMITS, Tests
@@ -136,6 +136,17 @@ class Optimizing:
                 check_keys([split_name(self._spec.model, self._lanes)[0]])
             except ValueError as error:
                 raise Sorry(f"--model: {error}") from None
+
+    def say_plan(self) -> int:
+        """What would be tried, before anything is."""
+        spec = self._spec
+        facts = {
+            "target": str(self.target), "tests": list(self._tests().names), "width": max(1, spec.width),
+            "source": next(word for word in SOURCES if getattr(spec, word)), "model": spec.model,
+            "requests": 0 if spec.model is None else "one for each proposal, repair and adaptation, one for refinement",
+        }  # fmt: skip
+        say_json(facts) if self._view.json else say_facts(facts)
+        return DONE
 
     # --- running ------------------------------------------------------------------------------------------------------
 

@@ -83,9 +83,9 @@ def test_inputs_that_differ_and_take_longest_are_chosen_as_far_as_a_round_stays_
 
 def test_short_calls_are_repeated_and_that_is_said():
     found = choose([call(0, 0.00001, "a")])
-    assert found.rounds == 200
-    assert "200 times in a row" in found.notes[0]
-    assert choose([call(0, 0.0005, "a")]).rounds == 4
+    assert found.rounds == 100
+    assert "100 times in a row" in found.notes[0]
+    assert choose([call(0, 0.0005, "a")]).rounds == 2
 
 
 def test_where_all_calls_are_long_the_shortest_is_timed_by_its_first_call():

@@ -29,9 +29,9 @@ from abreast.worktrees.slot import Slot
 
 MOST_INPUTS: Final = 6
 _ROUND: Final = 0.06  # s; what a round over all inputs may take
-_LEAST: Final = 0.002  # s; what a round should take, so that the way there and back is little of it
-_CHUNKS: Final = 8  # at most, of each input in a turn; the quickest counts: what disturbs it can only make it slower
-_TURN: Final = 0.04  # s; what these should take
+_LEAST: Final = 0.001  # s; what a round should take, so that the way there and back is little of it
+_CHUNKS: Final = 20  # at most, of each input in a turn; the quickest counts: what disturbs it can only make it slower
+_TURN: Final = 0.03  # s; what these should take
 _LONG: Final = 0.3  # s; of a round that is as good as it gets with its first call
 _MOST_ROUNDS: Final = 200
 _GENERATION: Final = 10  # blocks that a stand is used for
