@@ -13,7 +13,9 @@ class Journal:
     """A store that has these events."""
 
     def __init__(self, *events):
-        self._events = [Event(seq, kind, path, 0.0, 0.0, None, data) for seq, (kind, path, data) in enumerate(events, 1)]
+        self._events = [
+            Event(seq, kind, path, 0.0, 0.0, None, data) for seq, (kind, path, data) in enumerate(events, 1)
+        ]
 
     def events(self, run_id, after=0, limit=0, kinds=()):
         return [event for event in self._events if event.seq > after and event.kind in kinds]
