@@ -1,6 +1,8 @@
 """Results of subplans put together: every kind of conflict with real repositories, listed, blocking, nothing lost."""
 
 import os
+import random
+import shutil
 
 import pytest
 
@@ -11,6 +13,7 @@ from abreast.jobs.plan.inventory import Inventory, take_inventory
 from abreast.jobs.plan.merge import SOURCE, Merged, Outside, Strategy, merge
 from abreast.jobs.plan.nodes import Options
 from abreast.jobs.plan.ownership import Ownership
+from abreast.jobs.plan.snapshots import Seen
 from abreast.jobs.plan.three_way import ConflictKind
 from tests.jobs.plan.repositories import Bench, fill, git, on_disk
 
@@ -291,6 +294,37 @@ def test_a_snapshot_is_what_is_on_disk_whatever_the_attributes_say(tmp_path):
     bench.subplan("one", change("x.py", "line 5", "one"))
     bench.subplan("two", change("x.py", "line 5", "two"))
     assert [each.kind for each in bench.merge().conflicts] == [ConflictKind.CONTENT]  # union would keep both
+
+
+def do_something(chance, root, place):
+    """To a file, directory or link: also another content of the same size and time, and what git is to ignore."""
+    way = chance.randrange(6)
+    if way == 0:
+        fill(root, {".gitignore": chance.choice(["", "*.log\n", "new\n", "d\n"])})
+    elif place.is_file() and not place.is_symlink() and way > 2:
+        facts = place.stat()
+        place.write_bytes(bytes(chance.choices(b"xyz", k=facts.st_size)))
+        os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+        place.chmod(chance.choice([0o644, 0o755]))
+    elif place.is_symlink() or place.is_file():
+        place.unlink()
+        if way == 2:
+            place.symlink_to(chance.choice(["text.py", "nowhere"]))
+    elif place.is_dir() and way < 3:
+        shutil.rmtree(place)
+    elif not place.exists() and place.parent.is_dir():
+        place.write_text(chance.choice(["one\n", "two\n"])) if way < 4 else place.mkdir()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_snapshot_that_reads_only_what_has_changed_is_the_same_as_a_new_one(bench, seed):
+    chance, seen = random.Random(seed), Seen(bench.place / "index")
+    names = ["a", "a/b", "a/b/c", "d/inner.py", "text.py", "new", "link", "kept.log"]
+    for _ in range(25):
+        do_something(chance, bench.root, bench.root / chance.choice(names))
+        if chance.random() < 0.6:
+            assert bench.snapshots.take(bench.root, seen) == bench.snapshots.take(bench.root)
+    assert bench.snapshots.take(bench.root, seen) == bench.snapshots.take(bench.root)
 
 
 def test_real_worktrees_and_directories_without_git_merge_alike(bench, tmp_path):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Final, TypeAlias
 
 from abreast.jobs.plan.apply import put
@@ -15,7 +17,7 @@ from abreast.jobs.plan.execute import Work
 from abreast.jobs.plan.kept import Kept, begin
 from abreast.jobs.plan.merge import Change, merge
 from abreast.jobs.plan.nodes import Node
-from abreast.jobs.plan.snapshots import Snapshots
+from abreast.jobs.plan.snapshots import Seen, Snapshots
 from abreast.run.current import current_item
 from abreast.worktrees.git import GitFailed
 from abreast.worktrees.slot import Slot
@@ -51,6 +53,13 @@ def in_worktrees(task: Task, snapshots: Snapshots, start: Start, run: str, instr
     Whatever ends it, what is in the worktree is held by a reference; a failure has it in its details.
     """
     kept = Kept(snapshots)
+    looks: defaultdict[int, Lock] = defaultdict(Lock)
+    seen: dict[int, Seen] = {}
+
+    def look(slot: Slot) -> str:
+        """What is in a worktree; one look at a time, as an interrupted one goes on in its thread."""
+        with looks[slot.index]:
+            return snapshots.take(slot.root, seen.setdefault(slot.index, Seen(slot.scratch / f"index-{slot.index}")))
 
     async def work(leaf: Node) -> dict[str, Any]:
         slot = _slot()
@@ -61,11 +70,11 @@ def in_worktrees(task: Task, snapshots: Snapshots, start: Start, run: str, instr
         begin(slot, snapshots, run, leaf.id, base)
         try:
             facts = await task(Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root))
-            tree = await asyncio.to_thread(snapshots.take, slot.root)
+            tree = await asyncio.to_thread(look, slot)
         except BaseException as error:
             # At once, without giving way: when this is cancelled, the worktree is somebody else's right after it.
             with suppress(GitFailed, OSError):  # it may have ruined its worktree: the failure matters more
-                tree = snapshots.take(slot.root)
+                tree = look(slot)
                 if tree != base:
                     kept.hold(run, leaf.id, "failed", tree)
                     if isinstance(error, SubplanFailed):

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.jobs.plan.git import OURS, git, names
 from abreast.jobs.plan.inventory import list_paths
 
@@ -28,6 +29,7 @@ EXECUTABLE: Final = "100755"
 LINK: Final = "120000"
 _EXACT: Final = "* -text -eol -ident -filter -working-tree-encoding !merge !conflict-marker-size\n"
 _NOTHING: Final = "0" * 40
+_TICK: Final = 50_000_000  # ns; a file system's clock may tick as slowly
 # All is read again within the hour, any name was on disk already, and no reference holds anything in here.
 _SETTINGS: Final = """
 [core]
@@ -69,6 +71,37 @@ class Difference:
     renames: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Seen:
+    """How the files of a directory looked when a snapshot was taken, and the index that has their contents by name.
+
+    Git's own way to see that a file has changed counts whole seconds, and misses one that got its old time back.
+    """
+
+    index: Path
+    _looks: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
+
+    def changed(self, root: Path, paths: Sequence[str]) -> list[str]:
+        """Paths that may have changed since the last time, or are no more; from now on, this is the last time."""
+        before, self._looks = self._looks, {}
+        now = SYSTEM_CLOCK.wall() * 1e9
+        same = set()
+        for path in paths:
+            facts = (root / path).lstat()
+            look = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_mode)
+            if before.get(path) == look:
+                same.add(path)
+            if now - facts.st_ctime_ns > _TICK:  # or a change right after it might not show
+                self._looks[path] = look
+        known, self._known = self._known, set(paths)
+        return sorted(known - same)
+
+    def forget(self) -> None:
+        """The snapshot was not taken: the next one reads everything."""
+        self._looks = {}
+
+
 class Snapshots:
     """An object database at `home`, made if there is none. Safe to use from several threads and processes."""
 
@@ -82,13 +115,29 @@ class Snapshots:
             (self.home / "info").mkdir(exist_ok=True)
             (self.home / "info" / "attributes").write_text(_EXACT)
 
-    def take(self, root: Path) -> str:
-        """The tree of what is in `root` now, without what git ignores there."""
-        listed = b"".join(os.fsencode(path) + b"\0" for path in list_paths(root))
+    def take(self, root: Path, seen: Seen | None = None) -> str:
+        """The tree of what is in `root` now, without what git ignores there.
+
+        With what was `seen` there the last time, only what has changed in between is read again: of 1,500 files in a
+        tenth of the time. Nobody else may use that at the same time.
+        """
+        paths = list_paths(root)
+        if seen is not None:
+            anew = seen.changed(root, paths)
+            try:
+                return self._take(root, paths, {"GIT_INDEX_FILE": str(seen.index)}, anew)
+            except BaseException:
+                seen.forget()
+                raise
         with self._index() as index:
-            place = {**index, "GIT_WORK_TREE": str(root.absolute())}
-            self._git("update-index", "-z", "--add", "--remove", "--stdin", stdin=listed, extra=place, cwd=root)
-            return self._git("write-tree", extra=index).strip().decode()
+            return self._take(root, paths, index, [])
+
+    def _take(self, root: Path, paths: Sequence[str], index: Mapping[str, str], anew: Sequence[str]) -> str:
+        place = {**index, "GIT_WORK_TREE": str(root.absolute())}
+        for way, listed in (("--force-remove", anew), ("--remove", paths)):
+            given = b"".join(os.fsencode(path) + b"\0" for path in listed)
+            self._git("update-index", "-z", "--add", way, "--stdin", stdin=given, extra=place, cwd=root)
+        return self._git("write-tree", extra=index).strip().decode()
 
     def entries(self, tree: str) -> dict[str, Entry]:
         """All files of a tree, by path."""
