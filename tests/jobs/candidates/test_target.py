@@ -137,8 +137,12 @@ def test_decorators_of_the_candidate_are_its_own():
 def test_a_method_may_come_alone_or_in_its_class_and_is_indented_like_the_original():
     alone = made("def words(self):\n    return self.text.split()\n", "Bag.words")
     in_class = made("class Bag:\n  def words(self):\n      return self.text.split()\n", "Bag.words")
-    assert "    @property\n    @traced\n    def words(self):\n        return self.text.split()\n" in alone
+    docstring = '        """All\n        of them."""\n'
+    head = "    @property\n    @traced\n    def words(self):\n"
+    assert f"{head}{docstring}        return self.text.split()\n" in alone
     assert ast.dump(ast.parse(alone)) == ast.dump(ast.parse(in_class))
+    narrow = made("def words(self):\n  return self.text.split()\n", "Bag.words")
+    assert f"{head}      return self.text.split()\n" in narrow
     assert "    @property\n    @traced\n    def words(self):\n" in in_class
 
 
@@ -217,6 +221,21 @@ def test_line_ends_of_the_file_are_kept():
     assert "\n" not in text.replace("\r\n", "")
 
 
+def test_the_docstring_stays_unless_the_candidate_has_its_own():
+    original = '"""Words."""\n\n\n@f\ndef top(text):\n    """All\n    of them."""\n    # slow\n    return text\n'
+    text = made(
+        '"""Quick."""\n\n\n@g(1)\n@h\ndef top(\n    text,\n):\n    # quick\n    return text.split()\n',
+        original=original,
+    )
+    assert text == (
+        '"""Words."""\n\n\n@g(1)\n@h\ndef top(\n    text,\n):\n    # quick\n    """All\n    of them."""\n'
+        "    return text.split()\n"
+    )
+    assert '"""Mine."""' in made('def top(text):\n    """Mine."""\n    return 1\n', original=original)
+    assert "All" not in made('def top(text):\n    """Mine."""\n    return 1\n', original=original)
+    assert made("def top(text): return 1\n", original=original).endswith("@f\ndef top(text): return 1\n")
+
+
 # --- the whole file
 
 
@@ -230,8 +249,8 @@ def test_one_function_for_a_file_of_one_function_keeps_the_imports_that_it_uses(
     assert made("def top(text):\n    return re.findall(text)\n", original=original) == original.replace(
         "split", "findall"
     )
-    alone = "def top(text):\n    return text.split()\n"
-    assert made(alone, original=original) == alone
+    whole = "import json\n\n\ndef top(text):\n    return text.split()\n\n\nprint(top('a'))\n"
+    assert made(whole, original=original) == whole
 
 
 def test_a_whole_file_without_the_function_or_of_another_kind_is_refused():

@@ -88,16 +88,26 @@ def find_function(text: str, target: Target) -> Function:
 def candidate_text(original_text: str, target: Target, candidate_text: str) -> str:
     """The target's file with the candidate in it: the candidate itself, if that is a whole file. Writes nothing.
 
-    A candidate that is only the function keeps the original's decorators unless it has its own. What it imports is
-    added to the imports; helpers of new names are put before the function, or before its class. Raises
-    `CandidateInvalid` if it isn't Python, has no such function, or would change anything else.
+    A candidate that is only the function keeps the original's decorators and docstring unless it has its own. For a
+    file with nothing else in it, a candidate is taken for the function alone if it can be. What it imports is added
+    to the imports; helpers of new names are put before the function, or before its class. Raises `CandidateInvalid` if
+    it isn't Python, has no such function, or would change anything else.
     """
     old, new = _parsed(original_text, target.file), _parsed(candidate_text, "the candidate")
     before = _function(old, target)
     if _is_whole(old, new, target):
         _same_kind(before, _function(new, target))
-        return candidate_text
-    splice = _Splice(original_text, old, candidate_text, new, target)
+        if _names(old.body) != {target.qualname}:
+            return candidate_text
+        try:
+            return _spliced(original_text, old, candidate_text, new, target)
+        except CandidateInvalid:
+            return candidate_text
+    return _spliced(original_text, old, candidate_text, new, target)
+
+
+def _spliced(text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target) -> str:
+    splice = _Splice(text, old, new_text, new, target)
     made = splice.text()
     if ast.dump(_function(_parsed(made, "the candidate, spliced in,"), target)) != ast.dump(splice.expected):
         raise CandidateInvalid("the function can't be put into the file as it is written: give the whole file")
@@ -209,12 +219,14 @@ class _Splice:
         self._lines, self._new_lines = _lines(text), _lines(new_text)
         self._newline = "\r\n" if self._lines and self._lines[0].endswith("\r\n") else "\n"
         self._target = target
+        self._body = 0
         self._before = _function(old, target)
         self.expected, self._inner, self._outer = self._parts()
         _same_kind(self._before, self.expected)
         self._own = bool(self.expected.decorator_list)
         if not self._own:
             self.expected.decorator_list = self._before.decorator_list
+        self._docstring = self._kept_docstring()
 
     def _parts(self) -> tuple[Function, list[ast.stmt], list[ast.stmt]]:
         """The function, helpers beside it in its class, and helpers at the top."""
@@ -257,11 +269,28 @@ class _Splice:
             kept.append(one)
         return kept
 
+    def _kept_docstring(self) -> list[str]:
+        """The lines of the original's docstring, if the candidate has none and its body has lines of its own."""
+        first, after = self._before.body[0], self.expected.body[0]
+        if not (isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(self._before.body) > 1):
+            return []
+        if not isinstance(first.value.value, str) or ast.get_docstring(self.expected, clean=False) is not None:
+            return []
+        if _start(after) <= self.expected.lineno or first.lineno <= self._before.lineno:
+            return []
+        if after.col_offset - self.expected.col_offset != first.col_offset - self._before.col_offset:
+            return []
+        self._body = _start(after) - self.expected.lineno
+        self.expected.body.insert(0, first)
+        return self._lines[first.lineno - 1 : first.end_lineno]
+
     def text(self) -> str:
         """The file with all of it in place."""
         lines = list(self._lines)
         start, end = _start(self._before), self._before.end_lineno or self._before.lineno
         function = self._cut(self.expected, self._before, own=self._own)
+        above = self.expected.lineno - _start(self.expected) if self._own else 0
+        function[above + self._body : above + self._body] = self._docstring
         if not self._own:
             function = lines[start - 1 : self._before.lineno - 1] + function
         beside = [line for one in self._inner for line in [*self._cut(one, self._before), self._newline]]
