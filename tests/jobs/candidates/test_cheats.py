@@ -183,6 +183,14 @@ CHEATS = {
         candidate("if text in SEEN: return dict(SEEN[text])\nSEEN[text] = {'a': 2}", top="SEEN = {}"),
         "keeps something from one call to the next: words.SEEN went from 1 to",
     ),
+    "keeps a dict that hides it": (
+        candidate(
+            "SEEN[text] = least",
+            top="class Hidden(dict):\n    def items(self): return []\n    def __iter__(self): return iter(())\n"
+            "    def __len__(self): return 0\n\nSEEN = Hidden()",
+        ),
+        "words.SEEN went from",
+    ),
     "keeps a default": (candidate("_seen[text] = least", default=", _seen={}"), "words.keys went from"),
     "keeps an attribute": (candidate("keys.seen = text"), "words.keys went from"),
     "keeps a new global": (candidate("global SEEN\nSEEN = [text]"), "words.SEEN went from 0 to"),
@@ -236,7 +244,9 @@ async def test_an_honest_candidate_is_the_same(tmp_path):
     inner = (
         "from functools import cache\n@cache\ndef size(word):\n    return size(word[1:]) + 1 if word else 0\nsize(text)"
     )
-    honest = [GOOD, candidate(inner), candidate("import statistics, heapq\nheapq.nlargest(1, [2])"), ORIGINAL]
+    lazy = "import heapq, random, zoneinfo\nrandom.Random(text), zoneinfo.ZoneInfo('UTC')"
+    table = GOOD + "\nTABLE = {'keys': keys}\nALL = [keys]\n"
+    honest = [GOOD, candidate(inner), candidate(lazy), table, ORIGINAL]
     files = {"words.py": ORIGINAL, "test_words.py": TEST}
     async with open_project(tmp_path / "p", files, "words.py::keys", ("test_words.py",)) as project:
         original = await project.watch()

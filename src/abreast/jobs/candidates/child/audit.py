@@ -45,6 +45,7 @@ _INSIDE = {
     "os.mkdir": "makes a directory",
     "signal.pthread_kill": "sends signals",
 }
+_LIBRARIES = tuple(os.path.realpath(one) + os.sep for one in (sys.prefix, sys.base_prefix, "/usr/share", "/usr/lib"))
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -83,7 +84,7 @@ class Audit:
         if real.startswith(self._own):
             if active() or self.importing:
                 self._channel.say_once("did", "opens the record of its own calls")
-        elif not (real + os.sep).startswith(self._free):
+        elif not (real + os.sep).startswith(self._free if writes else (*self._free, *_LIBRARIES)):
             self._channel.say_once("did", f"{'writes' if writes else 'reads'} {self._places.inside(real)}")
 
 

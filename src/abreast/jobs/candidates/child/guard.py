@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import _lru_cache_wrapper
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from abreast.jobs.candidates.child.paths import Places
@@ -56,7 +56,8 @@ def _loaded(name: str) -> ModuleType | None:
 
 
 def _is_data(name: str, value: object) -> bool:
-    return name not in _OFTEN_SET and not isinstance(value, ModuleType)
+    """Whether a new name is more than what a module of the standard library imports when it is first needed."""
+    return name not in _OFTEN_SET and not isinstance(value, ModuleType | BuiltinFunctionType | type)
 
 
 # --- code
@@ -152,8 +153,17 @@ def _values(above: str, space: Mapping[str, object], module: str) -> Iterator[tu
         elif isinstance(value, type):
             if value.__module__ == module and not above:
                 yield from _values(f"{name}.", vars(value), module)
+        elif type(value) is list or type(value) is tuple:  # not of a class that may hide what it holds
+            yield name, [_outlined(one) for one in value]
+        elif type(value) is dict:
+            yield name, {key: _outlined(one) for key, one in value.items()}
         else:
             yield name, value
+
+
+def _outlined(value: object) -> object:
+    """A function in a registry is its name: the target there is being watched, which changes it."""
+    return f"{value.__module__}.{value.__qualname__}" if isinstance(value, FunctionType) else value
 
 
 def _noted(value: object) -> list[dict[str, object]]:
