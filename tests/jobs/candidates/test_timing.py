@@ -6,10 +6,11 @@ import sys
 import pytest
 
 from abreast.jobs.candidates import timing
+from abreast.jobs.candidates.inputs import Input, Inputs, choose
 from abreast.jobs.candidates.measure import Plan
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.target import Target, candidate_text
-from abreast.jobs.candidates.timing import Input, Inputs, choose, line_profile, scout, time_candidate
+from abreast.jobs.candidates.timing import line_profile, scout, time_candidate
 from abreast.jobs.candidates.watching import Tests
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.projects import FAST, SLOW, make_sums

@@ -11,12 +11,13 @@ from abreast.core.errors import AbreastError
 from abreast.jobs.candidates.behaviour import Behaviour
 from abreast.jobs.candidates.cheats import check_text
 from abreast.jobs.candidates.generate import COUNT
+from abreast.jobs.candidates.inputs import Inputs
 from abreast.jobs.candidates.machine import machine
 from abreast.jobs.candidates.measure import Plan
 from abreast.jobs.candidates.probing import Probe, prepare
 from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.timing import Inputs, line_profile, scout, time_candidate
+from abreast.jobs.candidates.timing import line_profile, scout, time_candidate
 from abreast.jobs.candidates.tried import Checked, Diff, Line, Timed
 from abreast.jobs.candidates.watching import LIMITS, Tests, Watched, judge_behaviour, watch
 from abreast.worktrees.confine import Limits

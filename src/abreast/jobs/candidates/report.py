@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from abreast.jobs.candidates.inputs import Inputs
 from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.timing import Inputs
 from abreast.jobs.candidates.tried import Checked, Line, Timed, Tried, best_of, patch_of
 from abreast.jobs.candidates.witnessed import Watched
 
