@@ -143,6 +143,7 @@ def test_what_the_original_does_too_is_no_cheat():
 
 # --- when it runs
 
+HOLD = "def hold():\n    held = []\n    while True:\n        held.append((yield))\n\nHELD = hold()\nnext(HELD)"
 CHEATS = {
     "patches a clock when imported": (
         candidate(top="import time\ntime.perf_counter = lambda: 0"),
@@ -212,6 +213,26 @@ CHEATS = {
         "the cache of split went from 0 to 1",
     ),
     "keeps it elsewhere": (candidate("import math\nmath.seen = text"), "patches math.seen"),
+    "keeps it in sys": (candidate("import sys\nsys.seen = text"), "patches sys.seen"),
+    "keeps a generator": (
+        candidate(
+            "HELD.send(text)",
+            top=HOLD,
+        ),
+        "words.HELD went from",
+    ),
+    "keeps a context": (
+        candidate(
+            "HELD.get()[text] = 1",
+            top="from contextvars import ContextVar\nHELD = ContextVar('held', default={})",
+        ),
+        "words.HELD went from",
+    ),
+    "keeps a thread's own": (
+        candidate("HELD.text = text", top="import threading\nHELD = threading.local()"),
+        "words.HELD went",
+    ),
+    "keeps a count": (candidate("next(HELD)", top="from itertools import count\nHELD = count()"), "words.HELD went"),
     "asks the network": (
         candidate("import socket\ntry:\n    socket.create_connection(('127.0.0.1', 9))\nexcept OSError:\n    pass"),
         "opens a socket",

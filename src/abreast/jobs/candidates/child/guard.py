@@ -5,14 +5,18 @@ All is told as it is; the judge takes off what the original changes as well.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import importlib
+import itertools
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from functools import _lru_cache_wrapper
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 from abreast.jobs.candidates.child.paths import Places
@@ -36,15 +40,28 @@ class Seals:
 
     def __init__(self) -> None:
         self._held = {name: dict(vars(module)) for name in _WATCHED if (module := _loaded(name)) is not None}
+        self._names: dict[str, frozenset[str]] = {}
 
-    def broken(self) -> list[str]:
-        """The names under which something else stands now."""
+    def look(self) -> None:
+        """Which names there are in all modules that are loaded by now."""
+        self._names = {
+            name: frozenset(vars(module)) for name, module in list(sys.modules.items()) if _is_module(module)
+        }
+
+    def broken(self, places: Places) -> list[str]:
+        """The names under which something else stands now, and those that are new in others' modules."""
         found: list[str] = []
         for name, before in self._held.items():
             module = sys.modules.get(name)
             now = vars(module) if module is not None else {}
             found += [f"{name}.{key}" for key, value in before.items() if now.get(key) is not value]
             found += [f"{name}.{key}" for key, value in now.items() if key not in before and _is_data(key, value)]
+        for name, known in self._names.items():
+            module = sys.modules.get(name)
+            if name not in self._held and module is not None and _is_module(module) and not places.owns(module):
+                found += [
+                    f"{name}.{key}" for key, one in vars(module).items() if key not in known and _is_data(key, one)
+                ]
         return sorted(set(found) - {f"{name}.{key}" for name in self._held for key in _OFTEN_SET})
 
 
@@ -55,9 +72,14 @@ def _loaded(name: str) -> ModuleType | None:
         return None
 
 
+def _is_module(value: object) -> bool:
+    return type(value) is ModuleType
+
+
 def _is_data(name: str, value: object) -> bool:
     """Whether a new name is more than what a module of the standard library imports when it is first needed."""
-    return name not in _OFTEN_SET and not isinstance(value, ModuleType | BuiltinFunctionType | type)
+    lazy = ModuleType | BuiltinFunctionType | FunctionType | type
+    return name not in _OFTEN_SET and not name.startswith("__") and not isinstance(value, lazy)
 
 
 # --- code
@@ -105,8 +127,7 @@ def _function(value: object) -> FunctionType | None:
 def modules_of(places: Places) -> list[ModuleType]:
     """The project's own modules, as far as they are loaded."""
     loaded: list[Any] = list(sys.modules.values())  # somebody may have put anything there
-    files = [(one, getattr(one, "__file__", None)) for one in loaded if isinstance(one, ModuleType)]
-    return [one for one, file in files if isinstance(file, str) and places.holds(file)][:_MOST_MODULES]
+    return [one for one in loaded if isinstance(one, ModuleType) and places.owns(one)][:_MOST_MODULES]
 
 
 def codes(places: Places, target: str) -> dict[str, str]:
@@ -158,7 +179,20 @@ def _values(above: str, space: Mapping[str, object], module: str) -> Iterator[tu
         elif type(value) is dict:
             yield name, {key: _outlined(one) for key, one in value.items()}
         else:
-            yield name, value
+            yield name, _opened(value)
+
+
+def _opened(value: object) -> object:
+    """What is kept where a portrait doesn't look: in a generator's variables, a context variable, a thread's own."""
+    if isinstance(value, GeneratorType):
+        return dict(value.gi_frame.f_locals) if value.gi_frame is not None else None
+    if isinstance(value, ContextVar):
+        with contextlib.suppress(LookupError):  # it has no value here, and no default
+            return value.get()
+        return None
+    if isinstance(value, threading.local):
+        return dict(vars(value))
+    return repr(value) if type(value) is itertools.count else value
 
 
 def _outlined(value: object) -> object:

@@ -33,11 +33,11 @@ class Child:
         self._target = os.path.realpath(os.path.join(self._places.slot, self._orders["file"]))
         self._audit = Audit(self._channel, self._places, directory)
         self._found: list[tuple[ModuleType, Function]] = []
+        self._seals = guard.Seals()
         self._before: Mapping[str, tuple[str, int]] = {}
 
     def run(self) -> None:
         """All of it; the last line says that it came to its end."""
-        seals = guard.Seals()
         set_path(self._target)
         around = around_import(self._audit, self._channel, self._imported)
         sys.meta_path.insert(0, SlotFinder(self._places, self._target, around))
@@ -51,7 +51,7 @@ class Child:
             "exit": code,
             "found": [str(module.__file__) for module, _ in self._found],
             "elsewhere": [] if self._found else self._elsewhere(),
-            "broken": seals.broken(),
+            "broken": self._seals.broken(self._places),
             "codes": guard.codes(self._places, self._target),
             "grown": guard.grown(self._before, guard.state(self._places)),
         })  # fmt: skip
@@ -73,6 +73,7 @@ class Child:
     def _look(self) -> None:
         """What outlives a call is looked at when all is imported and no test has run."""
         self._before = guard.state(self._places)
+        self._seals.look()
 
     def _imported(self, module: object) -> None:
         held = cast("ModuleType", module)
@@ -82,6 +83,8 @@ class Child:
             self._channel.say_once("failed", str(error))
             return
         self._found.append((held, function))
+        if not self._orders["names"]:
+            self._seals.look()
         if self._before or not self._orders["names"]:  # it came late
             self._before = {**guard.state(self._places), **self._before}
 

@@ -36,6 +36,11 @@ class Places:
         """Whether the slot has it."""
         return os.path.realpath(path).startswith(self.slot + os.sep)
 
+    def owns(self, module: ModuleType) -> bool:
+        """Whether a module is from the slot."""
+        file = getattr(module, "__file__", None)
+        return isinstance(file, str) and self.holds(file)
+
     def inside(self, path: str) -> str:
         """A path as the judge would write it: from the slot's top, if it is in the slot."""
         real = os.path.realpath(path)
