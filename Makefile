@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs bench bench-asv bench-peers bench-regression corpus soak lock clean
+.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ bench-asv: $(DEV) build/asv/.made ## measure plans with asv, which keeps what it
 	$(PY) -m benchmarks.plans
 	@$(ASV) machine --yes > build/asv/machine.txt
 	$(ASV) run --show-stderr --python=same --quick --set-commit-hash $$(git rev-parse HEAD)
+
+bench-limits: $(DEV) ## limiters against servers with exact limits, in virtual time
+	$(PY) -m benchmarks.limits
 
 bench-regression: $(DEV) ## measure against an earlier commit, and fail if this one is slower
 	$(PY) -m benchmarks.regression

@@ -10,6 +10,10 @@ from abreast.testing.storm.settings import make_settings
 NAN = float("nan")
 
 
+def test_a_neighbour_needs_no_limit_of_requests_whatever_the_window():
+    assert make_settings({"window": "sliding", "concurrency": 3, "neighbour": 0.6}).rpm is None
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

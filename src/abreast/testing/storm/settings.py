@@ -193,7 +193,8 @@ def _check_together(settings: Settings) -> None:
         raise ValueError("a minute lasts longer than 0 seconds")
     if settings.output_min > settings.output_max:
         raise ValueError(f"output_min ({settings.output_min}) is more than output_max ({settings.output_max})")
-    left = (settings.rpm or 1.0) * (1.0 - settings.neighbour) if settings.window != "bucket" else 1.0
+    counted = settings.rpm is not None and settings.window != "bucket"
+    left = (settings.rpm or 0.0) * (1.0 - settings.neighbour) if counted else 1.0
     for name, value in (("burst", settings.burst), ("per_day", settings.per_day), ("what is left of rpm", left)):
         if value is not None and value < 1:
             raise ValueError(f"{name} is at least 1, or nothing would ever be admitted, not {value!r}")

@@ -114,6 +114,11 @@ class World:
         """The client went away before the end of the reply."""
         self.ledger.close(number, now - self.start, "disconnected")
 
+    def wait(self, now: float, cost: Cost) -> float:
+        """Seconds until a request of that cost would be admitted: 0 if now, infinite if nobody knows."""
+        self._advance(now)
+        return self._hindrance(cost, now)[1]
+
     def change(self, now: float, **changes: Any) -> None:
         """Other limits, speed or faults from now on; ValueError for what can't be."""
         self._advance(now)

@@ -1,0 +1,104 @@
+"""What a lane could do instead: a fixed number in flight, additive increase and multiplicative decrease, a plain pacer.
+
+Each waits after a rejection for as long as the server says, or a second, and sends again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from abreast.limits.governor import Costs, Dimension, Hit, Permit
+from abreast.limits.pace import Told
+
+
+class Static:
+    """So many in flight, whatever happens."""
+
+    def __init__(self, width: int, tick: float = 1.0) -> None:
+        """`tick` is a second of the world."""
+        self.width = float(width)
+        self.tick = tick
+        self._flying = 0
+        self._serial = 0
+        self.hold = -inf
+
+    def refusal(self, costs: Costs, now: float) -> float | None:  # noqa: ARG002 - the port passes them to all
+        """None if there is room."""
+        if now < self.hold:
+            return self.hold
+        return None if self._flying + 1 <= self.width else inf
+
+    def send(self, costs: Costs, now: float) -> Permit:
+        """One more is in flight."""
+        self._flying += 1
+        self._serial += 1
+        return Permit(self._serial, now, costs)
+
+    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:  # noqa: ARG002
+        """One less is."""
+        self._flying -= 1
+
+    def failed(self, permit: Permit, now: float) -> None:  # noqa: ARG002
+        """One less is."""
+        self._flying -= 1
+
+    def rejected(
+        self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
+    ) -> bool:
+        """One less is, and nothing goes for a while."""
+        del permit, hit, told
+        self._flying -= 1
+        self.hold = max(self.hold, now + (self.tick if wait is None else wait))
+        return True
+
+
+class Aimd(Static):
+    """One more in flight after each round without a rejection, half as many after one."""
+
+    def __init__(self, tick: float = 1.0) -> None:
+        """Start with four."""
+        super().__init__(4, tick)
+        self._cut_at = -inf
+
+    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:
+        """Grow by one in a round."""
+        super().answered(permit, now, used, told)
+        self.width += 1 / self.width
+
+    def rejected(
+        self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
+    ) -> bool:
+        """Halve, once for all that were sent before."""
+        if permit.sent > self._cut_at:
+            self.width = max(1.0, self.width / 2)
+            self._cut_at = now
+        return super().rejected(permit, now, hit, wait, told)
+
+
+class Pacer(Static):
+    """As fast as the limit in the headers says, evenly; four in flight until one is known."""
+
+    def __init__(self, tick: float = 1.0) -> None:
+        """Nothing is known yet."""
+        super().__init__(4, tick)
+        self._next: dict[Dimension, float] = {}
+        self._rate: dict[Dimension, float] = {}
+
+    def refusal(self, costs: Costs, now: float) -> float | None:
+        """None if its turn has come."""
+        due = max((self._next.get(name, -inf) for name in self._rate), default=-inf)
+        return due if now < due else super().refusal(costs, now)
+
+    def send(self, costs: Costs, now: float) -> Permit:
+        """The next one goes after as long as this one takes of each rate."""
+        for name, rate in self._rate.items():
+            self._next[name] = max(now, self._next.get(name, now)) + costs.get(name, 0.0) / rate
+        return super().send(costs, now)
+
+    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:
+        """Take the limits from the headers."""
+        super().answered(permit, now, used, told)
+        for name, each in told.items():
+            self._rate[name] = each.limit / (60 * self.tick)
+            self.width = inf
