@@ -134,3 +134,17 @@ async def test_a_childs_budget_holds_beside_its_parents():
                 await child.map(work, range(5), width=2).values()
         assert len(await run.map(work, range(5), width=2).values()) == 5
         assert run.budget.spent["requests"] == 7
+
+
+async def test_what_was_spent_is_still_known_after_a_driver_without_a_budget():
+    store = MemoryStore()
+
+    async def drive(items, budget, resume):
+        async with abreast.open_run("r", store=store, budget=budget, resume=resume) as run:
+            return [outcome async for outcome in run.map(lambda item: item, range(items), width=1, name="m")]
+
+    await drive(3, abreast.Budget(requests=10), "never")
+    await drive(5, None, "retry")
+    last = abreast.Budget(requests=10)
+    await drive(6, last, "retry")
+    assert last.spent["requests"] == 4  # three of the first driver, one of the last

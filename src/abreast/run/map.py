@@ -39,7 +39,7 @@ class Map(Generic[T, R]):
 
     @property
     def peak(self) -> int:
-        """The most items that executed at once."""
+        """The most items that were under way at once, from their start until their outcome is recorded."""
         return self._drive.window.peak
 
     @property

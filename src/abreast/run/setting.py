@@ -53,4 +53,6 @@ class Setting:
     def spent(self) -> Mapping[str, float]:
         """What the root's own budget has used up, as the store keeps it."""
         budget = self.root.budget
-        return budget.snapshot(self.clock.now()) if budget is not None else {}
+        if budget is not None:
+            return budget.snapshot(self.clock.now())
+        return self.row.spent if self.row is not None else {}  # of drivers before this one, who had a budget
