@@ -107,6 +107,7 @@ async def test_a_test_that_failed_before_may_fail_and_one_that_passed_may_not(tm
         broken = await project.watch("def count(text):\n    raise KeyError(text)\n")
         behaviour = judge_behaviour(original, broken, STRICT)
         assert behaviour.verdict == "wrong"
+        assert behaviour.reason.startswith("test_words.py::test_good#0: returned")
         failing = [one for one in behaviour.findings if one.part == "test"]
         assert [one.name for one in failing] == ["test_words.py::test_good"]
         assert "KeyError" in failing[0].verdict.reason

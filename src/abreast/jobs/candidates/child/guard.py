@@ -32,7 +32,10 @@ _WATCHED = (
 )
 _MOST_MODULES = 200
 _MOST_PARTS = 20_000
-_OFTEN_SET = frozenset({"_", "__builtins__", "__warningregistry__", "__cached__", "__file__", "__spec__", "__loader__"})
+_OFTEN_SET = frozenset({
+    *("_", "__builtins__", "__warningregistry__", "__cached__", "__file__", "__spec__", "__loader__"),
+    *("last_type", "last_value", "last_traceback", "last_exc"),  # of sys, when a test fails
+})  # fmt: skip
 
 
 class Seals:
