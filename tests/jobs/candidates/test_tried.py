@@ -57,8 +57,16 @@ def test_the_size_of_a_change_is_its_lines():
 
 def report():
     diff = Diff("f(3)", "returned", "different", "$", "4", HOSTILE, HOSTILE)
+    test = Diff("test_f", "test", "different", "$", "passed", "failed", "the test is failed")
     wrong = Tried(
-        "wrong", "model", None, "wrong", "it " + "x" * 300, HOSTILE, 1, Checked("wrong", "", (diff,), 3, 2, 9, HOSTILE)
+        "wrong",
+        "model",
+        None,
+        "wrong",
+        "it " + "x" * 300,
+        HOSTILE,
+        1,
+        Checked("wrong", "", (test, diff), 3, 2, 9, HOSTILE),
     )
     fast = replace(one("fast", 2.0), text=f"def f(x):\n    return '{HOSTILE}'\n")
     fast = replace(fast, timed=replace(fast.timed, regressions=(HOSTILE,), notes=(HOSTILE,), memory_ratio=1.5))
@@ -73,7 +81,7 @@ def test_the_json_has_exactly_the_words_that_are_promised():
     assert all(list(each) == words for each in found["candidates"])
     assert list(found["candidates"][0]["behaviour"]) == ["tests", "passed", "invocations", "stdout", "stderr"]
     assert found["candidates"][1]["interval"] == [1.9, 2.1]
-    assert found["candidates"][0]["diffs"][0]["original"] == "4"
+    assert found["candidates"][0]["diffs"][1]["original"] == "4"
     assert (found["winner"], found["noise_floor"], found["target"]) == ("fast", 0.01, "pkg/mod.py::f")
     json.dumps(found)
 

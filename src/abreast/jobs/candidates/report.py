@@ -65,9 +65,9 @@ class Report:
         return [(one.name, one.verdict, *_figures(one.timed), _short(one.reason)) for one in self.tried]
 
     def counterexamples(self) -> list[str]:
-        """For each wrong candidate, the difference that was found first."""
+        """For each wrong candidate, the difference that was found first, in a call rather than in a test's outcome."""
         return [
-            f"{one.name} is wrong: {one.checked.diffs[0]}"
+            f"{one.name} is wrong: {min(one.checked.diffs, key=lambda diff: diff.part == 'test')}"
             for one in self.tried if one.verdict == "wrong" and one.checked and one.checked.diffs
         ]  # fmt: skip
 
