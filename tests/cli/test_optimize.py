@@ -350,7 +350,7 @@ def killed_and_resumed(project, kills, seed):
     if not said.out and "is done" in said.err:
         return
     assert said.code == 0, said.err
-    assert said.rows[0]["winner"] == "b_fast"
+    assert said.rows[0]["winner"] == "b_fast", said.rows[0]["candidates"]
     assert [one["verdict"] for one in said.rows[0]["candidates"]] == ["wrong", "faster", "wrong"]
     now, ended = events(project)
     assert {path: now[path] for path in recorded} == {path: begun[path] for path in recorded}  # nothing recorded again

@@ -10,7 +10,7 @@ from abreast.jobs.candidates.inputs import Input, Inputs, choose
 from abreast.jobs.candidates.measure import Plan
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.target import Target, candidate_text
-from abreast.jobs.candidates.timing import line_profile, scout, time_candidate
+from abreast.jobs.candidates.timing import Race, line_profile, scout, time_candidate
 from abreast.jobs.candidates.watching import Tests
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.projects import FAST, SLOW, make_sums
@@ -99,6 +99,37 @@ def test_where_all_calls_are_long_the_shortest_is_timed_by_its_first_call():
 def test_no_calls_are_an_error():
     with pytest.raises(ValueError, match="no test calls"):
         choose([])
+
+
+# --- who is believed
+
+
+def race(original, candidate):
+    """A race of which only this is known, of either side: milliseconds of first calls, later ones, and all around."""
+    found = Race(None, (None, None), TARGET, TESTS, INPUTS)
+    for which, (first, later, around) in {"original": original, "candidate": candidate}.items():
+        arm = found.arms[which]
+        arm.first, arm.work, arm.all = {0: first / 1000}, [later / 1000] * 3, [around / 1000] * 3
+    return found
+
+
+def test_a_candidate_that_is_very_fast_is_believed_though_its_first_calls_pay_for_memory():
+    assert race((2.7, 2.4, 60), (0.6, 0.04, 20)).first_calls() > 0.8
+
+
+def test_one_that_remembers_saves_nothing_the_first_time():
+    assert race((2.7, 2.4, 60), (2.8, 0.01, 20)).first_calls() < 0.1
+
+
+def test_where_memory_costs_more_than_the_call_nothing_can_be_told():
+    assert race((0.4, 0.05, 9), (0.4, 0.01, 9)).first_calls() is None
+
+
+def test_what_is_saved_must_be_saved_on_the_whole():
+    calls = INPUTS.chunks
+    assert not race((3, 2, 5 + 2 * calls), (1, 0.1, 5 + 0.1 * calls)).works_elsewhere()
+    assert race((3, 2, 5 + 2 * calls), (1, 0.1, 5 + 1.9 * calls)).works_elsewhere()
+    assert not race((3, 2, 50), (3, 2.1, 50)).works_elsewhere()
 
 
 # --- real ones

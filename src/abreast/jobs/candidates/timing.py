@@ -32,7 +32,7 @@ _GENERATION: Final = 10  # blocks that a stand is used for
 _PATIENCE: Final = 20.0
 _LOOKS: Final = 6  # at each call, to know about how long it takes
 _LEAVING: Final = 2.0  # s; that a stand may take to leave by itself
-_HARDLY: Final = 10  # of what is gained, first calls must have more than this part
+_HARDLY: Final = 1 / 3  # of what repeated calls save, first calls must save more than this part
 _WORSE: Final = 1.15  # an input that takes so many times as long is a regression
 _ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
 
@@ -220,14 +220,17 @@ class Race:
         return int((await arm.stand.ask(number, {"do": "memory"}, _PATIENCE * 5)).get("peak", 0))
 
     def first_calls(self) -> float | None:
-        """How many times as fast first calls are; None if that can't be told.
+        """Of the seconds that are saved when a call is repeated, the share that a first call saves; None if unknown.
 
-        A first call in a new process also pays for memory that is touched for the first time. Where that is more than
-        the call itself, nothing can be told.
+        A first call in a new process also pays for memory that is touched for the first time, about the same on either
+        side. Where that is more than the call itself, nothing can be told.
         """
         first = {which: sum(self.arms[which].first.values()) for which in ("original", "candidate")}
-        later = median(self.arms["original"].work) / self._inputs.rounds
-        return first["original"] / first["candidate"] if first["original"] < 2 * later else None
+        later = {which: median(self.arms[which].work) / self._inputs.rounds for which in ("original", "candidate")}
+        saved = later["original"] - later["candidate"]
+        if first["original"] > 2 * later["original"] or saved <= 0:
+            return None
+        return (first["original"] - first["candidate"]) / saved
 
     def regressions(self) -> tuple[str, ...]:
         """Inputs for which the candidate takes longer, by medians."""
@@ -280,9 +283,11 @@ async def _timed(race: Race, inputs: Inputs, plan: Plan) -> Timed:
     if race.works_elsewhere():
         said = "it works elsewhere than where it is timed: on the whole, little of the time is saved"
         return replace(found, verdict="refused", reason=said)
-    cold = race.first_calls()
-    if cold is not None and cold - 1 < ((found.ratio or 1) - 1) / _HARDLY:
-        said = f"it is faster only when a call is repeated: first calls take {1 / cold:.2f} of the original's time"
+    share = race.first_calls()
+    if share is not None and share < _HARDLY:
+        said = (
+            f"it is faster only when a call is repeated: first calls save {max(0.0, share):.0%} of what later ones do"
+        )
         return replace(found, verdict="refused", reason=said)
     return found
 
