@@ -325,3 +325,37 @@ async def test_too_many_calls_are_counted_and_said(tmp_path):
         assert len(watched.invocations) == 401
         assert watched.left_out == tuple(f"test_words.py::test_many#{at}" for at in range(400, 450))
         assert judge_behaviour(watched, watched, STRICT).verdict == "same"
+
+
+HANDLERS = """
+class Till:
+    def __init__(self):
+        self.held = 0
+        self.handlers = {"pay": self.pay}
+
+    def pay(self, amount):
+        for _ in range(amount):
+            self.held += 1
+        return self
+"""
+
+
+async def test_an_object_that_holds_the_target_is_the_same_with_other_code_behind_it(tmp_path):
+    tests = """
+        import inspect
+        from till import Till
+
+        def test_pay():
+            till = Till()
+            assert till.handlers["pay"](3).held == 3
+            assert str(inspect.signature(till.pay)) == "(amount)"
+    """
+    files = {"till.py": HANDLERS, "test_till.py": tests}
+    async with open_project(tmp_path / "till", files, "till.py::Till.pay", ("test_till.py",)) as project:
+        faster = HANDLERS.replace(
+            "        for _ in range(amount):\n            self.held += 1", "        self.held += amount"
+        )
+        assert faster != HANDLERS
+        behaviour = await project.judge(faster)
+        assert (behaviour.verdict, behaviour.reason) == ("same", "")
+        assert (await project.judge(faster.replace("+=", "-="))).verdict == "wrong"

@@ -17,6 +17,7 @@ from abreast.jobs.candidates.child import (
     suite,
     timed,
     trying,
+    wrapping,
 )
 
 _HERE: Final = Path(__file__).parent
@@ -25,7 +26,7 @@ _SHARED: Final = (
     *("anatomy", "codes", "compare", "foreign", "kinds", "likeness"),
     *("matching", "portrait", "portray", "record", "rules"),
 )
-_CHILD: Final = (audit, build, capture, channel, guard, install, main, paths, suite, timed, trying)
+_CHILD: Final = (audit, build, capture, channel, guard, install, main, paths, suite, timed, trying, wrapping)
 
 PROGRAM: Final = f"""
 import sys

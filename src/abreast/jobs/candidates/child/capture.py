@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
@@ -283,52 +282,3 @@ def _beyond_inner(after: Portrait, source: type | None) -> Portrait:
         if node.kind == "pending" and at not in given:
             nodes[at] = Node("unknown", node.type, "an iterator inside of what came out")
     return Portrait(tuple(nodes))
-
-
-def watched(function: Function, recorder: Recorder, *, method: bool) -> Function:
-    """The function, watched; to whoever asks it is the same kind of function."""
-
-    @functools.wraps(function)
-    def plain(*args: object, **kwargs: object) -> object:
-        call = recorder.begin(args, kwargs, method=method)
-        if call is None:
-            return function(*args, **kwargs)
-        with call.running():
-            try:
-                result = function(*args, **kwargs)
-            except BaseException as error:
-                call.raised(error)
-                raise
-        return call.hand_on(result)
-
-    return _alike(function, plain)
-
-
-def _alike(function: Function, plain: Function) -> Function:
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def coroutine(*args: object, **kwargs: object) -> object:
-            return await plain(*args, **kwargs)
-
-        return coroutine
-    if inspect.isasyncgenfunction(function):
-
-        @functools.wraps(function)
-        async def async_generator(*args: object, **kwargs: object) -> AsyncIterator[object]:
-            values = plain(*args, **kwargs)
-            try:
-                async for value in values:
-                    yield value
-            finally:
-                await values.aclose()
-
-        return async_generator
-    if inspect.isgeneratorfunction(function):
-
-        @functools.wraps(function)
-        def generator(*args: object, **kwargs: object) -> Generator[object, object, object]:
-            return (yield from plain(*args, **kwargs))
-
-        return generator
-    return plain

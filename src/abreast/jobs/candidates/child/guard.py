@@ -20,6 +20,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, Me
 from typing import Any
 
 from abreast.jobs.candidates.child.paths import Places
+from abreast.jobs.candidates.child.wrapping import Desk
 from abreast.jobs.candidates.portrait import pack
 from abreast.jobs.candidates.portray import portray
 
@@ -116,6 +117,7 @@ def functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
 
 def _function(value: object) -> FunctionType | None:
     for _ in range(5):
+        value = Desk.function(value)
         if isinstance(value, staticmethod | classmethod | MethodType):
             value = value.__func__
         elif isinstance(value, property):
@@ -208,7 +210,9 @@ def _noted(value: object) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     while isinstance(value, FunctionType):
         held = dict(vars(value))
-        value = held.pop("__wrapped__", None)
+        inner = Desk.function(value)
+        value = inner if inner is not value else held.get("__wrapped__")
+        held = {name: one for name, one in held.items() if name not in {"__wrapped__", "__signature__", "__watched__"}}
         found.append(held)
     return found
 

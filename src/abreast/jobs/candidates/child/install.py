@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import cast
 
-from abreast.jobs.candidates.child.capture import Function, Recorder, watched
+from abreast.jobs.candidates.child.capture import Function, Recorder
+from abreast.jobs.candidates.child.wrapping import watched
 
 
 class TargetMissing(Exception):
