@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -64,7 +65,7 @@ class Draft:
 
 
 @dataclass(slots=True)
-class Fold:
+class Fold(ABC):
     """A stream while it is read. `ended` once its end marker came; `begun` once anything of a reply did."""
 
     draft: Draft = field(default_factory=Draft)
@@ -74,9 +75,9 @@ class Fold:
     told: bool = True
     """Whether its pieces are those of the reply's text; else the text is told at the end."""
 
+    @abstractmethod
     def take(self, event: Document) -> str:
         """Take an event in; the piece of text that it brought."""
-        raise NotImplementedError
 
     def finished(self) -> Draft:
         """The reply, put together."""
@@ -84,7 +85,7 @@ class Fold:
         return self.draft
 
 
-class Provider:
+class Provider(ABC):
     """A model behind HTTP. Those beneath it write requests and read replies in one provider's shape."""
 
     ends_by_marker = True
@@ -117,17 +118,17 @@ class Provider:
 
     # --- for those beneath
 
+    @abstractmethod
     def write(self, request: Request, *, stream: bool) -> Document:
         """The body of a request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, document: Document, request: Request) -> Draft:
         """A whole reply. KeyError, TypeError and the like mean that it has not its shape."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fold(self, request: Request) -> Fold:
         """Something to take a stream's events."""
-        raise NotImplementedError
 
     # --- the way of a call
 
