@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 import pytest
 
 from abreast.cli.optimize_line import OptimizeLine
+from abreast.core.errors import NoSuchRun
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 from abreast.store.port import each_event
 from abreast.store.sqlite import SqliteStore
@@ -329,7 +330,7 @@ def events(project):
 def killed_and_resumed(project, kills, seed):
     chance = random.Random(seed)
     given = drafts(project, a_wrong=WRONG, b_fast=FAST, c_wrong=WRONG.replace("// 2", "// 3"))
-    words = ("optimize", *TARGET, *given, "--json", "--generated", "20", "--seed", "7")
+    words = again = ("optimize", *TARGET, *given, "--json", "--generated", "20", "--seed", "7")
     before = seen(project)
     recorded, begun = set(), Counter()
     for _ in range(kills):
@@ -340,12 +341,15 @@ def killed_and_resumed(project, kills, seed):
             process.communicate(timeout=PATIENCE)
         words = ("resume", "optimize-1", "--json")
         if not project.store.exists():
-            words = ("optimize", *TARGET, *given, "--json", "--generated", "20", "--seed", "7")
+            words = again
             continue
-        with suppress(Exception):
+        try:
             now, ended = events(project)
-            assert {path: now[path] for path in recorded} == {path: begun[path] for path in recorded}
-            recorded, begun = set(ended), now
+        except NoSuchRun:  # killed before it was there
+            words = again
+            continue
+        assert {path: now[path] for path in recorded} == {path: begun[path] for path in recorded}
+        recorded, begun = set(ended), now
     said = patiently(project, *words)
     if not said.out and "is done" in said.err:
         return
