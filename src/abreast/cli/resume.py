@@ -131,7 +131,9 @@ def _candidates(again: Again) -> int:
 
     again.no_inputs()
     optimizing = Optimizing.of_run(again.row, again.choice, again.view, again.budget)
-    return optimizing.run(again.store, OptimizeStart(again.row.name, resume="must", run_id=again.row.id))
+    return optimizing.run(
+        again.store, OptimizeStart(again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id)
+    )
 
 
 _JOBS: Final[dict[str, Callable[[Again], int]]] = {
