@@ -52,6 +52,7 @@ COMING: dict[str, str] = {
     "abreast.limits.governor": "limits that are found out, for lanes whose user gives none",
     "abreast.limits.pace": "the same",
     "abreast.limits.search": "the same",
+    "abreast.limits.sent": "the same",
 }
 """Parts of a job whose command is still to come: nobody needs them yet. Remove them here once somebody does."""
 

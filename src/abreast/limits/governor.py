@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, TypeAlias
 
-from abreast.limits.pace import Entry, Pace, Told
+from abreast.limits.pace import Pace, Told
 from abreast.limits.search import Search
+from abreast.limits.sent import Entry
 
 Dimension: TypeAlias = Literal["requests", "tokens"]
 Hit: TypeAlias = Literal["requests", "tokens", "concurrency"]

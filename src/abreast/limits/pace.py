@@ -10,11 +10,11 @@ was nothing left, and what was let in between two of them is the rate.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import exp2, inf
 from typing import NamedTuple
+
+from abreast.limits.sent import Entry, Sent
 
 _CERTAIN = 1e-9
 _HALF = 10.0  # seconds of a minute of 60 after which what was seen counts half
@@ -35,15 +35,6 @@ class Told(NamedTuple):
     limit: float
     left: float
     reset: float
-
-
-@dataclass(slots=True)
-class Entry:
-    """A call that was sent: when, and what it takes of the rate."""
-
-    serial: int
-    at: float
-    cost: float
 
 
 class Pace:
@@ -69,10 +60,7 @@ class Pace:
         self._anchor = 0
         self._anchored: float | None = None
         self._base = 0.0
-        self._entries: deque[Entry] = deque()
-        self._by_serial: dict[int, Entry] = {}
-        self._used = 0.0  # in the last minute
-        self._spent = 0.0  # in all
+        self._sent = Sent(minute)
         self._passed = 0  # calls that were sent since there was nothing left, and not turned away
         self._even = even
         self._pulse: tuple[float, float, float] | None = None
@@ -136,18 +124,16 @@ class Pace:
         return due if now < due - 1e-12 else None
 
     def _in_window(self, cost: float, now: float) -> float | None:
-        self._slide(now)
+        self._sent.forget(now)
         most = self.window or 0.0
-        lacking = self._used + min(cost, most) - most
+        lacking = self._sent.used + min(cost, most) - most
         if lacking <= _CERTAIN:
             return None
         if not (self.trusted and self.limit) and now >= self._quiet_since + self.minute:
             self._quiet_since = now
             self.window = most * 1.02
             return self._in_window(cost, now)
-        for entry in self._entries:
-            if entry.at + self.minute <= now:
-                continue
+        for entry in self._sent:
             lacking -= entry.cost
             if lacking <= _CERTAIN:
                 return entry.at + self.minute + 0.005 * self.tick
@@ -159,13 +145,6 @@ class Pace:
                 self._level = min(self.brim, self._level + self._speed() * (now - self._at))
             self._at = now
 
-    def _slide(self, now: float) -> None:
-        entries = self._entries
-        while entries and entries[0].at + self.minute <= now:
-            entry = entries.popleft()
-            self._used -= entry.cost
-            self._by_serial.pop(entry.serial, None)
-
     # --- what happens
 
     def start(self, now: float) -> None:
@@ -174,15 +153,10 @@ class Pace:
 
     def send(self, serial: int, cost: float, now: float) -> None:
         """A call goes out."""
-        self._slide(now)
         self._fill(now)
+        self._sent.add(serial, cost, now)
         self._last = serial
         self._level -= cost
-        entry = Entry(serial, now, cost)
-        self._entries.append(entry)
-        self._by_serial[serial] = entry
-        self._used += cost
-        self._spent += cost
         self._passed += 1
         self.mean = self.mean + 0.05 * (cost - self.mean) if self.mean else cost
         if self._began is None:
@@ -195,13 +169,7 @@ class Pace:
 
     def settle(self, serial: int, cost: float) -> None:
         """What a call has really taken."""
-        entry = self._by_serial.get(serial)
-        if entry is None:
-            return
-        more = cost - entry.cost
-        entry.cost = cost
-        self._used += more
-        self._spent += more
+        more = self._sent.settle(serial, cost)
         if serial > self._anchor:
             self._level -= more
 
@@ -233,7 +201,7 @@ class Pace:
         )
         self._see_flow(told, serial, sent)
         if self.window is not None:
-            self.window = min(told.limit, told.left + self._used_until(serial, sent))
+            self.window = min(told.limit, told.left + self._sent.used_until(serial, sent))
         off, span = self._move(serial, sent, told.left, told.left + 0.999)
         fade = 0.5 ** (span / (_HALF * self.tick))
         self._off, self._span = self._off * fade + off, self._span * fade + span
@@ -243,7 +211,7 @@ class Pace:
         """Whether it comes back bit by bit, or all at once when a minute is over."""
         if self._flows is not None:
             return
-        spent = self._spent - sum(each.cost for each in self._entries if each.serial > serial)
+        spent = self._sent.spent_until(serial)
         if self._first is None or told.left >= 0.8 * self.brim - 1:
             self._first = (sent, told.left, spent)
             return
@@ -253,9 +221,6 @@ class Pace:
             self._flows = told.left - left + spent - before > 0.3 * foretold
             if not self._flows:
                 self.window = told.limit
-
-    def _used_until(self, serial: int, sent: float) -> float:
-        return sum(entry.cost for entry in self._entries if entry.serial <= serial and entry.at + self.minute > sent)
 
     def reject(self, call: Entry, now: float, wait: float | None, told: Told | None = None) -> bool:
         """The rate was passed: nothing was left then. It is news only once for all that had gone out; whether it was.
@@ -273,8 +238,7 @@ class Pace:
         if told is not None and told.left > cost and self.trusted:  # who has so much left does not turn it away
             self.trusted = False
             self.rate = None if self._zero is None else self.rate
-        spent = self._spent - sum(entry.cost for entry in self._entries if entry.serial > serial)
-        used = self._used_until(serial, sent)
+        spent, used = self._sent.spent_until(serial), self._sent.used_until(serial, sent)
         if self.window is not None:
             self.window = max(min(self.window, used) * 0.995, cost)
         elif self.limit is not None and self.trusted and self.rate is not None:
@@ -308,14 +272,11 @@ class Pace:
 
     def _hear_of_window(self, used: float, sent: float, wait: float | None, cost: float) -> None:
         """The wait that a server asks for, if it ends when the oldest call is a minute old."""
-        if wait is None or self.window is not None or self.given or not self._entries:
+        oldest = self._sent.oldest
+        if wait is None or oldest is None or self.window is not None or self.given:
             return
-        ends = sent + wait - self._entries[0].at
-        if (
-            wait >= 3 * self.tick
-            and wait * (self.rate or 0.0) > 5 * self.mean
-            and abs(ends - self.minute) < 5 * self.tick
-        ):
+        is_long = wait >= 3 * self.tick and wait * (self.rate or 0.0) > 5 * self.mean
+        if is_long and abs(sent + wait - oldest - self.minute) < 5 * self.tick:
             self.window = max(used, cost)
 
     def _doubt(self, off: float, span: float, cost: float) -> None:
@@ -332,7 +293,7 @@ class Pace:
             took, used = sent - self._zero[0], spent - self._zero[1]
             since = max(self._resumed, sent - 10 * self.tick if self._boldness > _BOLD else self._resumed)
             if sent - since >= 3 * self.tick and since > sent - self.minute:
-                took, used = sent - since, sum(each.cost for each in self._entries if since <= each.at < sent)
+                took, used = sent - since, self._sent.taken_between(since, sent)
             self._weigh(max(used, 0.5 * cost) / took, used / max(self.mean, cost))
         elif self._zero is None and (self.rate is None or self.limit is None):
             began = sent if self._began is None else self._began
@@ -363,13 +324,13 @@ class Pace:
         start = self._anchored
         level, known = self._base, start is not None
         if start is not None:
-            before = (each for each in self._entries if self._anchor < each.serial <= serial)
+            before = (each for each in self._sent if self._anchor < each.serial <= serial)
             level = self._replay(level, start, before, rate, until=when)
         new = min(max(level, low), high) if known else max(low, 0.0)
         off, span = (new - level, when - start) if start is not None else (0.0, 0.0)
         capped = known and level >= 0.98 * self.brim
         self._anchor, self._anchored, self._base = serial, when, new
-        after = [each for each in self._entries if each.serial > serial]
+        after = [each for each in self._sent if each.serial > serial]
         self._level = self._replay(new, when, after, rate)
         self._at = after[-1].at if after else when
         return (0.0, 0.0) if capped else (off, max(0.0, span))

@@ -1,0 +1,79 @@
+"""The calls of the last minute: when each was sent, and what it takes of a rate."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Entry:
+    """A call that was sent: when, and what it takes of the rate."""
+
+    serial: int
+    at: float
+    cost: float
+
+
+class Sent:
+    """Calls in the order in which they were sent, for a minute each."""
+
+    def __init__(self, minute: float) -> None:
+        """Nothing was sent yet."""
+        self._minute = minute
+        self._entries: deque[Entry] = deque()
+        self._by_serial: dict[int, Entry] = {}
+        self.used = 0.0
+        """What was taken in the last minute."""
+        self.spent = 0.0
+        """What was taken in all."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The oldest first."""
+        return iter(self._entries)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest was sent."""
+        return self._entries[0].at if self._entries else None
+
+    def add(self, serial: int, cost: float, now: float) -> None:
+        """A call was sent."""
+        self.forget(now)
+        entry = Entry(serial, now, cost)
+        self._entries.append(entry)
+        self._by_serial[serial] = entry
+        self.used += cost
+        self.spent += cost
+
+    def settle(self, serial: int, cost: float) -> float:
+        """What a call really takes; how much more that is than was thought."""
+        entry = self._by_serial.get(serial)
+        if entry is None:
+            return 0.0
+        more = cost - entry.cost
+        entry.cost = cost
+        self.used += more
+        self.spent += more
+        return more
+
+    def forget(self, now: float) -> None:
+        """Drop what is more than a minute ago."""
+        entries = self._entries
+        while entries and entries[0].at + self._minute <= now:
+            entry = entries.popleft()
+            self.used -= entry.cost
+            self._by_serial.pop(entry.serial, None)
+
+    def used_until(self, serial: int, at: float) -> float:
+        """What was taken in the minute before `at`, by the calls up to that one."""
+        return sum(each.cost for each in self._entries if each.serial <= serial and each.at + self._minute > at)
+
+    def spent_until(self, serial: int) -> float:
+        """What was taken in all, by the calls up to that one."""
+        return self.spent - sum(each.cost for each in self._entries if each.serial > serial)
+
+    def taken_between(self, start: float, end: float) -> float:
+        """What was taken by the calls of that time."""
+        return sum(each.cost for each in self._entries if start <= each.at < end)
