@@ -5,7 +5,8 @@ import pytest
 from benchmarks.corpus import KINDS, Result, by_behaviour, faults, specimens, table
 from tests.jobs.candidates.watched import use_cache
 
-NAMES = ("common_prefix", "digital_root", "evens", "polynomial", "unique", "word_counts")
+NAMES = ("common_prefix", "polynomial", "word_counts")
+MORE = ("digital_root", "evens", "unique")
 EXPECTED = {
     **dict.fromkeys(("fast-correct", "same-speed", "slower"), "same"),
     **dict.fromkeys(("cheating", "memory-bomb", "writes-outside"), "refused"),
@@ -15,7 +16,7 @@ EXPECTED = {
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.soak) for name in MORE)])
 async def test_every_kind_is_taken_for_what_it_is(name, tmp_path, monkeypatch):
     """By what it does alone: its text is not looked at."""
     use_cache(monkeypatch, tmp_path)

@@ -139,7 +139,7 @@ def test_controls_are_counted_and_never_compared():
     assert statistics.controls([row("c", "truth", control=True, score=None)])[0].mean is None
 
 
-@settings(max_examples=12)
+@settings(max_examples=4)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_rows_changes_nothing(random):
     rows = study(50)
