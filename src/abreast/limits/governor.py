@@ -44,12 +44,10 @@ class Governor:
         self, *, minute: float = 60.0, start: int = 4, cap: int | None = None, rates: Costs | None = None
     ) -> None:
         """`cap` and `rates` (in a minute) are the user's, and never passed; `minute` is how long one lasts."""
-        given = rates or {}
         self._tick = minute / 60
-        self.paces: dict[Dimension, Pace] = {
-            "requests": Pace(minute, given.get("requests")),
-            "tokens": Pace(minute, given.get("tokens"), even=False),
-        }
+        self.paces: dict[Dimension, Pace] = {"requests": Pace(minute), "tokens": Pace(minute, even=False)}
+        # What the user allows is for calls that are sent, whatever becomes of them.
+        self._allowed = {name: Pace(minute, rate, even=False) for name, rate in (rates or {}).items()}
         self.search = Search(start, cap)
         self._flying: dict[int, Permit] = {}
         self._unsure: dict[int, Permit] = {}  # may still be turned away; the oldest first
@@ -60,7 +58,7 @@ class Governor:
         """None if a call may go now, else when it might; infinite if only an answer can tell."""
         self._look(now)
         later = now
-        for name, pace in self.paces.items():
+        for name, pace in (*self.paces.items(), *self._allowed.items()):
             when = pace.refusal(costs.get(name, 0.0), now)
             if when is not None:
                 later = max(later, when)
@@ -76,7 +74,7 @@ class Governor:
         """A call goes out."""
         self._serial += 1
         permit = Permit(self._serial, now, dict(costs))
-        for name, pace in self.paces.items():
+        for name, pace in (*self.paces.items(), *self._allowed.items()):
             pace.send(self._serial, costs.get(name, 0.0), now)
         self._flying[permit.serial] = self._unsure[permit.serial] = permit
         return permit
@@ -86,6 +84,8 @@ class Governor:
         for name, pace in self.paces.items():
             if name in used:
                 pace.settle(permit.serial, used[name])
+                if name in self._allowed:
+                    self._allowed[name].settle(permit.serial, used[name])
             if name in told:
                 pace.tell(told[name], permit.serial, permit.sent)
         self.failed(permit, now)

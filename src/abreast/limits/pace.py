@@ -41,13 +41,13 @@ class Pace:
     """A rate. Times are a clock's; `minute` is how long its minute lasts."""
 
     def __init__(self, minute: float = 60.0, rate: float | None = None, *, even: bool = True) -> None:
-        """`rate` is the user's, so much in a minute: never passed, whatever a server says.
+        """`rate`, if it is given, is so much in a minute, evenly; then nothing is learned.
 
         `even` says that each call takes one, as of requests; then calls go out evenly, never in a rush.
         """
         self.minute = minute
         self.tick = minute / 60
-        self.given = rate is not None
+        self._is_given = rate is not None
         self.rate = rate / minute if rate is not None else None
         self.brim = inf if rate is None else max(1.0, rate / 60)
         self.limit: float | None = None
@@ -106,7 +106,7 @@ class Pace:
 
     def _speed(self) -> float:
         rate = self.rate or 0.0
-        if self.given or (self.limit is not None and self.trusted):
+        if self._is_given or (self.limit is not None and self.trusted):
             return rate
         return rate * self._boldness
 
@@ -182,7 +182,7 @@ class Pace:
 
     def tell_limit(self, limit: float) -> None:
         """The limit that a header tells."""
-        if not self.given and (self.limit is None or abs(limit - self.limit) > 0.01 * self.limit):
+        if self.limit is None or abs(limit - self.limit) > 0.01 * self.limit:
             if self.window is not None and self.limit:
                 self.window *= limit / self.limit
             self.limit = limit
@@ -193,7 +193,7 @@ class Pace:
     def tell(self, told: Told, serial: int, sent: float) -> None:
         """What a header says, as of when that call came in."""
         self.tell_limit(told.limit)
-        if self.given or not self.trusted or serial <= self._anchor:
+        if not self.trusted or serial <= self._anchor:
             return
         rate = self.rate or 0.0
         self.brim = max(
@@ -246,7 +246,7 @@ class Pace:
         else:
             self._measure(sent, spent, cost)
             self._move(serial, sent, 0.0, 0.0)
-        if not (self.trusted and self.limit) and not self.given:  # what else is left may be there, or not
+        if not (self.trusted and self.limit):  # what else is left may be there, or not
             self.brim = max(2 * cost, (self.rate or 0.0) * self.tick)
         self._see_window(used, sent, cost)
         self._hear_of_window(used, sent, wait, cost)
@@ -267,13 +267,13 @@ class Pace:
             self._full, self._hoped = used, self.rate or 0.0
             return
         took = sent - zero[0]
-        if self.window is None and not self.given and took >= 3 * self.tick and took * self._hoped > 5 * self.mean:
+        if self.window is None and took >= 3 * self.tick and took * self._hoped > 5 * self.mean:
             self.window = max(self._full, cost)
 
     def _hear_of_window(self, used: float, sent: float, wait: float | None, cost: float) -> None:
         """The wait that a server asks for, if it ends when the oldest call is a minute old."""
         oldest = self._sent.oldest
-        if wait is None or oldest is None or self.window is not None or self.given:
+        if wait is None or oldest is None or self.window is not None:
             return
         is_long = wait >= 3 * self.tick and wait * (self.rate or 0.0) > 5 * self.mean
         if is_long and abs(sent + wait - oldest - self.minute) < 5 * self.tick:
