@@ -61,8 +61,8 @@ def test_words_are_counted_faster(clone, tmp_path):
 def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
     ended, verdicts = optimized(
         clone, tmp_path, "examples/slow/topological_sort.py::topological_sort", "--tests",
-        "examples/slow/test_topological_sort.py", "--candidates", "examples/slow/sort_candidates", "--width", "4", "--blocks", "10",
-        "--timeout", "15s",
+        "examples/slow/test_topological_sort.py", "--candidates", "examples/slow/sort_candidates", "--width", "4",
+        "--blocks", "10", "--timeout", "15s",
     )  # fmt: skip
     assert verdicts == {"heap": "faster", "layers": "wrong", "no_circle": "timeout", "set_of_done": "faster"}
     assert "layers is wrong: topological_sort(" in ended.stdout
