@@ -62,13 +62,13 @@ define run_suite
 	@$(BIN)/coverage combine --quiet
 endef
 
-# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), and measuring what the others reach, are left
-# to CI.
+# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), most examples of properties, and measuring what
+# is reached, are left to CI.
 test: $(DEV) ## the suite but for its slowest tests; with CI set, all of them, measured
 ifdef CI
 	$(run_suite)
 else
-	$(BIN)/pytest -n 4 --dist worksteal --short
+	$(BIN)/pytest -n 4 --dist worksteal --short --hypothesis-profile=quick
 endif
 
 .coverage: $(DEV) $(TESTED)

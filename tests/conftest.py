@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `ci` unless asked otherwise, `soak` for `make soak`. And processes that start fast."""
+"""Hypothesis profiles: `ci` unless asked otherwise, `quick` for `make test`, `soak` for `make soak`; fast processes."""
 
 import os
 import sys
@@ -19,6 +19,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("soak", settings.get_profile("ci"), derandomize=False, max_examples=5_000)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.load_profile("ci")
 
 

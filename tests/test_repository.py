@@ -178,7 +178,8 @@ def test_a_gate_that_fails_stops_the_one_command(gate, broken):
 
 def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     measured = ["pytest -n 4 --dist worksteal --slow", "coverage run -m pytest -n 4 --dist worksteal --short"]
-    for ci, commands in (("true", measured), ("", ["pytest -n 4 --dist worksteal --short"])):
+    quick = ["pytest -n 4 --dist worksteal --short --hypothesis-profile=quick"]
+    for ci, commands in (("true", measured), ("", quick)):
         _, calls = gate.run("make", "test", ci=ci)
         assert [call for call in calls if "pytest" in call] == commands
     options = config()["tool"]["pytest"]["ini_options"]
