@@ -42,6 +42,7 @@ _COMMANDS: Final = {
     "runs": "List the runs.",
     "show": "Show a run, or one of its items.",
     "watch": "Watch a run as it goes.",
+    "ui": "Show runs, lanes and items as a page in the browser.",
     "resume": "Go on with a run that did not end.",
     "retry": "Run the failed items of a run again.",
     "cancel": "Ask the driver of a run to stop.",

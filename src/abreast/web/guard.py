@@ -1,0 +1,101 @@
+"""Who may see the page: those who have its token, by its own name, and from itself.
+
+The token is in the address that `abreast ui` prints; the first visit turns it into a cookie. The Host header is checked
+so that no other site can rebind its name to this address, and a POST must come from the page itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Nothing but our own files runs, and the page talks to nobody else. Plotly sets styles, so those may be inline."""
+
+_HEADERS: Final = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_SAFE: Final = ("GET", "HEAD")
+
+
+class Guard:
+    """Stands before the application: 400 by another name, 403 without the token or from another site."""
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], cookie: str) -> None:
+        """`hosts` are the names, with their port, by which the page may be asked for."""
+        self._app = app
+        self._token = token
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._cookie = cookie
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or say why not."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        refused = self._refused(scope["method"], headers, scope["query_string"])
+        extra = list(_HEADERS)
+        if refused is None and self._has_token(scope["query_string"]):
+            extra.append((
+                b"set-cookie", f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict".encode("latin-1")
+            ))  # fmt: skip
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *extra]
+            await send(message)
+
+        if refused is None:
+            await self._app(scope, receive, guarded)
+        else:
+            await _refuse(guarded, *refused)
+
+    def _refused(self, method: str, headers: dict[str, str], query: bytes) -> tuple[int, str] | None:
+        host = headers.get("host", "").lower()
+        if host not in self._hosts:
+            return 400, "This page has another name; open the address that `abreast ui` printed."
+        if not self._has_token(query) and not self._has_cookie(headers.get("cookie", "")):
+            return 403, "Open the address that `abreast ui` printed: it has a token, and this one has none."
+        if method not in _SAFE and not _from_itself(headers, host):
+            return 403, "Only the page itself may ask for that."
+        return None
+
+    def _has_token(self, query: bytes) -> bool:
+        given = parse_qs(query.decode("latin-1")).get("token", [""])[0]
+        return secrets.compare_digest(given.encode(), self._token.encode())
+
+    def _has_cookie(self, text: str) -> bool:
+        try:
+            found = SimpleCookie(text).get(self._cookie)
+        except CookieError:
+            return False
+        return found is not None and secrets.compare_digest(found.value.encode(), self._token.encode())
+
+
+def _from_itself(headers: dict[str, str], host: str) -> bool:
+    """Whether a request comes from a page of ours: a browser says so, and no page can make it lie."""
+    origin = headers.get("origin")
+    if origin is None:
+        return headers.get("sec-fetch-site") == "same-origin"
+    return origin.lower() == f"http://{host}"
+
+
+async def _refuse(send: Send, status: int, sentence: str) -> None:
+    body = f"{sentence}\n".encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,39 @@
+// The few words that all parts of the page share. Text goes in as text, never as HTML: nothing that a run says can run.
+
+/** An element: `el("a", {href: "/", class: "x", onclick: f, dataset: {k: 1}}, "text", child, [children], null)`. */
+export function el(tag, attrs = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attrs ?? {})) set(node, name, value);
+  node.append(...flat(children));
+  return node;
+}
+
+/** The same for SVG. */
+export function svg(tag, attrs = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attrs ?? {})) set(node, name, value);
+  node.append(...flat(children));
+  return node;
+}
+
+/** Replace all that is in `container`. */
+export function fill(container, ...children) {
+  container.replaceChildren(...flat(children));
+  return container;
+}
+
+function flat(children) {
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (child instanceof Node ? child : String(child)));
+}
+
+function set(node, name, value) {
+  if (value === null || value === undefined || value === false) return;
+  if (name.startsWith("on") && typeof value === "function") node.addEventListener(name.slice(2), value);
+  else if (name === "dataset") Object.assign(node.dataset, value);
+  else if (name === "style" && typeof value === "object") {
+    for (const [key, one] of Object.entries(value)) node.style.setProperty(key, one);
+  } else if (name === "href" && !/^(\/|#|\?|\.\/)/.test(value)) {
+    throw new Error("links stay within the page"); // javascript: and other hosts have no place here
+  } else node.setAttribute(name, value === true ? "" : value);
+}
