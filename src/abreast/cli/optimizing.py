@@ -181,7 +181,10 @@ class Optimizing:
             if spec.model is not None:
                 model = await stack.enter_async_context(open_model(spec.model, lanes=self._lanes, store=store))
                 author = ModelAuthor(model, self.target, self._original)
-            facts: dict[str, JsonValue] = {"spec": spec.plain(), "cwd": str(self._cwd), "must_win": self._must_win}
+            facts: dict[str, JsonValue] = {
+                "spec": spec.plain(), "cwd": str(self._cwd), "must_win": self._must_win, "target": str(self.target),
+                "original": self._original,
+            }  # fmt: skip
             run = open_run(
                 start.name, store=store, budget=spec.budget, seed=start.seed, resume=start.resume, tags=start.tags,
                 run_id=start.run_id, kind=KIND, hooks=[line] if line else (), manifest={KIND: facts},

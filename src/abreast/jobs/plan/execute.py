@@ -20,9 +20,12 @@ from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.nodes import Node, Plan
 from abreast.run.current import current_item
 from abreast.run.scope import Run
+from abreast.store import codec
 
 SUBPLANS: Final = "subplans"
 MAX_PARALLEL: Final = 5
+PLAN_DIVIDED: Final = "plan-divided"
+"""The event that keeps the tree of a plan as its newest driver had it."""
 
 State: TypeAlias = Literal["done", "failed", "cancelled", "blocked"]
 Work: TypeAlias = Callable[[Node], Awaitable[dict[str, Any]]]
@@ -78,6 +81,7 @@ async def run_plan(
     A subplan that is recorded as done is not run again, unless its files or `around` have changed. What each
     gave is put into `done`: there, work finds what those have done that its leaf needs.
     """
+    _say_divided(run, plan, how)
     values = {} if done is None else done
     leaves = {leaf.id: leaf for leaf in plan.leaves}
     order = _Order(leaves, how.needs or {})
@@ -104,6 +108,20 @@ async def run_plan(
                 values[outcome.key] = outcome.value
             order.ended(outcome.key, ok=isinstance(outcome, Done))
     return PlanResult(tuple(found.get(name) or order.why(name) for name in leaves), mapped.peak)
+
+
+def _say_divided(run: Run, plan: Plan, how: How) -> None:
+    """Journal the tree: what it is divided into can't be told from the outcomes of those that have ended."""
+    journal = run.setting.journal
+    if journal is None:
+        return
+    nodes = [
+        {"id": node.id, "parent": node.parent, "scope": node.scope, "kind": str(node.kind), "reason": str(node.reason),
+         "files": len(node.files), "tokens": node.tokens, "over_budget": node.over_budget,
+         "needs": list((how.needs or {}).get(node.id, ()))}
+        for node in plan.nodes
+    ]  # fmt: skip
+    journal.emit(PLAN_DIVIDED, run.path, body=codec.encode(nodes, run.path))
 
 
 def check_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> None:

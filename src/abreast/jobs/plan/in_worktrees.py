@@ -71,6 +71,7 @@ def in_worktrees(task: Task, snapshots: Snapshots, start: Start, run: str, instr
         try:
             facts = await task(Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root))
             tree = await asyncio.to_thread(look, slot)
+            changed = await asyncio.to_thread(snapshots.changes, base, tree)
         except BaseException as error:
             # At once, without giving way: when this is cancelled, the worktree is somebody else's right after it.
             with suppress(GitFailed, OSError):  # it may have ruined its worktree: the failure matters more
@@ -83,7 +84,8 @@ def in_worktrees(task: Task, snapshots: Snapshots, start: Start, run: str, instr
             raise
         kept.hold(run, leaf.id, "done", tree)
         slot.let_go()
-        return {"base": base, "result": tree, "files": list(leaf.files), **facts}
+        paths = [one.path for one in changed.changed]
+        return {"base": base, "result": tree, "files": list(leaf.files), "changed": paths, **facts}
 
     return work
 

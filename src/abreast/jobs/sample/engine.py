@@ -135,6 +135,7 @@ class _Engine:
         base = scope.seed if draws.seed is None else draws.seed
         self._seed = derive_seed(base, scope.path if draws.seed is None else "sample")
         self._map: Any = None
+        self._winner: Attempt | None = None
         # By the executor that the run was given: threads of its own, which see the draw's context and end with it.
         self._threads: Bound[Any, Any] = scope.setting.executor("local").bind(_call, shape.breadth)
         self._judging = Judging(question, self._threads, explain=shape.explain)
@@ -154,6 +155,7 @@ class _Engine:
             self._emit(
                 SAMPLE_ENDED, ok=passed, started=counts.started, completed=counts.completed,
                 cancelled=counts.cancelled, failed=counts.failed, rounds=counts.rounds,
+                winner=self._winner.number if self._winner else None,
             )  # fmt: skip
 
     def _emit(self, kind: str, **facts: Any) -> None:
@@ -293,6 +295,7 @@ class _Engine:
             winner: Attempt | None = ledger.attempts[best]
         else:
             winner = self._selected(attempts)
+        self._winner = winner
         ok = winner is not None and winner.state == "passed"
         if not ok and errors and not self._shape.collect:
             self._raise(errors, attempts)

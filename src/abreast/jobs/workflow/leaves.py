@@ -46,11 +46,14 @@ from abreast.jobs.workflow.steps import (
 from abreast.jobs.workflow.values import resolve
 from abreast.models.schema import parse
 from abreast.run.current import current_item
+from abreast.store import codec
 
 Config = dict[str, Any]
 
 _HOPELESS: Final = (KeyRefused, NoSuchModel, NotRecorded, QuotaSpent, RequestRefused, TooLong)
 """Asked again, the answer would be the same; other replies may be better the next time."""
+GATE_ASKED: Final = "gate-asked"
+"""The event that keeps what a gate asks, until the gate's own outcome answers it."""
 _REJECTIONS: Final = ("reject", "abort")
 
 
@@ -294,6 +297,7 @@ async def _gate(kit: Kit, step: Gate, config: Config, context: StepContext) -> R
         if choice is None:
             return failed(common, f"the verdict {verdict!r} is none of {', '.join(step.options)}", output)
     if choice is None:
+        _say_asked(context.step, output)
         choice = await kit.decide(Question(context.step, config["message"], step.options, config["show_file"]))
     if choice is None:
         return Record(common.type, "paused", output, f"the gate {context.step!r} waits for a decision", "paused")
@@ -303,9 +307,17 @@ async def _gate(kit: Kit, step: Gate, config: Config, context: StepContext) -> R
             output["aborted"] = True
             return Record(common.type, "failed", output, f"the gate {context.step!r} was rejected", "aborted")
         if step.on_reject == "retry":
+            _say_asked(context.step, output)
             why = f"the gate {context.step!r} was rejected, and is asked again when the run goes on"
             return Record(common.type, "paused", output, why, "paused")
     return Record(common.type, "completed", output)
+
+
+def _say_asked(gate: str, output: Mapping[str, Any]) -> None:
+    """Journal what a gate asks: a pause records no outcome, and whoever decides elsewhere must see the question."""
+    item = current_item()
+    if item is not None and (journal := item.drive.setting.journal) is not None:
+        journal.emit(GATE_ASKED, item.path, data={"gate": gate}, body=codec.encode(dict(output), item.path))
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
