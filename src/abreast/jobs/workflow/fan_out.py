@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from abreast.core.errors import OutcomeUnknown, RecordedError, TimedOut
-from abreast.core.item import Item, position_key
+from abreast.core.item import Item, escape, position_key
 from abreast.core.outcome import Done, Failed, Outcome
 from abreast.jobs.files.expressions import ExpressionFailed, Template
 from abreast.jobs.files.report import shown
@@ -24,6 +24,8 @@ from abreast.run.current import current_item
 if TYPE_CHECKING:
     from abreast.jobs.workflow.flow import Flow
 
+FAN_OUT_STARTED: Final = "fan-out-started"
+"""The event that says how many items there are: a map alone knows only when it has read them all."""
 _OURS: Final = (StepHalted, TimedOut, RecordedError, OutcomeUnknown)
 _JSON_TYPES: Final = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
                       dict: "a mapping"}  # fmt: skip
@@ -56,7 +58,11 @@ class FanOuts:
         keys = _keys(frame, step, items)
         if twice := _twice(keys):
             return failed(common, f"the key {twice} is there more than once; a key must name one item", output)
-        halted, quarantine = await self._each(frame, step, keys, min(as_width(wanted), len(items)), output)
+        width = min(as_width(wanted), len(items))
+        if (journal := frame.run.setting.journal) is not None:
+            path = f"{frame.run.path}/{escape(common.id)}"
+            journal.emit(FAN_OUT_STARTED, path, data={"items": len(items), "width": width})
+        halted, quarantine = await self._each(frame, step, keys, width, output)
         if quarantine:
             output["quarantine"] = quarantine
         if halted is None:

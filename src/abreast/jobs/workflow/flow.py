@@ -18,12 +18,17 @@ from abreast.jobs.workflow.fan_out import FanOuts
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.kit import Kit, StepContext
 from abreast.jobs.workflow.leaves import configure, failed, perform, record_of, timeout_of
+from abreast.jobs.workflow.reach import outline
 from abreast.jobs.workflow.records import Fate, Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
 from abreast.jobs.workflow.side import Side
 from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, If, Leaf, Loop, Step, Switch, Workflow
 from abreast.jobs.workflow.values import resolve
 from abreast.run.current import current_item
 from abreast.run.scope import Run
+from abreast.store import codec
+
+WORKFLOW_OUTLINED: Final = "workflow-outlined"
+"""The event that keeps which steps there are, as the newest driver had them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class Flow:
 
     async def run(self, run: Run, inputs: Mapping[str, Any]) -> FlowResult:
         """Walk through it within `run`; what a kind raises by a fault of its own is raised here too."""
+        if (journal := run.setting.journal) is not None:
+            journal.emit(WORKFLOW_OUTLINED, run.path, body=codec.encode(outline(self.workflow.steps), run.path))
         frame = Frame.outermost(run, inputs, run.id or run.name)
         return await self._walk(frame)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from abreast.jobs.workflow.steps import Call, FanIn, FanOut, Gate, If, Loop, Step, Switch
 from abreast.jobs.workflow.values import reads
@@ -17,6 +18,25 @@ def beneath(step: Step) -> tuple[Step, ...]:
     if isinstance(step, (Loop, FanOut)):
         return step.steps
     return step.workflow.steps if isinstance(step, Call) else ()
+
+
+def outline(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """Steps in JSON's own types: ids, types, what each needs, and the lists of steps in them, each with its name."""
+    return [
+        {"id": common.id, "type": common.type, "needs": None if common.needs is None else list(common.needs),
+         "budget": common.budget is not None,
+         "beneath": [[name, outline(listed)] for name, listed in _lists(step) if listed]}
+        for step in steps
+        for common in [step.common]
+    ]  # fmt: skip
+
+
+def _lists(step: Step) -> list[tuple[str, tuple[Step, ...]]]:
+    if isinstance(step, If):
+        return [("then", step.then), ("else", step.otherwise)]
+    if isinstance(step, Switch):
+        return [*step.cases, ("default", step.default)]
+    return [("", beneath(step))]
 
 
 def every(steps: Iterable[Step]) -> Iterator[Step]:
