@@ -45,6 +45,7 @@ BRANCHES: Final = "branch"
 _PASSING: Final = (ServerFault, ConnectionLost, ReplyTimeout, ReplyInvalid)
 """Failures of a call that say nothing about the next branch; all others stop the sample, loudly."""
 _SEED_BITS: Final = 31
+_LONGEST: Final = 500  # characters of a reason in an event
 MOST: Final = 100_000
 """Draws of one sample, at worst."""
 WARM: Final = 0.8
@@ -266,8 +267,9 @@ class _Engine:
         item = current_item()
         if item is not None:
             item.note(
-                DRAW_ENDED, branch=attempt.branch, round=attempt.round, number=attempt.number, state=attempt.state
-            )
+                DRAW_ENDED, branch=attempt.branch, round=attempt.round, number=attempt.number, state=attempt.state,
+                why=_why_not(attempt),
+            )  # fmt: skip
         return attempt
 
     def _warn_if_same(self, drawn: _Drawn) -> None:
@@ -361,6 +363,16 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 def _named(error: BaseException) -> str:
     return f"{type(error).__module__}.{type(error).__qualname__}: {error}".removeprefix("builtins.")
+
+
+def _why_not(attempt: Attempt) -> str | None:
+    """What an attempt failed by, in a line: of a branch that is still under way nothing else says it."""
+    said = attempt.error or "; ".join(
+        f"{verdict.check}: {verdict.reason}" if verdict.reason else verdict.check
+        for verdict in attempt.verdicts
+        if not verdict.ok
+    )
+    return said[:_LONGEST] or None
 
 
 def _sentence(error: BaseException) -> str:
