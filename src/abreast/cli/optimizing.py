@@ -127,7 +127,10 @@ class Optimizing:
         rules = replace(STRICT if spec.compare == "strict" else LOOSE, exceptions=spec.exceptions)  # type: ignore[arg-type]
         limits = replace(LIMITS, seconds=seconds, cpu=max(1, round(seconds)))
         return Bounds(
-            rules, limits, Plan(threshold=spec.threshold, first=min(10, spec.blocks), most=spec.blocks), spec.generated
+            rules,
+            limits,
+            Plan(threshold=spec.threshold, first=min(Plan().first, spec.blocks), most=spec.blocks),
+            spec.generated,
         )
 
     def _check_model(self) -> None:

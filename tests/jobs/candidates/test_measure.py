@@ -73,7 +73,7 @@ async def test_the_number_of_runs_is_bounded():
     measured = await measure(machine.run_once, plan=plan)
     assert measured.verdict in ("undecided", "same")
     assert len(machine.turns) == 9 * 6
-    assert Plan().looks[0] == 10
+    assert Plan().looks[0] == 8
     assert Plan().looks[-1] == 112
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from abreast.jobs.candidates import timing
 from abreast.jobs.candidates.inputs import Input, Inputs, choose
-from abreast.jobs.candidates.measure import Plan
+from abreast.jobs.candidates.measure import Plan, measure
 from abreast.jobs.candidates.rules import STRICT
+from abreast.jobs.candidates.stand import Made
 from abreast.jobs.candidates.target import Target, candidate_text
 from abreast.jobs.candidates.timing import Race, line_profile, scout, time_candidate
 from abreast.jobs.candidates.watching import Tests
@@ -130,6 +131,40 @@ def test_what_is_saved_must_be_saved_on_the_whole():
     assert not race((3, 2, 5 + 2 * calls), (1, 0.1, 5 + 0.1 * calls)).works_elsewhere()
     assert race((3, 2, 5 + 2 * calls), (1, 0.1, 5 + 1.9 * calls)).works_elsewhere()
     assert not race((3, 2, 50), (3, 2.1, 50)).works_elsewhere()
+
+
+class Starts:
+    """Stands that answer at once, and count how often they are started."""
+
+    def __init__(self):
+        self.seeds = []
+
+    async def end(self):
+        pass
+
+    async def started(self, places):
+        self.seeds.append({place.hash_seed for place in places})
+        return [(self, {}) for _ in places]
+
+    async def make(self, number, chunks, seconds, known):
+        return Made((0.001,) * len(chunks), 0.1, "as before", None)
+
+
+async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms():
+    stands = Starts()
+    found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
+    await measure(found.run_once, plan=Plan(first=5, most=5))
+    assert len(stands.seeds) == 5
+    assert all(len(seeds) == 1 for seeds in stands.seeds)
+    assert len(set.union(*stands.seeds)) == 5
+
+
+async def test_where_starting_takes_long_they_are_used_for_some_blocks(monkeypatch):
+    monkeypatch.setattr(timing, "_WORTH", 1e-9)
+    stands = Starts()
+    found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
+    await measure(found.run_once, plan=Plan(first=12, most=12))
+    assert len(stands.seeds) == 2
 
 
 # --- real ones

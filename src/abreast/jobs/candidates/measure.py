@@ -1,19 +1,20 @@
 """Whether a candidate is faster: paired, interleaved, against this machine's own noise, with a bound on false alarms.
 
 The plan. A block runs three arms: the original (A), the candidate (B), and the original once more as the control (C).
-Each block draws an order and runs it there and back (A B C C B A: ABBA for three arms), so that a steady drift falls
-out of every comparison within the block. Each run is a fresh process; the inputs are fresh for each block, and the
-same for the arms of one block. What a block says is the mean log-ratio of its two pairs, A to B, and A to C.
+Each block draws an order and runs it there and back (A B C C B A: ABBA for three arms), so that no arm is always first.
+Each run is a fresh process, and so are the interpreters that a block's processes come from: where things happen to lie
+in memory makes one faster than another by a percent or so, for as long as it lives. What a block says is the log-ratio
+of the quicker runs, A to B, and A to C: whatever else the machine does can only make a run slower.
 
-The statistics. Location is the mean with a tenth of the blocks trimmed at either end, since a machine has outliers. Its
-standard error is bootstrapped over stretches of neighbouring blocks, since they resemble each other; the interval is
-that error times a quantile of Student's t. It is written by hand, not SciPy's: a percentile interval can't reach the
-0.025% tail that is needed here from a dozen blocks, and the standard library has all the rest. It is seeded: the same
-times give the same interval.
+The statistics. Location is the mean with a fifth of the blocks trimmed at either end, since a machine has bursts of
+other work. Its standard error is bootstrapped over stretches of neighbouring blocks, since they resemble each other;
+the interval is that error times a quantile of Student's t. It is written by hand, not SciPy's: a percentile interval
+can't reach the 0.03% tail that is needed here from a dozen blocks, and the standard library has all the rest. It is
+seeded: the same times give the same interval.
 
 The decision. The noise floor is the largest ratio that the interval of A to C still allows, where the truth is 1.
 Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the same the other way round. Looks are
-taken after 10 blocks, 14, 20, and so on up to a fixed number; the permitted share of false "faster" (0.2%) is divided
+taken after 8 blocks, 11, 15, and so on up to a fixed number; the permitted share of false "faster" (0.2%) is divided
 among them. The same: the interval lies within the threshold, or, at the end, within the noise floor if that is under
 5%. Otherwise undecided.
 """
@@ -35,7 +36,7 @@ Speed: TypeAlias = Literal["faster", "slower", "same", "undecided"]
 
 ARMS: tuple[Which, ...] = ("original", "candidate", "control")
 _ORDERS: tuple[tuple[int, int, int], ...] = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
-_TRIM = 0.1
+_TRIM = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Plan:
 
     threshold: float = 0.02
     alike: float = 0.05
-    first: int = 10
+    first: int = 8
     most: int = 112
     growth: float = 1.4
     false_faster: float = 0.002
@@ -169,7 +170,7 @@ def _verdict(candidate: Interval, control: Interval, plan: Plan, *, last: bool) 
 
 
 def _log_ratios(ours: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]]) -> list[float]:
-    return [(math.log(a / c) + math.log(b / d)) / 2 for (a, b), (c, d) in zip(ours, theirs, strict=True)]
+    return [math.log(min(our) / min(their)) for our, their in zip(ours, theirs, strict=True)]
 
 
 # --- statistics

@@ -2,7 +2,8 @@
 
 Three stands: the original, the candidate, and the original once more, by which the machine's own noise is known. A turn
 has every chosen call made once at one of them, and is the sum of their times; `measure` says which comes when, and when
-it is enough. Stands are started anew every few blocks, since where things happen to lie in memory has its own speed.
+it is enough. Stands are started anew for every block, since where things happen to lie in memory has its own speed;
+only where starting them takes long, they are used for several.
 
 What a call did is judged each time, so that nobody is quick by doing something else when it counts. Nor by saying that
 it is done before it is: all that goes on around the calls is timed too, and must be shorter by what was saved.
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.seeds import derive_seed
 from abreast.jobs.candidates.inputs import Inputs, choose
 from abreast.jobs.candidates.measure import Measurement, Plan, Turn, Which, measure
@@ -28,7 +30,8 @@ from abreast.jobs.candidates.tried import Timed
 from abreast.jobs.candidates.witnessed import Tests
 from abreast.worktrees.slot import Slot
 
-_GENERATION: Final = 10  # blocks that a stand is used for
+_WORTH: Final = 2.0  # s that a block may cost in starting stands; beyond that, they are used for several
+_GENERATION: Final = 10  # blocks that a stand is used for, at most
 _PATIENCE: Final = 20.0
 _LOOKS: Final = 6  # at each call, to know about how long it takes
 _LEAVING: Final = 2.0  # s; that a stand may take to leave by itself
@@ -143,7 +146,9 @@ class Race:
         self._target, self._tests, self._inputs = target, tests, inputs
         original, candidate = slots
         self.arms = {"original": _Arm(original), "candidate": _Arm(candidate), "control": _Arm(original)}
-        self._generation = -1
+        self._generation = 0
+        self._until = 0
+        """The block before which stands are started anew."""
         self._records: dict[int, Invocation] = {}
         self._good: dict[int, list[str]] = {}
         self.rules = Rules()
@@ -151,8 +156,8 @@ class Race:
 
     async def run_once(self, turn: Turn) -> float:
         """One turn: every chosen call at one of the stands, each judged; the seconds of all of them."""
-        if turn.block // _GENERATION != self._generation:
-            await self._renew(turn.block // _GENERATION)
+        if turn.block >= self._until:
+            await self._renew(turn.block)
         arm = self.arms[turn.which]
         work = around = 0.0
         for number in range(len(self._inputs.chosen)):
@@ -163,18 +168,20 @@ class Race:
         arm.all.append(around)
         return work
 
-    async def _renew(self, generation: int) -> None:
+    async def _renew(self, block: int) -> None:
         """Fresh interpreters, with one order of sets for all arms."""
+        began = SYSTEM_CLOCK.now()
         await self._stands.end()
-        self._generation = generation
-        self._good = {}
         wanted = tuple(one.name for one in self._inputs.chosen)
-        hash_seed = derive_seed(self.seed, f"generation/{generation}") % 4_000_000_000
+        hash_seed = derive_seed(self.seed, f"generation/{self._generation}") % 4_000_000_000
+        self._generation += 1
         places = [Place(self.arms[which].slot, self._target, self._tests, wanted, hash_seed) for which in _ARMS]
         for which, (stand, _) in zip(_ARMS, await self._stands.started(places), strict=True):
             self.arms[which].stand = stand
         for number in range(len(wanted)):  # the original first: the others are judged by it
-            await self._made(self.arms["original"], "original", number)
+            if number not in self._records:
+                await self._made(self.arms["original"], "original", number)
+        self._until = block + max(1, min(_GENERATION, int((SYSTEM_CLOCK.now() - began) / _WORTH)))
 
     async def _made(self, arm: _Arm, which: str, number: int) -> tuple[float, float]:
         """One input: the seconds that count, and all that went by."""
