@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -15,9 +16,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from abreast.core.errors import NoSuchRun
-from abreast.store.port import Store
-from abreast.web import pages
+from abreast.core.errors import AbreastError, NoSuchRun
+from abreast.store.port import RunRow, Store
+from abreast.web import live, pages
+from abreast.web.actions import Launch, Refused, act
 from abreast.web.guard import Guard
 
 if TYPE_CHECKING:
@@ -25,51 +27,106 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 STATIC: Final = Path(__file__).parent / "static"
+_LONGEST: Final = 64 * 1024  # bytes of what is asked for
+_JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the page is made of: the store it shows, and what it was handed for the rest."""
+    """What the page is made of: the store it shows, who may see it, and what it was handed for the rest."""
 
     store: Store
     token: str
     hosts: Collection[str]
     cookie: str = "abreast"
     secrets: Collection[str] = field(default=(), repr=False)
+    launch: Launch | None = None
+    prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
 
 
 def make_app(site: Site) -> ASGIApp:
     """The application, behind its guard."""
-
-    def said(answer: Callable[..., object]) -> Callable[[Request], Any]:
-        return partial(_answer, site, answer)
-
+    server = _Server(site)
+    answers = {
+        "lanes": pages.lanes, "spending": pages.spending, "errors": pages.errors, "items": pages.items,
+        "item": pages.item, "job": pages.job,
+    }  # fmt: skip
     routes = [
-        Route("/", partial(_shell)),
-        Route("/runs.json", said(pages.runs)),
+        Route("/", _shell),
+        Route("/runs.json", partial(server.answer, pages.runs)),
+        Route("/live", server.live_runs),
         Route("/static/{name}", _static),
         Route("/plotly.js", _plotly),
-        Route("/run/{run:path}/job.json", said(pages.job)),
+        *(Route(f"/run/{{run:path}}/{name}.json", partial(server.answer, said)) for name, said in answers.items()),
+        Route("/run/{run:path}/live", server.live_run),
+        Route("/run/{run:path}/act", server.act, methods=["POST"]),
+        Route("/run/{run:path}.json", partial(server.answer, pages.head)),
         Route("/run/{run:path}", _shell),
     ]
-    app = Starlette(routes=routes, exception_handlers={NoSuchRun: _missing, HTTPException: _refused})
+    handlers = {AbreastError: server.trouble, HTTPException: server.refused, Exception: server.refused}
+    app = Starlette(routes=routes, exception_handlers=handlers)
     return Guard(app, token=site.token, hosts=site.hosts, cookie=site.cookie)
 
 
-async def _answer(site: Site, answer: Callable[..., object], request: Request) -> Response:
-    """JSON, made in a thread: the store is read there."""
-    given: Mapping[str, str] = request.query_params
-    found = await run_in_threadpool(answer, site.store, *request.path_params.values(), given)
-    return as_json(found, site.secrets)
+class _Server:
+    """What answers: JSON made in threads, since the store is read there."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._desk = pages.Desk(site.store, site.prompt_of)
+
+    async def answer(self, said: Callable[..., dict[str, object]], request: Request) -> Response:
+        return self._json(
+            await run_in_threadpool(said, self._desk, *request.path_params.values(), request.query_params)
+        )
+
+    async def live_run(self, request: Request) -> Response:
+        look = await run_in_threadpool(live.of_run, self._desk, request.path_params["run"])
+        return live.stream(request, look)
+
+    async def live_runs(self, request: Request) -> Response:
+        return live.stream(request, live.of_runs(self._desk))
+
+    async def act(self, request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0] != _JSON:
+            raise HTTPException(415, "an action is JSON")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > _LONGEST:
+                raise HTTPException(413, "that is too long")
+        try:
+            asked = json.loads(body)
+            action, fields = str(asked["action"]), dict(asked.get("fields") or {})
+        except (ValueError, TypeError, KeyError):
+            raise HTTPException(400, 'an action is {"action": ..., "fields": {...}}') from None
+        try:
+            done = await run_in_threadpool(
+                act, self._site.store, self._site.launch, request.path_params["run"], action, fields
+            )
+        except Refused as error:
+            return self._json({"error": str(error)}, 409)
+        return self._json({"said": done})
+
+    async def trouble(self, _: Request, error: Exception) -> Response:
+        return self._json({"error": str(error)}, 404 if isinstance(error, NoSuchRun) else 500)
+
+    async def refused(self, _: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            return self._json({"error": error.detail}, error.status_code)
+        return self._json({"error": f"the page has a fault: {type(error).__name__}: {error}"}, 500)
+
+    def _json(self, said: dict[str, object], status: int = 200) -> Response:
+        text = json_text(said, self._site.secrets)
+        return Response(text.encode("utf-8", "replace"), status, {"cache-control": "no-store"}, _JSON)
 
 
-def as_json(value: object, secrets: Collection[str] = (), status: int = 200) -> Response:
-    """A response in JSON, without secrets; half a surrogate pair, which isn't text, becomes a question mark."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def json_text(said: dict[str, object], secrets: Collection[str] = ()) -> str:
+    """What is said, as JSON, without secrets: they are not in the journal, and this is the net beneath that."""
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
     for secret in secrets:
         text = text.replace(secret, "***")
-    body = text.encode("utf-8", "replace")
-    return Response(body, status, {"cache-control": "no-store"}, "application/json")
+    return text
 
 
 async def _shell(_: Request) -> Response:
@@ -86,19 +143,13 @@ async def _static(request: Request) -> Response:
 
 
 async def _plotly(_: Request) -> Response:
-    from importlib.util import find_spec
-
-    spec = find_spec("plotly")
-    if spec is None or spec.origin is None:
+    path = plotly_path()
+    if path is None:
         raise HTTPException(404, "plotly is not installed")
-    path = Path(spec.origin).parent / "package_data" / "plotly.min.js"
     return FileResponse(path, media_type="text/javascript", headers={"cache-control": "private, max-age=86400"})
 
 
-async def _missing(_: Request, error: Exception) -> Response:
-    return as_json({"error": str(error)}, status=404)
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return as_json({"error": getattr(error, "detail", str(error))}, status=status)
+def plotly_path() -> Path | None:
+    """The script that comes with plotly's package; None where that is not installed."""
+    spec = find_spec("plotly")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "package_data" / "plotly.min.js"

@@ -1,27 +1,23 @@
-// The page of one run or of all, by the address.
+// Which page this is, by its address.
 import { el, fill } from "./dom.js";
+import { alone } from "./net.js";
 
+const address = new URL(location.href);
+if (address.searchParams.has("token")) { // it is a cookie by now, and has no place in the history
+  address.searchParams.delete("token");
+  history.replaceState(null, "", address);
+}
 const main = document.getElementById("main");
-const run = decodeURIComponent(location.pathname.replace(/^\/run\//, ""));
+const run = alone ? document.documentElement.dataset.run : decodeURIComponent(address.pathname.replace(/^\/run\//, ""));
 
-async function get(address) {
-  const response = await fetch(address);
-  const said = await response.json();
-  if (!response.ok) throw new Error(said.error ?? response.statusText);
-  return said;
+try {
+  if (alone || address.pathname.startsWith("/run/")) {
+    const page = await import("./run.js");
+    await page.run(main, run);
+  } else {
+    const page = await import("./runs.js");
+    page.runs(main);
+  }
+} catch (error) {
+  fill(main, el("p", { class: "empty", role: "alert" }, error.message));
 }
-
-async function showJob() {
-  const { kind, view } = await get(`/run/${encodeURIComponent(run)}/job.json`);
-  if (view === null) return;
-  const { draw } = await import(`./job-${kind}.js`);
-  const page = {
-    el,
-    open: (key) => console.info("open", key),
-    act: async (action, fields) => console.info("act", action, fields),
-  };
-  const container = fill(main, el("section", { id: "job" })).firstChild;
-  draw(container, view, page);
-}
-
-if (location.pathname.startsWith("/run/")) showJob();

@@ -1,0 +1,87 @@
+"""Server-sent events: a line whenever there is something new, from looks at the store that hold up nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError
+from abreast.web import pages
+from abreast.web.pages import Desk
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+EVERY: Final = 0.5
+"""Seconds between two looks."""
+_SHARE: Final = 20  # a look that takes long is followed by a longer pause: 5% of a core at most
+_ALIVE: Final = 10.0  # seconds without a word after which one is said, so that both sides notice a dead connection
+
+Look = Callable[[], "dict[str, object] | None"]
+
+
+def stream(request: Request, look: Look) -> StreamingResponse:
+    """Send what `look` finds, again and again; None is nothing new."""
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_lines(request, look), media_type="text/event-stream", headers=headers)
+
+
+async def _lines(request: Request, look: Look) -> AsyncIterator[bytes]:
+    yield b"retry: 1000\n\n"
+    quiet = 0.0
+    while not await request.is_disconnected():
+        began = SYSTEM_CLOCK.now()
+        try:
+            news = await run_in_threadpool(look)
+        except AbreastError as error:  # the run was removed, or the store is gone
+            yield _line("gone", {"error": str(error)})
+            return
+        took = SYSTEM_CLOCK.now() - began
+        if news is not None or quiet >= _ALIVE:
+            quiet = 0.0
+            yield _line("news", news) if news is not None else b": still here\n\n"
+        reading = news is not None and news.get("read", 1) != 1
+        pause = 0.01 if reading else max(EVERY, _SHARE * took)
+        quiet += pause
+        await asyncio.sleep(pause)
+
+
+def _line(kind: str, said: dict[str, object]) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(said, separators=(',', ':'))}\n\n".encode()
+
+
+def of_run(desk: Desk, run_id: str) -> Look:
+    """The head of a run, when it has changed since the last look."""
+    book = desk.shelf.book(run_id)
+    told: list[object] = []
+
+    def look() -> dict[str, object] | None:
+        with book.lock:
+            book.look()
+            now = [book.version, book.state, book.caught_up]
+            if now == told:
+                return None
+            told[:] = now
+            return pages.head_of(book)
+
+    return look
+
+
+def of_runs(desk: Desk) -> Look:
+    """A word whenever a run begins, moves on or ends."""
+    told: list[object] = []
+
+    def look() -> dict[str, object] | None:
+        now: list[object] = [(row.id, row.state, row.last_seq, row.epoch) for row in desk.store.runs(limit=100)]
+        if now == told:
+            return None
+        told[:] = now
+        return {"runs": len(now)}
+
+    return look

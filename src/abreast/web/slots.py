@@ -1,0 +1,123 @@
+"""The rows of a lane: every attempt that ever ran in it as a bar in time, kept in columns so that 100,000 are light."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+STATES: Final = ("running", "done", "speculative", "cancelled", "retried", "crashed", "failed")
+"""From the best to the worst: where several bars are too short to be told apart, the worst gives its colour."""
+RUNNING, DONE, SPECULATIVE, CANCELLED, RETRIED, CRASHED, FAILED = range(len(STATES))
+INSTANT: Final = 0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
+_NEWEST: Final = 8  # starts looked back at, to see whether one of them took a slot that is only now noted as free
+
+
+class Bar(NamedTuple):
+    """One attempt, in the run's own time: from `since` it waited, from `start` to `end` it worked."""
+
+    since: float
+    start: float
+    end: float
+    state: int
+    item: int
+
+
+@dataclass(slots=True)
+class Row:
+    """A slot: what ran in it one after the other."""
+
+    since: array[float] = field(default_factory=lambda: array("d"))
+    start: array[float] = field(default_factory=lambda: array("d"))
+    end: array[float] = field(default_factory=lambda: array("d"))
+    state: bytearray = field(default_factory=bytearray)
+    item: array[int] = field(default_factory=lambda: array("l"))
+    free_since: float = 0.0
+
+    def keep(self, bar: Bar) -> None:
+        """Add a bar that has ended; what waited while another worked here is seen to wait from that one's end on."""
+        start = max(bar.start, self.free_since)
+        self.since.append(min(max(bar.since, self.free_since), start))
+        self.start.append(start)
+        self.end.append(max(bar.end, start))
+        self.state.append(bar.state)
+        self.item.append(bar.item)
+        self.free_since = self.end[-1]
+
+    def between(self, begin: float, finish: float) -> Iterator[tuple[float, float, float, int, int]]:
+        """The bars that are to be seen in a window, in order."""
+        at = bisect_left(self.end, begin)
+        for values in zip(
+            self.since[at:], self.start[at:], self.end[at:], self.state[at:], self.item[at:], strict=True
+        ):
+            if values[0] > finish:
+                return
+            yield values
+
+
+@dataclass(slots=True)
+class _Running:
+    row: int
+    bar: Bar
+
+
+@dataclass(slots=True)
+class Lane:
+    """One lane of the picture: as many rows as were ever in use at once, and what changed its limit."""
+
+    name: str
+    calls: bool = False
+    rows: list[Row] = field(default_factory=list)
+    running: dict[str, _Running] = field(default_factory=dict)
+    limits: list[tuple[float, float]] = field(default_factory=list)
+    decisions: list[dict[str, object]] = field(default_factory=list)
+    waiting: dict[str, float] = field(default_factory=dict)
+    counts: list[int] = field(default_factory=lambda: [0] * len(STATES))
+    _free: list[int] = field(default_factory=list)
+    _newest: list[str] = field(default_factory=list)
+
+    def begin(self, path: str, bar: Bar) -> None:
+        """Something starts, in the lowest free row."""
+        if self._free:
+            row = heappop(self._free)
+        else:
+            row = len(self.rows)
+            self.rows.append(Row())
+        self.running[path] = _Running(row, bar)
+        self._newest = [*self._newest[1 - _NEWEST :], path]
+
+    def finish(self, path: str, end: float, state: int) -> None:
+        """What was running runs no more."""
+        ended = self.running.pop(path)
+        self.rows[ended.row].keep(ended.bar._replace(end=end, state=state))
+        self.counts[state] += 1
+        if not self._follow(ended.row, end):
+            heappush(self._free, ended.row)
+
+    def brief(self, bar: Bar) -> None:
+        """Something so short that its start was not written: into a row that was free meanwhile."""
+        # The one that was freed last: bars come by their ends, and so they never need more rows than were in use.
+        row, freed, latest = -1, -1.0, bar.start + INSTANT
+        for one in self._free:
+            since = self.rows[one].free_since
+            if freed < since <= latest:
+                row, freed = one, since
+        if row < 0:
+            row = len(self.rows)
+            self.rows.append(Row())
+            heappush(self._free, row)
+        self.rows[row].keep(bar)
+        self.counts[bar.state] += 1
+
+    def _follow(self, row: int, now: float) -> bool:
+        """Move what has just started into the row that it was waiting for; False if there is no such item."""
+        started = [self.running[path] for path in self._newest if path in self.running]
+        last = max(started, key=lambda one: one.row, default=None)
+        if last is None or last.row <= row or now - last.bar.start > INSTANT:
+            return False
+        heappush(self._free, last.row)
+        last.row = row
+        return True

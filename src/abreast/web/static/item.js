@@ -1,0 +1,114 @@
+// One item in full, in a panel at the side.
+import { badge } from "./chrome.js";
+import { el, fill } from "./dom.js";
+import { count, money, span } from "./format.js";
+import { get, of } from "./net.js";
+
+/** A panel that shows items of a run; `changed(path)` is told which, "" when it closes. */
+export class Panel {
+  constructor(run, changed) {
+    this.run = run;
+    this.body = el("div", { class: "body" });
+    this.dialog = el("dialog", { class: "panel", id: "item", "aria-label": "Item" }, this.body);
+    this.dialog.addEventListener("close", () => changed(""));
+    this.dialog.addEventListener("click", (event) => {
+      if (event.target === this.dialog) this.dialog.close();
+    });
+    this.changed = changed;
+    document.body.append(this.dialog);
+  }
+
+  /** Show the item of a path, or of a place in the picture. */
+  async open(which) {
+    const asked = typeof which === "number" ? { place: which } : { path: which };
+    if (!this.dialog.open) {
+      fill(this.body, el("p", { class: "muted" }, "Reading…"));
+      this.dialog.showModal();
+    }
+    try {
+      const item = await get(of(this.run, "/item.json"), asked);
+      this.changed(item.path);
+      fill(this.body, this.#page(item));
+    } catch (error) {
+      fill(this.body, this.#close(), el("p", { class: "empty", role: "alert" }, error.message));
+    }
+    this.dialog.scrollTop = 0;
+  }
+
+  #close() {
+    return el("button", { type: "button", class: "quiet close", "aria-label": "Close", autofocus: true, onclick: () => this.dialog.close() }, "✕");
+  }
+
+  #page(item) {
+    return [
+      el("header", {}, el("h2", {}, item.key), badge(item.state), this.#close()),
+      el("p", { class: "path" }, item.path),
+      item.reason ? el("p", {}, `It was cancelled: ${item.reason}`) : null,
+      item.timing ? timing(item) : null,
+      failure(item.error),
+      text("Prompt", item.prompt), text("Input", item.input),
+      item.calls.map((call, index) => this.#call(call, index, item.calls.length)),
+      text(item.calls.length ? "Result" : "Reply", item.value),
+      text("Standard output", item.stdout), text("Standard error", item.stderr),
+      item.exit_code ? el("p", {}, `Exit code ${item.exit_code}`) : null,
+      item.attempts.length ? el("section", {}, el("h3", {}, "Attempts that failed"), item.attempts.map((one) =>
+        el("details", {}, el("summary", {}, `Attempt ${one.attempt}: ${one.error.message?.text || one.error.type}`,
+          one.backoff ? el("span", { class: "muted" }, ` then a pause of ${span(one.backoff)}`) : null), failure(one.error)))) : null,
+      item.waits.length ? facts("Waits", item.waits.map((one) => [one.limit || "limit", span(one.seconds)])) : null,
+      item.beneath.length ? el("section", {}, el("h3", {}, "Verdicts and steps beneath"), el("ul", { class: "beneath" }, item.beneath.map((one) =>
+        el("li", {}, el("button", { type: "button", class: "open", title: one.path, onclick: () => this.open(one.path) }, one.path.slice(item.path.length + 1)),
+          badge(one.state), el("span", { class: "value" }, one.value))))) : null,
+    ];
+  }
+
+  #call(call, index, all) {
+    const used = [["Model", call.model], ["Took", span(sum(call.service))], ["Waited", call.waited > 0.0005 ? span(call.waited) : ""],
+      ["First token", call.first_token ? span(call.first_token) : ""], ["Tries", call.service.length > 1 ? call.service.length : ""],
+      ["Tokens", call.input_tokens !== undefined && call.input_tokens !== null ? `${count(call.input_tokens)} + ${count(call.output_tokens)}` : ""],
+      ["Cost", call.usd ? money(call.usd) : call.usd === null ? "unknown" : ""]];
+    return el("section", { class: "call" }, el("h3", {}, all > 1 ? `Call ${index + 1}` : "Call of the model", " ", call.state === "done" ? null : badge(call.state)),
+      rows(used), text("Reply", call.reply), failure(call.error));
+  }
+}
+
+function sum(values) {
+  return values.reduce((one, other) => one + other, 0);
+}
+
+/** Where its time went: the parts as one bar, and in figures. */
+function timing(item) {
+  const { queued, waited, backoff, service } = item.timing;
+  const parts = [["queued", queued], ["waited", waited], ["backoff", backoff], ...service.map((one, index) => [service.length > 1 ? `attempt ${index + 1}` : "service", one])].filter(([, value]) => value > 0);
+  const whole = sum(parts.map(([, value]) => value)) || 1;
+  const kind = (name) => (["queued", "waited", "backoff"].includes(name) ? name : "service");
+  const used = item.usage ?? {};
+  return el("section", { class: "timing" },
+    el("div", { class: "split", role: "img", "aria-label": parts.map(([name, value]) => `${name} ${span(value)}`).join(", ") },
+      parts.map(([name, value]) => el("i", { class: kind(name), title: `${name} ${span(value)}`, style: { "flex-grow": String(Math.max(value / whole, 0.004)) } }))),
+    rows([...parts.map(([name, value]) => [name, span(value)]), ["lane", item.lane ?? ""], ["attempts", item.attempt > 1 ? item.attempt : ""],
+      ["requests", used.requests ? count(used.requests) : ""], ["tokens", used.requests ? `${count(used.input_tokens)} + ${count(used.output_tokens)}` : ""],
+      ["cost", used.usd ? money(used.usd) : ""]]));
+}
+
+function rows(pairs) {
+  return el("dl", {}, pairs.filter(([, value]) => value !== "" && value !== null && value !== undefined).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}
+
+function facts(title, pairs) {
+  return el("section", {}, el("h3", {}, title), rows(pairs));
+}
+
+function text(title, said) {
+  if (!said || said.text === undefined) return null;
+  const cut = said.characters > said.text.length;
+  return el("section", {}, el("h3", {}, title, cut ? el("small", {}, ` the first ${count(said.text.length)} of ${count(said.characters)} characters`) : null),
+    el("pre", { tabindex: "0", "aria-label": title }, said.text || "(empty)"));
+}
+
+function failure(error) {
+  if (!error) return null;
+  return el("section", { class: "failure" },
+    el("h3", {}, "Error"), el("p", {}, el("b", {}, error.type), error.status ? ` (status ${error.status})` : "", error.message?.text ? `: ${error.message.text}` : ""),
+    text("What came instead of a reply", error.raw), text("Standard output", error.stdout), text("Standard error", error.stderr),
+    error.traceback?.text ? el("details", {}, el("summary", {}, "Traceback"), el("pre", { tabindex: "0" }, error.traceback.text)) : null);
+}

@@ -1,0 +1,75 @@
+// Where the page gets what it shows: the server, or what a file that was written for later carries with it.
+
+const kept = document.getElementById("kept");
+let offline = null;
+
+/** Whether this is a file of one run, with nobody behind it. */
+export const alone = kept !== null;
+
+/** What an address says, as JSON; an error is one sentence. */
+export async function get(address, fields = {}) {
+  if (alone) {
+    offline ??= (await import("./offline.js")).answers(JSON.parse(kept.textContent));
+    return offline(address, fields);
+  }
+  const query = new URLSearchParams(Object.entries(fields).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+  const response = await fetch(query.size ? `${address}?${query}` : address);
+  return answered(response);
+}
+
+/** Ask for something to be done; what was done, in a sentence. */
+export async function post(address, body) {
+  const headers = { "content-type": "application/json" };
+  return answered(await fetch(address, { method: "POST", headers, body: JSON.stringify(body) }));
+}
+
+async function answered(response) {
+  const said = await response.json().catch(() => ({ error: response.statusText }));
+  if (!response.ok) throw new Error(said.error ?? response.statusText);
+  return said;
+}
+
+/** The address of a run, or of something of it. */
+export function of(run, rest = "") {
+  return `/run/${encodeURIComponent(run)}${rest}`;
+}
+
+/** Hear of news; `heard(data)` for each, `state(connected)` when the connection comes and goes. */
+export function listen(address, heard, state = () => {}) {
+  if (alone) return;
+  const source = new EventSource(address);
+  source.addEventListener("news", (event) => heard(JSON.parse(event.data)));
+  source.addEventListener("gone", (event) => {
+    source.close();
+    state(false, JSON.parse(event.data).error);
+  });
+  source.onopen = () => state(true);
+  source.onerror = () => state(false);
+  addEventListener("pagehide", () => source.close());
+}
+
+/** Call `work` now, and again for whatever is asked for meanwhile; never twice at once, nor without a pause between. */
+export function paced(work, least = 400) {
+  let busy = false;
+  let again = false;
+  return async function call() {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    const began = performance.now();
+    try {
+      await work();
+    } finally {
+      const rest = Math.max(least, 3 * (performance.now() - began));
+      setTimeout(() => {
+        busy = false;
+        if (again) {
+          again = false;
+          call();
+        }
+      }, rest);
+    }
+  };
+}

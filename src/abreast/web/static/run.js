@@ -1,0 +1,187 @@
+// One run: its head, its lanes, what its job shows, what it spent, what went wrong, and its items. Live or of old.
+import { colour, plot } from "./charts.js";
+import { ask, badge, bar, connected, note } from "./chrome.js";
+import { el, fill } from "./dom.js";
+import { brief, count, many, moment, money, span } from "./format.js";
+import { Items } from "./items.js";
+import { Panel } from "./item.js";
+import { Lanes } from "./lanes.js";
+import { alone, get, listen, of, paced, post } from "./net.js";
+import { meter } from "./runs.js";
+
+/** Draw the page of a run into `main`. */
+export async function run(main, id) {
+  document.title = `${id} · abreast`;
+  bar([alone ? null : el("a", { href: "/" }, "Runs"), el("span", { "aria-current": "page" }, id)]);
+  const head = await get(of(id, ".json"));
+  new Page(main, id).begin(head);
+}
+
+class Page {
+  constructor(main, id) {
+    this.id = id;
+    this.panel = new Panel(id, (path) => this.#address(path));
+    this.top = el("section", { class: "head" });
+    const section = (name, title) => el("section", { id: name, "aria-label": title }, el("h2", {}, title), el("div"));
+    this.sections = {
+      lanes: section("lanes-section", "Lanes"), job: section("job", "Job"), spending: section("spending", "Cost and tokens"),
+      errors: section("errors", "Errors"), items: section("items", "Items"), about: section("about", "About this run"),
+    };
+    for (const name of ["job", "spending", "errors"]) this.sections[name].hidden = true;
+    fill(main, this.top, Object.values(this.sections));
+    this.lanes = new Lanes(this.#inside("lanes"), id, (which) => this.panel.open(which));
+    this.items = new Items(this.#inside("items"), id, (which) => this.panel.open(which));
+    this.rest = paced(() => this.#rest(), 1000);
+    this.job = paced(() => this.#job(), 1000);
+  }
+
+  #inside(name) {
+    return this.sections[name].lastChild;
+  }
+
+  begin(head) {
+    this.update(head);
+    this.#about(head);
+    const path = new URLSearchParams(location.search).get("item");
+    if (path) this.panel.open(path);
+    addEventListener("popstate", () => {
+      const now = new URLSearchParams(location.search).get("item");
+      if (now) this.panel.open(now);
+      else if (this.panel.dialog.open) this.panel.dialog.close();
+    });
+    listen(of(this.id, "/live"), (news) => this.update(news), connected);
+  }
+
+  /** There is news of the run. */
+  update(head) {
+    this.head = head;
+    this.#drawHead(head);
+    this.lanes.update(head);
+    this.items.show();
+    this.rest();
+    this.job();
+  }
+
+  #address(path) {
+    if (alone) return;
+    const address = new URL(location.href);
+    if ((address.searchParams.get("item") ?? "") === path) return;
+    if (path) address.searchParams.set("item", path);
+    else address.searchParams.delete("item");
+    history.pushState(null, "", address);
+  }
+
+  #drawHead(head) {
+    const { counts, usage } = head;
+    const settled = counts.done + counts.failed + counts.cancelled;
+    const fact = (name, value, state) => (value ? el("div", { class: "fact" }, el("dt", {}, name), el("dd", state ? { dataset: { state } } : {}, value)) : null);
+    const focused = document.activeElement?.closest(".actions button")?.textContent;
+    fill(
+      this.top,
+      el("div", { class: "title" }, el("h1", {}, head.id), badge(head.state), head.read < 1 ? el("span", { class: "muted", role: "status" }, `reading, ${Math.round(head.read * 100)}%`) : null, this.#actions(head)),
+      head.reason && head.reason !== head.state ? el("p", { class: "reason" }, head.reason) : null,
+      el("dl", { class: "facts" },
+        fact("Items", `${count(settled)}${head.total ? ` of ${count(head.total)}` : ""}`),
+        fact("Running", counts.running ? count(counts.running) : "", "running"), fact("Waiting", counts.waiting ? count(counts.waiting) : ""),
+        fact("Failed", counts.failed ? count(counts.failed) : "", "failed"), fact("Cancelled", counts.cancelled ? count(counts.cancelled) : ""),
+        fact("Took", span(head.took ?? head.now)), fact("Cost", usage.requests ? money(usage.usd, usage.unpriced) : ""),
+        fact("Tokens", usage.requests ? `${brief(usage.input)} + ${brief(usage.output)}` : ""), fact("Job", head.kind), fact("Started", moment(head.created))),
+      meter({ ...counts, total: head.total }, settled),
+    );
+    if (focused) [...this.top.querySelectorAll(".actions button")].find((button) => button.textContent === focused)?.focus();
+  }
+
+  #actions(head) {
+    if (alone) return null;
+    const button = (name, work, kind = "") => el("button", { type: "button", class: kind, onclick: work }, name);
+    return el("div", { class: "actions" },
+      head.can.resume ? button("Resume", () => this.#resume(head), "primary") : null,
+      head.state === "done" && head.counts.failed ? button("Retry failed", () => this.#resume(head)) : null,
+      head.can.cancel ? button("Cancel", () => this.#cancel(), "danger") : null);
+  }
+
+  async #cancel() {
+    const given = await ask(`Cancel ${this.id}?`, "Its driver is asked to stop. What is recorded stays, and the run can be resumed.",
+      { yes: "Cancel the run", no: "Let it run", danger: true, fields: [{ name: "reason", label: "Reason", value: "cancelled in the page" }] });
+    if (given) await this.act("cancel", given);
+  }
+
+  async #resume(head) {
+    const done = head.state === "done";
+    const fields = !done && head.counts.failed ? [{ name: "retry_failed", label: `Run the ${many(head.counts.failed, "failed item")} again, too`, kind: "checkbox" }] : [];
+    const given = await ask(`${done ? "Run what failed again" : "Go on"} with ${this.id}?`, "A new driver is started beside this page. What is recorded is not run again.", { yes: done ? "Run again" : "Go on", no: "Not now", fields });
+    if (given) await this.act("resume", { retry_failed: done || given.retry_failed === true });
+  }
+
+  /** Have something done; says what was, or why not. */
+  async act(action, fields = {}) {
+    try {
+      const { said } = await post(of(this.id, "/act"), { action, fields });
+      note(said);
+      return true;
+    } catch (error) {
+      note(error.message, "error");
+      return false;
+    }
+  }
+
+  async #rest() {
+    const [spent, wrong] = await Promise.all([get(of(this.id, "/spending.json")), get(of(this.id, "/errors.json"))]);
+    this.#drawSpending(spent);
+    this.#drawErrors(wrong.errors);
+  }
+
+  #drawSpending(spent) {
+    const models = Object.entries(spent.models);
+    this.sections.spending.hidden = models.length === 0;
+    if (!models.length) return;
+    const inside = this.#inside("spending");
+    if (!this.charts) {
+      this.charts = { money: el("div", { class: "chart" }), tokens: el("div", { class: "chart" }), table: el("div", { class: "table" }) };
+      fill(inside, el("div", { class: "charts" }, el("figure", {}, el("figcaption", {}, "Cost so far, in dollars"), this.charts.money),
+        el("figure", {}, el("figcaption", {}, "Tokens so far"), this.charts.tokens)), this.charts.table);
+    }
+    const filled = (name, y, ink) => ({ x: spent.at, y, name, mode: "lines", fill: "tozeroy", line: { color: colour(ink), width: 1.5 } });
+    const free = !spent.usd.at(-1);
+    this.charts.money.parentNode.hidden = free;
+    const axis = { xaxis: { ticksuffix: " s", rangemode: "tozero" }, yaxis: { rangemode: "tozero" } };
+    if (!free) plot(this.charts.money, () => [filled("cost", spent.usd, "accent")], { ...axis, yaxis: { tickprefix: "$", rangemode: "tozero" }, showlegend: false });
+    plot(this.charts.tokens, () => [filled("input", spent.input, "series-2"), filled("output", spent.output, "accent")], axis);
+    fill(this.charts.table, el("table", {}, el("thead", {}, el("tr", {}, ["Model", "Requests", "Input tokens", "Output tokens", "Cost"].map((name, index) => el("th", { scope: "col", class: index ? "number" : "" }, name)))),
+      el("tbody", {}, models.map(([name, used]) => el("tr", {}, el("th", { scope: "row" }, name), [count(used.requests), count(used.input), count(used.output), money(used.usd)].map((text) => el("td", { class: "number" }, text)))))));
+  }
+
+  #drawErrors(errors) {
+    this.sections.errors.hidden = errors.length === 0;
+    fill(this.#inside("errors"), el("div", { class: "table" }, el("table", { class: "errors" },
+      el("thead", {}, el("tr", {}, ["Error", "Message", "Items", "Retried"].map((name, index) => el("th", { scope: "col", class: index > 1 ? "number" : "" }, name)))),
+      el("tbody", {}, errors.map((one) => {
+        const short = one.type.split(".").at(-1);
+        return el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", class: "open", title: one.type, onclick: () => this.#only(one, short) }, short)),
+          el("td", { class: "message" }, one.message), el("td", { class: "number" }, count(one.items)), el("td", { class: "number" }, one.retried ? count(one.retried) : "–"));
+      })))));
+  }
+
+  #only(one, short) {
+    this.items.only(String(one.error), short);
+    this.sections.items.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  }
+
+  async #job() {
+    if (this.head.read < 1) return;
+    const { kind, view } = await get(of(this.id, "/job.json"));
+    if (view === null) return;
+    const { draw } = await import(`./job-${kind}.js`);
+    this.sections.job.hidden = false;
+    this.sections.job.firstChild.textContent = kind.charAt(0).toUpperCase() + kind.slice(1);
+    draw(this.#inside("job"), view, { el, open: (key) => this.panel.open(key), act: (action, fields) => this.act(action, fields), ask, alone });
+  }
+
+  #about(head) {
+    const rows = [["Seed", head.seed], ["Tags", head.tags.join(" ")], ["Drivers so far", head.drivers > 1 ? head.drivers : ""],
+      ["Outcomes depend on timing", head.timing_dependent.join(", ")],
+      ...Object.entries(head.manifest).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value, null, 1)])];
+    fill(this.#inside("about"), el("details", {}, el("summary", {}, "Manifest: how it was started, and with what"),
+      el("dl", { class: "manifest" }, rows.filter(([, value]) => value && value !== "null").map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value)))))));
+  }
+}
