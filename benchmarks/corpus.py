@@ -1,12 +1,17 @@
 """Runs the corpus: small functions of our own with candidates of every kind, and says who was taken for what.
 
     python -m benchmarks.corpus                    # all of it, by `abreast optimize`, measured: half an hour
+    python -m benchmarks.corpus --fresh median     # one function, anew
     python -m benchmarks.corpus --behaviour        # without measuring: minutes
-    python -m benchmarks.corpus --behaviour median top_k
+    python -m benchmarks.corpus --show             # the table of what is known
+
+What `abreast optimize` said of a function is a line in `build/corpus.jsonl`, written when it has ended: stopped, it
+goes on with the next function, and a function whose files have changed since is tried again.
 
 `corpus/NAME/original.py` has the function (or the class, whose last method is meant), `test_NAME.py` its tests, and
 `candidates/KIND.py` or `KIND-2.py` the candidates. It ends with 1 if a candidate that is wrong, cheats or does not end
-was accepted, if one wrote outside, or if less than 95% of the correct and really faster ones were accepted.
+was accepted, if one wrote outside or was never done with, or if less than 95% of the correct and really faster ones
+were accepted.
 """
 
 from __future__ import annotations
@@ -21,10 +26,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from abreast.jobs.candidates.cheats import check_text
@@ -37,13 +43,17 @@ from abreast.worktrees.pool import open_worktrees
 from abreast.worktrees.slot import Slot
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
+KNOWN = CORPUS.parent / "build" / "corpus.jsonl"
 LIMITS = Limits(seconds=30, memory=1 << 30, processes=64)
 PATIENCE = 20  # seconds for a candidate of a function whose tests take a fraction of one; the machine may be busy
 BUSY = 6  # of CPU
+LONGEST = 1_800  # seconds for all candidates of a function: nothing may hang
 GOOD = ("fast-correct", "same-speed", "slower")
 KINDS = (*GOOD, "fast-wrong", "cheating", "hanging", "memory-bomb", "writes-outside")
 OUTSIDE = ("/etc/candidate", "/var/candidate.txt", "/opt/candidate", "/usr/local/values.txt")
 ENOUGH = 0.95
+# Plugins that happen to be installed here take longer to load than most tests of the corpus.
+QUICK = "[pytest]\naddopts = -p no:hypothesispytest -p no:asyncio -p no:anyio -p no:timeout\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,12 @@ class Specimen:
     @property
     def candidates(self) -> list[Path]:
         return sorted((CORPUS / self.name / "candidates").glob("*.py"))
+
+    @property
+    def digest(self) -> str:
+        """Of its files: what is known of others says nothing."""
+        files = sorted((CORPUS / self.name).rglob("*.py"))
+        return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +123,7 @@ def repository() -> Iterator[Path]:
         top = Path(place) / "corpus"
         shutil.copytree(CORPUS, top, ignore=shutil.ignore_patterns("__pycache__"))
         who = ["-c", "user.name=corpus", "-c", "user.email=corpus@example.com"]
+        (top / "pytest.ini").write_text(QUICK, "utf-8")
         for words in (["init", "-q", "."], ["add", "--all"], [*who, "commit", "-q", "-m", "corpus"]):
             subprocess.run(["git", *words], cwd=top, check=True, timeout=60)
         before = fingerprint(top)
@@ -211,25 +228,77 @@ async def by_behaviour(
 # --- all of it
 
 
-def by_optimizing(chosen: list[Specimen], width: int, told: Callable[[Result], None]) -> list[Result]:
-    """Let `abreast optimize` try every candidate of each function, and measure what behaves."""
-    results: list[Result] = []
-    with repository() as top:
-        for specimen in chosen:
-            command = [
-                *(sys.executable, "-m", "abreast", "optimize", str(specimen.target), "--tests", specimen.test),
-                *("--candidates", f"{specimen.name}/candidates", "--width", str(width), "--json", "--quiet"),
-                *("--timeout", f"{PATIENCE}s"),
-            ]
-            done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False, timeout=3_600)
-            try:
-                told_all = json.loads(done.stdout)["candidates"]
-            except (ValueError, KeyError):
-                sys.exit(f"{specimen.name}: {' '.join(done.stderr.split())[-500:]}")
-            for one in told_all:
-                results.append(Result(specimen.name, Path(one["name"]).stem, one["verdict"], one["reason"]))
-                told(results[-1])
-    return results
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What `abreast optimize` said of a function's candidates, and how long it took."""
+
+    specimen: str
+    digest: str
+    results: tuple[Result, ...]
+    seconds: float = 0.0
+    escapes: int = 0
+    """Whether something outside of the slots was changed or left behind."""
+    hangs: int = 0
+
+    def line(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def of(cls, line: str) -> Told:
+        facts = json.loads(line)
+        return cls(**facts | {"results": tuple(Result(**one) for one in facts["results"])})
+
+
+def known(path: Path, chosen: list[Specimen]) -> dict[str, Told]:
+    """What is known of the chosen functions as they are now; a line that was cut off is nothing."""
+    found: dict[str, Told] = {}
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        try:
+            one = Told.of(line)
+        except (ValueError, TypeError, KeyError):
+            continue
+        found[one.specimen] = one
+    return {one.name: found[one.name] for one in chosen if one.name in found and found[one.name].digest == one.digest}
+
+
+def by_optimizing(chosen: list[Specimen], width: int, path: Path, told: Callable[[Result], None]) -> list[Told]:
+    """Let `abreast optimize` try the candidates of each function that is not known, and measure what behaves."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = known(path, chosen)
+    waiting = [one for one in chosen if one.name not in found]
+    if waiting:
+        with repository() as top:
+            for number, specimen in enumerate(waiting, len(found) + 1):
+                one = found[specimen.name] = optimized(specimen, top, width)
+                for result in one.results:
+                    told(result)
+                print(f"{number} of {len(chosen)}: {specimen.name}, {one.seconds:.0f} s", file=sys.stderr, flush=True)
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(one.line())
+    return [found[one.name] for one in chosen]
+
+
+def optimized(specimen: Specimen, top: Path, width: int) -> Told:
+    """One function: all of its candidates, in a command of its own, and what it left behind."""
+    command = [
+        *(sys.executable, "-m", "abreast", "optimize", str(specimen.target), "--tests", specimen.test),
+        *("--candidates", f"{specimen.name}/candidates", "--width", str(width), "--json", "--quiet"),
+        *("--timeout", f"{PATIENCE}s"),
+    ]
+    before, began = fingerprint(top), time.perf_counter()
+    facts: list[dict[str, str]] = []
+    hangs = 0
+    try:
+        done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False, timeout=LONGEST)
+        facts = json.loads(done.stdout)["candidates"]
+    except subprocess.TimeoutExpired:
+        hangs = 1
+    except (ValueError, KeyError):
+        sys.exit(f"{specimen.name}: {' '.join(done.stderr.split())[-500:]}")
+    trees = subprocess.run(["git", "worktree", "list"], cwd=top, capture_output=True, text=True, check=True, timeout=60)
+    escapes = int(fingerprint(top) != before) + len(trees.stdout.splitlines()) - 1
+    results = tuple(Result(specimen.name, Path(one["name"]).stem, one["verdict"], one["reason"]) for one in facts)
+    return Told(specimen.name, specimen.digest, results, time.perf_counter() - began, escapes, hangs)
 
 
 # --- the table
@@ -268,25 +337,42 @@ def main() -> None:
         "--blind", action="store_true", help="with --behaviour: do not look at texts, only at what they do"
     )
     parser.add_argument("--width", type=int, default=2, help="slots")
+    parser.add_argument("--fresh", action="store_true", help="forget what is known of these functions")
+    parser.add_argument("--show", action="store_true", help="try nothing, show what is known")
+    parser.add_argument("--known", type=Path, default=KNOWN, help="where what is known is kept")
     given = parser.parse_args()
     chosen = specimens(given.names)
+    if given.fresh and given.known.exists():
+        rest = [one for one in known(given.known, specimens()).values() if one.specimen not in {c.name for c in chosen}]
+        given.known.write_text("".join(one.line() for one in rest), "utf-8")
 
     def told(one: Result) -> None:
         print(f"{one.specimen}/{one.candidate}: {one.verdict} {one.reason}"[:200], file=sys.stderr, flush=True)
 
     if given.behaviour:
         results = asyncio.run(by_behaviour(chosen, given.width, text_check=not given.blind, told=told))
-    else:
-        results = by_optimizing(chosen, given.width, told)
+        sys.exit(1 if say(results, len(chosen), "same") else 0)
+    all_ = list(known(given.known, chosen).values()) if given.show else []
+    all_ = all_ if given.show else by_optimizing(chosen, given.width, given.known, told)
+    wrong = say([result for one in all_ for result in one.results], len(all_), "faster")
+    hangs, escapes = sum(one.hangs for one in all_), sum(one.escapes for one in all_)
+    print(f"{hangs} hangs, {escapes} escapes; {sum(one.seconds for one in all_) / 60:.0f} min")
+    sys.exit(1 if wrong or hangs or escapes else 0)
+
+
+def say(results: list[Result], functions: int, accepted: str) -> list[str]:
+    """Print the table and what follows from it; what should not have happened."""
     print(table(results))
-    wrong = faults(results, "same" if given.behaviour else "faster")
+    wrong = faults(results, accepted)
     fast = [one for one in results if one.kind == "fast-correct"]
-    taken = sum(one.verdict == ("same" if given.behaviour else "faster") for one in fast)
+    taken = sum(one.verdict == accepted for one in fast)
+    bad = sum(one.kind not in GOOD and one.verdict == accepted for one in results)
     print(
-        f"{len(results)} candidates of {len(chosen)} functions; {taken} of {len(fast)} fast and correct ones accepted"
+        f"{len(results)} candidates of {functions} functions; {taken} of {len(fast)} fast and correct ones accepted, "
+        f"{bad} wrong or cheating ones"
     )
     print("\n".join(wrong) or "nothing was taken for what it is not")
-    sys.exit(1 if wrong else 0)
+    return wrong
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.corpus import KINDS, Result, by_behaviour, faults, specimens, table
+from benchmarks.corpus import KINDS, Result, Told, by_behaviour, by_optimizing, faults, known, specimens, table
+from benchmarks.measuring import SERIES, rows_of, summary
 from tests.jobs.candidates.watched import use_cache
 
 NAMES = ("common_prefix", "polynomial", "word_counts")
@@ -49,3 +50,26 @@ def test_what_was_taken_for_something_else_is_a_fault():
     assert faults([Result("f", "fast-correct", "wrong", "why")], "same") == ["f/fast-correct was wrong: why"]
     assert faults([*good, Result("f", "slower", "faster", "")], "same") == ["f/slower was faster"]
     assert "fast-wrong" in table(good)
+
+
+def test_stopped_it_goes_on_with_what_is_not_known_and_what_has_changed(tmp_path):
+    median, top_k, unique = chosen = specimens(["median", "top_k", "unique"])
+    path = tmp_path / "known.jsonl"
+    told = [
+        Told("median", median.digest, (Result("median", "slower", "same", "why"),), 2.0),
+        Told("top_k", "another text", ()),
+    ]
+    path.write_text("".join(one.line() for one in told) + told[0].line().replace("median", "unique")[:40])
+    assert known(path, chosen) == {"median": told[0]}
+    assert by_optimizing([median], 2, path, lambda _: None) == [told[0]]  # nothing is run
+    assert {top_k.digest, unique.digest, median.digest} & {"another text"} == set()
+
+
+def test_a_series_of_measurements_goes_on_after_what_is_written_and_says_whether_it_is_good(tmp_path):
+    path = tmp_path / "aa.jsonl"
+    row = '{"run": 0, "verdict": "same", "ratio": 1.0, "noise_floor": 0.01, "seconds": 0.001, "took": 8.0, '
+    path.write_text(row + '"blocks": 8, "load": 0.5}\n{"run": 1, "verd')
+    assert [one["run"] for one in rows_of(path)] == [0]
+    assert summary("aa", rows_of(path)).startswith("aa: 1 runs: 1 same")
+    assert [SERIES["aa"].good(faster, 200) for faster in (0, 2, 3)] == [True, True, False]
+    assert [SERIES["planted"].good(faster, 100) for faster in (89, 90, 100)] == [False, True, True]
