@@ -1,7 +1,10 @@
 """Hypothesis profiles: `ci` unless asked otherwise, `quick` for `make test`, `soak` for `make soak`; fast processes."""
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +24,10 @@ settings.register_profile(
 settings.register_profile("soak", settings.get_profile("ci"), derandomize=False, max_examples=5_000)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.load_profile("ci")
+
+# What lanes learn of storms is of no use to anybody: the next storm is at another port.
+os.environ["ABREAST_STATE"] = tempfile.mkdtemp(prefix="abreast-tests-")
+atexit.register(shutil.rmtree, os.environ["ABREAST_STATE"], ignore_errors=True)
 
 
 _SLOW = Path(__file__).with_name("slow.txt")

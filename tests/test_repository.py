@@ -48,12 +48,7 @@ UNMENTIONED = {
     "same_code": "for users: whether two sources are the same code",
     "join_path": "the form of a path; the driver spells it out, item by item",
 }
-COMING: dict[str, str] = {
-    "abreast.limits.governor": "limits that are found out, for lanes whose user gives none",
-    "abreast.limits.pace": "the same",
-    "abreast.limits.search": "the same",
-    "abreast.limits.sent": "the same",
-}
+COMING: dict[str, str] = {}
 """Parts of a job whose command is still to come: nobody needs them yet. Remove them here once somebody does."""
 
 

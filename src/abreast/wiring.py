@@ -245,8 +245,11 @@ def _lane_of(settings: LaneSettings) -> Lane:
     from abreast.limits.slots import Slots
     from abreast.run.lane import Lane
 
-    key = (settings.name, settings.base_url, settings.width, settings.rpm, settings.tpm)
+    numbers = (settings.width, settings.rpm, settings.tpm, settings.adaptive, settings.capped)
+    key = (settings.name, settings.base_url, *numbers)
     lane = _LANES.get(key)
+    if lane is None and settings.adaptive:
+        lane = _LANES[key] = _governed(settings)
     if lane is None:
         limits: list[Limit] = [Slots(settings.width)]
         if settings.rpm is not None:
@@ -255,3 +258,32 @@ def _lane_of(settings: LaneSettings) -> Lane:
             limits.append(Rate(settings.tpm, of="tokens"))
         lane = _LANES[key] = Lane(settings.name, limits)
     return lane
+
+
+def _governed(settings: LaneSettings) -> Lane:
+    """A lane whose limits are found out, beginning with what was learned before; the user's numbers are kept."""
+    from abreast.limits.governed import Governed
+    from abreast.limits.governor import Costs, Governor
+    from abreast.run.lane import Lane
+    from abreast.run.profile import Profile
+
+    given: dict[str, float | None] = {"requests": settings.rpm, "tokens": settings.tpm}
+    rates: Costs = {name: rate for name, rate in given.items() if rate is not None}  # type: ignore[misc]
+    profile = Profile(settings.name, settings.base_url, settings.key)
+    learned = profile.read()
+    most = _most_sockets()
+    governor = Governor(
+        start=settings.width, cap=min(settings.width, most) if settings.capped else most, rates=rates,
+        known=learned.known if learned else None,
+    )  # fmt: skip
+    return Lane(settings.name, governed=Governed(governor), profile=profile)
+
+
+def _most_sockets() -> int:
+    """How many calls can be in flight here, as each has a socket: what the system allows, less some for the rest."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return 400
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 100_000 if allowed == resource.RLIM_INFINITY else max(4, allowed - 100)

@@ -180,9 +180,16 @@ def test_a_date_of_the_table_is_no_later_than_the_day_that_asks():
     assert found <= today
 
 
-def test_a_width_that_adapts_is_refused_in_a_sentence(abreast, study):
-    study("say")
-    said = run(abreast, "--adaptive")
-    assert said.code == 2
-    assert said.err.startswith("abreast: --adaptive: lanes of a study keep their width")
-    assert not abreast.store.exists()
+@pytest.mark.parametrize(("words", "least", "most"), [((), 1, 4), (("--adaptive",), 5, 99),
+                                                      (("--adaptive", "--lane-width", "2"), 1, 2)])  # fmt: skip
+def test_a_lane_keeps_its_width_unless_it_is_to_find_it_out(abreast, words, least, most):
+    rows = "".join(f"{json.dumps({'id': f'i{n}', 'text': f'word {n}'})}\n" for n in range(60))
+    abreast.file("data.jsonl", rows)
+    with start_process(latency=0.1) as storm:
+        abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
+        abreast.file(
+            "study.yaml", 'matrix:\n  models: [a/storm]\n  strategies:\n    say: {prompt: "say {{ input.text }}"}\n'
+            "  inputs: data.jsonl\n",
+        )  # fmt: skip
+        assert run(abreast, *words).code == 0
+        assert least <= storm.stats().peak_in_flight <= most

@@ -82,6 +82,8 @@ SEED: Final[Setting[int | None]] = Setting("seed", _optional(units.seed), None)
 KEEP: Final = Setting("keep", units.size, 8 << 20)
 PATIENCE: Final = Setting("patience", units.duration, 10.0)
 MODEL: Final = Setting("model", _text, "local/smollm2")
+DEFAULT: Final = "default"
+"""The source of what nobody has set."""
 LANES: Final = "lanes"
 RUNNERS: Final = "runners"
 WORKFLOW: Final = "workflow"
@@ -121,7 +123,7 @@ class Config:
                     setting, layer.values[setting.name], f"{place}: {setting.name}" if layer.folder else place
                 )
                 return Found(value, place, layer.folder)
-        return Found(setting.default, "default")
+        return Found(setting.default, DEFAULT)
 
     def get(self, setting: Setting[T], flag: object = None) -> T:
         """The value that counts."""

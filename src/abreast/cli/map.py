@@ -90,15 +90,24 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
 
 def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> MapJob:
     source = given["input_file"]
+    asking = _asking(config, given)
     return MapJob(
         cwd=os.getcwd(),  # noqa: PTH109 - as a text, and Config has seen that it is there
         command=arguments, call=given["call"], jsonl=given["jsonl"], null=given["null"],
         input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100
-        key=given["key"], width=config.get(WIDTH, given["width"]), halt=given["halt"], until=_until(given["until"]),
+        key=given["key"], width=_width(config, asking, given), halt=given["halt"], until=_until(given["until"]),
         retries=config.get(RETRIES, given["retries"]), timeout=config.get(TIMEOUT, given["timeout"]),
         budget=config.get(BUDGET, given["budget"]), executor=given["executor"], keep=config.get(KEEP, given["keep"]),
-        prompt=given["prompt"], **_asking(config, given),
+        prompt=given["prompt"], **asking,
     )  # fmt: skip
+
+
+def _width(config: Config, asking: dict[str, Any], given: dict[str, Any]) -> int:
+    if not asking:
+        return config.get(WIDTH, given["width"])
+    from abreast.cli.prompt import width_for
+
+    return width_for(config, asking, given)
 
 
 def _asking(config: Config, given: dict[str, Any]) -> dict[str, Any]:

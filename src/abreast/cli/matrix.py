@@ -41,7 +41,7 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
 @click.option("--no-resume", is_flag=True, help="Start a new run, whatever is recorded.")
 @options.dry_run
 @options.budget
-@click.option("--adaptive", is_flag=True, hidden=True)
+@click.option("--adaptive", is_flag=True, help="Let lanes find out how wide they can be; --lane-width is their cap.")
 @no_report
 @click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
@@ -56,9 +56,6 @@ def run(*, file: str, **given: Any) -> int:
     """
     from abreast.cli.run import read_text
 
-    if given.pop("adaptive"):
-        raise Sorry("--adaptive: lanes of a study keep their width, as one that grows would measure the provider's "
-                    "queue; say how wide they are with --lane-width N")  # fmt: skip
     return run_study(file, read_text(file), **given)
 
 
@@ -78,7 +75,7 @@ def run_study(file: str, text: str, **given: Any) -> int:
     source = StudyFile(
         file, text, str(Path(file).resolve().parent), numbers["lane_width"], config.get(BUDGET, given["budget"]),
         list(given.get("models", ())), list(given.get("strategies", ())), list(given.get("inputs", ())),
-        numbers["repeats"],
+        numbers["repeats"], bool(given.get("adaptive")),
     )  # fmt: skip
     studying = Studying(source, choice, view, report=not given.get("no_report"))
     if given["dry_run"]:

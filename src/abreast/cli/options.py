@@ -56,7 +56,15 @@ run = click.argument("run", metavar="RUN", shell_complete=_complete_run)
 optional_run = click.argument("run", metavar="[RUN]", required=False, shell_complete=_complete_run)
 
 width = click.option(
-    "--width", "-w", "-P", "-j", "--jobs", "--max-procs", "width", metavar="N", help="How many run at once.  [8]"
+    "--width",
+    "-w",
+    "-P",
+    "-j",
+    "--jobs",
+    "--max-procs",
+    "width",
+    metavar="N",
+    help="How many run at once.  [8; with --prompt, as many as the lane takes]",
 )
 budget = click.option(
     "--budget", metavar="AMOUNTS", help="Stop when it is spent: 500req, 10min, 20usd, several by comma."

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from abreast.cli import units
-from abreast.cli.config import Config
+from abreast.cli.config import DEFAULT, WIDTH, Config
 from abreast.cli.errors import Sorry, system_words
 from abreast.cli.job import MapJob
 from abreast.limits.budget import Budget
@@ -20,12 +20,15 @@ from abreast.run.current import current_item
 from abreast.store.port import Store
 from abreast.wiring import open_model
 
+WIDE: Final = 256
+"""Items at once whose lane finds out by itself how many of them it takes."""
+
 
 def lanes_here(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:
     """The lanes as they are configured, with the widths that the command line gives."""
     lanes = config.lanes()
     for name, width in _widths(widths, lanes).items():
-        lanes[name] = replace(lanes[name], width=width)
+        lanes[name] = replace(lanes[name], width=width, adaptive=False, capped=True)
     return lanes
 
 
@@ -43,6 +46,18 @@ def _widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[str, i
             raise Sorry(f"--lane-width: there is no lane {name.strip()!r}; there are {', '.join(sorted(lanes))}")
         widths |= {name.strip(): width} if equals else dict.fromkeys(lanes, width)
     return widths
+
+
+def width_for(config: Config, asking: Mapping[str, Any], given: Mapping[str, Any]) -> int:
+    """How many items at once: as many as the lane takes, unless somebody says how many or what is asked may be in vain.
+
+    Past the stop of --until or --halt, what runs is wasted; that is not for a lane to decide.
+    """
+    found = config.find(WIDTH, given["width"])
+    if found.source != DEFAULT or not asking or given["until"] is not None or given["halt"]:
+        return found.value
+    lane = lanes_here(config, asking["lane_width"]).get(asking["model"].partition("/")[0])
+    return WIDE if lane is not None and lane.adaptive else found.value
 
 
 def read_schema(path: str | None) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from abreast.cli.children import Groups
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, system_words, tell
 from abreast.cli.progress import wants_progress
-from abreast.cli.prompt import lanes_here
+from abreast.cli.prompt import WIDE, lanes_here
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
 from abreast.cli.study_line import StudyLine
@@ -54,6 +54,7 @@ class StudyFile:
     strategies: list[str] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     repeats: int | None = None
+    adaptive: bool = False
 
     def manifest(self) -> dict[str, JsonValue]:
         """As a run keeps it."""
@@ -82,13 +83,17 @@ class Studying:
         self.study = self._load()
         self.width = source.lane_width or self.study.lane_width
         self.lanes: dict[str, LaneSettings] = {
-            name: _widened(lane, self.width) for name, lane in lanes_here(self._config).items()
+            name: _widened(lane, self.width, source) for name, lane in lanes_here(self._config).items()
         }
         self.barred = self._barred()
         self.wanted = without(self._wanted(), set(self.barred))
         self._groups = Groups()
         self._run_id = ""
         self._began = SYSTEM_CLOCK.now()
+
+    def _at_once(self) -> int:
+        """How wide lanes can become."""
+        return WIDE if self.source.adaptive and self.source.lane_width is None else self.width
 
     def _load(self) -> Study:
         from abreast.jobs.sample.spec import SampleSpec
@@ -223,7 +228,7 @@ class Studying:
             for word, bound in self._config.workflow().items():
                 setattr(tools, word, bound)
             bench = BenchKit(tools, self.directory, offline=offline)
-            matrix = Matrix(self.study, bench, self.wanted, width=self.width, told=line)
+            matrix = Matrix(self.study, bench, self.wanted, width=self._at_once(), told=line)
             if line is not None:
                 line.watch(matrix.tally, bench.lanes)
             try:
@@ -297,5 +302,9 @@ class Studying:
         return None
 
 
-def _widened(lane: LaneSettings, width: int) -> LaneSettings:
-    return replace(lane, width=width) if lane.kind not in ("scripted", "replay") else lane
+def _widened(lane: LaneSettings, width: int, source: StudyFile) -> LaneSettings:
+    """As wide as the study says, and no wider: one that grows would measure the provider's queue, unless asked for."""
+    if lane.kind in ("scripted", "replay"):
+        return lane
+    adaptive = source.adaptive and lane.adaptive
+    return replace(lane, width=width, adaptive=adaptive, capped=not adaptive or source.lane_width is not None)

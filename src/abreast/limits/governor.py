@@ -8,23 +8,25 @@ turned away within a second was let in, however long the answer takes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from abreast.limits.pace import Pace, Told
 from abreast.limits.search import Search
 from abreast.limits.sent import Entry
 
-Dimension: TypeAlias = Literal["requests", "tokens"]
-Hit: TypeAlias = Literal["requests", "tokens", "concurrency"]
+Dimension: TypeAlias = Literal["requests", "tokens", "input", "output"]
+Hit: TypeAlias = Literal["requests", "tokens", "input", "output", "concurrency"]
 Costs: TypeAlias = Mapping[Dimension, float]
+Tellings: TypeAlias = Mapping[Dimension, Told]
 
+CONCURRENCY: Literal["concurrency"] = "concurrency"
 _SCOUT = 4.0  # seconds that the first call is waited for, before others follow it
+_WORTH_TELLING = 0.1  # a number in flight that grew by less is no decision that anybody wants to read
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(NamedTuple):
     """A call that was sent: the how-manieth, when, and what it was thought to take."""
 
     serial: int
@@ -32,36 +34,71 @@ class Permit:
     costs: Costs
 
 
+class Change(NamedTuple):
+    """A decision: what was allowed of something before, and is now; None for what nobody knows."""
+
+    dimension: Hit
+    old: float | None
+    new: float | None
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a lane before its first call: so many in flight were let in, and so much in a minute."""
+
+    flying: int | None = None
+    rates: Costs = field(default_factory=dict)
+
+
 class Governor:
     """The limits of one lane, as they are found out.
 
     when = governor.refusal(costs, now)         # None: send it
     permit = governor.send(costs, now)
-    governor.answered(permit, now, used, told)  # or rejected, or failed
+    governor.answered(permit, now, used, told)  # or rejected, failed, withdraw
     """
 
     def __init__(
-        self, *, minute: float = 60.0, start: int = 4, cap: int | None = None, rates: Costs | None = None
+        self,
+        *,
+        minute: float = 60.0,
+        start: int = 4,
+        cap: int | None = None,
+        rates: Costs | None = None,
+        known: Known | None = None,
     ) -> None:
         """`cap` and `rates` (in a minute) are the user's, and never passed; `minute` is how long one lasts."""
+        self._minute = minute
         self._tick = minute / 60
+        self._start = start
+        known = known or Known()
         self.paces: dict[Dimension, Pace] = {"requests": Pace(minute), "tokens": Pace(minute, even=False)}
         # What the user allows is for calls that are sent, whatever becomes of them.
         self._allowed = {name: Pace(minute, rate, even=False) for name, rate in (rates or {}).items()}
-        self.search = Search(start, cap)
+        self.search = Search(start, cap, known.flying)
+        for name, rate in known.rates.items():
+            self._pace(name).expect(rate)
+        self._gates = (*self.paces.items(), *self._allowed.items())
         self._flying: dict[int, Permit] = {}
         self._unsure: dict[int, Permit] = {}  # may still be turned away; the oldest first
         self._serial = 0
-        self._begun = False
+        self._begun = known.flying is not None
+        self._noted: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
+
+    def __repr__(self) -> str:
+        """How many are in flight, of how many."""
+        return f"<Governor {len(self._flying)}/{self.search.limit} in flight>"
 
     def refusal(self, costs: Costs, now: float) -> float | None:
         """None if a call may go now, else when it might; infinite if only an answer can tell."""
         self._look(now)
         later = now
-        for name, pace in (*self.paces.items(), *self._allowed.items()):
+        for name, pace in self._gates:
             when = pace.refusal(costs.get(name, 0.0), now)
-            if when is not None:
-                later = max(later, when)
+            if when is not None and when > later:
+                later = when
+        later = max(later, self.search.hold)
         if later > now:
             return later
         if self.search.has_room(len(self._flying), now):
@@ -73,21 +110,23 @@ class Governor:
     def send(self, costs: Costs, now: float) -> Permit:
         """A call goes out."""
         self._serial += 1
-        permit = Permit(self._serial, now, dict(costs))
-        for name, pace in (*self.paces.items(), *self._allowed.items()):
+        permit = Permit(self._serial, now, costs)
+        for name, pace in self._gates:
             pace.send(self._serial, costs.get(name, 0.0), now)
         self._flying[permit.serial] = self._unsure[permit.serial] = permit
+        self.search.sent(len(self._flying))
         return permit
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:
+    def answered(self, permit: Permit, now: float, used: Costs, told: Tellings) -> None:
         """It was answered: what it took, and what its headers told."""
-        for name, pace in self.paces.items():
-            if name in used:
-                pace.settle(permit.serial, used[name])
-                if name in self._allowed:
-                    self._allowed[name].settle(permit.serial, used[name])
-            if name in told:
-                pace.tell(told[name], permit.serial, permit.sent)
+        for name, cost in used.items():
+            if name in self.paces:
+                self.paces[name].settle(permit.serial, cost)
+            if name in self._allowed:
+                self._allowed[name].settle(permit.serial, cost)
+        for name, each in told.items():
+            if self._is_of_minute(each):
+                self._pace(name).tell(each, permit.serial, permit.sent)
         self.failed(permit, now)
 
     def failed(self, permit: Permit, now: float) -> None:
@@ -96,25 +135,70 @@ class Governor:
         if self._unsure.pop(permit.serial, None) is not None:
             self._let_in(permit, now)
 
-    def rejected(
-        self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
-    ) -> bool:
+    def withdraw(self, permit: Permit) -> None:
+        """It was not sent after all, or nobody will ever know what the server thought of it."""
+        self._flying.pop(permit.serial, None)
+        if self._unsure.pop(permit.serial, None) is not None:
+            for _, pace in self._gates:
+                pace.settle(permit.serial, 0.0)
+
+    def rejected(self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Tellings) -> bool:
         """It was turned away: at what, for how long if the server says so; whether that is news."""
         self._flying.pop(permit.serial, None)
         self._unsure.pop(permit.serial, None)
         news = False
+        if hit != CONCURRENCY:
+            self._pace(hit)
+        for name, each in told.items():
+            if self._is_of_minute(each):
+                self._pace(name).tell_limit(each.limit)
         for name, pace in self.paces.items():
-            if name in told:
-                pace.tell_limit(told[name].limit)
             if name == hit:
                 call = Entry(permit.serial, permit.sent, permit.costs.get(name, 0.0))
                 news = pace.reject(call, now, wait, told.get(name))
             else:
                 pace.settle(permit.serial, 0.0)
                 pace.passed(permit.sent)
-        if hit == "concurrency":
-            news = self.search.reject(permit.serial, self._serial, len(self._flying))
+        if hit == CONCURRENCY:
+            news = self.search.reject(permit.serial, self._serial, len(self._flying), (now, wait, self._tick))
         return news
+
+    def held_until(self, hit: Hit) -> float:
+        """When the next call may go, as far as that gate is concerned."""
+        return self.search.hold if hit == CONCURRENCY else self._pace(hit).hold
+
+    # --- what was decided
+
+    def changes(self, cause: str) -> list[Change]:
+        """What is allowed otherwise than when this was last asked; growth in small steps is told now and then."""
+        changed: list[Change] = []
+        limit, noted = float(self.search.limit), self._noted[CONCURRENCY] or 1.0
+        if limit < noted or limit >= noted + max(1.0, _WORTH_TELLING * noted):
+            changed.append(Change(CONCURRENCY, noted, limit, cause if limit < noted else "room"))
+            self._noted[CONCURRENCY] = limit
+        for name, pace in self.paces.items():
+            rate, before = pace.in_a_minute, self._noted.get(name)
+            if rate is not None and (before is None or abs(rate - before) > 0.01 * before):
+                changed.append(Change(name, before, rate, cause))
+                self._noted[name] = rate
+        return changed
+
+    def known(self) -> Known:
+        """What was found out, for another time."""
+        rates = {name: rate for name, pace in self.paces.items() if (rate := pace.in_a_minute) is not None}
+        return Known(self.search.proven, rates)
+
+    # ---
+
+    def _is_of_minute(self, told: Told) -> bool:
+        """Some providers tell in the same words what there is in a day: it would last for more than a minute."""
+        return told.reset <= 1.5 * self._minute
+
+    def _pace(self, name: Dimension) -> Pace:
+        if name not in self.paces:  # most providers don't count input and output apart
+            self.paces[name] = Pace(self._minute, even=False)
+            self._gates = (*self.paces.items(), *self._allowed.items())
+        return self.paces[name]
 
     @property
     def _patience(self) -> float:
@@ -134,5 +218,5 @@ class Governor:
         for pace in self.paces.values():
             pace.passed(permit.sent)
             if not self._begun:
-                pace.start(now)
+                pace.start(now, self._start / min(self._tick, max(now - permit.sent, 0.1 * self._tick)))
         self._begun = True

@@ -20,13 +20,14 @@ class ServerHold:
     lent = False
     charged = True
 
-    __slots__ = ("line", "parked", "until")
+    __slots__ = ("_returns", "line", "parked", "until")
 
     def __init__(self) -> None:
         """Open."""
         self.line = Line()
         self.until = _NEVER
         self.parked: str | None = None
+        self._returns: float | None = None
 
     def __repr__(self) -> str:
         """Whether it lets anything through."""
@@ -36,14 +37,16 @@ class ServerHold:
         """Let nothing through before that time; a later one stands."""
         self.until = max(self.until, until)
 
-    def park(self, reason: str) -> None:
-        """Let nothing more through."""
-        self.parked = reason
+    def park(self, reason: str, returns: float | None = None) -> None:
+        """Let nothing more through, or nothing before the time at which it `returns`."""
+        self.parked, self._returns = reason, returns
 
     def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port passes both to all
         """None if it is open, else the time when it will be; `LaneParked` if nobody can say."""
         if self.parked is not None:
-            raise LaneParked(self.parked)
+            if self._returns is None or now < self._returns:
+                raise LaneParked(self.parked)
+            self.parked = None
         return self.until if now < self.until else None
 
     def take(self, need: Need, now: float) -> object:

@@ -26,6 +26,8 @@ class Need:
     requests: int = 1
     tokens: int = 0
     usd: float = 0.0
+    output: int = 0
+    """Of the tokens, those that are expected of the reply."""
 
 
 ONE: Final = Need()

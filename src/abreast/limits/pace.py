@@ -81,6 +81,18 @@ class Pace:
         self._first: tuple[float, float, float] | None = None
         self._sample = 0.0  # calls that the rate was measured by
 
+    @property
+    def in_a_minute(self) -> float | None:
+        """So much is let through in a minute; None while nobody knows."""
+        if self.window is not None:
+            return self.window
+        return None if self.rate is None else self.rate * self.minute
+
+    def expect(self, rate: float) -> None:
+        """So much in a minute was let through another time: begin with that."""
+        self.rate = rate / self.minute
+        self.brim = self._level = max(1.0, self.rate * self.tick)
+
     # --- asking
 
     def refusal(self, cost: float, now: float) -> float | None:
@@ -147,9 +159,9 @@ class Pace:
 
     # --- what happens
 
-    def start(self, now: float) -> None:
+    def start(self, now: float, speed: float) -> None:
         """The first call has got through: others may follow, faster and faster while nobody says how fast."""
-        self._pulse = (now, 4 / self.tick, now)
+        self._pulse = (now, max(speed, self.rate or 0.0), now)
 
     def send(self, serial: int, cost: float, now: float) -> None:
         """A call goes out."""

@@ -48,7 +48,7 @@ def fault_of(name: str, status: int, headers: Headers, body: bytes, *, clean: Cl
     kind, what = _kind(status, complaint.words)
     said = f": {complaint.message}" if complaint.message else ""
     error = kind(f"{name} {what} ({status}){said}", status=status, raw=raw)
-    if kind is ServerFault:
+    if kind in (ServerFault, QuotaSpent):
         after = retry_after(headers)
         if after is not None:
             vars(error)["retry_after"] = after  # most have none, so it is no field of theirs
@@ -197,12 +197,16 @@ def _throttled(name: str, headers: Headers, complaint: _Complaint, raw: str) -> 
     told = retry_after(headers)
     wait = told if told is not None else _wait_in(complaint)
     if _DAY.search(words) and (wait is None or wait > _MINUTE or "perday" in words):
-        return QuotaSpent(f"{name} has no quota left for now ({_TOO_MANY}){said}", status=429, raw=raw)
+        spent = QuotaSpent(f"{name} has no quota left for now ({_TOO_MANY}){said}", status=429, raw=raw)
+        vars(spent).update({} if wait is None else {"retry_after": wait})
+        return spent
     if wait is None:
         wait = _until_reset(headers)
     limit = _limit(words, headers)
     about = f", limit of {limit}" if limit else ""
-    return Throttled(f"{name} is throttled ({_TOO_MANY}{about}){said}", retry_after=wait, limit=limit, raw=raw)
+    error = Throttled(f"{name} is throttled ({_TOO_MANY}{about}){said}", retry_after=wait, limit=limit, raw=raw)
+    vars(error)["headers"] = dict(headers)  # the lane reads there what is left of each limit
+    return error
 
 
 def _limit(words: str, headers: Headers) -> str:

@@ -29,6 +29,11 @@ class LaneSettings:
     api_key_env: str | None = None
     api_key_file: str | None = None
     width: int = DEFAULT_WIDTH
+    """So many requests at once; where the lane is adaptive, the number with which the search for it begins."""
+    adaptive: bool = False
+    """Whether its limits are found out; unless the user has given a width."""
+    capped: bool = False
+    """Whether the width is the user's, and never passed."""
     rpm: float | None = None
     tpm: float | None = None
     price: FlatPrice | None = None
@@ -56,8 +61,11 @@ class LaneSettings:
         return bool(self.api_key_env or self.api_key_file)
 
 
+_FOUND_OUT: Final = ("openai", "anthropic", "gemini", "mistral", "deepseek", "litellm")
+"""Providers that turn away what is too much. A machine of one's own takes everything, and is slow."""
+
 PROVIDERS: Final[Mapping[str, LaneSettings]] = {
-    one.name: one
+    one.name: replace(one, adaptive=one.name in _FOUND_OUT)
     for one in (
         LaneSettings("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
         LaneSettings("anthropic", "anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
@@ -149,9 +157,10 @@ def _where(lane: LaneSettings) -> str:
 def _lane(name: str, given: Mapping[str, Any], where: str, before: LaneSettings | None) -> LaneSettings:
     for field in given:
         _check_field(field, where)
-    lane = before or LaneSettings(name, max_tokens="max_tokens")
+    lane = before or LaneSettings(name, max_tokens="max_tokens", adaptive=True)
     read = {field: _READERS[field](value, f"{where}.{field}") for field, value in given.items()}
-    changes: dict[str, Any] = {"place": where, **read}
+    own = {"adaptive": False, "capped": True} if "width" in given else {}
+    changes: dict[str, Any] = {"place": where, **own, **read}
     lane = replace(lane, **changes)
     if lane.base_url is None and lane.kind in _KINDS:
         raise ValueError(f"{where} needs a base_url, such as http://127.0.0.1:8000/v1")
@@ -194,6 +203,12 @@ def check_width(given: object, where: str) -> int:
     return given
 
 
+def _yes_or_no(given: object, where: str) -> bool:
+    if not isinstance(given, bool):
+        raise ValueError(f"{where} must be true or false, not {given!r}")
+    return given
+
+
 def _text(given: object, where: str) -> str:
     if not isinstance(given, str) or not given:
         raise ValueError(f"{where} must be a text, not {given!r}")
@@ -219,5 +234,6 @@ def _price(given: object, where: str) -> FlatPrice:
 
 _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "kind": _kind, "base_url": _url, "api_key_env": _text, "api_key_file": _text, "width": check_width,
+    "adaptive": _yes_or_no,
     "rpm": _positive, "tpm": _positive, "price": _price, "timeout": _positive, "max_tokens": _text,
 }  # fmt: skip

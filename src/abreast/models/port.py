@@ -73,6 +73,8 @@ class Reply:
     seconds: float = 0.0
     first_token: float | None = None
     """Seconds until the first piece of text; None for a reply that came all at once."""
+    headers: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+    """What came with it, by names in lower case: its lane reads there what is left of a limit. It is never recorded."""
 
 
 class Model(Protocol):

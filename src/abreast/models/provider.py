@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import CallFailed, ConnectionLost, Refused, ReplyBroken, ReplyInvalid, RequestRefused
@@ -64,6 +64,15 @@ class Draft:
     id: str = ""
 
 
+class Came(NamedTuple):
+    """What came of a reply beside its text: the first part of the body, headers, and how long it took."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    seconds: float
+    first: float | None = None
+
+
 @dataclass(slots=True)
 class Fold(ABC):
     """A stream while it is read. `ended` once its end marker came; `begun` once anything of a reply did."""
@@ -110,7 +119,7 @@ class Provider(ABC):
         start = _now()
         answer = await self._http.post(self._url, body)
         seconds = _now() - start
-        return self._reply(request, self._read(answer, request), answer.body, seconds)
+        return self._reply(request, self._read(answer, request), Came(answer.body, answer.headers, seconds))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -175,7 +184,8 @@ class Provider(ABC):
         try:
             if not _is_stream(exchange):
                 answer = await exchange.answer()
-                reply = self._reply(request, self._read(answer, request), answer.body, _now() - start)
+                came = Came(answer.body, answer.headers, _now() - start)
+                reply = self._reply(request, self._read(answer, request), came)
                 if reply.text:
                     hear(reply.text)
                 return reply
@@ -183,7 +193,7 @@ class Provider(ABC):
             first = await self._listen(exchange, fold, hear, start)
             seconds = _now() - start
             self._whole(fold, exchange)
-            reply = self._reply(request, fold.finished(), exchange.kept(), seconds, first)
+            reply = self._reply(request, fold.finished(), Came(exchange.kept(), exchange.headers, seconds, first))
             if first is None and reply.text:
                 hear(reply.text)
             await exchange.drain()
@@ -227,8 +237,9 @@ class Provider(ABC):
             what = f"{self.name}: the stream broke off before its end"
             raise ConnectionLost(what, status=exchange.status, raw=self._http.raw(exchange.kept()))
 
-    def _reply(self, request: Request, draft: Draft, body: bytes, seconds: float, first: float | None = None) -> Reply:
+    def _reply(self, request: Request, draft: Draft, came: Came) -> Reply:
         clean = self._http.clean  # a reply is written down: should the key be in it, it is not
+        body, headers, seconds, first = came
         text, calls, finish = clean(_sound(draft.text)), draft.tool_calls, draft.finish
         if calls:
             calls = tuple(ToolCall(clean(each.id), clean(each.name), clean(each.arguments)) for each in calls)
@@ -246,7 +257,8 @@ class Provider(ABC):
             except ReplyInvalid as error:
                 vars(error)["usage"] = usage
                 raise
-        return Reply(text, value, calls, usage, finish, clean(draft.model), clean(draft.id), seconds, first)
+        model, name = clean(draft.model), clean(draft.id)
+        return Reply(text, value, calls, usage, finish, model, name, seconds, first, headers)
 
     def _usage(self, request: Request, draft: Draft) -> Usage:
         asked, said = draft.input_tokens, draft.output_tokens

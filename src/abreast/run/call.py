@@ -98,8 +98,9 @@ class Caller:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of connections and memory; harmless the second time."""
+        """Let go of connections and memory; harmless the second time. What its lane has learned is kept."""
         await self.model.close()
+        self.lane.keep()
 
     async def ask(
         self,
@@ -188,7 +189,7 @@ class Caller:
     def limits_for(self, item: Current | None) -> tuple[Limit, ...]:
         """The lane's limits: the run's, if it declares a lane of that name."""
         declared = item.drive.run.lanes.declared(self.lane.name) if item is not None else None
-        return self.lane.limits if declared is None else declared
+        return declared or self.lane.every
 
     def reserve(self, request: Request, budgets: tuple[Budget, ...]) -> tuple[Need, Estimate]:
         """What to set aside before a call; `PriceUnknown` if a cap on money can't be kept."""
@@ -200,7 +201,8 @@ class Caller:
             raise PriceUnknown(f"the budget has a cap on money, and the price of {self.name} is not known: give it as "
                                f"price = {{input = ..., output = ...}} under [lanes.{self.lane.name}] in abreast.toml, "
                                "or install 'abreast[prices]'")  # fmt: skip
-        return Need(1, 1, estimate.input_tokens + estimate.output_tokens, usd), estimate
+        asked, said = estimate
+        return Need(1, 1, asked + said, usd, said), estimate
 
     @property
     def retry(self) -> Retry:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from abreast.core.clock import sleep_until
 from abreast.core.errors import BudgetSpent, CallFailed, QuotaSpent, Throttled
-from abreast.core.events import LIMIT_CHANGED, Plain
+from abreast.core.events import LIMIT_CHANGED
 from abreast.core.outcome import NO_USAGE, Usage
+from abreast.limits.governor import Permit
 from abreast.limits.limit import Limit, Need
 from abreast.limits.line import Hold, Ticket
 from abreast.models.port import Hear, Reply, Request
 from abreast.models.price import priced
 from abreast.run.callbook import CallBook
 from abreast.run.current import Current
+from abreast.run.lane import Facts
 from abreast.run.lending import Borrowed, borrow, credited, lend, lends, reclaim
 
 if TYPE_CHECKING:
@@ -169,7 +171,7 @@ class Calling:
             asked = need
             if limit.charged and item is not None and credited(item, limit):
                 grant.credit = {limit, *(grant.credit or ())}
-                asked = Need(need.weight, 0, need.tokens, need.usd)
+                asked = Need(need.weight, 0, need.tokens, need.usd, need.output)
             needs.append((name, limit, asked))
         return needs
 
@@ -195,7 +197,8 @@ class Calling:
     async def _attempt(self, grant: _Grant, hear: Hear | None) -> tuple[Reply | None, CallFailed | None]:
         """A reply; or an error to back off from; or neither, after a 429."""
         caller, clock = self._caller, self._clock
-        episode, sent = caller.lane.episode, 0.0
+        lane, sent = caller.lane, 0.0
+        episode, permit = lane.episode, lane.permit_in(grant.holds)
         try:
             if self._book is not None:
                 kept = self._book.started(self._need, wait=caller.paid)
@@ -204,14 +207,21 @@ class Calling:
             sent = clock.now()
             reply = await caller.model.complete(self._request, hear)
         except Throttled as error:
-            self._settle(grant, Usage())
-            self._give_back(grant)
-            self._backoff += clock.now() - sent
-            self._hold_lane(error, episode)
+            now = clock.now()
+            try:  # before it is given back, or who waits behind it would go
+                decided = lane.throttled(error, episode, now) if permit is None else lane.rejected(permit, error, now)
+            finally:
+                self._settle(grant, Usage())
+                self._give_back(grant)
+            self._backoff += now - sent
+            self._tell(decided)
             return None, None
         except QuotaSpent as error:
+            after = getattr(error, "retry_after", None)
+            parked = lane.park(error, after, clock.now())
             self._settle(grant, Usage())
-            raise caller.lane.park(error) from error
+            self._tell([{"dimension": "quota", "old": None, "new": 0, "cause": "quota", "held": after}])
+            raise parked from error
         except CallFailed as error:
             used = priced(getattr(error, "usage", _ONE), caller.price)  # a refusal, say, was paid for
             self._settle(grant, used)
@@ -229,11 +239,13 @@ class Calling:
             self._used += used
             self._fail(error)
             raise
-        return self._succeed(grant, reply), None
+        return self._succeed(grant, reply, permit), None
 
-    def _succeed(self, grant: _Grant, reply: Reply) -> Reply:
+    def _succeed(self, grant: _Grant, reply: Reply, permit: Permit | None) -> Reply:
         caller = self._caller
         used = priced(reply.usage, caller.price)
+        if permit is not None and (decided := caller.lane.answered(permit, used, reply.headers, self._clock.now())):
+            self._tell(decided)
         self._settle(grant, used)
         caller.lane.got_through()
         caller.estimates.learn(self._request, reply)
@@ -248,17 +260,13 @@ class Calling:
             add_usage(self._item, total)
         return reply if self._book is None else self._book.replied(reply, self._request, self._times())
 
-    def _hold_lane(self, error: Throttled, episode: int) -> None:
-        lane, item = self._caller.lane, self._item
-        seconds = lane.throttled(error, episode, self._clock.now())
+    def _tell(self, decided: Sequence[Facts]) -> None:
+        """What the lane has decided, in the journal of the run whose call it decided it on."""
+        item = self._item
         journal = item.drive.setting.journal if item is not None else None
-        if journal is not None and item is not None and lane.episode != episode:
-            facts: dict[str, Plain | list[float]] = {
-                "limit": error.limit or "requests",
-                "cause": "429",
-                "held": seconds,
-            }
-            journal.emit(LIMIT_CHANGED, item.path, lane=lane.name, data=facts)
+        if journal is not None and item is not None:
+            for facts in decided:
+                journal.emit(LIMIT_CHANGED, item.path, lane=self._caller.lane.name, data=facts)
 
     def _retries(self, error: CallFailed) -> bool:
         return error.retryable and not self._heard and self._delay(error) is not None
