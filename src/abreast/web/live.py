@@ -47,7 +47,7 @@ async def _lines(request: Request, look: Look) -> AsyncIterator[bytes]:
             quiet = 0.0
             yield _line("news", news) if news is not None else b": still here\n\n"
         reading = news is not None and news.get("read", 1) != 1
-        pause = 0.01 if reading else max(EVERY, _SHARE * took)
+        pause = 0.02 if reading else max(EVERY, _SHARE * took)
         quiet += pause
         await asyncio.sleep(pause)
 

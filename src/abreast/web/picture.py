@@ -66,11 +66,13 @@ def _both(ended: Iterator[tuple[float, float, float, int, int]], running: object
 
 def _merge(flat: Flat, bars: Iterator[tuple[float, ...]], grain: float, busy: _Level, waits: _Level) -> None:
     """Put bars into a row; neighbours that together are shorter than a pixel become one, in the colour of the worst."""
-    last_since = -1e18
-    for since, start, end, state, item in bars:
+    last_since = last_end = -1e18
+    for waited, start, end, state, item in bars:
         busy.add(start, end)
-        if start > since:
-            waits.add(since, start)
+        if start > waited:
+            waits.add(waited, start)
+        since = max(waited, last_end)  # while another worked in its row, it is not seen to wait there
+        last_end = end
         if end - last_since < grain and flat:
             flat[-4] = round(end, 4)
             flat[-3] = max(flat[-3], int(state))

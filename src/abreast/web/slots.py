@@ -38,9 +38,9 @@ class Row:
     free_since: float = 0.0
 
     def keep(self, bar: Bar) -> None:
-        """Add a bar that has ended; what waited while another worked here is seen to wait from that one's end on."""
+        """Add a bar that has ended."""
         start = max(bar.start, self.free_since)
-        self.since.append(min(max(bar.since, self.free_since), start))
+        self.since.append(min(bar.since, start))
         self.start.append(start)
         self.end.append(max(bar.end, start))
         self.state.append(bar.state)
@@ -48,7 +48,7 @@ class Row:
         self.free_since = self.end[-1]
 
     def between(self, begin: float, finish: float) -> Iterator[tuple[float, float, float, int, int]]:
-        """The bars that are to be seen in a window, in order."""
+        """The bars that waited or worked within a window, in order."""
         at = bisect_left(self.end, begin)
         for values in zip(
             self.since[at:], self.start[at:], self.end[at:], self.state[at:], self.item[at:], strict=True

@@ -10,6 +10,7 @@ export function count(value) {
 /** 3 ms, 1.24 s, 2 min 05 s, 3 h 04 min */
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "";
+  if (seconds === 0) return "0 s";
   if (seconds < 0.0995) return `${(seconds * 1000).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
   if (seconds < 9.995) return `${seconds.toFixed(2)} s`;
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`;

@@ -21,7 +21,8 @@ export class Lanes {
     this.picked = null; // by the keyboard: {lane, row, bar}
     this.parts = new Map();
     this.colours = {};
-    this.fetch = paced(() => this.#fetch(), 300);
+    this.fetch = paced(() => this.#fetch(), 250);
+    this.glance = paced(() => this.#fetch(), 1200);
     this.#frame(container);
     document.addEventListener("theme", () => this.draw());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
@@ -34,7 +35,8 @@ export class Lanes {
     this.head = head;
     this.heard = performance.now();
     if (first) this.view.whole = head.state !== "running" || head.now < FOLLOWED;
-    this.fetch();
+    if (head.read < 1) this.glance();
+    else this.fetch();
     if (head.state === "running") this.#tick();
   }
 
@@ -218,13 +220,13 @@ export class Lanes {
     pen.fillStyle = this.colours.muted;
     pen.font = font();
     pen.textBaseline = "middle";
+    pen.textAlign = "center";
     for (const time of ticks(this.view.begin, this.view.end, width / 90)) {
       const x = Math.round(this.#x(time)) + 0.5;
       pen.fillRect(x, AXIS - 4, 1, 4);
       const text = said(time, this.view.end - this.view.begin);
       const half = pen.measureText(text).width / 2;
-      pen.textAlign = "center";
-      if (x > half && x < width - half) pen.fillText(text, x, AXIS / 2 - 2);
+      if (x < width - half) pen.fillText(text, Math.max(half, x), AXIS / 2 - 2);
     }
   }
 
@@ -261,10 +263,13 @@ export class Lanes {
     const y = (value) => STRIP - (value / top) * (STRIP - 8);
     const at = (index) => this.#x(begin + ((end - begin) * index) / bins);
     const waits = Math.max(...lane.waits);
-    if (waits > 0.05) hill(pen, lane.waits.map((value) => (value / waits) * top * 0.9), at, y, this.colours.waiting, 0.3);
     hill(pen, lane.busy, at, y, this.colours.done, 0.45);
     pen.fillStyle = this.colours.line;
     pen.fillRect(0, STRIP, width, 1);
+    if (waits > 0.05) { // against its own highest: how many wait may be a thousand times what is in flight
+      pen.strokeStyle = this.colours.waiting;
+      line(pen, lane.waits.flatMap((value, index) => [[at(index), y((value / waits) * top * 0.9)], [at(index + 1), y((value / waits) * top * 0.9)]]));
+    }
     if (limits.length) {
       const points = lane.limits.flatMap(([time, value], index) => [[this.#x(time), y(limits[index - 1] ?? value)], [this.#x(time), y(value)]]);
       points.push([width, y(limits.at(-1))]);
@@ -532,6 +537,7 @@ function ticks(begin, end, wanted) {
 }
 
 function said(time, size) {
+  if (time === 0) return "0 s";
   if (size < 0.05) return `${(time * 1000).toFixed(0)} ms`;
   if (size < 10 && time < 60) return `${time.toFixed(size < 1 ? 2 : 1)} s`;
   if (time < 60) return `${Math.round(time)} s`;

@@ -57,6 +57,8 @@ class Page {
     this.head = head;
     this.#drawHead(head);
     this.lanes.update(head);
+    if (head.read < 1 && this.shown) return; // the journal is still being read: the rest can wait for that
+    this.shown = true;
     this.items.show();
     this.rest();
     this.job();
