@@ -38,13 +38,18 @@ _PAGE: Final = 1000
 @options.run
 @click.option("--format", "form", metavar="NAME", help="jsonl (default), csv or parquet; by default as FILE ends.")
 @click.option("--output", "-o", metavar="FILE", help="Write to this file, which appears when it is complete.  [stdout]")
+@click.option("--html", "as_page", is_flag=True, help="Write the page of the run, as one file that needs no network.")
 @options.quiet
 @options.common
-def command(*, run: str, form: str | None, output: str | None, quiet: bool, store: str | None, as_json: bool) -> int:
-    """Write the results of RUN, in item order, as JSON lines, CSV or Parquet.
+def command(
+    *, run: str, form: str | None, output: str | None, as_page: bool, quiet: bool, store: str | None, as_json: bool
+) -> int:
+    """Write the results of RUN, in item order, as JSON lines, CSV or Parquet; or its page, as `abreast ui` shows it.
 
     What was cancelled, or ran past the item at which a map stopped, is no result and is left out.
     """
+    if as_page:
+        return _write_page(StoreChoice(Config.load(), store), run, form, output, quiet=quiet)
     chosen = form or ("jsonl" if as_json else _by_ending(output))
     if chosen not in _WRITERS:
         raise Sorry(f"--format: there is no format {chosen!r}; there are {', '.join(_WRITERS)}")
@@ -58,6 +63,23 @@ def command(*, run: str, form: str | None, output: str | None, quiet: bool, stor
             count = _WRITERS[chosen](file, _rows(opened, row))
     if output is not None and not quiet:
         tell(f"{count} results of {row.id} are in {output}")
+    return 0
+
+
+def _write_page(choice: StoreChoice, run: str, form: str | None, output: str | None, *, quiet: bool) -> int:
+    """The run's page: its lanes, items and texts, in a file that is opened without a server."""
+    if form is not None:
+        raise Sorry("--html and --format exclude each other; leave one of them out")
+    from abreast.cli.ui import prompt_of, secrets_here
+    from abreast.web.export import html
+
+    with choice.existing() as opened:
+        row = find_run(opened, run)
+        name = output or f"{row.id.replace('/', '-')}.html"
+        with target(None if name == "-" else name) as file:
+            file.write(html(opened, row.id, prompt_of, secrets_here(os.environ)).encode("utf-8", "replace"))
+    if name != "-" and not quiet:
+        tell(f"the page of {row.id} is in {name}")
     return 0
 
 

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -20,13 +18,13 @@ from abreast.core.errors import AbreastError, NoSuchRun
 from abreast.store.port import RunRow, Store
 from abreast.web import live, pages
 from abreast.web.actions import Launch, Refused, act
+from abreast.web.files import STATIC, json_text, plotly_path
 from abreast.web.guard import Guard
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-STATIC: Final = Path(__file__).parent / "static"
 _LONGEST: Final = 64 * 1024  # bytes of what is asked for
 _JSON: Final = "application/json"
 
@@ -121,14 +119,6 @@ class _Server:
         return Response(text.encode("utf-8", "replace"), status, {"cache-control": "no-store"}, _JSON)
 
 
-def json_text(said: dict[str, object], secrets: Collection[str] = ()) -> str:
-    """What is said, as JSON, without secrets: they are not in the journal, and this is the net beneath that."""
-    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text
-
-
 async def _shell(_: Request) -> Response:
     return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
 
@@ -147,9 +137,3 @@ async def _plotly(_: Request) -> Response:
     if path is None:
         raise HTTPException(404, "plotly is not installed")
     return FileResponse(path, media_type="text/javascript", headers={"cache-control": "private, max-age=86400"})
-
-
-def plotly_path() -> Path | None:
-    """The script that comes with plotly's package; None where that is not installed."""
-    spec = find_spec("plotly")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "package_data" / "plotly.min.js"

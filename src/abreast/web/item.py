@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from abreast.core.errors import NoSuchRun
-from abreast.core.events import ATTEMPT_FAILED, CALL_SETTLED, ITEM_READ, LIMIT_WAITED
-from abreast.core.item import unescape
+from abreast.core.events import ATTEMPT_FAILED, CALL_SETTLED, ITEM_READ, LIMIT_WAITED, Event
+from abreast.core.item import position_key, unescape
 from abreast.store.codec import json_writer
 from abreast.store.port import Recorded, RunRow
 from abreast.web.reading import Journal, error_of, value_of
@@ -16,6 +16,7 @@ Said = dict[str, object]
 _LONGEST: Final = 100_000  # characters of one text on the page
 _CALLS: Final = 50
 _BENEATH: Final = 100
+_INPUT: Final = "input"  # beneath a run: what its command read
 _JSON: Final = json_writer()
 
 
@@ -23,7 +24,7 @@ def item_of(journal: Journal, row: RunRow, path: str, prompt_of: Callable[[RunRo
     """What there is to say of the item at `path`; one that runs has no outcome yet."""
     found = journal.recorded([path]).get(path) if path else None
     happened = list(journal.events({ATTEMPT_FAILED, LIMIT_WAITED}, prefix=path, most=500)) if path else []
-    read = next(iter(journal.events({ITEM_READ}, prefix=path, most=1)), None) if path else None
+    read = _read(journal, path, found)
     calls = list(journal.events({CALL_SETTLED}, prefix=path, most=_CALLS)) if path else []
     if found is None and not happened and read is None and not calls and not path.startswith(row.name):
         raise NoSuchRun(f"nothing is recorded of an item {path!r} in {row.id}")
@@ -41,6 +42,14 @@ def item_of(journal: Journal, row: RunRow, path: str, prompt_of: Callable[[RunRo
         "beneath": [_beneath(one) for one in journal.outcomes(prefix=f"{path}/", most=_BENEATH)] if path else [],
     }  # fmt: skip
     return said if found is None else {**said, **_outcome(found)}
+
+
+def _read(journal: Journal, path: str, found: Recorded | None) -> Event | None:
+    """What the item was, where the journal has it: items that can be read only once are written as they are read."""
+    root, _, rest = path.partition("/")
+    index = found.data.get("index") if found is not None else None
+    key = position_key(index) if isinstance(index, int) else rest.rpartition("/")[2]
+    return next(iter(journal.events({ITEM_READ}, prefix=f"{root}/{_INPUT}/{key}", most=1)), None) if rest else None
 
 
 def _outcome(found: Recorded) -> Said:

@@ -138,7 +138,7 @@ class Items:
             "path": path, "key": unescape(path.rpartition("/")[2]), "state": STATES[self.state[at]],
             "lane": self._lanes[at], "began": round(self._began[at], 4), "waited": round(self._waited[at], 4),
             "took": round(self._took[at], 4), "attempts": self._attempts[at], "usd": self._usd[at],
-            "tokens": self._tokens[at],
+            "tokens": self._tokens[at], "error": self._error[at],
         }  # fmt: skip
 
     def _key(self, sort: str) -> Callable[[int], Any] | None:

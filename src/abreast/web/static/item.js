@@ -33,6 +33,7 @@ export class Panel {
       fill(this.body, this.#close(), el("p", { class: "empty", role: "alert" }, error.message));
     }
     this.dialog.scrollTop = 0;
+    this.dialog.querySelector(".close")?.focus();
   }
 
   #close() {

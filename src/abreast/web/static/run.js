@@ -173,7 +173,8 @@ class Page {
     if (this.head.read < 1) return;
     const { kind, view } = await get(of(this.id, "/job.json"));
     if (view === null) return;
-    const { draw } = await import(`./job-${kind}.js`);
+    this.drawing ??= import(`./job-${kind}.js`);
+    const { draw } = await this.drawing;
     this.sections.job.hidden = false;
     this.sections.job.firstChild.textContent = kind.charAt(0).toUpperCase() + kind.slice(1);
     draw(this.#inside("job"), view, { el, open: (key) => this.panel.open(key), act: (action, fields) => this.act(action, fields), ask, alone });

@@ -70,8 +70,8 @@ function line(run) {
 /** How much is done, failed and cancelled, as one bar. */
 export function meter(counts, settled) {
   const whole = Math.max(counts.total ?? 0, settled) || 1;
-  const part = (name) => el("i", { dataset: { state: name }, style: { "flex-grow": String((counts[name] ?? 0) / whole) } });
-  const rest = el("i", { style: { "flex-grow": String(Math.max(0, 1 - settled / whole)) } });
+  const part = (name) => counts[name] > 0 && el("i", { dataset: { state: name }, style: { "flex-grow": String((counts[name] ?? 0) / whole) } });
+  const rest = settled < whole && el("i", { style: { "flex-grow": String(Math.max(0, 1 - settled / whole)) } });
   return el("span", { class: "meter", role: "img", "aria-label": `${counts.done} done, ${counts.failed} failed, ${counts.cancelled} cancelled` },
     part("done"), part("failed"), part("cancelled"), rest);
 }
