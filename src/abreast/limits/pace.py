@@ -26,7 +26,7 @@ _A_PROBE = 2  # calls: the one that was turned away, and one beside it
 _DOUBTS = 3  # rejections that headers had not foretold, until nobody believes them
 _BOLDER = 150  # calls
 _FLOW = 6  # calls that should have come back, before it is asked whether they did
-_SHY = 10  # calls
+_SHY = 3  # calls
 
 
 class Told(NamedTuple):
@@ -80,6 +80,11 @@ class Pace:
         self._flows: bool | None = None
         self._first: tuple[float, float, float] | None = None
         self._sample = 0.0  # calls that the rate was measured by
+        self._now = self._before = 0.0
+        self._since = -inf
+        self._calm = 0  # minutes in a row without a rejection, where a minute is all that counts
+        self._early = False  # the call after the hold goes before the server's time
+        self._is_strict = False
 
     @property
     def in_a_minute(self) -> float | None:
@@ -143,7 +148,8 @@ class Pace:
             return None
         if not (self.trusted and self.limit) and now >= self._quiet_since + self.minute:
             self._quiet_since = now
-            self.window = most * 1.02
+            self._calm = min(self._calm + 1, 6)
+            self.window = most * (1.0 + 0.01 * 2.0**self._calm)
             return self._in_window(cost, now)
         for entry in self._sent:
             lacking -= entry.cost
@@ -213,15 +219,26 @@ class Pace:
         )
         self._see_flow(told, serial, sent)
         if self.window is not None:
-            self.window = min(told.limit, told.left + self._sent.used_until(serial, sent))
+            self._see_most(min(told.limit, told.left + self._sent.used_until(serial, sent)), sent)
         off, span = self._move(serial, sent, told.left, told.left + 0.999)
         fade = 0.5 ** (span / (_HALF * self.tick))
         self._off, self._span = self._off * fade + off, self._span * fade + span
         self._learn(told.limit / self.minute)
 
+    def _see_most(self, most: float, now: float) -> None:
+        """The window, by the highest that the headers of the last minute tell: those that come late tell too little."""
+        if now >= self._since + self.minute / 2:
+            self._since, self._before, self._now = now, self._now, most
+        self._now = max(self._now, most)
+        self.window = max(self._now, self._before)
+
     def _see_flow(self, told: Told, serial: int, sent: float) -> None:
         """Whether it comes back bit by bit, or all at once when a minute is over."""
         if self._flows is not None:
+            return
+        if told.reset <= 1.1 * self.minute and told.left + told.reset * told.limit / self.minute > 1.2 * told.limit + 2:
+            self._flows = False  # no bucket holds that much: it is a minute that ends then
+            self.window = told.limit
             return
         spent = self._sent.spent_until(serial)
         if self._first is None or told.left >= 0.8 * self.brim - 1:
@@ -263,14 +280,26 @@ class Pace:
         self._see_window(used, sent, cost)
         self._hear_of_window(used, sent, wait, cost)
         self._zero = (sent, spent)
-        self._passed = 0
+        self._passed = self._calm = 0
         self._quiet_since = now
         self._pulse = (now, max(4 / self.tick, 2 * (self.rate or 0.0)), now)
         if wait is None:
             wait = min(self.minute / 4, self.tick * 0.5 * 2.0 ** min(self._row - 1, 6))
-        self.hold = max(self.hold, now + wait)
-        self._owes_probe = True
+        self._hold_for(wait, now, told)
         return True
+
+    def _hold_for(self, wait: float, now: float, told: Told | None) -> None:
+        """Let nothing go for so long, and then one call alone.
+
+        What lasts longer than a minute is no limit of a minute: that one call goes after a minute at the latest, or
+        when the headers say that all is back. If it is turned away too, the server is taken at its word from then on.
+        """
+        longest = self.minute if told is None or not self.trusted else min(self.minute, told.reset + 0.1 * self.tick)
+        if self._early and self._row > 1:
+            self._is_strict = True
+        self._early = not self._is_strict and wait > longest
+        self.hold = max(self.hold, now + (longest if self._early else wait))
+        self._owes_probe = True
 
     def _see_window(self, used: float, sent: float, cost: float) -> None:
         """Nothing came back though time went by: what was used in the minute before is all that there is."""
@@ -279,7 +308,8 @@ class Pace:
             self._full, self._hoped = used, self.rate or 0.0
             return
         took = sent - zero[0]
-        if self.window is None and took >= 3 * self.tick and took * self._hoped > 5 * self.mean:
+        came_back = used > self._full + 0.5 * cost
+        if self.window is None and not came_back and took >= 3 * self.tick and took * self._hoped > 5 * self.mean:
             self.window = max(self._full, cost)
 
     def _hear_of_window(self, used: float, sent: float, wait: float | None, cost: float) -> None:
@@ -335,14 +365,15 @@ class Pace:
         rate = self.rate or 0.0
         start = self._anchored
         level, known = self._base, start is not None
+        recent = self._sent.after(self._anchor)
         if start is not None:
-            before = (each for each in self._sent if self._anchor < each.serial <= serial)
+            before = (each for each in recent if each.serial <= serial)
             level = self._replay(level, start, before, rate, until=when)
         new = min(max(level, low), high) if known else max(low, 0.0)
         off, span = (new - level, when - start) if start is not None else (0.0, 0.0)
         capped = known and level >= 0.98 * self.brim
         self._anchor, self._anchored, self._base = serial, when, new
-        after = [each for each in self._sent if each.serial > serial]
+        after = [each for each in recent if each.serial > serial]
         self._level = self._replay(new, when, after, rate)
         self._at = after[-1].at if after else when
         return (0.0, 0.0) if capped else (off, max(0.0, span))

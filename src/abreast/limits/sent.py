@@ -66,13 +66,28 @@ class Sent:
             self.used -= entry.cost
             self._by_serial.pop(entry.serial, None)
 
+    def after(self, serial: int) -> list[Entry]:
+        """The calls after that one. They are as many as are in flight, while a minute has thousands."""
+        later: list[Entry] = []
+        for entry in reversed(self._entries):
+            if entry.serial <= serial:
+                break
+            later.append(entry)
+        later.reverse()
+        return later
+
     def used_until(self, serial: int, at: float) -> float:
         """What was taken in the minute before `at`, by the calls up to that one."""
-        return sum(each.cost for each in self._entries if each.serial <= serial and each.at + self._minute > at)
+        used = self.used - sum(each.cost for each in self.after(serial))
+        for entry in self._entries:
+            if entry.at + self._minute > at:
+                break
+            used -= entry.cost
+        return used
 
     def spent_until(self, serial: int) -> float:
         """What was taken in all, by the calls up to that one."""
-        return self.spent - sum(each.cost for each in self._entries if each.serial > serial)
+        return self.spent - sum(each.cost for each in self.after(serial))
 
     def taken_between(self, start: float, end: float) -> float:
         """What was taken by the calls of that time."""
