@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from abreast.core.errors import AbreastError
-from abreast.executors import commands as module
+from abreast.executors import leash
 from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
 
 PYTHON = sys.executable
@@ -18,8 +18,8 @@ PYTHON = sys.executable
 def let_coverage_in(monkeypatch):
     """Start the warden with site-packages where it is to be measured."""
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
-        monkeypatch.setattr(module, "_FLAGS", ())
-        monkeypatch.setattr(module, "_PROGRAM", "from abreast.executors.warden import main\nmain({line}, {driver})")
+        monkeypatch.setattr(leash, "_FLAGS", ())
+        monkeypatch.setattr(leash, "_PROGRAM", "from abreast.executors.warden import main\nmain({line}, {driver})")
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ async def test_output_past_keep_is_counted_and_not_stored(commands):
 
 async def test_a_flood_neither_blocks_nor_fills_the_memory(commands):
     def peak():
-        status = Path(f"/proc/{commands._warden.pid}/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{commands._wardens[0].pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     await commands.run(["true"])

@@ -18,7 +18,7 @@ SCRIPT = "trap '' TERM; exec 9>$1; (echo child >&9; while :; do sleep 1000; done
 
 async def main():
     async with Commands() as commands:
-        os.write(1, f"{commands._warden.pid}\\n".encode())
+        os.write(1, f"{commands._wardens[0].pid}\\n".encode())
         FORK
         async with asyncio.TaskGroup() as group:
             for _ in range(int(sys.argv[2])):

@@ -1,8 +1,9 @@
 """Child commands, many and quickly: each in a process group of its own that ends with its `run`, and with the driver.
 
-The work is done by a warden (`abreast.executors.warden`), a process that starts the commands, reads what they write and
-reports each end in one message. It costs the driver 30 us per command, where an asyncio subprocess costs a millisecond;
-and when the driver is killed, there is someone left who knows every group and ends it.
+The work is done by wardens (`abreast.executors.warden`), processes that start the commands, read what they write and
+report each end in one message. It costs the driver 30 us per command, where an asyncio subprocess costs a millisecond;
+and when the driver is killed, there is someone left who knows every group and ends it. One warden will do, unless
+commands are so short that starting them is all there is to do: a start holds up whoever starts it, so another helps.
 """
 
 from __future__ import annotations
@@ -11,36 +12,21 @@ import asyncio
 import contextlib
 import errno
 import os
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any, Self
 
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.executors import wards
+from abreast.executors.leash import Leash
 from abreast.executors.wards import Message
 
 GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL for a command that is cancelled."""
 
-_CLOSING = 2.0  # s; the warden gives itself half of that
-_CHUNK = 1 << 18
-# Stand-ins for the packages: the real ones import all of abreast, which takes longer than the warden's whole start.
-_PROGRAM = """
-import sys
-for name, place in {places!r}:
-    sys.modules[name] = type(sys)(name)
-    sys.modules[name].__path__ = [place]
-from abreast.executors.warden import main
-main({line}, {driver})
-"""
-_FLAGS = ("-I", "-S")
-_HERE = Path(__file__).parent
+_MOST_WARDENS = 4
+_BUSY = 3  # so many commands of which a warden has said nothing yet, all of them short: time for another warden
 
 
 class CommandMissing(AbreastError, FileNotFoundError):
@@ -83,32 +69,40 @@ class Commands:
         """Nothing is started before it is entered."""
         self._numbers = count()
         self._jobs: dict[int, _Job] = {}
-        self._warden: _Leash | None = None
+        self._wardens: list[Leash] = []
+        self._most = 1
+        self._brief = False  # the last command that was heard of had ended within milliseconds
+        self._home: str | None = None
         self._environment: dict[str, str] = {}
         self._open = False
 
     def __repr__(self) -> str:
         """How much goes on, and who watches over it."""
-        return f"<Commands, {len(self._jobs)} running, {self._warden}>"
+        return f"<Commands, {len(self._jobs)} running, {self._wardens}>"
 
     async def __aenter__(self) -> Self:
-        """Start the warden; doesn't wait until it is up."""
+        """Start a warden; doesn't wait until it is up."""
         self._environment = dict(os.environ)
-        self._warden = self._hire()
+        self._most = min(_MOST_WARDENS, _cpus())
+        with contextlib.suppress(OSError):  # it is gone, or may not be known: then where the driver is by then
+            self._home = os.getcwd()  # noqa: PTH109 - what is wanted is text
+        self._hire()
         self._open = True
         return self
 
     def adopt_environment(self) -> None:
         """Give the commands that follow the environment as it is now."""
         self._environment = dict(os.environ)
-        if self._warden is not None:
-            self._warden.send(self._hello())
+        for warden in self._wardens:
+            warden.send(self._hello())
 
     async def __aexit__(self, *_: object) -> None:
-        """End the warden, and with it all commands still running; waits for that."""
+        """End the wardens, and with them all commands still running; waits for that."""
         self._open = False
-        if self._warden is not None:
-            await self._warden.close()
+        async with contextlib.AsyncExitStack() as stack:  # whoever cancels, and whatever goes wrong with one
+            for warden in self._wardens:
+                warden.hang_up()
+                stack.push_async_callback(warden.close)
 
     async def run(
         self,
@@ -143,12 +137,11 @@ class Commands:
             raise RuntimeError("commands run inside `async with Commands() as commands:`")
         if not argv:
             raise CommandRefused("a command needs a name")
-        job = _Job(next(self._numbers), argv, cwd, started)
-        request = (wards.RUN, job.number, *_encoded(argv, cwd, self._environment, env), stdin, keep)
-        if self._warden is None:
-            self._warden = self._hire()
+        request = (wards.RUN, next(self._numbers), *_encoded(argv, cwd, self._environment, env), stdin, keep)
+        job = _Job(request, self._pick(), argv, cwd)
+        job.started = started
         self._jobs[job.number] = job
-        self._warden.send(request)
+        job.send()
         try:
             await job.wake
         except asyncio.CancelledError:
@@ -158,9 +151,19 @@ class Commands:
             raise job.error
         return Finished(*job.answer)
 
-    def _hire(self) -> _Leash:
-        warden = _Leash(self._hear, self._lose)
+    def _pick(self) -> Leash:
+        """Who gets the next command: of those who are up, who has the least to start; hires, if that is much."""
+        if not self._wardens:
+            return self._hire()
+        warden = min([warden for warden in self._wardens if warden.ready] or self._wardens, key=lambda one: one.fresh)
+        if self._brief and warden.fresh >= _BUSY and len(self._wardens) < self._most:
+            self._hire()
+        return warden
+
+    def _hire(self) -> Leash:
+        warden = Leash(self._hear, self._lose, self._home)
         warden.send(self._hello())
+        self._wardens.append(warden)
         return warden
 
     def _hello(self) -> Message:
@@ -170,8 +173,7 @@ class Commands:
         """Wait until a cancelled command is gone, whoever else cancels."""
         grace = GRACE
         while job.number in self._jobs:
-            if self._warden is not None:
-                self._warden.send((wards.END, job.number, grace))
+            job.warden.send((wards.END, job.number, grace))
             grace = 0.0
             job.wake = asyncio.get_running_loop().create_future()
             with contextlib.suppress(asyncio.CancelledError):
@@ -181,14 +183,25 @@ class Commands:
         """The warden says something."""
         kind, number, *rest = message
         job = self._jobs[number]
+        self._brief = kind == wards.FINISHED and job.unheard
+        job.heard()
         if kind == wards.STARTED:
             self._tell_started(job, rest[0])
         elif kind == wards.FINISHED:
             job.answer = rest
             self._settle(job)
-        else:
+        elif not self._passed_on(job, rest[1]):
             job.refuse(*rest)
             self._settle(job)
+
+    def _passed_on(self, job: _Job, code: int) -> bool:
+        """Whether a command that there is nothing left for goes to a warden with commands whose end would help."""
+        others = [other.warden for other in self._jobs.values() if other.warden is not job.warden]
+        if code not in wards.SHORT_OF or job.passed_on or not others:
+            return False
+        job.warden, job.passed_on = others[0], True
+        job.send()
+        return True
 
     def _tell_started(self, job: _Job, group: int) -> None:
         if job.started is not None:
@@ -196,19 +209,18 @@ class Commands:
                 job.started(group)
             except Exception as error:  # noqa: BLE001 - raised by `run`, once the command is gone
                 job.error = error
-                if self._warden is not None:
-                    self._warden.send((wards.END, job.number, GRACE))
+                job.warden.send((wards.END, job.number, GRACE))
 
     def _settle(self, job: _Job) -> None:
         del self._jobs[job.number]
         if not job.wake.done():
             job.wake.set_result(None)
 
-    def _lose(self, how: str) -> None:
-        """The warden is no more, and neither is anything it had started; `how` may go on with its traceback."""
-        self._warden = None
+    def _lose(self, warden: Leash, how: str) -> None:
+        """A warden is no more, and neither is anything it had started; `how` may go on with its traceback."""
+        self._wardens.remove(warden)
         how, _, trace = how.partition("\n")
-        for job in list(self._jobs.values()):
+        for job in [job for job in self._jobs.values() if job.warden is warden]:
             job.error = WorkerDied(f"{job.argv[0]}: the warden of this command {how}, and the command was killed")
             if trace:
                 job.error.add_note(trace)
@@ -218,18 +230,34 @@ class Commands:
 class _Job:
     """One command as the driver sees it."""
 
-    __slots__ = ("answer", "argv", "cwd", "error", "number", "started", "wake")
+    __slots__ = (
+        "answer", "argv", "cwd", "error", "number", "passed_on", "request", "started", "unheard", "wake", "warden",
+    )  # fmt: skip
 
-    def __init__(
-        self, number: int, argv: Sequence[str], cwd: str | None, started: Callable[[int], None] | None
-    ) -> None:
-        self.number = number
+    def __init__(self, request: Message, warden: Leash, argv: Sequence[str], cwd: str | None) -> None:
+        self.number: int = request[1]
+        self.request = request
+        self.warden = warden
         self.argv = argv
         self.cwd = cwd
-        self.started = started
+        self.started: Callable[[int], None] | None = None
+        self.unheard = False
+        self.passed_on = False
         self.wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.answer: Sequence[Any] = ()
         self.error: BaseException | None = None
+
+    def send(self) -> None:
+        """Have its warden start it."""
+        self.unheard = True
+        self.warden.fresh += 1
+        self.warden.send(self.request)
+
+    def heard(self) -> None:
+        """Its warden has said something about it."""
+        if self.unheard:
+            self.unheard = False
+            self.warden.fresh -= 1
 
     def refuse(self, stage: str, code: int, reason: str) -> None:
         """It can't be started; keep the error that says why."""
@@ -265,105 +293,6 @@ def _encoded(argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env:
     return words, place, changed, removed
 
 
-class _Leash:
-    """The driver's end of a warden: starts it, talks to it, and notices its end."""
-
-    def __init__(self, hear: Callable[[Message], None], lose: Callable[[str], None]) -> None:
-        self._hear = hear
-        self._lose = lose
-        self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._inbox = bytearray()
-        self._unsent = bytearray()
-        self._outbox: list[Message] = []
-        self._how = ""
-        self._socket, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as undo:
-            undo.callback(self._socket.close)
-            self._process = _start_warden(theirs.fileno())
-            undo.pop_all()
-        self.pid = self._process.pid
-        self._socket.setblocking(False)  # noqa: FBT003 - it has no keyword
-        self._loop.add_reader(self._socket, self._read)
-
-    def __repr__(self) -> str:
-        return f"<warden {self.pid}, {'ended' if self._ended.done() else 'running'}>"
-
-    def send(self, message: Message) -> None:
-        """Send a message at the end of this turn of the loop, with the others of the turn."""
-        if not self._outbox:
-            self._loop.call_soon(self._flush)
-        self._outbox.append(message)
-
-    async def close(self) -> None:
-        """Have the warden end its commands and itself, and wait for it, whoever cancels."""
-        self._how = "was closed"
-        cancelled = None
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-        while not self._ended.done():
-            try:
-                await asyncio.wait([self._ended], timeout=_CLOSING)
-                self._end()
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
-
-    def _flush(self) -> None:
-        self._unsent += wards.pack(self._outbox)
-        self._outbox = []
-        self._write()
-
-    def _write(self) -> None:
-        """Write what the line takes; never waits, as the warden may be waiting for us to read."""
-        try:
-            del self._unsent[: self._socket.send(self._unsent)]
-        except BlockingIOError:
-            pass
-        except OSError:  # it has ended, of which `_read` hears
-            self._unsent.clear()
-        if self._unsent:
-            self._loop.add_writer(self._socket, self._write)
-        elif not self._ended.done():
-            self._loop.remove_writer(self._socket)
-
-    def _read(self) -> None:
-        try:
-            data = self._socket.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._inbox += data
-        for message in wards.unpack(self._inbox):
-            if message[0] == wards.BROKEN:
-                self._how = "\n".join(message[1:])
-            else:
-                self._hear(message)
-        if not data:
-            self._end()
-
-    def _end(self) -> None:
-        """It has ended, or must: leave nothing of it."""
-        if self._ended.done():
-            return
-        self._ended.set_result(None)
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
-        self._socket.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        wards.sweep(self.pid)  # before the warden is reaped, and its number free for others
-        code = self._process.wait()
-        self._lose(self._how or (f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"))
-
-
-def _start_warden(line: int) -> subprocess.Popen[bytes]:
-    places = [("abreast", str(_HERE.parent)), ("abreast.executors", str(_HERE))]
-    program = _PROGRAM.format(places=places, line=line, driver=os.getpid())
-    nothing = subprocess.DEVNULL
-    return subprocess.Popen(
-        [sys.executable, *_FLAGS, "-c", program],
-        stdin=nothing, stdout=nothing, stderr=nothing, pass_fds=(line,), start_new_session=True,
-    )  # fmt: skip
+def _cpus() -> int:
+    """How many CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -31,7 +31,6 @@ READS = 17  # at a command's exit: all that a pipe of 1 MiB can hold, and its en
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATH = os.defpath.encode()
-_SHORT_OF = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Warden:
@@ -61,7 +60,9 @@ class Warden:
             self._watch(life, self.quit)
 
     def serve(self) -> None:
-        """Watch until the driver hangs up or dies."""
+        """Say that this is up, and watch until the driver hangs up or dies."""
+        self._tell(wards.READY)
+        self._send()
         while True:
             for fd, _ in self._poll.poll(self._timeout()):
                 if fd in self._hear:
@@ -139,7 +140,7 @@ class Warden:
             ward = wards.start(path, message, environment)
         except (OSError, ValueError) as error:  # ValueError: a name in the environment that can't be one
             code = getattr(error, "errno", None) or errno.EINVAL
-            if code in _SHORT_OF and self._wards:
+            if code in wards.SHORT_OF and self._wards:
                 return False
             wards.find.cache_clear()  # what was found may be there no more
             if stage == wards.START and not os.access(path, os.F_OK):

@@ -4,7 +4,7 @@ Imported by the warden, which must start quickly, so nothing of abreast is impor
 Messages are tuples; they travel in lists, marshalled (both ends are the same interpreter), each list after its length:
 
     to the warden    HELLO environment | RUN number argv cwd changed removed stdin keep | END number grace
-    to the driver    STARTED number pid | FINISHED number code out err out_size err_size
+    to the driver    READY | STARTED number pid | FINISHED number code out err out_size err_size
                      REFUSED number stage errno reason | BROKEN how trace
 """
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 Message: TypeAlias = "tuple[Any, ...]"
 
-HELLO, RUN, END, STARTED, FINISHED, REFUSED, BROKEN = range(7)
+HELLO, RUN, END, READY, STARTED, FINISHED, REFUSED, BROKEN = range(8)
 ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command can be refused
+
+SHORT_OF = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what there is again when a command ends
 
 _HEADER = 8
 _CHUNK = 1 << 16  # what a pipe holds
