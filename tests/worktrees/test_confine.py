@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import inspect
 import json
 import os
 import shutil
@@ -15,9 +14,10 @@ import pytest
 
 from abreast.core.errors import WorkerDied
 from abreast.executors.commands import CommandMissing, CommandRefused
-from abreast.worktrees import confine, jail
+from abreast.worktrees import confine
 from abreast.worktrees.confine import Limits, run_confined
 from abreast.worktrees.pool import open_worktrees
+from tests.worktrees.jails import refuse
 from tests.worktrees.repositories import fingerprint, left_in, start_python
 
 WALLS = ["own", "none"]
@@ -419,17 +419,7 @@ async def test_bubblewrap_builds_the_walls(slot, repository):
 @pytest.mark.parametrize("refused", ["unshare", "mount", "syscall"])
 async def test_a_wall_that_the_system_refuses_is_missing_and_the_rest_stands(slot, monkeypatch, tmp_path, refused):
     """The jail as it is, but for one function of the system that fails as it does in many a container."""
-    text = inspect.getsource(jail).replace(
-        "libc = ctypes.CDLL(None, use_errno=True)",
-        "class Libc:\n"
-        "    real = ctypes.CDLL(None, use_errno=True)\n"
-        "    def __getattr__(self, name):\n"
-        "        refuse = lambda *_: (ctypes.set_errno(1), -1)[1]\n"
-        f"        return refuse if name == {refused!r} else getattr(self.real, name)\n"
-        "libc = Libc()",
-    )  # fmt: skip
-    (tmp_path / "jail.py").write_text(text)
-    monkeypatch.setattr(confine, "_JAIL", ("-I", "-S", str(tmp_path / "jail.py")))
+    refuse(monkeypatch, tmp_path, refused)
     ran = await run_confined(["echo", "there"], slot, walls="own")
     assert ran.stdout == b"there\n"
     assert ran.confinement.missing["read-only files"] == "Operation not permitted"

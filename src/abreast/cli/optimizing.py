@@ -282,8 +282,9 @@ class Optimizing:
                 say(one_line(f"{one.name}: slower for one input: {regression}"))
         say(report.headline())
         if report.watched is not None and not self._view.quiet:
-            layers = ", ".join(report.watched.confinement) or "none"
-            tell(f"confinement: {layers}")
+            tell(f"confinement: {one_line(report.walls)}")
+            if report.uncounted:
+                tell(f"instructions are not counted: {one_line(report.uncounted)}")
             seconds = SYSTEM_CLOCK.now() - self._began
             noise = "" if report.noise_floor is None else f", noise floor {report.noise_floor:.1%}"
             tell(f"{len(report.tried)} candidates in {seconds:.1f} s{noise} ({self._run_id})")

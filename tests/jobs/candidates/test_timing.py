@@ -189,6 +189,21 @@ async def test_a_candidate_that_is_much_faster_is_found_and_nothing_is_touched(p
     assert fingerprint(project) == before
 
 
+@pytest.mark.parametrize("event", [timing._INSTRUCTIONS, (1, 1)])
+async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_is_said(project, monkeypatch, event):
+    """Once for instructions, which not every machine counts; once for a clock of the kernel, which all have."""
+    monkeypatch.setattr(timing, "_INSTRUCTIONS", event)
+    found = await timed(project, candidate_text(SLOW, TARGET, FAST), most=4)
+    if found.instruction_ratio is None:
+        assert event == (0, 1)
+        assert found.uncounted
+        assert "instructions" not in found.reason
+    else:
+        assert found.instruction_ratio < 0.5
+        assert f"{found.instruction_ratio:.2f}x the instructions" in found.reason
+        assert found.uncounted == ""
+
+
 @pytest.mark.parametrize(
     ("line", "verdict", "said"),
     [

@@ -10,6 +10,7 @@ from abreast.jobs.candidates.report import Report
 from abreast.jobs.candidates.spec import CandidatesSpec
 from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.tried import Checked, Diff, Line, Timed, Tried, best_of, size_of
+from abreast.jobs.candidates.witnessed import Watched
 from abreast.models.port import Reply
 from abreast.wiring import open_run
 
@@ -76,8 +77,29 @@ def report():
 
 def test_the_json_has_exactly_the_words_that_are_promised():
     found = report().plain()
-    assert list(found) == ["target", "baseline", "candidates", "winner", "noise_floor", "confinement"]
-    words = ["name", "origin", "parent", "verdict", "reason", "ratio", "interval", "memory_ratio", "diffs", "behaviour"]
+    assert list(found) == [
+        "target",
+        "baseline",
+        "candidates",
+        "winner",
+        "noise_floor",
+        "confinement",
+        "unconfined",
+        "uncounted",
+    ]
+    words = [
+        "name",
+        "origin",
+        "parent",
+        "verdict",
+        "reason",
+        "ratio",
+        "interval",
+        "memory_ratio",
+        "instruction_ratio",
+        "diffs",
+        "behaviour",
+    ]
     assert all(list(each) == words for each in found["candidates"])
     assert list(found["candidates"][0]["behaviour"]) == ["tests", "passed", "invocations", "stdout", "stderr"]
     assert found["candidates"][1]["interval"] == [1.9, 2.1]
@@ -126,6 +148,26 @@ def test_the_table_is_short_and_the_counterexample_whole():
 def test_a_spec_says_what_is_wrong_with_it(facts, said):
     with pytest.raises(ValueError, match=said):
         CandidatesSpec.of(facts)
+
+
+def test_a_report_says_which_walls_are_missing_and_why_nothing_was_counted():
+    watched = Watched(1, 1, (), (), "", "", None, "", ("memory",), unconfined={"network": "Operation not permitted"})
+    timed = Timed("faster", "", 2.0, 1.9, 2.1, uncounted="this machine has no counter for them")
+    found = Report(TARGET, ORIGINAL, [replace(one("a", 2), timed=timed)], watched)
+    assert found.walls == "memory; missing here: network (Operation not permitted)"
+    plain = found.plain()
+    assert (plain["confinement"], plain["unconfined"]) == (["memory"], {"network": "Operation not permitted"})
+    assert plain["uncounted"] == "this machine has no counter for them"
+    assert plain["candidates"][0]["instruction_ratio"] is None
+    page = found.html({})
+    assert "missing here: network (Operation not permitted)" in page
+    assert "not counted: this machine has no counter for them" in page
+    counted = Report(
+        TARGET, ORIGINAL, [replace(one("a", 2), timed=replace(timed, uncounted="", instruction_ratio=0.5))]
+    )
+    assert counted.plain()["candidates"][0]["instruction_ratio"] == 0.5
+    assert (counted.plain()["uncounted"], counted.plain()["unconfined"]) == (None, {})
+    assert counted.walls == "nothing was run"
 
 
 def test_a_spec_survives_its_manifest():

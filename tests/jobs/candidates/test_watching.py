@@ -1,12 +1,15 @@
 """What is seen of a function while its tests run: every kind of function, every way to reach it, every part of it."""
 
 import json
+from shutil import which
 
 import pytest
 
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.watching import Watched, judge_behaviour
+from abreast.worktrees import confine
 from tests.jobs.candidates.watched import open_project, use_cache
+from tests.worktrees.jails import refuse
 
 WORDS = """
 def count(text):
@@ -359,3 +362,14 @@ async def test_an_object_that_holds_the_target_is_the_same_with_other_code_behin
         behaviour = await project.judge(faster)
         assert (behaviour.verdict, behaviour.reason) == ("same", "")
         assert (await project.judge(faster.replace("+=", "-="))).verdict == "wrong"
+
+
+async def test_the_walls_that_the_system_refuses_are_told_with_the_reason(tmp_path, monkeypatch):
+    refuse(monkeypatch, tmp_path, "unshare")
+    monkeypatch.setattr(confine.shutil, "which", lambda name: None if name == "bwrap" else which(name))
+    async with open_project(tmp_path / "p", {"words.py": WORDS, "test_words.py": TEST_WORDS}) as project:
+        watched = await project.watch()
+    assert watched.failure is None
+    assert watched.unconfined["network"] == "Operation not permitted"
+    assert "memory" in watched.confinement
+    assert Watched.from_plain(json.loads(json.dumps(watched.to_plain()))).unconfined == watched.unconfined

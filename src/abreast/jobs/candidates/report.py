@@ -39,6 +39,19 @@ class Report:
         return max(floors, default=None)
 
     @property
+    def uncounted(self) -> str:
+        """Why no instructions were counted; empty if they were, or nothing was measured."""
+        return next((one.timed.uncounted for one in self.tried if one.timed and one.timed.uncounted), "")
+
+    @property
+    def walls(self) -> str:
+        """Which walls stood around the tests, and which could not be built, with the reason."""
+        if self.watched is None:
+            return "nothing was run"
+        missing = ", ".join(f"{name} ({why})" for name, why in self.watched.unconfined.items())
+        return (", ".join(self.watched.confinement) or "none") + (f"; missing here: {missing}" if missing else "")
+
+    @property
     def patch(self) -> str:
         """From the original to the winner; empty without one."""
         winner = self.winner
@@ -55,6 +68,7 @@ class Report:
             "target": str(self.target), "baseline": baseline, "candidates": [one.plain() for one in self.tried],
             "winner": winner and winner.name, "noise_floor": self.noise_floor,
             "confinement": list(watched.confinement) if watched else [],
+            "unconfined": dict(watched.unconfined) if watched else {}, "uncounted": self.uncounted or None,
         }  # fmt: skip
 
     def _seconds(self) -> float | None:
@@ -93,9 +107,11 @@ class Report:
         shown = dict(facts)
         if watched is not None:
             shown["original"] = f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls"
-            shown["confinement"] = ", ".join(watched.confinement) or "none"
+            shown["confinement"] = self.walls
         if self.noise_floor is not None:
             shown["noise floor"] = f"{self.noise_floor:.1%}"
+        if self.uncounted:
+            shown["instructions"] = f"not counted: {self.uncounted}"
         winner = self.winner
         return environment.get_template("report.html").render(
             target=str(self.target), headline=self.headline(), facts=list(shown.items()),

@@ -36,6 +36,8 @@ _PATIENCE: Final = 20.0
 _LOOKS: Final = 6  # at each call, to know about how long it takes
 _LEAVING: Final = 2.0  # s; that a stand may take to leave by itself
 _HARDLY: Final = 1 / 3  # of what repeated calls save, first calls must save more than this part
+_INSTRUCTIONS: Final = (0, 1)  # perf_event_open's: of the hardware, instructions
+_COUNTS: Final = 3
 _WORSE: Final = 1.15  # an input that takes so many times as long is a regression
 _ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
 
@@ -221,6 +223,33 @@ class Race:
         most = {which: max(found) for which, found in peaks.items()}
         return most["candidate"] / most["original"] if most["original"] else None
 
+    async def instruction_ratio(self) -> tuple[float | None, str]:
+        """The machine's instructions in all calls, candidate to original; or why they are not counted.
+
+        The child counts them, so it is only shown, and decides nothing.
+        """
+        counts = {"original": 0, "candidate": 0}
+        for which in counts:
+            for number in range(len(self._inputs.chosen)):
+                found = await self._counted(self.arms[which], number)
+                if isinstance(found, str):
+                    return None, found
+                counts[which] += found
+        return (counts["candidate"] / counts["original"], "") if counts["original"] else (None, "nothing was counted")
+
+    async def _counted(self, arm: _Arm, number: int) -> int | str:
+        """Of one call: the least of a few counts, as what is counted besides is never negative."""
+        least: int | None = None
+        for _ in range(_COUNTS):
+            if arm.stand is None:
+                break
+            told = await arm.stand.ask(number, {"do": "count", "event": _INSTRUCTIONS}, _PATIENCE * 5)
+            count = told.get("count")
+            if not isinstance(count, int):
+                return str(told.get("uncounted", "it did not say"))
+            least = count if least is None else min(least, count)
+        return "nobody stands there" if least is None else least
+
     async def _peak(self, arm: _Arm, number: int) -> int:
         if arm.stand is None:
             return 0
@@ -279,11 +308,12 @@ async def time_candidate(
 async def _timed(race: Race, inputs: Inputs, plan: Plan) -> Timed:
     measurement = await measure(race.run_once, plan=plan, seed=race.seed)
     memory = await race.memory_ratio()
-    verdict, reason, notes = measurement.verdict, _sentence(measurement), [*inputs.notes]
+    instructions, uncounted = await race.instruction_ratio()
+    verdict, reason = measurement.verdict, _sentence(measurement, instructions)
     found = Timed(
         verdict, reason, measurement.candidate.ratio, measurement.candidate.low, measurement.candidate.high,
         measurement.noise_floor, measurement.blocks, _round_of(measurement, inputs), len(inputs.chosen), memory,
-        race.regressions(), tuple(notes),
+        race.regressions(), inputs.notes, instructions, uncounted,
     )  # fmt: skip
     if verdict != "faster":
         return found
@@ -304,10 +334,11 @@ def _round_of(measurement: Measurement, inputs: Inputs) -> float:
     return median(times) / inputs.rounds
 
 
-def _sentence(measurement: Measurement) -> str:
+def _sentence(measurement: Measurement, instructions: float | None) -> str:
     one = measurement.candidate
     ratio = f"{one.ratio:.2f}x [{one.low:.2f}, {one.high:.2f}]"
-    noise = f"noise {measurement.noise_floor:.1%}, {measurement.blocks} blocks"
+    counted = "" if instructions is None else f", {instructions:.2f}x the instructions"
+    noise = f"noise {measurement.noise_floor:.1%}, {measurement.blocks} blocks{counted}"
     words = {
         "faster": f"{ratio} as fast ({noise})",
         "slower": f"{ratio}: slower ({noise})",

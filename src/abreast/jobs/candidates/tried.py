@@ -92,6 +92,9 @@ class Timed:
     memory_ratio: float | None = None
     regressions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    instruction_ratio: float | None = None
+    uncounted: str = ""
+    """Why instructions were not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class Tried:
             "ratio": timed and timed.ratio,
             "interval": [timed.low, timed.high] if timed and timed.low is not None else None,
             "memory_ratio": timed and timed.memory_ratio,
+            "instruction_ratio": timed and timed.instruction_ratio,
             "diffs": [{word: getattr(one, word) for word in Diff.__slots__} for one in checked.diffs],
             "behaviour": {
                 word: getattr(checked, word) for word in ("tests", "passed", "invocations", "stdout", "stderr")

@@ -127,9 +127,9 @@ def _read(path: Path) -> bytes:
 
 
 def _nothing(failure: Failure, reason: str, ran: Ran | None = None) -> Watched:
-    layers = ran.confinement.layers if ran else ()
+    layers, missing = (ran.confinement.layers, ran.confinement.missing) if ran else ((), {})
     stdout, stderr = (_short(ran.stdout), _short(ran.stderr)) if ran else ("", "")
-    return Watched(0, 0, (), (), stdout, stderr, failure, reason, layers)
+    return Watched(0, 0, (), (), stdout, stderr, failure, reason, layers, unconfined=missing)
 
 
 def _short(output: bytes) -> str:
@@ -159,6 +159,7 @@ def _told(ran: Ran, limits: Limits, data: bytes, files: tuple[str, ...]) -> Watc
         left_out=tuple(said.left),
         dropped=tuple(said.dropped),
         signs=signs,
+        unconfined=ran.confinement.missing,
     )
 
 

@@ -65,6 +65,8 @@ class Watched:
     dropped: tuple[tuple[str, str], ...] = ()
     """Generated inputs that were not called, or had no end, with the reason."""
     signs: Signs = field(default_factory=Signs)
+    unconfined: Mapping[str, str] = field(default_factory=dict)
+    """The walls that could not be built on this system, with the reason."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON would have it."""
@@ -76,12 +78,13 @@ class Watched:
         """What `to_plain` wrote. Raises `ValueError` for anything else."""
         try:
             signs = plain["signs"]
-            known = {name: plain[name] for name in cls.__slots__ if name not in {"invocations", "signs"}}
+            known = {name: plain[name] for name in cls.__slots__ if name not in {"invocations", "signs", "unconfined"}}
             return cls(**known | {
                 "outcomes": _pairs(plain["outcomes"]),
                 "dropped": _pairs(plain["dropped"]),
                 "left_out": tuple(plain["left_out"]),
                 "confinement": tuple(plain["confinement"]),
+                "unconfined": dict(plain.get("unconfined", {})),
                 "invocations": tuple(decode(json.dumps(plain["invocations"]).encode())),
                 "signs": Signs(
                     tuple(signs["did"]), tuple(signs["broken"]), dict(signs["codes"]),
