@@ -39,7 +39,7 @@ def html(
         scripts.append(("text/javascript", library.read_text(encoding="utf-8").replace("</script", r"<\/script")))
     policy = " ".join(f"'{_hash(text)}'" for _, text in scripts)
     data = json_text(kept, secrets).replace("<", r"\u003c")
-    style = (STATIC / "page.css").read_text(encoding="utf-8")
+    style = "".join((STATIC / name).read_text(encoding="utf-8") for name in ("page.css", "jobs.css"))
     body = "".join(f'<script type="{kind}">{text}</script>\n' for kind, text in scripts)
     return (
         f'<!doctype html>\n<html lang="en" data-run="{escape(run_id)}">\n<head>\n<meta charset="utf-8">\n'
