@@ -26,6 +26,13 @@ base_url = "{url}/v1"
 api_key_env = "STORM_KEY"
 """
 RENAMED = SLOW.replace("found", "pairs_found")
+COUNTED = """\
+def pairs(numbers, wanted):
+    found = 0
+    for at, one in enumerate(numbers):
+        found += numbers[at + 1 :].count(wanted - one)
+    return found
+"""
 HANGS = "def pairs(numbers, wanted):\n    while True:\n        pass\n"
 NOISY = "import os\n\n\ndef pairs(numbers, wanted):\n    return len(os.environ)\n"
 MINUTES = 240  # s
@@ -202,9 +209,18 @@ def test_a_job_file_says_the_same(project):
 
 
 @pytest.mark.timeout(300)
-async def test_a_model_proposes_repairs_and_refines_and_no_call_is_repeated(project):
+async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeated(project):
+    """Over HTTP: a draft that is wrong, its repair, what comes of it, and a last step that was there before."""
+    asked = []
+
     def reply(prompt):
-        code = SLOW.replace("found += 1", "found = 2") if "approach 1" in prompt else FAST
+        asked.append(prompt)
+        if "approach 1" in prompt:
+            code = SLOW.replace("found += 1", "found = 2")
+        elif "does not do what" in prompt:
+            code = COUNTED
+        else:
+            code = FAST if "Refine each" in prompt else COUNTED.replace("found", "pairs_found")
         return f"Here:\n```python\n{code}```\n"
 
     async with open_storm(script=reply) as storm:
@@ -213,12 +229,22 @@ async def test_a_model_proposes_repairs_and_refines_and_no_call_is_repeated(proj
         words = ("optimize", *TARGET, "--model", "storm/any", "--proposals", "1", "--json", "--generated", "10")
         said = await asyncio.to_thread(patiently, project, *words)
         assert said.code == 0, said.err
-        verdicts = {one["name"]: (one["verdict"], one["origin"], one["parent"]) for one in said.rows[0]["candidates"]}
-        assert verdicts["draft-1"] == ("wrong", "model", None)
-        assert verdicts["draft-1-repaired"] == ("faster", "repair", "draft-1")
-        assert verdicts["draft-1-repaired-refined"][0] == "duplicate"
-        prompts = [entry.outcome for entry in storm.log]
-        assert prompts == ["ok"] * 3
+        found = [(one["name"], one["verdict"], one["origin"]) for one in said.rows[0]["candidates"]]
+        assert found == [
+            ("draft-1", "wrong", "model"),
+            ("draft-1-repaired", "faster", "repair"),
+            ("draft-1-repaired-refined", "faster", "refinement"),
+            ("draft-1-repaired-refined-adapted", "duplicate", "adaptive"),
+        ]
+        assert said.rows[0]["winner"] == "draft-1-repaired-refined"
+        assert [entry.outcome for entry in storm.log] == ["ok"] * 4
+        again = await asyncio.to_thread(patiently, project, "resume", "optimize-1")
+        assert "is done" in again.err
+        assert len(storm.log) == 4
+    repair, refine, adapt = asked[1:]
+    assert "What differs:\n- " in repair
+    assert "Candidate 1 (" in refine
+    assert [adapt.index(name) for name in ("1. draft-1,", "2. draft-1-repaired,", "3. draft-1-repaired-refined,")]
 
 
 # --- what can't be done

@@ -4,11 +4,14 @@ import asyncio
 
 import pytest
 
+from abreast.jobs.candidates.author import ModelAuthor
 from abreast.jobs.candidates.engine import How, TreeChanged
 from abreast.jobs.candidates.tried import Proposal, best_of
-from abreast.testing import Gate
-from abreast.wiring import open_run
+from abreast.testing import Gate, ScriptedModel
+from abreast.wiring import as_caller, open_run
 from tests.jobs.candidates.laboratories import (
+    ORIGINAL,
+    TARGET,
     Author,
     Laboratory,
     make_project,
@@ -256,6 +259,44 @@ async def test_all_that_are_faster_are_refined_in_one_request_and_then_adapted_w
     assert got["c3-refined"] == ("duplicate", "c3")  # of c1: new candidates are told apart again
     assert got["c0-repaired-refined-adapted"] == ("faster", "c0-repaired-refined")
     assert len(tried) == 8
+
+
+async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_step(project, tmp_path):
+    """Draft, repair, one refinement for all, adaptation from the whole ancestry; what it repeats is told apart."""
+
+    def block(*words):
+        return "".join(f"Here:\n```python\n{text_of(word)}```\n" for word in words)
+
+    def say(request):
+        prompt = request.messages[-1].content
+        if "approach 1" in prompt:
+            return block("wrong a")
+        if "approach 2" in prompt:
+            return block("fast3 b")
+        if "does not do what" in prompt:
+            return block("fast2 r")
+        return block("fast4 x", "fast2 r") if "Refine each" in prompt else block("fast4 x")
+
+    model = ScriptedModel(say)
+    laboratory = Laboratory()
+    async with as_caller(model) as caller, open_run("optimize", seed=7, store=tmp_path / "runs.db") as run:
+        author = ModelAuthor(caller, TARGET, ORIGINAL)
+        tried = await trials(project, laboratory, How(2), author).run(run, lambda: author.propose(run, 2, 2))
+    assert [(one.name, one.verdict, one.origin, one.parent) for one in tried] == [
+        ("draft-1", "wrong", "model", None),
+        ("draft-1-repaired", "faster", "repair", "draft-1"),
+        ("draft-2", "faster", "model", None),
+        ("draft-1-repaired-refined", "faster", "refinement", "draft-1-repaired"),
+        ("draft-2-refined", "duplicate", "refinement", "draft-2"),
+        ("draft-1-repaired-refined-adapted", "duplicate", "adaptive", "draft-1-repaired-refined"),
+    ]
+    prompts = [request.messages[-1].content for request in model.calls]
+    assert sum("Refine each" in prompt for prompt in prompts) == 1
+    assert [sum("```python" in line for line in prompt.splitlines()) for prompt in prompts[-2:]] == [3, 4]
+    names = ["1. draft-1, wrong", "2. draft-1-repaired, faster", "3. draft-1-repaired-refined, faster"]
+    assert [prompts[-1].index(name) for name in names] == sorted(prompts[-1].index(name) for name in names)
+    assert len(prompts) == 5
+    assert laboratory.times("time") == ["fast2 r", "fast3 b", "fast4 x"]
 
 
 async def test_the_line_profile_is_of_the_winner_only_and_its_failure_loses_nothing(project):
