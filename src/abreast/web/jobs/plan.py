@@ -109,7 +109,7 @@ class PlanFold:
             ],
             "clashes": [{"file": short(path, _TEXT), "leaves": leaves[:10]} for path, leaves in clashes[:_CLASHES]],
             "more_clashes": max(0, len(clashes) - _CLASHES),
-            "outside": [{"leaf": leaf, "file": short(path, _TEXT)} for leaf, path in outside[:_CLASHES]],
+            "outside": [{"file": short(path, _TEXT), "leaves": leaves[:10]} for path, leaves in outside[:_CLASHES]],
             "more_outside": max(0, len(outside) - _CLASHES),
             "cut": f"shown: {_NODES:,} of {many(len(self._nodes), 'node')}" if len(self._nodes) > _NODES else None,
         }  # fmt: skip
@@ -148,20 +148,22 @@ class PlanFold:
     def _why(self, name: str, state: str | None) -> str:
         return f"it needs {self._blocker(name)}" if state == "blocked" else ""
 
+    def _changes(self) -> dict[str, list[str]]:
+        """Who has changed which file."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self._leaves):
+            for path in self._leaves[name].changed if self._leaves[name].state == "done" else ():
+                found.setdefault(path, []).append(name)
+        return found
+
     def _clashes(self) -> list[tuple[str, list[str]]]:
         """Files that several subplans have changed: a merge has to put these together, or can't."""
-        by_file: dict[str, list[str]] = {}
-        for name, leaf in self._leaves.items():
-            for path in leaf.changed if leaf.state == "done" else ():
-                by_file.setdefault(path, []).append(name)
-        return sorted((path, sorted(leaves)) for path, leaves in by_file.items() if len(leaves) > 1)
+        return sorted((path, leaves) for path, leaves in self._changes().items() if len(leaves) > 1)
 
-    def _outside(self) -> list[tuple[str, str]]:
-        """What subplans have changed of files that others own."""
+    def _outside(self) -> list[tuple[str, list[str]]]:
+        """Files that others than their owners have changed."""
         owner = {path: name for name, leaf in self._leaves.items() for path in leaf.files}
-        return sorted(
-            (name, path)
-            for name, leaf in self._leaves.items()
-            for path in leaf.changed
-            if owner.get(path, name) != name
-        )
+        found = {
+            path: [name for name in leaves if owner.get(path, name) != name] for path, leaves in self._changes().items()
+        }
+        return sorted((path, leaves) for path, leaves in found.items() if leaves)

@@ -24,7 +24,7 @@ function picture(data, chosen, again, page) {
     facts([["Target", el("code", {}, data.target)], ["Original", base ? `${base.passed} of ${base.tests} tests pass, ${count(base.calls)} calls` : ""],
       ["Noise floor", data.noise_floor === null ? "" : `${(100 * data.noise_floor).toFixed(1)}%`], ["Threshold", data.threshold === null ? "" : `${(100 * data.threshold).toFixed(0)}%`]]),
     data.candidates.length ? el("div", { class: "table", dataset: { scroll: "candidates" } }, el("table", { class: "candidates" },
-      el("thead", {}, el("tr", {}, ["Candidate", "Verdict", "Speed"].map((one) => el("th", { scope: "col" }, one)),
+      el("thead", {}, el("tr", {}, ["Candidate", "Verdict"].map((one) => el("th", { scope: "col" }, one)), el("th", { scope: "col", class: "number" }, "Speed"),
         timed.length ? el("th", { scope: "col" }, axis(scale)) : null,
         el("th", { scope: "col", class: "number" }, "Memory"), el("th", { scope: "col", class: "number" }, "Lines"), el("th", { scope: "col" }, "Why"))),
       el("tbody", {}, data.candidates.map((one) => row(one, data, shown, scale, timed.length > 0, choose))))) : el("p", { class: "muted" }, data.known ? "There are no candidates yet." : "This run keeps too little of its target to be shown here."),
@@ -66,7 +66,7 @@ function scaled(timed) {
 
 function axis(scale) {
   const marks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000].filter((one) => one >= scale.low && one <= scale.high);
-  const apart = marks.filter((one, at) => one === 1 || (Math.abs(scale.x(one) - scale.x(1)) > 34 && (at === 0 || marks.slice(0, at).every((other) => Math.abs(scale.x(other) - scale.x(one)) > 30))));
+  const apart = marks.filter((one, at) => one === 1 || (Math.abs(scale.x(one) - scale.x(1)) > 26 && (at === 0 || marks.slice(0, at).every((other) => Math.abs(scale.x(other) - scale.x(one)) > 26))));
   return svg("svg", { class: "axis", width: WIDTH, height: 16, viewBox: `0 0 ${WIDTH} 16`, role: "img", "aria-label": "Times as fast as the original" },
     apart.map((one) => svg("text", { class: "label", x: scale.x(one), y: 12, "text-anchor": "middle" }, `${one}×`)));
 }
@@ -74,8 +74,7 @@ function axis(scale) {
 function interval(one, scale) {
   const middle = HEIGHT / 2;
   const [left, right] = [scale.x(one.low ?? one.ratio), scale.x(one.high ?? one.ratio)];
-  const clear = one.low > 1 || one.high < 1;
-  return svg("svg", { class: "interval", width: WIDTH, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${times(one.ratio)}, from ${times(one.low)} to ${times(one.high)}`, "data-clear": clear ? (one.low > 1 ? "faster" : "slower") : "no" },
+  return svg("svg", { class: "interval", width: WIDTH, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${times(one.ratio)}, from ${times(one.low)} to ${times(one.high)}`, "data-verdict": one.verdict },
     one.noise ? svg("rect", { class: "noise", x: Math.max(0, scale.x(1 / (1 + one.noise))), y: 2, width: Math.min(WIDTH, scale.x(1 + one.noise)) - Math.max(0, scale.x(1 / (1 + one.noise))), height: HEIGHT - 4 }) : null,
     svg("line", { class: "grid", x1: scale.x(1), x2: scale.x(1), y1: 0, y2: HEIGHT }),
     svg("line", { class: "whisker", x1: left, x2: right, y1: middle, y2: middle }),

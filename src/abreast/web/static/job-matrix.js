@@ -57,7 +57,7 @@ function heatmap(data, score, shown, choose) {
       return el("td", {}, el("button", {
         type: "button", class: "heat", style: { "--heat": `${heat}%` }, "aria-pressed": String(arm === shown), dataset: { key: `arm-${name(arm)}` },
         "aria-label": `${name(arm)}: ${figure(mean)}, ${count(arm.n)} cells${failed}`, onclick: () => choose({ arm: name(arm) }),
-      }, el("b", {}, figure(mean)), el("small", {}, `n ${count(arm.n)}${score === undefined ? "" : `, ${count(arm.passes[score])} whole`}${failed}`)));
+      }, el("b", {}, figure(mean)), el("small", {}, `${score === undefined ? "" : `${count(arm.passes[score])} of `}${count(arm.n)}${score === undefined ? " cells" : " pass"}${failed}`)));
     }))))));
 }
 

@@ -77,6 +77,6 @@ function clashes(data) {
       el("ul", { class: "files" }, data.clashes.map((one) => el("li", {}, el("code", {}, one.file), el("small", {}, one.leaves.join(", ")))))] : null,
     data.more_clashes ? el("p", { class: "muted" }, `and ${count(data.more_clashes)} more`) : null,
     data.outside.length ? [el("p", { class: "muted" }, "Changes of files that another subplan owns: refused, unless the owners are asked."),
-      el("ul", { class: "files" }, data.outside.map((one) => el("li", {}, el("code", {}, one.file), el("small", {}, one.leaf))))] : null,
+      el("ul", { class: "files" }, data.outside.map((one) => el("li", {}, el("code", {}, one.file), el("small", {}, `changed by ${one.leaves.join(", ")}`))))] : null,
     data.more_outside ? el("p", { class: "muted" }, `and ${count(data.more_outside)} more`) : null);
 }
