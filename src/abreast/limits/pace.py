@@ -27,6 +27,8 @@ _DOUBTS = 3  # rejections that headers had not foretold, until nobody believes t
 _BOLDER = 150  # calls
 _FLOW = 6  # calls that should have come back, before it is asked whether they did
 _SHY = 3  # calls
+_FEW = 3  # calls that say little of a rate
+_RUSH = 0.1  # of a second's calls may go at once where nobody says how many
 
 
 class Told(NamedTuple):
@@ -217,6 +219,9 @@ class Pace:
         self.brim = max(
             told.left + told.reset * rate if told.reset <= 1.1 * self.minute else told.limit, told.left, 1.0
         )
+        if self._even and told.left < 1 and 0 < told.reset * rate < 2:  # one at a time: then all is back when one is  # noqa: PLR2004
+            self.rate = min(told.limit / self.minute, 1.0 / told.reset)
+            self.brim = 1.0
         self._see_flow(told, serial, sent)
         if self.window is not None:
             self._see_most(min(told.limit, told.left + self._sent.used_until(serial, sent)), sent)
@@ -267,6 +272,8 @@ class Pace:
         if told is not None and told.left > cost and self.trusted:  # who has so much left does not turn it away
             self.trusted = False
             self.rate = None if self._zero is None else self.rate
+        if told is not None and self.trusted:
+            self._see_flow(told, serial, sent)
         spent, used = self._sent.spent_until(serial), self._sent.used_until(serial, sent)
         if self.window is not None:
             self.window = max(min(self.window, used) * 0.995, cost)
@@ -276,7 +283,8 @@ class Pace:
             self._measure(sent, spent, cost)
             self._move(serial, sent, 0.0, 0.0)
         if not (self.trusted and self.limit):  # what else is left may be there, or not
-            self.brim = max(2 * cost, (self.rate or 0.0) * self.tick)
+            most = (self.rate or 0.0) * self.tick
+            self.brim = max(1.05 * cost, _RUSH * most) if self._even else max(2 * cost, most)
         self._see_window(used, sent, cost)
         self._hear_of_window(used, sent, wait, cost)
         self._zero = (sent, spent)
@@ -344,6 +352,8 @@ class Pace:
     def _weigh(self, seen: float, calls: float) -> None:
         """Take a measurement over so many calls for as much as it is worth beside those before it."""
         rate = self.rate or seen
+        if calls < _FEW:  # mostly it was held meanwhile, perhaps for longer than there was need
+            seen = max(seen, 0.6 * rate)
         if 4 * calls < self._sample:  # a slip, or a change that the next one will confirm
             self.rate = 0.97 * rate
             self._sample /= 2
