@@ -1,5 +1,7 @@
 """A real Chromium, one for all tests of a process, and the page served as `abreast ui` serves it."""
 
+import asyncio
+import functools
 import os
 import secrets
 import socket
@@ -11,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from abreast import open_run
 from abreast.store.sqlite import SqliteStore
+from abreast.testing import Gate
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "get_chromium.py"
 
@@ -20,6 +24,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "get_chromium.py"
 def browser():
     """Chromium; only CI may install it: a developer's machine is theirs."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    sync_api.expect.set_options(timeout=30_000)  # the last net, on a busy machine
     options = [] if "CI" in os.environ else ["--find"]
     found = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, timeout=110, check=False)
     if found.returncode and "CI" not in os.environ:
@@ -55,15 +60,13 @@ class Served:
 @contextmanager
 def serving(store, **more):
     """Serve a store's page; `more` goes into its `Site`."""
-    import uvicorn
-
-    from abreast.web.app import Site, make_app
+    from abreast.web.app import Site
+    from abreast.web.serving import Server
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port, token = listening.getsockname()[1], secrets.token_urlsafe(16)
         site = Site(store, token, {f"127.0.0.1:{port}", f"localhost:{port}"}, f"abreast-{port}", **more)
-        config = uvicorn.Config(make_app(site), log_level="warning", timeout_graceful_shutdown=1, lifespan="off")
-        server = uvicorn.Server(config)
+        server = Server(site)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
@@ -92,7 +95,7 @@ def open_page(browser):
         made.set_default_timeout(30_000)
         contexts.append(made)
         page = made.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("console", lambda said: complaints.append(said.text) if _is_complaint(said) else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(served.address(path))
         return page
@@ -101,3 +104,71 @@ def open_page(browser):
     for context in contexts:
         context.close()
     assert complaints == []
+
+
+def _is_complaint(said):
+    """What a page says when its server has ended before it is no fault of the page."""
+    return said.type in ("error", "warning") and "net::ERR_CONNECTION" not in said.text
+
+
+class Driven:
+    """A run that is driven by a thread, item by item: each waits at a gate until the test lets it go."""
+
+    def __init__(self, place, items, *, width, name="held", lanes=None, work=None):
+        self._place, self._items, self._width, self._name, self._lanes = place, items, width, name, lanes
+        self._work = work or (lambda item: f"reply to {item}")
+        self._gate = Gate()
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self.error = None
+        self._thread = threading.Thread(target=self._drive)
+
+    def __enter__(self):
+        self._thread.start()
+        assert self._ready.wait(60)
+        return self
+
+    def __exit__(self, *_):
+        self._loop.call_soon_threadsafe(self._gate.open_all)
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        self._loop.close()
+
+    def open(self, *who):
+        """Let these items go."""
+        self._loop.call_soon_threadsafe(self._gate.open, *who)
+
+    def ended(self):
+        """Let all go, and wait for the end."""
+        self._loop.call_soon_threadsafe(self._gate.open_all)
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def _drive(self):
+        try:
+            self._loop.run_until_complete(self._run())
+        except BaseException as error:
+            self.error = error
+
+    async def _run(self):
+        async def work(item):
+            await self._gate.pass_(item)
+            return self._work(item)
+
+        try:
+            async with open_run(self._name, store=self._place, lanes=self._lanes, seed=1) as run:
+                async with run.map(
+                    work, self._items, width=self._width, lane=next(iter(self._lanes or ()), None)
+                ) as map_:
+                    first = asyncio.ensure_future(self._gate.wait_for(*self._items[: self._width]))
+                    first.add_done_callback(lambda _: self._ready.set())
+                    async for _ in map_:
+                        pass
+        finally:
+            self._ready.set()
+
+
+@pytest.fixture
+def driven(store):
+    """`with driven([1, 2, 3], width=2) as run:` drives a run beside the test; `run.open(1)` lets an item go."""
+    return functools.partial(Driven, store.path)

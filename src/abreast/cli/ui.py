@@ -44,9 +44,8 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
         raise Sorry(f"--port: {error}") from None
     _check_host(host, allow_others=allow_others)
     try:
-        import uvicorn
-
-        from abreast.web.app import Site, make_app
+        from abreast.web.app import Site
+        from abreast.web.serving import Server
     except ImportError:
         raise Sorry(NEEDS_UI) from None
     choice = StoreChoice(Config.load(), store)
@@ -62,11 +61,7 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
         say_json({"address": address}) if as_json else say(address)
         if not as_json and not _is_here(host):
             tell("other machines can reach it: who has the token may act, and the line is not encrypted")
-        config = uvicorn.Config(
-            make_app(site), log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off",
-            server_header=False,
-        )  # fmt: skip
-        uvicorn.Server(config).run(sockets=[listening])
+        Server(site).run(sockets=[listening])
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +41,8 @@ class Site:
     secrets: Collection[str] = field(default=(), repr=False)
     launch: Launch | None = None
     prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
+    closing: threading.Event = field(default_factory=threading.Event)
+    """Set when the server is to stop: streams end then."""
 
 
 def make_app(site: Site) -> ASGIApp:
@@ -80,10 +83,10 @@ class _Server:
 
     async def live_run(self, request: Request) -> Response:
         look = await run_in_threadpool(live.of_run, self._desk, request.path_params["run"])
-        return live.stream(request, look)
+        return live.stream(request, look, self._site.closing)
 
     async def live_runs(self, request: Request) -> Response:
-        return live.stream(request, live.of_runs(self._desk))
+        return live.stream(request, live.of_runs(self._desk), self._site.closing)
 
     async def act(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != _JSON:

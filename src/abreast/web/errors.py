@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from abreast.core.events import Event
-from abreast.store import codec
+from abreast.web.reading import error_of
 
 _KINDS: Final = 200  # told apart; all further ones are one
 _LONGEST: Final = 160  # characters of a message that tell kinds apart
@@ -37,7 +37,7 @@ class Errors:
 
     def add(self, event: Event, *, retried: bool = False) -> int:
         """Count a failure; the place of its kind."""
-        error = codec.decode_error(event.body or "{}")
+        error = error_of(event)
         message = error.message.strip().partition("\n")[0]
         key = (error.kind, _NUMBER.sub("#", message[:_LONGEST]))
         if key not in self._places and len(self.kinds) >= _KINDS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -26,16 +27,16 @@ _ALIVE: Final = 10.0  # seconds without a word after which one is said, so that 
 Look = Callable[[], "dict[str, object] | None"]
 
 
-def stream(request: Request, look: Look) -> StreamingResponse:
-    """Send what `look` finds, again and again; None is nothing new."""
+def stream(request: Request, look: Look, closing: threading.Event) -> StreamingResponse:
+    """Send what `look` finds, again and again until the server is closing; None is nothing new."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_lines(request, look), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_lines(request, look, closing), media_type="text/event-stream", headers=headers)
 
 
-async def _lines(request: Request, look: Look) -> AsyncIterator[bytes]:
+async def _lines(request: Request, look: Look, closing: threading.Event) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     quiet = 0.0
-    while not await request.is_disconnected():
+    while not closing.is_set() and not await request.is_disconnected():
         began = SYSTEM_CLOCK.now()
         try:
             news = await run_in_threadpool(look)
@@ -49,7 +50,9 @@ async def _lines(request: Request, look: Look) -> AsyncIterator[bytes]:
         reading = news is not None and news.get("read", 1) != 1
         pause = 0.02 if reading else max(EVERY, _SHARE * took)
         quiet += pause
-        await asyncio.sleep(pause)
+        for part in range(int(pause / EVERY) + 1):  # in parts, so that a long pause holds up no shutdown
+            if not closing.is_set():
+                await asyncio.sleep(min(EVERY, pause - part * EVERY))
 
 
 def _line(kind: str, said: dict[str, object]) -> bytes:

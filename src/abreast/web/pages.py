@@ -11,7 +11,6 @@ from abreast.store.port import RunRow, Store
 from abreast.web import picture
 from abreast.web.item import item_of
 from abreast.web.items import SORTS
-from abreast.web.jobs import view_of
 from abreast.web.reading import Journal
 from abreast.web.shelf import Book, Shelf
 from abreast.web.slots import STATES
@@ -156,11 +155,9 @@ def item(desk: Desk, run_id: str, given: Given) -> Said:
 
 
 def job(desk: Desk, run_id: str, _: Given) -> Said:
-    """What a job of this kind shows beside its lanes: `{"kind": ..., "view": ...}`; the view is None for plain maps."""
-    journal = Journal(desk.store, run_id)
-    row = journal.run()
-    view = view_of(row.kind)
-    return {"kind": row.kind, "view": None if view is None else view(journal, row)}
+    """What a job of this kind shows beside its lanes: `{"kind": ..., "view": ...}`; what is no job's is told as a map."""
+    told = desk.shelf.book(run_id).job
+    return {"kind": told.kind, "view": told.view(Journal(desk.store, run_id))}
 
 
 def _whole(given: Given, name: str, default: int = 0) -> int:

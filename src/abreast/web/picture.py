@@ -8,7 +8,7 @@ from typing import Final
 from abreast.web.fold import Fold
 from abreast.web.slots import RUNNING, STATES, Lane
 
-_MOST: Final = 24_000  # bars in one picture
+_MOST: Final = 16_000  # bars in one picture, and in the worst case twice as many
 _ROWS: Final = 200  # of a lane; where more are in use, neighbours share one
 _BINS: Final = 240  # points of what was in flight
 _WIDEST: Final = 4000
@@ -24,7 +24,7 @@ def window(fold: Fold, now: float, *, begin: float, end: float, columns: int) ->
     end = max(end, begin + 1e-6)
     columns = max(50, min(columns, _WIDEST))
     shown = [lane for lane in fold.lanes.values() if lane.rows or lane.waiting or lane.decisions]
-    rows = sum(min(len(lane.rows), _ROWS) for lane in shown)
+    rows = sum(len(lane.rows) for lane in shown)
     grain = (end - begin) / max(1, min(columns, _MOST // max(1, rows)))
     return {
         "begin": begin, "end": end, "now": round(now, 4), "states": STATES, "bins": _BINS,
@@ -48,7 +48,7 @@ def _lane(lane: Lane, fold: Fold, now: float, seen: tuple[float, float], grain: 
     for at, row in enumerate(lane.rows):
         if at % share == 0:
             rows.append([])
-        _merge(rows[-1], _both(row.between(begin, end), current.get(at, ())), grain, busy, waits)
+        _merge(rows[-1], _both(row.between(begin, end), current.get(at, ())), (grain, end), busy, waits)
     waiting = len(lane.waiting)
     return {
         "name": lane.name, "calls": lane.calls, "rows": rows, "share": share, "running": len(lane.running),
@@ -64,8 +64,11 @@ def _both(ended: Iterator[tuple[float, float, float, int, int]], running: object
         yield from running
 
 
-def _merge(flat: Flat, bars: Iterator[tuple[float, ...]], grain: float, busy: _Level, waits: _Level) -> None:
+def _merge(
+    flat: Flat, bars: Iterator[tuple[float, ...]], scale: tuple[float, float], busy: _Level, waits: _Level
+) -> None:
     """Put bars into a row; neighbours that together are shorter than a pixel become one, in the colour of the worst."""
+    grain, finish = scale
     last_since = last_end = -1e18
     for waited, start, end, state, item in bars:
         busy.add(start, end)
@@ -73,6 +76,8 @@ def _merge(flat: Flat, bars: Iterator[tuple[float, ...]], grain: float, busy: _L
             waits.add(waited, start)
         since = max(waited, last_end)  # while another worked in its row, it is not seen to wait there
         last_end = end
+        if since > finish:
+            continue
         if end - last_since < grain and flat:
             flat[-4] = round(end, 4)
             flat[-3] = max(flat[-3], int(state))

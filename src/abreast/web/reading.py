@@ -66,4 +66,4 @@ def value_of(recorded: Recorded | Event) -> object:
 
 def error_of(recorded: Recorded | Event) -> RecordedError:
     """The failure of something that failed: its `kind`, `message`, `trace` and `details`."""
-    return codec.decode_error(recorded.body or "{}")
+    return codec.decode_error(recorded.body) if recorded.body else RecordedError("unknown", "")

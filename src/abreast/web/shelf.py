@@ -9,6 +9,7 @@ from typing import Final
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, Store
 from abreast.web.fold import Fold
+from abreast.web.jobs import Told
 
 _FOLDS: Final = 6  # kept; a page on another run is read from its start again
 _PAGE: Final = 2000  # events read at once
@@ -24,6 +25,7 @@ class Book:
         """Nothing is read yet."""
         self.row = row
         self.fold = Fold()
+        self.job = Told(row.kind)
         self.lock = threading.Lock()
         self.state: str = row.state
         self.caught_up = False

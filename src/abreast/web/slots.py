@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 STATES: Final = ("running", "done", "speculative", "cancelled", "retried", "crashed", "failed")
@@ -76,13 +75,14 @@ class Lane:
     decisions: list[dict[str, object]] = field(default_factory=list)
     waiting: dict[str, float] = field(default_factory=dict)
     counts: list[int] = field(default_factory=lambda: [0] * len(STATES))
-    _free: list[int] = field(default_factory=list)
+    _free: list[tuple[float, int]] = field(default_factory=list)  # since when, and which, in that order
     _newest: list[str] = field(default_factory=list)
 
     def begin(self, path: str, bar: Bar) -> None:
         """Something starts, in the lowest free row."""
         if self._free:
-            row = heappop(self._free)
+            at = min(range(len(self._free)), key=lambda place: self._free[place][1])
+            _, row = self._free.pop(at)
         else:
             row = len(self.rows)
             self.rows.append(Row())
@@ -95,22 +95,23 @@ class Lane:
         self.rows[ended.row].keep(ended.bar._replace(end=end, state=state))
         self.counts[state] += 1
         if not self._follow(ended.row, end):
-            heappush(self._free, ended.row)
+            self._give(ended.row)
 
     def brief(self, bar: Bar) -> None:
         """Something so short that its start was not written: into a row that was free meanwhile."""
         # The one that was freed last: bars come by their ends, and so they never need more rows than were in use.
-        row, freed, latest = -1, -1.0, bar.start + INSTANT
-        for one in self._free:
-            since = self.rows[one].free_since
-            if freed < since <= latest:
-                row, freed = one, since
-        if row < 0:
+        at = bisect_right(self._free, (bar.start + INSTANT, len(self.rows)))
+        if at:
+            _, row = self._free.pop(at - 1)
+        else:
             row = len(self.rows)
             self.rows.append(Row())
-            heappush(self._free, row)
         self.rows[row].keep(bar)
         self.counts[bar.state] += 1
+        self._give(row)
+
+    def _give(self, row: int) -> None:
+        insort(self._free, (self.rows[row].free_since, row))
 
     def _follow(self, row: int, now: float) -> bool:
         """Move what has just started into the row that it was waiting for; False if there is no such item."""
@@ -118,6 +119,6 @@ class Lane:
         last = max(started, key=lambda one: one.row, default=None)
         if last is None or last.row <= row or now - last.bar.start > INSTANT:
             return False
-        heappush(self._free, last.row)
+        self._give(last.row)
         last.row = row
         return True

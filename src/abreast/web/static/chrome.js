@@ -92,6 +92,8 @@ export function note(text, kind = "") {
   setTimeout(() => box.remove(), kind === "error" ? 12_000 : 5000);
 }
 
+document.addEventListener("trouble", (event) => note(event.detail, "error"));
+
 /** A word for a state, in its colour. */
 export function badge(state) {
   return el("span", { class: "badge", dataset: { state } }, state);

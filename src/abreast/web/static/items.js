@@ -90,7 +90,7 @@ export class Items {
     const number = (text) => el("td", { class: "number" }, text);
     return el("tr", { dataset: { path: item.path } },
       el("th", { scope: "row" }, el("button", { type: "button", class: "open", title: item.path }, item.key)),
-      el("td", {}, badge(item.state)), el("td", { class: "lane" }, item.lane), number(span(item.began)), number(item.waited > 0.0005 ? span(item.waited) : "–"),
+      el("td", {}, badge(item.state)), el("td", { class: "of-lane" }, item.lane), number(span(item.began)), number(item.waited > 0.0005 ? span(item.waited) : "–"),
       number(item.state === "running" ? "…" : span(item.took)), number(count(item.attempts)), number(item.tokens ? count(item.tokens) : "–"),
       number(item.usd ? money(item.usd) : "–"));
   }

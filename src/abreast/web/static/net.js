@@ -61,6 +61,9 @@ export function paced(work, least = 400) {
     const began = performance.now();
     try {
       await work();
+    } catch (error) {
+      // Without a server there is nothing to say: the bar at the top says that already, and it is tried again.
+      if (!(error instanceof TypeError && error.message === "Failed to fetch")) document.dispatchEvent(new CustomEvent("trouble", { detail: error.message }));
     } finally {
       const rest = Math.max(least, 3 * (performance.now() - began));
       setTimeout(() => {

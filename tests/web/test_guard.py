@@ -1,0 +1,153 @@
+"""Who may see the page and act: asked over real connections, as a browser, a script or a stranger's site would."""
+
+import http.client
+import json
+
+import pytest
+
+from abreast import open_run
+from abreast.store.port import Driver
+from tests.web.conftest import serving
+
+KEY = "sk-planted-0123456789abcdef"
+
+
+@pytest.fixture
+def ask(served):
+    """Ask the page for something: status, headers, body."""
+
+    def asked(path, *, method="GET", token=True, host=None, body=None, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+        connection.putrequest(method, path, skip_host=True)
+        connection.putheader("Host", host or f"127.0.0.1:{served.port}")
+        if token:
+            connection.putheader("Cookie", f"abreast-{served.port}={served.token}")
+        for name, value in headers.items():
+            connection.putheader(name.replace("_", "-"), value)
+        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        if method == "POST":
+            connection.putheader("Content-Length", str(len(data)))
+            connection.putheader("Content-Type", headers.get("Content_Type", "application/json"))
+        connection.endheaders(data or None)
+        response = connection.getresponse()
+        found = response.status, dict(response.getheaders()), response.read().decode()
+        connection.close()
+        return found
+
+    return asked
+
+
+@pytest.fixture
+def run(store):
+    """A run that nobody drives, in the store."""
+    row = store.begin("left", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    store.end(row.id, row.epoch, "interrupted", "", 2.0)
+    return row.id
+
+
+@pytest.mark.parametrize("path", ["/", "/runs.json", "/static/main.js", "/plotly.js", "/run/x", "/run/x.json", "/live"])
+def test_without_the_token_nothing_is_shown(ask, path):
+    status, _, body = ask(path, token=False)
+    assert (status, "token" in body) == (403, True)
+
+
+def test_a_wrong_token_is_none(ask, served):
+    assert ask("/?token=guess", token=False)[0] == 403
+    assert ask("/", token=False, Cookie=f"abreast-{served.port}=guess")[0] == 403
+    assert ask("/", token=False, Cookie="=;;=[]")[0] == 403
+
+
+def test_the_printed_address_gives_a_cookie_that_scripts_and_other_sites_do_not_get(ask, served):
+    status, headers, _ = ask(f"/?token={served.token}", token=False)
+    assert status == 200
+    cookie = headers["set-cookie"]
+    assert cookie.startswith(f"abreast-{served.port}={served.token};")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert ask("/runs.json")[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"])
+def test_by_another_name_it_is_not_this_page(ask, served, host):
+    assert ask("/", host=host.format(port=served.port))[0] == 400
+
+
+def test_only_the_page_itself_may_post(ask, served, run):
+    def post(**headers):
+        return ask(f"/run/{run}/act", method="POST", body={"action": "nothing"}, **headers)[0]
+
+    assert post() == 403
+    assert post(Origin="http://evil.example") == 403
+    assert post(Origin="null") == 403
+    assert post(Origin=f"https://127.0.0.1:{served.port}") == 403
+    assert post(Origin=f"http://localhost:{served.port}") == 403  # another name is another site
+    assert post(Sec_Fetch_Site="cross-site") == 403
+    assert post(Origin=f"http://127.0.0.1:{served.port}") == 409  # let in, and there is no such action
+    assert post(Sec_Fetch_Site="same-origin") == 409
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd", "/static/", "/static/none.js", "/static/..", "/static/main.js%00",
+        "/../../etc/passwd", "/plotly.js/../x",
+    ],
+)  # fmt: skip
+def test_no_path_leads_out_of_the_page(ask, path):
+    status, _, body = ask(path)
+    assert status == 404
+    assert "root:" not in body
+
+
+def test_every_answer_says_that_nothing_else_may_run(ask):
+    for path in ("/", "/runs.json", "/static/main.js", "/nothing"):
+        _, headers, _ = ask(path)
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self';" in policy
+        assert "unsafe-eval" not in policy
+        assert "script-src 'self' 'unsafe-inline'" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"{", 400), (b"[]", 400), (b'{"fields": {}}', 400), (b'"x"', 400), (b'{"action": 1, "fields": [1]}', 400),
+     (b'{"action": "' + b"x" * 70_000 + b'"}', 413)],
+)  # fmt: skip
+def test_what_is_no_action_is_refused_in_a_sentence(ask, served, run, body, status):
+    origin = f"http://127.0.0.1:{served.port}"
+    found, _, said = ask(f"/run/{run}/act", method="POST", body=body, Origin=origin)
+    assert found == status
+    assert json.loads(said)["error"]
+
+
+def test_a_run_that_is_not_there_is_404_in_a_sentence(ask):
+    for rest in (".json", "/lanes.json", "/items.json", "/item.json?path=x", "/errors.json", "/job.json", "/live"):
+        status, _, body = ask(f"/run/none-1{rest}")
+        assert status == 404
+        assert "none-1" in json.loads(body)["error"]
+
+
+async def test_a_secret_of_the_environment_is_on_no_page(store):
+    async def echo(item):
+        if item == 1:
+            raise ValueError(f"the key {KEY} was refused")
+        return f"Authorization: {KEY}"
+
+    async with open_run("leak", store=store.path, manifest={"argv": ["--key", KEY]}) as run:
+        async for _ in run.map(echo, range(2), width=2):
+            pass
+    with serving(store, secrets=[KEY]) as page:
+        for path in (".json", "/lanes.json", "/items.json", "/errors.json", "/item.json?path=leak/echo/0000",
+                     "/item.json?path=leak/echo/0001", "/job.json"):  # fmt: skip
+            connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+            connection.request("GET", f"/run/leak-1{path}", headers={"Cookie": f"abreast-{page.port}={page.token}"})
+            response = connection.getresponse()
+            body = response.read().decode()
+            connection.close()
+            assert response.status == 200, body
+            assert "sk-planted" not in body
+            if path.startswith("/item"):
+                assert "***" in body or path == "/items.json"
