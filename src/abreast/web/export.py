@@ -31,8 +31,7 @@ def html(
 ) -> str:
     """The file's text. A run that goes on is written as it is now."""
     kept = _kept(Desk(store, prompt_of), run_id)
-    charts = bool(kept["head"]["models"]) or kept["job"]["view"] is not None
-    library = plotly_path() if charts else None
+    library = plotly_path() if kept["head"]["models"] else None
     modules = {f"page/{path.name}": _module(path) for path in sorted(STATIC.glob("*.js"))}
     scripts = [("importmap", json.dumps({"imports": modules})), ("module", 'import "page/main.js";')]
     if library is not None:

@@ -155,7 +155,7 @@ def item(desk: Desk, run_id: str, given: Given) -> Said:
 
 
 def job(desk: Desk, run_id: str, _: Given) -> Said:
-    """What a job of this kind shows beside its lanes: `{"kind": ..., "view": ...}`; what is no job's is told as a map."""
+    """What a job of this kind shows beside its lanes: `{"kind": ..., "view": ...}`; all others are told as maps."""
     told = desk.shelf.book(run_id).job
     return {"kind": told.kind, "view": told.view(Journal(desk.store, run_id))}
 

@@ -1,21 +1,40 @@
-"""What each kind of job shows on its run's page, beside the lanes: one module per kind, each with one function."""
+"""What each kind of job shows on its run's page, beside the lanes: one module per kind, each with one fold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
 from importlib import import_module
-from importlib.util import find_spec
-from typing import TypeAlias, cast
+from typing import Final, cast
 
 from abreast.store.port import RunRow
+from abreast.web.jobs.telling import JobFold
 from abreast.web.reading import Journal
 
-View: TypeAlias = Callable[[Journal, RunRow], dict[str, object]]
+_FOLDS: Final = {
+    "sample": "SampleFold", "workflow": "WorkflowFold", "matrix": "MatrixFold", "candidates": "CandidatesFold",
+    "plan": "PlanFold", "map": "MapFold",
+}  # fmt: skip
 
 
-def view_of(kind: str) -> View | None:
-    """What shows a job of this kind (`web/jobs/KIND.py`); None if there is nothing beyond lanes and items."""
-    name = f"{__name__}.{kind}"
-    if not kind.isidentifier() or find_spec(name) is None:
-        return None
-    return cast("View", import_module(name).view)
+class Told:
+    """A run as its job tells it, as far as it was read: only what is new is read when it is asked for again."""
+
+    def __init__(self, kind: str) -> None:
+        """Nothing is read yet. A run of a kind that is no job's is told as a map."""
+        self.kind = kind if kind in _FOLDS else "map"
+        self._fold: JobFold | None = None
+        self._after = 0
+        self._lock = threading.Lock()
+
+    def view(self, journal: Journal) -> dict[str, object]:
+        """The picture now, in JSON's own types; `NoSuchRun` if the run was removed."""
+        run: RunRow = journal.run()  # before its events: what comes in between is read the next time
+        with self._lock:
+            if self._fold is None:  # jobs are imported when one is looked at
+                module = import_module(f"{__name__}.{self.kind}")
+                self._fold = cast("JobFold", getattr(module, _FOLDS[self.kind])())
+            for event in journal.events(self._fold.KINDS, after=self._after):
+                self._fold.add(event)
+                self._after = event.seq
+            self._after = max(self._after, run.last_seq)
+            return self._fold.plain(run, journal.state(run))

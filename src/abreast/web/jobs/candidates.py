@@ -11,8 +11,7 @@ from abreast.jobs.candidates.roll import Link, Roll, child_of
 from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.tried import Checked, Diff, Proposal, Timed, Tried, best_of, patch_of
 from abreast.store.port import RunRow
-from abreast.web.jobs.telling import failure_in, folded, listed, manifest_of, many, mapping, number, short, value_in
-from abreast.web.reading import Journal
+from abreast.web.jobs.telling import failure_in, listed, manifest_of, many, mapping, number, short, value_in
 
 _TRIES: Final = "tries"
 _ROWS: Final = 200  # candidates that are shown
@@ -20,11 +19,6 @@ _PATCH: Final = 8_000
 _PATCHES: Final = 400_000  # characters of all patches
 _TEXT: Final = 400
 _DIFFS: Final = 5
-
-
-def view(journal: Journal, run: RunRow) -> dict[str, object]:
-    """The table of candidates."""
-    return folded(CandidatesFold(), journal, run)
 
 
 class CandidatesFold:

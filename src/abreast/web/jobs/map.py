@@ -8,18 +8,12 @@ from typing import ClassVar, Final
 
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.store.port import RunRow
-from abreast.web.jobs.telling import folded, many, mapping, short, value_in
-from abreast.web.reading import Journal
+from abreast.web.jobs.telling import many, mapping, short, value_in
 
 _KINDS_KEPT: Final = 2_000  # of outcomes that are told apart
 _SHOWN: Final = 30
 _EXAMPLES: Final = 5
 _TEXT: Final = 200
-
-
-def view(journal: Journal, run: RunRow) -> dict[str, object]:
-    """The groups of a map's outcomes."""
-    return folded(MapFold(), journal, run)
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from abreast.jobs.matrix.design import Current, Design
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.study import CONTROL_LANE
 from abreast.store.port import RunRow
-from abreast.web.jobs.telling import folded, manifest_of, many, mapping, number, short, value_in, whole
-from abreast.web.reading import Journal, error_of
+from abreast.web.jobs.telling import manifest_of, many, mapping, number, short, value_in, whole
+from abreast.web.reading import error_of
 
 _STUDY_GIVEN: Final = "study-given"
 _REPLY: Final = "reply"
@@ -26,11 +26,6 @@ _SCORES: Final = 8
 _CELLS: Final = 1200  # that are named, over all arms
 _TEXT: Final = 120
 _PRICES: Final = ("usd", "tokens", "seconds")
-
-
-def view(journal: Journal, run: RunRow) -> dict[str, object]:
-    """The heatmap of a study."""
-    return folded(MatrixFold(), journal, run)
 
 
 class _Cell(NamedTuple):

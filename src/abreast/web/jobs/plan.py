@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Final
 from abreast.core.events import CALL_STARTED, ITEM_QUEUED, ITEM_SETTLED, ITEM_STARTED, RUN_ENDED, RUN_RESUMED, Event
 from abreast.core.item import unescape
 from abreast.store.port import RunRow
-from abreast.web.jobs.telling import failure_in, folded, listed, manifest_of, many, mapping, number, short, value_in
-from abreast.web.reading import Journal
+from abreast.web.jobs.telling import failure_in, listed, manifest_of, many, mapping, number, short, value_in
 
 _DIVIDED: Final = "plan-divided"
 _SUBPLANS: Final = "subplans"
@@ -18,11 +17,6 @@ _NODES: Final = 600  # that are shown
 _CLASHES: Final = 50
 _FILES: Final = 20
 _TEXT: Final = 300
-
-
-def view(journal: Journal, run: RunRow) -> dict[str, object]:
-    """The tree of a plan."""
-    return folded(PlanFold(), journal, run)
 
 
 @dataclass(slots=True)

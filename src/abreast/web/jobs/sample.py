@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Final
 
 from abreast.core.events import CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED, Event
 from abreast.store.port import RunRow
-from abreast.web.jobs.telling import folded, listed, manifest_of, many, mapping, number, short, value_in, whole
-from abreast.web.reading import Journal
+from abreast.web.jobs.telling import listed, manifest_of, many, mapping, number, short, value_in, whole
 
 _STARTED: Final = "sample-started"
 _ENDED: Final = "sample-ended"
@@ -24,11 +23,6 @@ _REASON: Final = 160
 _CHECKS: Final = 8
 _PROMPT: Final = 2_000
 STATES: Final = ("passed", "failed", "error", "cancelled", "drawing", "cut off")
-
-
-def view(journal: Journal, run: RunRow) -> dict[str, object]:
-    """The tree of a sample."""
-    return folded(SampleFold(), journal, run)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from abreast.core.errors import StoreError
 from abreast.core.events import Event
 from abreast.store.port import RunRow
-from abreast.web.reading import Journal, error_of, value_of
+from abreast.web.reading import error_of, value_of
 
 
 class JobFold(Protocol):
@@ -23,13 +23,6 @@ class JobFold(Protocol):
 
     def plain(self, run: RunRow, state: str) -> dict[str, object]:
         """The picture in JSON's own types, bounded whatever the run's size; `state` is the run's, for people."""
-
-
-def folded(fold: JobFold, journal: Journal, run: RunRow) -> dict[str, object]:
-    """The picture of a run, read from its start."""
-    for event in journal.events(fold.KINDS):
-        fold.add(event)
-    return fold.plain(run, journal.state(run))
 
 
 def short(text: object, most: int) -> str:

@@ -21,7 +21,6 @@ from abreast.core.item import escape, unescape
 from abreast.store.port import RunRow
 from abreast.web.jobs.telling import (
     failure_in,
-    folded,
     listed,
     manifest_of,
     many,
@@ -31,7 +30,6 @@ from abreast.web.jobs.telling import (
     value_in,
     whole,
 )
-from abreast.web.reading import Journal
 
 _OUTLINED: Final = "workflow-outlined"
 _FAN_OUT_STARTED: Final = "fan-out-started"
@@ -44,11 +42,6 @@ _TEXT: Final = 300
 _BUDGET: Final = ":budget"
 _LOOPS: Final = ("while", "do-while")
 _WITHOUT: Final = ("if", "switch")  # their steps are journaled beside them, not beneath
-
-
-def view(journal: Journal, run: RunRow) -> dict[str, object]:
-    """The graph of a workflow."""
-    return folded(WorkflowFold(), journal, run)
 
 
 @dataclass(slots=True)

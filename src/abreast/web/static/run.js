@@ -172,11 +172,10 @@ class Page {
   async #job() {
     if (this.head.read < 1) return;
     const { kind, view } = await get(of(this.id, "/job.json"));
-    if (view === null) return;
     this.drawing ??= import(`./job-${kind}.js`);
     const { draw } = await this.drawing;
     this.sections.job.hidden = false;
-    this.sections.job.firstChild.textContent = kind.charAt(0).toUpperCase() + kind.slice(1);
+    this.sections.job.firstChild.textContent = kind === "map" ? "Outcomes" : kind.charAt(0).toUpperCase() + kind.slice(1);
     draw(this.#inside("job"), view, { el, open: (key) => this.panel.open(key), act: (action, fields) => this.act(action, fields), ask, alone });
   }
 
