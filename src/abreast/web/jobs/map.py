@@ -11,7 +11,7 @@ from abreast.store.port import RunRow
 from abreast.web.jobs.telling import many, mapping, short, value_in
 
 _KINDS_KEPT: Final = 2_000  # of outcomes that are told apart
-_SHOWN: Final = 30
+_SHOWN: Final = 20
 _EXAMPLES: Final = 5
 _TEXT: Final = 200
 

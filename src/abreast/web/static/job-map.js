@@ -17,8 +17,9 @@ function picture(data, _chosen, _again, page) {
         el("td", { class: "number" }, count(group.count), el("div", { class: "meter", "aria-hidden": "true" },
           el("i", { dataset: { state: group.state }, style: { "flex-grow": String(group.count) } }), el("i", { style: { "flex-grow": String(Math.max(0, data.total - group.count)) } }))),
         el("td", { class: "message" }, group.text || el("span", { class: "muted" }, "nothing")),
-        el("td", { class: "examples" }, group.examples.map((path) => el("button", {
+        el("td", { class: "examples" }, group.examples.map((path, at) => el("button", {
           type: "button", class: "open", dataset: { key: path }, "aria-label": `Open item ${name(path)}`, onclick: () => page.open(path),
+          tabindex: at ? -1 : 0, // one stop for each line is enough on the way by Tab
         }, name(path))))))))),
     cut(data.cut),
   ];
