@@ -8,6 +8,7 @@ import re
 import secrets
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -61,7 +62,8 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
         say_json({"address": address}) if as_json else say(address)
         if not as_json and not _is_here(host):
             tell("other machines can reach it: who has the token may act, and the line is not encrypted")
-        Server(site).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
+            Server(site).run(sockets=[listening])
     return 0
 
 

@@ -1,0 +1,149 @@
+"""From the page to a driver and back: gates, resumes, and what is refused; and the page as a file."""
+
+import re
+from contextlib import closing
+
+import pytest
+
+from abreast.cli.job import MapJob
+from abreast.cli.launching import Launcher
+from abreast.cli.ui import prompt_of, secrets_here
+from abreast.store.port import Driver
+from abreast.store.sqlite import SqliteStore
+from abreast.web.actions import Refused, act
+from abreast.web.export import html
+from tests.cli.shell import Shell
+from tests.cli.test_workflow import GATED
+from tests.web.conftest import serving
+from tests.web.test_page import EVIL, expect, made
+
+PLANTED = "planted-0123456789"
+
+
+@pytest.fixture
+def abreast(tmp_path, warm):
+    (tmp_path / "project").mkdir()
+    return Shell(tmp_path / "project", warm)
+
+
+def begun(store, state="interrupted"):
+    row = store.begin("left", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    if state != "running":
+        store.end(row.id, row.epoch, state, "", 2.0)
+    return row.id
+
+
+@pytest.mark.parametrize(
+    ("state", "action", "fields", "words"),
+    [
+        ("interrupted", "resume", {}, ["resume", "left-1"]),
+        ("failed", "resume", {"retry_failed": True}, ["resume", "left-1", "--retry-failed"]),
+        ("done", "resume", {"retry_failed": True}, ["resume", "left-1", "--retry-failed"]),
+        ("paused", "approve", {"gate": "g", "option": "reject"}, ["resume", "left-1", "--input", "g=reject"]),
+        ("interrupted", "cancel", {"reason": "-x"}, ["cancel", "left-1", "--reason", "-x"]),
+    ],
+)
+def test_what_a_run_without_a_driver_needs_is_started_and_noted(store, state, action, fields, words):
+    run, started = begun(store, state), []
+    act(store, lambda given: started.append(list(given)), run, action, fields)
+    assert started == [words]
+    assert [request.kind for request in store.asked(run)] == ([] if action == "cancel" else [action])
+
+
+@pytest.mark.parametrize(
+    ("state", "action", "fields"),
+    [
+        ("done", "resume", {}), ("running", "resume", {}), ("done", "cancel", {}), ("cancelled", "cancel", {}),
+        ("paused", "approve", {"gate": "g"}), ("paused", "approve", {"gate": "g=x", "option": "y"}),
+        ("done", "fly", {}), ("paused", "approve", {"gate": 1, "option": ["y"]}),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action, fields):
+    run, started = begun(store, state), []
+    with pytest.raises(Refused):
+        act(store, started.append, run, action, fields)
+    assert started == []
+
+
+def test_a_driver_is_asked_to_stop_and_nobody_else_is_started(store):
+    run, started = begun(store, "running"), []
+    act(store, started.append, run, "cancel", {"reason": "enough"})
+    [asked] = store.asked(run)
+    assert (asked.kind, asked.data, started) == ("cancel", {"reason": "enough"}, [])
+
+
+def test_a_launched_command_that_can_not_go_on_says_why(tmp_path):
+    with closing(SqliteStore(tmp_path / "runs.db")) as store:
+        assert Launcher(store.path)(["resume", "none-1"]) == "there is no run 'none-1': the store holds no runs yet"
+        assert Launcher(store.path)(["runs"]) is None
+
+
+def test_a_gate_is_approved_in_the_page_and_the_run_goes_on(abreast, open_page):
+    abreast.file("flow.yaml", GATED)
+    assert abreast("run", "flow.yaml").code == 0
+    with closing(SqliteStore(abreast.store)) as store, serving(store, launch=Launcher(store.path)) as served:
+        page = open_page(served, "/run/gated-1")
+        gate = page.get_by_role("article", name="Gate ok")
+        expect(gate).to_contain_text("go on?")
+        gate.get_by_role("button", name="approve").click()
+        page.get_by_role("dialog").get_by_role("button", name="approve").click()
+        expect(page.locator(".title .badge")).to_have_text("done")
+    assert (abreast.folder / "log").read_text() == "a\nb\n"
+
+
+def test_a_run_that_crashed_is_resumed_in_the_page(abreast, open_page):
+    script = 'test "$1" = 1 || test -e go || kill -KILL $(cat driver); echo "$1"'
+    with abreast.start("map", "--width", 1, "--", "sh", "-c", script, "sh", "{}", measured=False, stdin=-1) as process:
+        abreast.file("driver", str(process.pid))
+        process.communicate(b"1\n2\n3\n", timeout=60)
+    abreast.file("go", "")
+    with closing(SqliteStore(abreast.store)) as store, serving(store, launch=Launcher(store.path)) as served:
+        page = open_page(served, "/run/map-1")
+        expect(page.locator(".title .badge")).to_have_text("crashed")
+        page.get_by_role("button", name="Resume").click()
+        page.get_by_role("dialog").get_by_role("button", name="Go on").click()
+        expect(page.locator(".title .badge")).to_have_text("done")
+        expect(page.locator("#items tbody tr")).to_have_count(3)
+    assert abreast.recorded() == {"0000", "0001", "0002"}
+
+
+def test_a_page_in_a_file_works_offline_and_is_as_careful(store, browser, tmp_path):
+    run = made(store, 30, texts=lambda item: f"{EVIL} {PLANTED} {item}")
+    file = tmp_path / "page.html"
+    file.write_text(html(store, run, lambda *_: "</script><script>window.hacked=1</script>", [PLANTED]), "utf-8")
+    assert PLANTED not in file.read_text("utf-8")
+    context = browser.new_context(offline=True)
+    page, complaints, asked = context.new_page(), [], []
+    page.on("console", lambda said: complaints.append(said.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    expect(page.locator("h1")).to_have_text(run)
+    expect(page.locator(".lane")).to_contain_text("27 done")
+    expect(page.locator("#items tbody tr")).to_have_count(30)
+    page.get_by_label("State of items").select_option("failed")
+    expect(page.locator("#items tbody tr")).to_have_count(3)
+    page.locator("#items [data-sort=key]").click()
+    page.locator("#items tbody tr").first.click()
+    expect(page.locator("#item").get_by_label("Prompt")).to_contain_text("<script>")
+    expect(page.locator("#item")).to_contain_text(re.compile("Traceback"))
+    assert page.evaluate("window.hacked") is None
+    assert page.get_by_role("button", name="Resume").count() == 0
+    assert complaints == []
+    assert all(url.startswith(("file:", "data:")) for url in asked)
+    context.close()
+
+
+def test_secrets_are_the_long_values_of_variables_named_like_keys():
+    found = secrets_here(
+        {"OPENAI_API_KEY": "sk-long-enough", "MY_TOKEN": "short", "PATH": "/usr/bin", "db_password": "x" * 9}
+    )
+    assert found == ["sk-long-enough", "x" * 9]
+
+
+def test_the_prompt_of_an_item_is_filled_in_as_it_was_asked(store):
+    manifest = MapJob(cwd=".", prompt="Where is {}?", model="scripted/x").manifest()
+    row = store.begin("map", kind="map", seed=1, manifest=manifest, tags=(), driver=Driver(1, "here", 1.0))
+    assert prompt_of(row, "0000", "Rome") == "Where is Rome?"
+    assert prompt_of(row, "0000", None) == "Where is {}?"
+    assert prompt_of(store.get(begun(store)), "0000", "Rome") is None
