@@ -17,7 +17,7 @@ from abreast.store.port import each_event
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import open_storm
 from tests.cli.shell import ABREAST, PATIENCE, Said, end, unmeasured
-from tests.jobs.candidates.projects import FAST, SLOW, TESTS, WRONG
+from tests.jobs.candidates.projects import FAST, QUICK, SLOW, TESTS, WRONG
 from tests.worktrees.repositories import look
 
 LANES = """
@@ -54,6 +54,7 @@ def project(abreast, tmp_path):
     git("config", "user.name", "a")
     abreast.file("sums.py", SLOW)
     abreast.file("test_sums.py", TESTS)
+    abreast.file("pytest.ini", QUICK)
     abreast.file(".gitignore", ".abreast\n__pycache__\n")
     git("add", "-A")
     git("commit", "-qm", "one")

@@ -250,14 +250,16 @@ CHEATS = {
 }
 
 
-@pytest.mark.parametrize("name", CHEATS)
-async def test_a_cheat_is_refused_and_told(tmp_path, name):
-    text, told = CHEATS[name]
+@pytest.mark.parametrize("part", range(6))
+async def test_a_cheat_is_refused_and_told(tmp_path, part):
+    """A few in one project: what the original does is seen once."""
     files = {"words.py": ORIGINAL, "test_words.py": TEST, "conftest.py": "def pytest_configure():\n    pass\n"}
     async with open_project(tmp_path / "p", files, "words.py::keys", ("test_words.py",)) as project:
-        behaviour = await project.judge(text)
-        assert behaviour.verdict == "refused", behaviour
-        assert told in behaviour.reason
+        for name in list(CHEATS)[part::6]:
+            text, told = CHEATS[name]
+            behaviour = await project.judge(text)
+            assert behaviour.verdict == "refused", (name, behaviour)
+            assert told in behaviour.reason, name
 
 
 async def test_an_honest_candidate_is_the_same(tmp_path):

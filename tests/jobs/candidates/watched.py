@@ -12,6 +12,7 @@ from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.watching import Tests, judge_behaviour, watch
 from abreast.worktrees.confine import Limits, run_confined
 from abreast.worktrees.pool import open_worktrees
+from tests.jobs.candidates.projects import quick
 from tests.worktrees.repositories import ENVIRONMENT, make_repository
 
 LIMITS = Limits(seconds=60, memory=1 << 30, processes=40)
@@ -32,6 +33,7 @@ class Project:
         self.slot = slot
         self.target = Target(file, qualname)
         self.tests = Tests(tests, python=sys.executable)
+        self.original = None
 
     async def watch(self, candidate=None, *, limits=LIMITS, **options):
         """What the original does, or a candidate: the text of the target's file."""
@@ -42,15 +44,15 @@ class Project:
 
     async def judge(self, candidate, *, rules=STRICT, limits=LIMITS):
         """The verdict on a candidate."""
-        original = await self.watch()
-        assert original.failure is None, original.reason
-        return judge_behaviour(original, await self.watch(candidate, limits=limits), rules)
+        self.original = self.original or await self.watch()
+        assert self.original.failure is None, self.original.reason
+        return judge_behaviour(self.original, await self.watch(candidate, limits=limits), rules)
 
 
 @asynccontextmanager
 async def open_project(place: Path, files, target="words.py::count", tests=("test_words.py",)):
     """A project of these files, in a repository at `place`."""
-    make_repository(place, {name: dedent(text) for name, text in files.items()})
+    make_repository(place, quick({name: dedent(text) for name, text in files.items()}))
     file, _, qualname = target.partition("::")
     async with open_worktrees(place, 1) as trees:
         yield Project(trees.slots[0], file, qualname, tests)
