@@ -99,7 +99,9 @@ class SampleFold:
         if event.data.get("state") == "cancelled":
             self._why[branch] = short(event.data.get("reason"), _REASON)
         for one in map(mapping, listed(value_in(event)) if event.data.get("state") == "done" else ()):
-            place = (branch, whole(one.get("round")) or 0)
+            if (number_of_round := whole(one.get("round"))) is None:
+                continue
+            place = (branch, number_of_round)
             draw = self._draws.setdefault(place, _Draw(whole(one.get("number")) or 0))
             draw.state = str(one.get("state"))
             draw.text = short(one.get("text"), _TEXT)

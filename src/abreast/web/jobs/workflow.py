@@ -176,16 +176,20 @@ class WorkflowFold:
 
     def _settled(self, event: Event, step: _Step, path: str) -> None:
         state = str(event.data.get("state"))
-        self._gates.pop(path, None)
-        step.under_way.discard(path)
-        step.states[path] = state
-        step.seconds += sum(filter(None, map(number, listed(event.data.get("service")))))
+        value: Mapping[str, Any] = {}
         if state == "failed":
             said = failure_in(event)
         elif state == "cancelled":
             said = str(event.data.get("reason") or "")
         else:
-            said = _said(value_in(event))
+            value = mapping(value_in(event))
+            said = _said(value)
+        if value.get("status") == "failed":  # a rejected gate has been decided, and yet it ends the run
+            state, said = "failed", str(value.get("error"))
+        self._gates.pop(path, None)
+        step.under_way.discard(path)
+        step.states[path] = state
+        step.seconds += sum(filter(None, map(number, listed(event.data.get("service")))))
         if state == "failed" or step.last[1] != "failed" or step.last[0] == path:
             step.last = (path, state, short(said, _TEXT))
 
@@ -285,6 +289,7 @@ def _read(outline: object, before: Mapping[tuple[str, ...], _Step], above: tuple
         step.beneath = [
             (word, _read(held[1], before, (*above, name, word)))
             for held in map(listed, listed(facts.get("beneath")))
+            if len(held) == 2  # noqa: PLR2004 - a name, and steps
             for word in [short(held[0], _TEXT)]
         ]
         found.append(step)
@@ -307,8 +312,7 @@ def _every(step: _Step) -> Iterator[_Step]:
             yield from _every(one)
 
 
-def _said(value: object) -> str:
+def _said(facts: Mapping[str, Any]) -> str:
     """What a person wants to see of a step's output in a line."""
-    facts = mapping(value)
     output = mapping(mapping(facts.get("last")).get("output") or facts.get("output"))
     return next((str(output[word]) for word in ("choice", "text", "stdout", "value") if output.get(word)), "")
