@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from abreast.limits.governor import Costs, Dimension, Hit, Permit
+from abreast.limits.governor import Change, Costs, Dimension, Hit, Permit
 from abreast.limits.pace import Told
 
 
@@ -19,7 +19,7 @@ class Static:
         """`tick` is a second of the world."""
         self.width = float(width)
         self.tick = tick
-        self._flying = 0
+        self._flying: set[int] = set()
         self._serial = 0
         self.hold = -inf
 
@@ -27,28 +27,40 @@ class Static:
         """None if there is room."""
         if now < self.hold:
             return self.hold
-        return None if self._flying + 1 <= self.width else inf
+        return None if len(self._flying) + 1 <= self.width else inf
 
     def send(self, costs: Costs, now: float) -> Permit:
         """One more is in flight."""
-        self._flying += 1
         self._serial += 1
+        self._flying.add(self._serial)
         return Permit(self._serial, now, costs)
 
     def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:  # noqa: ARG002
         """One less is."""
-        self._flying -= 1
+        self._flying.discard(permit.serial)
 
     def failed(self, permit: Permit, now: float) -> None:  # noqa: ARG002
         """One less is."""
-        self._flying -= 1
+        self._flying.discard(permit.serial)
+
+    def withdraw(self, permit: Permit) -> None:
+        """One less is."""
+        self._flying.discard(permit.serial)
+
+    def changes(self, cause: str) -> list[Change]:  # noqa: ARG002
+        """Nobody reads what these decide."""
+        return []
+
+    def held_until(self, hit: Hit) -> float:  # noqa: ARG002
+        """When the next may go."""
+        return self.hold
 
     def rejected(
         self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
     ) -> bool:
         """One less is, and nothing goes for a while."""
-        del permit, hit, told
-        self._flying -= 1
+        del hit, told
+        self._flying.discard(permit.serial)
         self.hold = max(self.hold, now + (self.tick if wait is None else wait))
         return True
 

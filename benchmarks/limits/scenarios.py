@@ -37,8 +37,19 @@ def _scenario(name: str, n: int, sizes: tuple[int, int] = (100, 100), **settings
     return Scenario(name, make_settings(settings), requests(n, 1, sizes))
 
 
+def five_providers() -> list[Scenario]:
+    """The ninth: five lanes that know nothing of each other, one of them slow; all would be done after some minutes."""
+    return [
+        _scenario("five: rpm", 1_800, rpm=600, burst=20, latency=1, noise=0.5),
+        _scenario("five: small rpm", 240, rpm=80, burst=5, latency=2, noise=1),
+        _scenario("five: tpm", 500, (100, 5_000), tpm=200_000, rpm=6_000, latency=1, per_token=0.02),
+        _scenario("five: concurrency", 1_400, concurrency=12, latency=1, noise=0.5, headers="absent"),
+        _scenario("five: slow", 900, rpm=300, burst=10, latency=20, noise=5),
+    ]
+
+
 def scenarios() -> list[Scenario]:
-    """Eight of the nine; the ninth is five lanes that know nothing of each other."""
+    """Eight of the nine; the ninth is `five_providers`."""
     steps = ((60, {"rpm": 150}), (240, {"rpm": 900}))
     return [
         _scenario("rpm, short", 2_400, rpm=600, latency=0.5, noise=0.2),

@@ -54,6 +54,7 @@ class Score:
     best: float
     rejected: float
     lost: int
+    sent: int = 0
 
     @property
     def utilisation(self) -> float:
@@ -69,7 +70,7 @@ def play(
     lane = _Lane(World(settings, seed), list(reversed(calls)), make(settings))
     lane.run(cut * best)
     rejected = lane.rejected / max(1, lane.sent)
-    return Score(lane.ended, best, rejected, len(calls) - lane.done)
+    return Score(lane.ended, best, rejected, len(calls) - lane.done, lane.sent)
 
 
 def best_time(settings: Settings, calls: Sequence[Request], seed: int = 0) -> float:
