@@ -14,6 +14,7 @@ from abreast.testing import Gate, MemoryStore
 from abreast.web.jobs import Told
 from abreast.wiring import open_run
 from tests.jobs.sample.drawing import Table, at, passes
+from tests.jobs.workflow.kits import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, viewed
 
 
@@ -64,7 +65,7 @@ async def test_a_sample_under_way_says_why_its_draws_failed_and_goes_on_from_whe
     task = asyncio.ensure_future(sampled(store, says, breadth=2, depth=2))
     await gate.wait_for("0.1", "1.1")
     while states(view := viewed(store, "sample-1", told)) != [["failed", "drawing"], ["failed", "drawing"]]:
-        await asyncio.sleep(0)  # until it is committed
+        await turns(1)  # until it is committed
     assert view["branches"][0]["draws"][0]["why"] == "is good: it is 'bad 0.0'"
     assert (view["over"], view["chosen"]) == (False, None)
     gate.open_all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, ClassVar, Final
 
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, MAP_STARTED, RUN_ENDED, RUN_RESUMED, Event
@@ -32,6 +33,9 @@ class CandidatesFold:
         self._failed: dict[str, str] = {}
         self._paths: dict[str, str] = {}
         self._under_way: dict[str, str] = {}  # candidates, and what is done with them
+        self._first: Roll | None = None  # with the first candidates, each parsed and compared once
+        self._tried: list[Tried] | None = None  # until something else is recorded
+        self._patches: dict[str, str] = {}  # by text
 
     def add(self, event: Event) -> None:
         """Take in the next event."""
@@ -46,6 +50,9 @@ class CandidatesFold:
 
     def _settled(self, event: Event, place: str) -> None:
         state = event.data.get("state")
+        self._tried = None
+        if place == "sources":
+            self._first = None
         self._paths[place] = event.path
         if (named := _candidate(place)) is not None and place.count("/") == 2:  # noqa: PLR2004 - tries, map, name
             self._under_way.pop(named[1], None)
@@ -63,10 +70,9 @@ class CandidatesFold:
         spec = mapping(facts.get("spec"))
         file, _, name = str(facts.get("target") or spec.get("target") or "").partition("::")
         original = facts.get("original")
-        roll = Roll(Target(file, name), original if isinstance(original, str) else "")
-        if isinstance(original, str):
-            self._replay(roll)
-        tried = list(roll.tried.values())
+        if self._tried is None:
+            self._tried = self._replayed(Target(file, name), original) if isinstance(original, str) else []
+        tried = self._tried
         winner = best_of(tried)
         shown = tried[:_ROWS]
         if winner is not None and winner not in shown:
@@ -87,9 +93,13 @@ class CandidatesFold:
             "cut": f"shown: {_ROWS:,} of {many(len(tried), 'candidate')}" if len(tried) > _ROWS else None,
         }  # fmt: skip
 
-    def _replay(self, roll: Roll) -> None:
-        """What the engine did with these results, in its order."""
-        roll.enter(proposal for one in listed(self._done.get("sources")) if (proposal := _proposal(mapping(one))))
+    def _replayed(self, target: Target, original: str) -> list[Tried]:
+        """What the engine made of these results, in its order."""
+        if self._first is None:
+            self._first = Roll(target, original)
+            found = map(_proposal, map(mapping, listed(self._done.get("sources"))))
+            self._first.enter(proposal for proposal in found if proposal is not None)
+        roll = deepcopy(self._first)
         self._round(roll, "")
         faster = roll.faster
         texts = [str(text) for text in listed(self._done.get(f"{_TRIES}/refine"))]
@@ -102,6 +112,7 @@ class CandidatesFold:
                 adapted.append(child_of(one, text, "adaptive"))
         roll.enter(adapted)
         self._round(roll, "-adapted")
+        return list(roll.tried.values())
 
     def _round(self, roll: Roll, ending: str) -> None:
         for name in list(roll.tried):
@@ -121,7 +132,9 @@ class CandidatesFold:
     def _told(self, one: Tried, original: str, file: str, room: list[int]) -> dict[str, object]:
         timed, checked = one.timed, one.checked
         at = self._under_way.get(one.name)
-        patch = patch_of(original, one.text, file) if one.size else one.text
+        if one.text not in self._patches:
+            self._patches[one.text] = patch_of(original, one.text, file) if one.size else one.text
+        patch = self._patches[one.text]
         cut = short(patch, min(_PATCH, max(0, room[0])) or 1)
         room[0] -= len(cut)
         places = [f"{_TRIES}/{held}/{escape(one.name)}" for held in ("measure", "candidate")]
