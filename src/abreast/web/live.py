@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 EVERY: Final = 0.5
 """Seconds between two looks."""
-_SHARE: Final = 20  # a look that takes long is followed by a longer pause: 5% of a core at most
+_SHARE: Final = 12  # a look is followed by a pause so many times as long: whoever writes must not notice
+_BREATH: Final = 0.02  # seconds between two pieces of a journal that is being opened, for others who ask meanwhile
 _ALIVE: Final = 10.0  # seconds without a word after which one is said, so that both sides notice a dead connection
 
 Look = Callable[[], "dict[str, object] | None"]
@@ -35,7 +36,7 @@ def stream(request: Request, look: Look, closing: threading.Event) -> StreamingR
 
 async def _lines(request: Request, look: Look, closing: threading.Event) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
-    quiet = 0.0
+    quiet, opening = 0.0, True
     while not closing.is_set() and not await request.is_disconnected():
         began = SYSTEM_CLOCK.now()
         try:
@@ -47,8 +48,9 @@ async def _lines(request: Request, look: Look, closing: threading.Event) -> Asyn
         if news is not None or quiet >= _ALIVE:
             quiet = 0.0
             yield _line("news", news) if news is not None else b": still here\n\n"
-        reading = news is not None and news.get("read", 1) != 1
-        pause = 0.02 if reading else max(EVERY, _SHARE * took)
+        # A journal that is opened is read at once. Who writes faster than that is followed at a distance.
+        opening = opening and news is not None and news.get("read", 1) != 1
+        pause = _BREATH if opening else max(EVERY, _SHARE * took)
         quiet += pause
         for part in range(int(pause / EVERY) + 1):  # in parts, so that a long pause holds up no shutdown
             if not closing.is_set():

@@ -12,10 +12,20 @@ from abreast.web.fold import Fold
 from abreast.web.jobs import Told
 
 _FOLDS: Final = 6  # kept; a page on another run is read from its start again
+_WINDOWS: Final = 8  # pictures kept of a run that is over
 _PAGE: Final = 2000  # events read at once
 _QUIET: Final = 5  # looks without an event before it is asked whether anybody drives the run
 GLANCE: Final = 0.25
 """Seconds of reading between two answers: a long journal is shown while it is still being read."""
+
+
+class _Last(OrderedDict[tuple[float, float, int], dict[str, object]]):
+    """The windows that were asked for last."""
+
+    def __setitem__(self, asked: tuple[float, float, int], seen: dict[str, object]) -> None:
+        super().__setitem__(asked, seen)
+        if len(self) > _WINDOWS:
+            self.popitem(last=False)
 
 
 class Book:
@@ -30,6 +40,7 @@ class Book:
         self.state: str = row.state
         self.caught_up = False
         self.version = 0
+        self.windows: _Last = _Last()
         self._store = store
         self._quiet = 0
         self._kinds = Fold.KINDS if row.state == "running" else Fold.ENOUGH
@@ -66,6 +77,7 @@ class Book:
             for event in page:
                 self.fold.add(event)
             self.version += bool(page)
+            self.windows.clear()
             self._after = page[-1].seq if len(page) == _PAGE else max(row.last_seq, page[-1].seq if page else 0)
             if SYSTEM_CLOCK.now() > until:
                 break

@@ -20,7 +20,7 @@ export class Items {
     this.down = false;
     this.at = 0;
     this.error = "";
-    this.show = paced(() => this.#show(), 300);
+    this.show = paced(() => this.#show(), 1000);
     this.search = el("input", { type: "search", placeholder: "Search items", "aria-label": "Search items" });
     this.state = el("select", { "aria-label": "State of items" }, el("option", { value: "" }, "All states"), STATES.map((one) => el("option", { value: one }, one)));
     this.lane = el("select", { "aria-label": "Lane of items" }, el("option", { value: "" }, "All lanes"));
@@ -29,7 +29,7 @@ export class Items {
     this.head = el("tr");
     this.body = el("tbody");
     this.pager = el("div", { class: "pager" });
-    const again = () => { this.at = 0; this.show(); };
+    const again = () => { this.at = 0; this.show.now(); };
     this.search.oninput = again;
     this.state.onchange = again;
     this.lane.onchange = again;
@@ -49,7 +49,7 @@ export class Items {
     this.which.hidden = error === "";
     this.which.textContent = `${label} ×`;
     this.which.setAttribute("aria-label", `Only ${label}: remove`);
-    this.show();
+    this.show.now();
   }
 
   #heads() {
@@ -61,7 +61,7 @@ export class Items {
         this.at = 0;
         this.#heads();
         this.head.querySelector(`[data-sort=${name}]`).focus();
-        this.show();
+        this.show.now();
       };
       return el("th", { scope: "col", class: number ? "number" : "", "aria-sort": sorted ? (this.down ? "descending" : "ascending") : "none" },
         el("button", { type: "button", class: "sort", dataset: { sort: name }, onclick: turn }, label, el("span", { "aria-hidden": "true" }, sorted ? (this.down ? " ↓" : " ↑") : "")));
@@ -83,7 +83,7 @@ export class Items {
     const focused = this.body.contains(document.activeElement) ? document.activeElement.closest("tr")?.dataset.path : null;
     fill(this.body, said.items.length ? said.items.map((item) => this.#line(item)) : el("tr", {}, el("td", { colspan: COLUMNS.length, class: "empty" }, "No such items.")));
     if (focused) [...this.body.children].find((row) => row.dataset.path === focused)?.querySelector("button")?.focus();
-    fill(this.pager, pages({ ...said, page: PAGE }, (to) => { this.at = to; this.show(); }));
+    fill(this.pager, pages({ ...said, page: PAGE }, (to) => { this.at = to; this.show.now(); }));
   }
 
   #line(item) {

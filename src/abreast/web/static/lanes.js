@@ -111,7 +111,7 @@ export class Lanes {
 
   #moved() {
     this.draw();
-    this.fetch();
+    this.fetch.now();
   }
 
   #settle() {
@@ -146,8 +146,9 @@ export class Lanes {
         this.ticking = false;
         return;
       }
+      const began = performance.now();
       if (!document.hidden) this.draw();
-      setTimeout(() => requestAnimationFrame(step), every);
+      setTimeout(() => requestAnimationFrame(step), Math.max(every, 15 * (performance.now() - began)));
     };
     step();
   }

@@ -31,7 +31,7 @@ class Page {
     fill(main, this.top, Object.values(this.sections));
     this.lanes = new Lanes(this.#inside("lanes"), id, (which) => this.panel.open(which));
     this.items = new Items(this.#inside("items"), id, (which) => this.panel.open(which));
-    this.rest = paced(() => this.#rest(), 1000);
+    this.rest = paced(() => this.#rest(), 2000);
     this.job = paced(() => this.#job(), 1000);
   }
 

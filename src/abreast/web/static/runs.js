@@ -40,10 +40,10 @@ export function runs(main) {
     found.textContent = many(said.count, "run");
     fill(body, said.runs.length ? said.runs.map(line) : el("tr", {}, el("td", { colspan: COLUMNS.length, class: "empty" },
       said.count || search.value || state.value ? "No such runs." : "No runs yet: start one, and it appears here.")));
-    fill(pager, pages(said, (to) => { at = to; show(); }));
+    fill(pager, pages(said, (to) => { at = to; show.now(); }));
     if (said.runs.some((run) => !run.counted)) setTimeout(show, 300);
   }, 250);
-  const again = () => { at = 0; fields.delete("state"); fields.delete("kind"); show(); };
+  const again = () => { at = 0; fields.delete("state"); fields.delete("kind"); show.now(); };
   search.oninput = again;
   state.onchange = again;
   kind.onchange = again;

@@ -1,0 +1,260 @@
+"""Measure the web page in a real Chromium: `python -m benchmarks.page [big] [writer] [--items 100000] [--rounds 5]`.
+
+- big: a run of many items. When the page is first painted and when its lanes are drawn, on a server that has not read
+  the run yet; the longest task while it is zoomed, sorted, filtered and paged; its memory, and the server's.
+- writer: a durable map (work C of `python -m benchmarks`) alone, and with the page of that very run open: how much
+  slower it is, in interleaved rounds, and whether anybody said "database is locked".
+
+`python scripts/get_chromium.py` installs a Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from abreast import Item, Slots, open_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PAINTED: Final = 1.5  # seconds until something is seen
+FROZEN: Final = 0.2  # seconds that the page may not answer
+HEAP: Final = 64 << 20  # bytes of the page
+SLOWER: Final = 1.05
+_WATCH: Final = """
+window.tasks = [];
+new PerformanceObserver((list) => { for (const one of list.getEntries()) window.tasks.push(one.duration / 1000); })
+  .observe({ type: "longtask", buffered: true });
+"""
+
+
+def main() -> int:
+    """Play the parts that are named, or all; how many of them missed what they should show."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.page", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help="which of big and writer; else both")
+    parser.add_argument("--items", type=int, default=100_000, help="of the big run")
+    parser.add_argument("--rounds", type=int, default=5, help="of the writer, with the page and without")
+    parser.add_argument("--written", type=int, default=20_000, help="items of one round of the writer")
+    parser.add_argument("--write", nargs=3, metavar=("STORE", "NAME", "ITEMS"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.write:
+        store, name, items = args.write
+        print(json.dumps(asyncio.run(_write(store, name, int(items)))))
+        return 0
+    parts = {"big": big, "writer": writer}
+    if unknown := [name for name in args.parts if name not in parts]:
+        parser.error(f"no such part: {', '.join(unknown)} (there are {', '.join(parts)})")
+    return sum(not parts[name](args) for name in args.parts or parts)
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def big(args: argparse.Namespace) -> bool:
+    """A run of many items, opened by a server that sees it for the first time."""
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        store = f"{folder}/runs.db"
+        print(f"big: {args.items:,} items; writing them first", flush=True)
+        written(store, "big", args.items)
+        with serving(store) as (address, server):
+            page = _page(browser)
+            began = time.perf_counter()
+            page.goto(_at(address, "/run/big-1"))
+            page.wait_for_selector(".lane canvas")
+            drawn = time.perf_counter() - began
+            painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000")
+            page.wait_for_selector(".title [role=status]", state="detached", timeout=300_000)
+            read = time.perf_counter() - began
+            print(f"  first paint {painted:.2f} s, lanes drawn {drawn:.2f} s, all {args.items:,} read {read:.2f} s")
+            page.evaluate("window.tasks.length = 0")
+            slowest = _use(page)
+            longest = max(page.evaluate("window.tasks"), default=0.0)
+            heap, nodes = _memory(page)
+            print(
+                f"  zoomed, moved, sorted, filtered, paged: longest task {longest * 1000:.0f} ms, slowest answer "
+                f"{slowest * 1000:.0f} ms; page {heap / 1e6:.1f} MB, {nodes:,} nodes; server {_rss(server):.0f} MB"
+            )
+    return painted < PAINTED and longest < FROZEN and heap < HEAP
+
+
+def writer(args: argparse.Namespace) -> bool:
+    """A durable map, alone and while its page is open."""
+    alone: list[dict[str, float]] = []
+    seen: list[dict[str, float]] = []
+    print(f"writer: {args.rounds} rounds of {args.written:,} items, alone and with the page open", flush=True)
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        for number in range(args.rounds):
+            alone.append(written(f"{folder}/alone-{number}.db", "work", args.written))
+            store = f"{folder}/seen-{number}.db"
+            written(store, "warm", 10)
+            with serving(store) as (address, _):
+                page = _page(browser)
+                page.goto(address)
+                page.wait_for_selector("tr[data-run]")
+                with _writing(store, "work", args.written) as process:
+                    page.locator("tr[data-run=work-1] a").click()
+                    page.wait_for_selector(".lane canvas")
+                    seen.append(_result(process))
+                shown = page.inner_text(".head .facts")
+                page.close()
+            print(
+                f"  round {number + 1}: alone {alone[-1]['wall']:.2f} s, page open {seen[-1]['wall']:.2f} s "
+                f"({seen[-1]['wall'] / alone[-1]['wall']:.3f} x); the page says {' '.join(shown.split())}",
+                flush=True,
+            )
+    ratios = {name: median(r[name] for r in seen) / median(r[name] for r in alone) for name in ("wall", "cpu")}
+    print(f"  medians: wall {ratios['wall']:.3f} x, the writer's CPU {ratios['cpu']:.3f} x; nobody was locked out")
+    return ratios["wall"] <= SLOWER
+
+
+# --- the writer -------------------------------------------------------------------------------------------------------
+
+
+async def _write(store: str, name: str, items: int) -> dict[str, float]:
+    """Drive a run of items that do nothing, but for a few that fail; how long it took."""
+
+    async def work(item: Any) -> dict[str, str]:  # noqa: ANN401 - items may be of any type
+        await asyncio.sleep(0)
+        if item % 997 == 0:
+            raise ValueError(f"item {item} is not liked")
+        return {"text": f"a reply to {item}"}
+
+    lanes = {"first": Slots(24), "second": Slots(16), "third": Slots(8)}
+    names = tuple(lanes)
+    began = time.perf_counter()
+    async with open_run(name, store=store, lanes=lanes, seed=7) as run:
+        source = (Item(None, number, names[number % 3]) for number in range(items))
+        async for _ in run.map(work, source, width=50):
+            pass
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {"wall": time.perf_counter() - began, "cpu": usage.ru_utime + usage.ru_stime}
+
+
+@contextmanager
+def _writing(store: str, name: str, items: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "benchmarks.page", "--write", store, name, str(items)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _result(process: subprocess.Popen[str]) -> dict[str, float]:
+    out, err = process.communicate(timeout=1200)
+    if process.returncode:
+        sys.exit(f"the writer failed: {err}")
+    found: dict[str, float] = json.loads(out)
+    return found
+
+
+def written(store: str, name: str, items: int) -> dict[str, float]:
+    """Write a run in a process of its own; how long it took."""
+    with _writing(store, name, items) as process:
+        return _result(process)
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(store: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`abreast ui` on a store: the address that it prints, and its process. What it says of locks ends all."""
+    command = [sys.executable, "-m", "abreast", "ui", "--port", "0", "--store", store]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdout is None or process.stderr is None:
+                raise RuntimeError("no pipes")
+            yield process.stdout.readline().strip(), process
+        finally:
+            process.terminate()
+        if "locked" in (said := process.stderr.read()):
+            sys.exit(f"the page was locked out: {said}")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser."""
+    from playwright.sync_api import sync_playwright
+
+    script = Path(__file__).parents[1] / "scripts" / "get_chromium.py"
+    found = subprocess.run([sys.executable, script, "--find"], capture_output=True, text=True, check=False)
+    if found.returncode:
+        sys.exit("no Chromium here: python scripts/get_chromium.py installs one")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def _page(browser: Browser) -> Page:
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    page.set_default_timeout(120_000)
+    page.add_init_script(_WATCH)
+    return page
+
+
+def _at(address: str, path: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}{path}?{parts.query}"
+
+
+def _use(page: Page) -> float:
+    """Do what a person would, one after the other; the slowest answer, in seconds."""
+    slowest = 0.0
+
+    def timed(work: Callable[[], object], until: str) -> None:
+        nonlocal slowest
+        with page.expect_response(lambda answer: until in answer.url):
+            began = time.perf_counter()
+            work()
+        slowest = max(slowest, time.perf_counter() - began)
+
+    for _ in range(8):
+        timed(lambda: page.get_by_role("button", name="Zoom in").click(), "lanes.json")
+    for _ in range(4):
+        timed(lambda: page.get_by_role("button", name="Later").click(), "lanes.json")
+    timed(lambda: page.get_by_role("button", name="The whole run").click(), "lanes.json")
+    for sort in ("took", "waited", "key", "state"):
+        timed(page.locator(f"#items [data-sort={sort}]").click, "items.json")
+    timed(lambda: page.get_by_label("State of items").select_option("failed"), "items.json")
+    timed(lambda: page.get_by_label("State of items").select_option(""), "items.json")
+    timed(lambda: page.get_by_label("Search items").fill("99"), "items.json")
+    for _ in range(4):
+        timed(lambda: page.get_by_role("button", name="Next").click(), "items.json")
+    timed(page.locator("#items tbody tr").first.click, "item.json")
+    return slowest
+
+
+def _memory(page: Page) -> tuple[float, int]:
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    session.send("Performance.enable")
+    metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    return float(metrics["JSHeapUsedSize"]), int(metrics["Nodes"])
+
+
+def _rss(process: subprocess.Popen[str]) -> float:
+    """Megabytes of a process."""
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+if __name__ == "__main__":
+    sys.exit(main())
