@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from statistics import fmean, median
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -24,6 +25,7 @@ _ENDED: Final = ("done", "failed")
 _ARMS: Final = 400  # that are shown
 _SCORES: Final = 8
 _CELLS: Final = 1200  # that are named, over all arms
+_WORST: Final = 12  # and of one
 _TEXT: Final = 120
 _PRICES: Final = ("usd", "tokens", "seconds")
 
@@ -55,6 +57,15 @@ class _Arm:
     strategy: str
     control: bool
     cells: dict[tuple[str, int], _Cell] = field(default_factory=dict)  # by input and repeat
+    shown: _Shown | None = None  # until a cell of it ends
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """An arm as it is told: without cells that are no longer in the file, of which there are so many."""
+
+    told: dict[str, Any]
+    left_out: Mapping[str, int]
 
 
 class MatrixFold:
@@ -67,12 +78,15 @@ class MatrixFold:
         self._arms: dict[tuple[str, str, bool], _Arm] = {}
         self._replies: dict[str, _Reply] = {}
         self._scores: dict[str, None] = {}  # in the order of the file
+        self._named: list[str] = []
         self._design: Mapping[str, Any] | None = None
 
     def add(self, event: Event) -> None:
         """Take in the next event."""
         if event.kind == _STUDY_GIVEN:
             self._design = mapping(mapping(value_in(event)).get("design")) or self._design
+            for arm in self._arms.values():
+                arm.shown = None
             return
         parts = event.path.split("/")
         if len(parts) == 4 and parts[3] == _REPLY:  # noqa: PLR2004 - run, lane, cell, its reply
@@ -93,6 +107,7 @@ class MatrixFold:
         # A cell that was scored anew has the reply that it had; a failed call has none: what it took is with the cell.
         took = self._replies.pop(event.path, None) or arm.cells.get((given, int(repeat))) or _reply(event)
         said = short(facts.get("error"), _TEXT) if failed else ""
+        arm.shown = None
         arm.cells[given, int(repeat)] = _Cell(event.path, failed, scores, took.usd, took.tokens, took.seconds, said)
 
     # --- the picture --------------------------------------------------------------------------------------------------
@@ -100,17 +115,22 @@ class MatrixFold:
     def plain(self, run: RunRow, state: str) -> dict[str, object]:
         """Every arm that is still in the file; of very many the first."""
         design = self._designed(run)
-        current = Current(design)
-        held: list[tuple[_Arm, dict[tuple[str, int], _Cell]]] = []
-        for arm in self._arms.values():
-            cells = {key: cell for key, cell in arm.cells.items() if current.passes(_row(arm, *key))}
-            if cells:
-                held.append((arm, cells))
         names = list(self._scores)[:_SCORES]
+        if names != self._named:
+            self._named = names
+            for arm in self._arms.values():
+                arm.shown = None
+        current = Current(design)
+        for arm in self._arms.values():
+            if arm.shown is None:
+                arm.shown = _show(arm, design, names)
+            for lacking, count in arm.shown.left_out.items():
+                current.left_out[lacking] = current.left_out.get(lacking, 0) + count
+        held = [(arm, arm.shown.told) for arm in self._arms.values() if arm.shown is not None and arm.shown.told["n"]]
         plain = [one for one in held if not one[0].control]
         arms = sorted(plain, key=lambda one: _place(design, one[0]))[:_ARMS]
-        each = max(3, min(12, _CELLS // max(1, len(arms))))
-        told = [_told(arm, cells, names, each) for arm, cells in arms]
+        each = max(3, min(_WORST, _CELLS // max(1, len(arms))))
+        told = [{**shown, "cells": shown["cells"][:each]} for _, shown in arms]
         return {
             "file": short(manifest_of(run, "matrix").get("file"), _TEXT), "state": state, "scores": names,
             "models": _ordered(design.models if design else [], (arm.model for arm, _ in arms)),
@@ -118,9 +138,7 @@ class MatrixFold:
             "inputs": len(design.inputs) if design else None, "repeats": design.repeats if design else None,
             "arms": told, "fronts": {name: {price: _front(told, name, price) for price in _PRICES} for name in names},
             "controls": [
-                {"name": arm.strategy, "n": len(cells), "means": {name: _mean(cells, name) for name in names}}
-                for arm, cells in held
-                if arm.control
+                {"name": arm.strategy, "n": shown["n"], "means": shown["means"]} for arm, shown in held if arm.control
             ],
             "left_out": current.said,
             "cut": f"shown: {_ARMS:,} of {many(len(plain), 'arm')}" if len(plain) > _ARMS else None,
@@ -172,22 +190,30 @@ def _ordered(named: Sequence[str], seen: Iterable[str]) -> list[str]:
     return [*(one for one in named if one in there), *(one for one in there if one not in named)]
 
 
-def _told(arm: _Arm, cells: Mapping[tuple[str, int], _Cell], names: Sequence[str], most: int) -> dict[str, Any]:
+def _show(arm: _Arm, design: Design | None, names: Sequence[str]) -> _Shown:
+    current = Current(design)
+    cells = {key: cell for key, cell in arm.cells.items() if current.passes(_row(arm, *key))}
+    return _Shown(_told(arm, cells, names), current.left_out)
+
+
+def _told(arm: _Arm, cells: Mapping[tuple[str, int], _Cell], names: Sequence[str]) -> dict[str, Any]:
     prices = [cell.usd for cell in cells.values() if cell.usd is not None]
     seconds = [cell.seconds for cell in cells.values() if cell.seconds is not None and not cell.failed]
     failed = sum(cell.failed for cell in cells.values())
     first = names[0] if names else ""
-    worst = sorted(cells.items(), key=lambda one: (not one[1].failed, one[1].scores.get(first) or 0.0, one[0]))
+    worst = nsmallest(
+        _WORST, cells.items(), key=lambda one: (not one[1].failed, one[1].scores.get(first) or 0.0, one[0])
+    )
     return {
         "model": arm.model, "strategy": arm.strategy, "n": len(cells), "failed": failed,
         "means": {name: _mean(cells, name) for name in names},
         "passes": {name: sum(cell.scores.get(name) == 1 for cell in cells.values()) for name in names},
-        "usd": fmean(prices) if prices else None, "tokens": fmean(cell.tokens for cell in cells.values()),
+        "usd": fmean(prices) if prices else None, "tokens": fmean([cell.tokens for cell in cells.values()] or [0]),
         "seconds": median(seconds) if seconds else None,
         "cells": [
             {"input": short(given, _TEXT), "repeat": repeat, "path": cell.path, "error": cell.error or None,
              "scores": {name: cell.scores.get(name) for name in names}}
-            for (given, repeat), cell in worst[:most]
+            for (given, repeat), cell in worst
         ],
     }  # fmt: skip
 
