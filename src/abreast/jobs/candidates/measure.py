@@ -14,7 +14,7 @@ seeded: the same times give the same interval.
 
 The decision. The noise floor is the largest ratio that the interval of A to C still allows, where the truth is 1.
 Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the same the other way round. Looks are
-taken after 8 blocks, 11, 15, and so on up to a fixed number; the permitted share of false "faster" (0.2%) is divided
+taken after 6 blocks, 8, 11, and so on up to a fixed number; the permitted share of false "faster" (0.2%) is divided
 among them. The same: the interval lies within the threshold, or, at the end, within the noise floor if that is under
 5%. Otherwise undecided.
 """
@@ -26,7 +26,8 @@ import math
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, pstdev
+from functools import cache
+from statistics import fmean, pstdev
 from typing import Literal, TypeAlias
 
 from abreast.core.seeds import derive_seed
@@ -61,7 +62,7 @@ class Plan:
 
     threshold: float = 0.02
     alike: float = 0.05
-    first: int = 8
+    first: int = 6
     most: int = 112
     growth: float = 1.4
     false_faster: float = 0.002
@@ -206,13 +207,25 @@ def _bootstrapped(values: Sequence[float], resamples: int, seed: int) -> float:
     return spread * math.sqrt(size / max(1, n - length))
 
 
+@cache
 def student_t(confidence: float, freedom: int) -> float:
-    """The quantile of Student's t, by its expansion about the normal: never too small by more than 1% here."""
-    z: float = NormalDist().inv_cdf(confidence)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + math.fsum(term / math.pow(freedom, power) for power, term in enumerate(terms, 1))
+    """The quantile of Student's t, for a confidence above a half: by halving, as its share within is a finite sum."""
+    low, high = 0.0, 1.0
+    while _within(high, freedom) < 2 * confidence - 1:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 2 * confidence - 1 else (low, middle)
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """How likely such a value lies between -t and t."""
+    angle = math.atan(t / math.sqrt(freedom))
+    square = math.cos(angle) ** 2
+    odd = freedom % 2
+    term, terms = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
+    for at in range(2 if odd else 1, freedom, 2):
+        terms += term
+        term *= square * at / (at + 1)
+    return 2 / math.pi * (angle + math.sin(angle) * terms) if odd else math.sin(angle) * terms
