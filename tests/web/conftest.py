@@ -1,4 +1,4 @@
-"""A real Chromium, one for all tests of a process, and the page served as `abreast ui` serves it."""
+"""A real Chromium, one for all tests of a module, and the page served as `abreast ui` serves it."""
 
 import asyncio
 import functools
@@ -20,9 +20,12 @@ from abreast.testing import Gate
 SCRIPT = Path(__file__).parents[2] / "scripts" / "get_chromium.py"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Chromium; only CI may install it: a developer's machine is theirs."""
+    """Chromium; only CI may install it: a developer's machine is theirs.
+
+    One for each module: while it is open, playwright has a loop running in this thread, in which no `async` test can be.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     sync_api.expect.set_options(timeout=30_000)  # the last net, on a busy machine
     options = [] if "CI" in os.environ else ["--find"]
