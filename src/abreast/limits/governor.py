@@ -214,9 +214,13 @@ class Governor:
             self._let_in(permit, now)
 
     def _let_in(self, permit: Permit, now: float) -> None:
-        self.search.accept(permit.sent, ended=permit.serial not in self._flying)
+        ended = permit.serial not in self._flying
+        self.search.accept(permit.sent, ended=ended)
         for pace in self.paces.values():
             pace.passed(permit.sent)
             if not self._begun:
-                pace.start(now, self._start / min(self._tick, max(now - permit.sent, 0.1 * self._tick)))
+                took = max(now - permit.sent, 0.1 * self._tick)
+                # Where answers take long, so do complaints: then it goes faster only slowly.
+                beat = self._tick * min(6.0, max(1.0, took / self._tick / 4)) if ended else 4 * self._tick
+                pace.start(now, self._start / min(self._tick, took), beat)
         self._begun = True

@@ -27,6 +27,7 @@ _DOUBTS = 3  # rejections that headers had not foretold, until nobody believes t
 _BOLDER = 150  # calls
 _FLOW = 6  # calls that should have come back, before it is asked whether they did
 _SHY = 3  # calls
+_HASTE = 4  # times the rate
 _FEW = 3  # calls that say little of a rate
 _RUSH = 0.1  # of a second's calls may go at once where nobody says how many
 
@@ -66,6 +67,8 @@ class Pace:
         self._passed = 0  # calls that were sent since there was nothing left, and not turned away
         self._even = even
         self._pulse: tuple[float, float, float] | None = None
+        self._beat = self.tick
+        self._margin = 0.0
         self._probe: float | None = None
         self._owes_probe = False
         self._epoch = 0
@@ -121,7 +124,8 @@ class Pace:
 
     def _slack(self) -> float:
         """What is kept back, as nobody knows exactly; it costs no time but once."""
-        return min(1.0, (self.rate or 0.0) * 0.02 * self.tick) if self._even else 0.3 * self.mean
+        usual = min(1.0, (self.rate or 0.0) * 0.3 * self.tick) if self._even else 0.3 * self.mean
+        return usual + self._margin
 
     def _speed(self) -> float:
         rate = self.rate or 0.0
@@ -135,11 +139,16 @@ class Pace:
         return _PROBING + 0.01 * (exp2(min(10.0, self._passed / min(_BOLDER, max(_SHY, self._sample)))) - 1.0)
 
     def _pulsed(self, now: float) -> float | None:
-        """Never in a rush: at most twice as fast with each second that brings no rejection."""
+        """Never in a rush: at most twice as fast with each beat that brings no rejection."""
         if self._pulse is None or not self._even:
             return None
         start, speed, last = self._pulse
-        due = last + 1.0 / (speed * exp2(min(14.0, (now - start) / self.tick)))
+        speed *= exp2(min(14.0, (now - start) / self._beat))
+        most = self.in_a_minute
+        if most is not None:  # what is left is used up soon, but not in a rush: that would arrive in disorder
+            haste = _HASTE if self.window is None else 3 * _HASTE
+            speed = min(speed, max(haste * most / self.minute, 4 / self.tick))
+        due = last + 1.0 / speed
         return due if now < due - 1e-12 else None
 
     def _in_window(self, cost: float, now: float) -> float | None:
@@ -167,9 +176,10 @@ class Pace:
 
     # --- what happens
 
-    def start(self, now: float, speed: float) -> None:
-        """The first call has got through: others may follow, faster and faster while nobody says how fast."""
+    def start(self, now: float, speed: float, beat: float) -> None:
+        """The first call has got through: others may follow, twice as fast with each beat while nobody says how fast."""
         self._pulse = (now, max(speed, self.rate or 0.0), now)
+        self._beat = beat
 
     def send(self, serial: int, cost: float, now: float) -> None:
         """A call goes out."""
@@ -279,6 +289,8 @@ class Pace:
             self.window = max(min(self.window, used) * 0.995, cost)
         elif self.limit is not None and self.trusted and self.rate is not None:
             self._doubt(*self._move(serial, sent, -inf, 0.0), cost)
+            # Calls don't arrive as evenly as they go out: so many more are kept back.
+            self._margin = min(max(2 * self._margin, self.mean), 0.1 * self.brim, self.rate * self.tick)
         else:
             self._measure(sent, spent, cost)
             self._move(serial, sent, 0.0, 0.0)
@@ -365,7 +377,7 @@ class Pace:
 
     def _learn(self, full: float) -> None:
         """How far off we were, again and again, is how wrong the rate is."""
-        if self._span > 0.5 * self.tick and abs(self._off) > 2 * max(1.0, self.mean):
+        if self._span > 3 * self.tick and abs(self._off) > 2 * max(1.0, self.mean):
             seen = (self.rate or full) + self._off / self._span
             self.rate = full if seen > _NEAR * full else max(_CAREFUL * seen, 0.02 * full)
             self._off = self._span = 0.0
