@@ -78,8 +78,9 @@ function lay(steps) {
     return layer.get(at);
   };
   steps.forEach((_, at) => (side ? depth(at) : layer.set(at, at)));
-  const rows = [];
-  steps.forEach((step, at) => (rows[layer.get(at)] ??= []).push({ ...box(step), at }));
+  const layers = [];
+  steps.forEach((step, at) => (layers[layer.get(at)] ??= []).push({ ...box(step), at }));
+  const rows = layers.filter(Boolean);
   const width = Math.max(WIDTH, ...rows.map((row) => row.reduce((sum, one) => sum + one.width, SIDE * (row.length - 1))));
   const placed = [];
   let top = 0;
