@@ -24,7 +24,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "get_chromium.py"
 def browser():
     """Chromium; only CI may install it: a developer's machine is theirs.
 
-    One for each module: while it is open, playwright has a loop running in this thread, in which no `async` test can be.
+    One for each module: while it is open, playwright has a loop running in this thread, where no `async` test can be.
     """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     sync_api.expect.set_options(timeout=30_000)  # the last net, on a busy machine

@@ -74,7 +74,7 @@ async def test_what_runs_and_what_waits_is_seen_while_it_does(store):
             await gate.wait_for(0, 1)
             book = folded(store, "live-1")
             while book.fold.items.counts[0] < 2:  # a start rides along with the next commit
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
                 with book.lock:
                     book.look()
             assert book.state == "running"

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from abreast import Slots, open_run
+from abreast.web.pages import Desk, head, lanes
 from tests.web.conftest import serving
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -21,7 +22,8 @@ def made(store, count=40, name="made", texts=lambda item: f"reply to {item}", **
     """A run of `count` items, of which every tenth fails."""
 
     async def work(item):
-        await asyncio.sleep(0.001 * (item % 7))
+        for _ in range(item % 7):
+            await asyncio.sleep(0)
         if item % 10 == 9:
             raise ValueError(f"{texts(item)} failed")
         return texts(item)
@@ -35,6 +37,13 @@ def made(store, count=40, name="made", texts=lambda item: f"reply to {item}", **
     thread.start()
     thread.join(60)
     return f"{name}-1"
+
+
+def desk_of(store, run):
+    """What the page is made from, with the run read."""
+    desk = Desk(store)
+    head(desk, run, {})
+    return desk
 
 
 def window(page):
@@ -91,9 +100,12 @@ def test_a_bar_and_a_row_lead_to_prompt_reply_and_traceback(store, open_page):
         expect(panel).to_contain_text("Traceback (most recent call last)")
         panel.get_by_label("Close").click()
         canvas = page.locator(".lane canvas")
-        box = canvas.bounding_box()
-        canvas.hover(position={"x": box["width"] / 2, "y": 54})
-        canvas.click(position={"x": box["width"] / 2, "y": 54})
+        seen = lanes(desk_of(store, run), run, {})
+        _, start, end, *_ = seen["lanes"][0]["rows"][0][-6:]  # the last bar of the first row
+        at = {"x": canvas.bounding_box()["width"] * (start + end) / 2 / seen["now"], "y": 54}
+        canvas.hover(position=at)
+        expect(page.locator(".tip")).to_contain_text("took")
+        canvas.click(position=at)
         expect(panel.locator("h2")).to_have_text(re.compile(r"^00\d\d$"))
 
 
