@@ -422,6 +422,59 @@ def test_interrupted_it_says_how_to_go_on_and_leaves_no_worktree(project):
     assert len(project.git("worktree", "list").splitlines()) == 1
 
 
+@pytest.mark.timeout(700)
+def test_interrupted_while_it_measures_the_best_so_far_is_shown_and_written(project):
+    words = ("optimize", *TARGET, *drafts(project, a_fast=FAST, b_counted=COUNTED), "--generated", "0")
+    with project.start(*words, measured=False) as process:
+        ended = []
+        while "optimize/tries/measure/a_fast" not in ended and process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.05)
+            with suppress(NoSuchRun, FileNotFoundError):
+                ended = events(project)[1] if project.store.exists() else []
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=MINUTES)
+    assert process.returncode == 130, err
+    assert b"a_fast behaves like the original and is " in out
+    patch = (project.folder / ".abreast/reports/optimize-1.patch").read_text()
+    assert "Counter" in patch
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
+TABLE = """\
+def table(words):
+    if not words:
+        raise ValueError("no words")
+    return {one: len(one) for one in words}
+"""
+OTHERWISE = TABLE.replace("no words", "none").replace("in words}", "in reversed(words)}")
+TABLE_TESTS = """\
+import pytest
+from tables import table
+
+
+def test_table():
+    assert table(["a", "bc"]) == {"a": 1, "bc": 2}
+
+
+def test_none():
+    with pytest.raises(ValueError):
+        table([])
+"""
+
+
+@pytest.mark.timeout(700)
+def test_what_is_relaxed_by_name_is_no_difference(project):
+    project.file("tables.py", TABLE)
+    project.file("test_tables.py", TABLE_TESTS)
+    words = ("optimize", "tables.py::table", "--tests", "test_tables.py", *drafts(project, other=OTHERWISE), "--json")
+    verdicts = []
+    for more in (("--exceptions", "type"), ("--compare", "loose", "--exceptions", "type")):
+        said = patiently(project, *words, "--generated", "0", "--blocks", "4", *more)
+        verdicts.append((said.rows[0]["candidates"][0]["verdict"] == "wrong", said.rows[0]["candidates"][0]["reason"]))
+    assert [wrong for wrong, _ in verdicts] == [True, False], verdicts
+
+
 def test_a_budget_that_is_spent_ends_it_with_its_own_code(project):
     said = project("optimize", *TARGET, *drafts(project, fast=FAST), "--budget", "1s")
     assert said.code == 3, said.err

@@ -177,6 +177,21 @@ def times(candidate, control, blocks=40, jitter=0.001):
         (1.5, 1.08, "faster"),
     ],
 )
+def test_what_disturbs_one_of_two_runs_or_a_fifth_of_the_blocks_does_not_count():
+    quiet = times(1.1, 1.0)
+    loud = {which: list(all_) for which, all_ in times(1.1, 1.0).items()}
+    for at in range(40):  # now one arm, now another, in one of its two runs
+        which = ARMS[at % 3]
+        first, second = loud[which][at]
+        loud[which][at] = (first * 3, second) if at % 2 else (first, second * 3)
+    for at in range(0, 40, 6):  # and sometimes all that the candidate does
+        loud["candidate"][at] = (0.005, 0.005)
+    before, after = judge_times(quiet, Plan()), judge_times(loud, Plan())
+    assert before.verdict == after.verdict == "faster"
+    assert after.candidate.ratio == pytest.approx(before.candidate.ratio, rel=0.005)
+    assert after.noise_floor == pytest.approx(before.noise_floor, abs=0.005)
+
+
 def test_faster_must_pass_the_threshold_and_the_noise_of_this_machine(candidate, control, verdict):
     measured = judge_times(times(candidate, control), Plan())
     assert measured.verdict == verdict

@@ -52,6 +52,7 @@ def cache(tmp_path, monkeypatch):
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(timing, "_WORTH", 1e-9)  # the noise does not matter here, and starting interpreters takes long
 
 
 @pytest.fixture
@@ -126,6 +127,15 @@ def test_where_memory_costs_more_than_the_call_nothing_can_be_told():
     assert race((0.4, 0.05, 9), (0.4, 0.01, 9)).first_calls() is None
 
 
+def test_inputs_for_which_it_is_slower_are_named_with_how_much():
+    found = race((3, 2, 5), (3, 2, 5))
+    found.arms["original"].by_input = {0: [0.002, 0.002, 0.009]}
+    found.arms["candidate"].by_input = {0: [0.003, 0.003, 0.001]}
+    assert found.regressions() == ("test_sums.py::test_many#0 takes 1.50 times as long",)
+    found.arms["candidate"].by_input = {0: [0.0022, 0.002, 0.002]}
+    assert found.regressions() == ()
+
+
 def test_what_is_saved_must_be_saved_on_the_whole():
     calls = INPUTS.chunks
     assert not race((3, 2, 5 + 2 * calls), (1, 0.1, 5 + 0.1 * calls)).works_elsewhere()
@@ -150,7 +160,8 @@ class Starts:
         return Made((0.001,) * len(chunks), 0.1, "as before", None)
 
 
-async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms():
+async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms(monkeypatch):
+    monkeypatch.setattr(timing, "_WORTH", 2.0)
     stands = Starts()
     found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
     await measure(found.run_once, plan=Plan(first=5, most=5))
@@ -159,8 +170,7 @@ async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_f
     assert len(set.union(*stands.seeds)) == 5
 
 
-async def test_where_starting_takes_long_they_are_used_for_some_blocks(monkeypatch):
-    monkeypatch.setattr(timing, "_WORTH", 1e-9)
+async def test_where_starting_takes_long_they_are_used_for_some_blocks():
     stands = Starts()
     found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
     await measure(found.run_once, plan=Plan(first=12, most=12))
@@ -240,23 +250,26 @@ async def test_what_says_done_before_it_is_done_is_refused(project):
     assert found.reason.startswith("it works elsewhere than where it is timed")
 
 
-async def test_methods_generators_and_coroutines_are_timed_to_their_end(tmp_path):
+async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inputs_are_fresh(tmp_path):
+    """One that empties its argument would have nothing to do the second time, and answer otherwise."""
     source = (
         "class Bag:\n    def __init__(self, size):\n        self.size = size\n\n"
         "    def each(self):\n        for one in range(self.size):\n            yield sum(range(one))\n\n\n"
         "async def later(size):\n    return sum(range(size))\n\n\n"
-        "async def steps(size):\n    for one in range(size):\n        yield one\n"
+        "async def steps(size):\n    for one in range(size):\n        yield one\n\n\n"
+        "def drain(numbers):\n    found = 0\n    while numbers:\n        found += numbers.pop()\n    return found\n"
     )
     tests = (
-        "import asyncio\nfrom sums import Bag, later, steps\n\n\n"
+        "import asyncio\nfrom sums import Bag, drain, later, steps\n\n\n"
         "def test_each():\n    assert len(list(Bag(300).each())) == 300\n\n\n"
         "def test_later():\n    assert asyncio.run(later(3000)) == 4498500\n\n\n"
         "def test_steps():\n    async def listed():\n        return [one async for one in steps(500)]\n"
-        "    assert len(asyncio.run(listed())) == 500\n"
+        "    assert len(asyncio.run(listed())) == 500\n\n\n"
+        "def test_drain():\n    assert drain(list(range(900))) == 404550\n"
     )
     project = make_sums(tmp_path / "other", **{"sums.py": source, "test_sums.py": tests})
     async with open_worktrees(project, 2) as trees:
-        for name, test in (("Bag.each", "each"), ("later", "later"), ("steps", "steps")):
+        for name, test in (("Bag.each", "each"), ("later", "later"), ("steps", "steps"), ("drain", "drain")):
             target = Target("sums.py", name)
             inputs = await scout(trees.slots[0], target, TESTS, 60)
             assert [one.name for one in inputs.chosen] == [f"test_sums.py::test_{test}#0"]

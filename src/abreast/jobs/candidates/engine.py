@@ -284,7 +284,9 @@ class Trials:
             raise RuntimeError("a candidate is measured beside the original")
         candidate = await self._staged(item["text"])
         await original.reset()
-        return await self._setting.laboratory.time(original, candidate, item["text"], _item().seed)
+        timed = await self._setting.laboratory.time(original, candidate, item["text"], _item().seed)
+        self._roll.time(item["name"], timed)  # at once: whoever interrupts it now has the best so far
+        return timed
 
     # --- the winner ---------------------------------------------------------------------------------------------------
 
