@@ -105,12 +105,13 @@ async def test_what_is_no_longer_in_the_file_is_left_out_and_said():
 
 
 def test_a_cell_that_is_scored_anew_keeps_what_it_took():
-    store = MemoryStore()
+    store, told = MemoryStore(), Told("matrix")
     hand = Hand(store, "matrix", "s")
     hand.settle("s/a/m~x~i~0/reply", '{"service_s": 2.5}', input_tokens=10, output_tokens=5, usd=0.25)
     hand.settle("s/a/m~x~i~0", '{"scores": {"e": 0.0}}')
+    assert viewed(store, hand.id, told)["arms"][0]["means"]["e"] == 0.0
     hand.settle("s/a/m~x~i~0", '{"scores": {"e": 1.0}}')
-    arm = viewed(store, hand.id)["arms"][0]
+    arm = viewed(store, hand.id, told)["arms"][0]
     assert (arm["n"], arm["means"]["e"], arm["usd"], arm["tokens"], arm["seconds"]) == (1, 1.0, 0.25, 15.0, 2.5)
 
 

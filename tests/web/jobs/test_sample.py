@@ -132,6 +132,19 @@ def test_a_huge_sample_is_cut_and_says_so_and_the_chosen_draw_is_there():
     assert sum(view["counts"].values()) == breadth * depth
 
 
+def test_a_draw_of_a_driver_that_is_gone_is_not_under_way():
+    store = MemoryStore()
+    hand = Hand(store, "sample", "sample")
+    facts = {"branch": 0, "round": 0, "number": 1}
+    hand.write(
+        ("sample-started", "sample/sample", {"breadth": 1, "depth": 1}, None),
+        ("draw-started", "sample/sample/branch/0000", facts, None),
+    )
+    assert states(viewed(store, hand.id)) == [["drawing"]]
+    hand.write(("run-resumed", "sample", {}, None))
+    assert states(viewed(store, hand.id)) == [["cut off"]]
+
+
 def test_damaged_records_are_no_reason_to_show_nothing():
     store = MemoryStore()
     hand = Hand(store, "sample", "sample")

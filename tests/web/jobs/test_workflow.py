@@ -58,6 +58,32 @@ async def test_a_rejected_gate_ends_the_run_or_is_asked_again():
         assert states(view)["write"] == "pending"
 
 
+async def test_a_gate_that_is_decided_where_it_was_asked_waits_no_more():
+    store, held, told = MemoryStore(), Gate(), Told("workflow")
+    kit = FakeKit(held, decides={"look": "approve"})
+
+    async def body():
+        await held.wait_for("after")
+        while states(view := viewed(store, "flow-1", told)).get("look") != "done":
+            await turns(1)
+        assert (view["gates"], view["decidable"]) == ([], False)
+        held.open_all()
+
+    await at_gate(flow(gate("look"), step("after")), kit, body, store=store, **KIND)
+
+
+def test_what_the_next_driver_does_not_ask_is_no_longer_asked():
+    store = MemoryStore()
+    hand = Hand(store, "workflow", "flow")
+    hand.write(
+        ("workflow-outlined", "flow", {}, '[{"id": "look", "type": "gate"}]'),
+        ("gate-asked", "flow/look", {"gate": "look"}, '{"message": "well?"}'),
+    )
+    assert [one["gate"] for one in viewed(store, hand.id)["gates"]] == ["look"]
+    hand.write(("run-resumed", "flow", {}, None))
+    assert viewed(store, hand.id)["gates"] == []
+
+
 async def test_gates_of_items_go_by_their_full_names():
     store = MemoryStore()
     await go(flow(fan(["a", "b"], gate("ok"), width=2)), FakeKit(), store=store, **KIND)

@@ -222,7 +222,7 @@ def _mean(cells: Mapping[tuple[str, int], _Cell], name: str) -> float | None:
     """The mean over inputs, of which the repeats are averaged first; what failed or has no score counts as 0."""
     inputs: dict[str, list[float]] = {}
     for (given, _), cell in cells.items():
-        inputs.setdefault(given, []).append(0.0 if cell.failed else cell.scores.get(name) or 0.0)
+        inputs.setdefault(given, []).append(cell.scores.get(name) or 0.0)
     return fmean(map(fmean, inputs.values())) if inputs else None
 
 

@@ -30,7 +30,8 @@ function picture(data, chosen, again, page) {
       price && score !== undefined ? el("figure", {},
         el("figcaption", {}, `Mean ${score} against ${PRICES[price][1]}; the line is the best for its price`),
         known.length > 1 ? choices("Against", known.map((one) => [one, PRICES[one][0]]), price, (value) => choose({ price: value })) : null,
-        el("div", { class: "drawing", dataset: { scroll: "pareto" } }, pareto(data, score, price, shown, choose))) : null),
+        el("div", { class: "drawing", dataset: { scroll: "pareto" } }, pareto(data, score, price, shown, choose)),
+        data.models.length > 1 ? legend(data) : null) : null),
     shown ? detail(shown, data, page) : el("p", { class: "muted" }, "Choose an arm to see its cells."),
     data.controls.length ? controls(data) : null,
     data.left_out ? el("p", { class: "muted" }, `${data.left_out}.`) : null,
@@ -48,7 +49,7 @@ function heatmap(data, score, shown, choose) {
   const [low, high] = within ? [0, 1] : [Math.min(...means), Math.max(...means)];
   return el("div", { class: "table", dataset: { scroll: "heatmap" } }, el("table", { class: "heatmap" },
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, el("span", { class: "unseen" }, "Model")), data.strategies.map((one) => el("th", { scope: "col" }, one)))),
-    el("tbody", {}, data.models.map((model) => el("tr", {}, el("th", { scope: "row" }, model), data.strategies.map((strategy) => {
+    el("tbody", {}, data.models.map((model) => el("tr", {}, el("th", { scope: "row" }, model.split("/").flatMap((part, at) => (at ? ["/", el("wbr"), part] : [part]))), data.strategies.map((strategy) => {
       const arm = arms.get(`${model} · ${strategy}`);
       if (!arm) return el("td", { class: "muted" }, "–");
       const mean = arm.means[score];
@@ -64,7 +65,7 @@ function heatmap(data, score, shown, choose) {
 function pareto(data, score, price, shown, choose) {
   const offers = data.arms.map((arm, at) => ({ arm, at, x: arm[price], y: arm.means[score] })).filter((one) => one.x !== null && one.y !== null);
   if (!offers.length) return el("p", { class: "muted" }, "Nothing is known of that yet.");
-  const most = Math.max(...offers.map((one) => one.x)) * 1.12 || 1;
+  const [step, most] = even(Math.max(...offers.map((one) => one.x)) * 1.04 || 1);
   const ys = offers.map((one) => one.y);
   const within = ys.every((one) => one >= 0 && one <= 1);
   const [low, high] = within ? [0, 1] : [Math.min(...ys), Math.max(...ys)];
@@ -73,13 +74,15 @@ function pareto(data, score, price, shown, choose) {
   const front = data.fronts[score][price].map((at) => offers.find((one) => one.at === at)).filter(Boolean);
   const path = front.map((one, at) => (at ? `H${x(one.x)} V${y(one.y)}` : `M${x(one.x)} ${y(one.y)}`)).join(" ");
   const ticks = [0, 0.25, 0.5, 0.75, 1];
-  const labels = spread(offers.map((one) => ({ ...one, left: x(one.x), top: y(one.y) })));
+  const few = offers.length <= 8;
+  const labels = spread(offers.map((one) => ({ ...one, left: x(one.x), top: y(one.y), wanted: few || one.arm === shown || front.includes(one) })));
+  const marks = Array.from({ length: Math.round(most / step) + 1 }, (_, at) => at * step);
   return svg("svg", { class: "pareto", width: WIDTH, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": `${score} against ${PRICES[price][1]}` },
     ticks.map((part) => [
       svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(low + part * (high - low)), y2: y(low + part * (high - low)) }),
       svg("text", { class: "label", x: LEFT - 8, y: y(low + part * (high - low)) + 4, "text-anchor": "end" }, figure(low + part * (high - low))),
-      svg("text", { class: "label", x: x(part * most), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, part ? PRICES[price][2](part * most) : "0"),
     ]),
+    marks.map((mark) => svg("text", { class: "label", x: x(mark), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, mark ? short(mark) : "0")),
     svg("text", { class: "label", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 4, "text-anchor": "middle" }, PRICES[price][1]),
     front.length > 1 ? svg("path", { class: "front", d: path }) : null,
     labels.map((one) => {
@@ -88,14 +91,29 @@ function pareto(data, score, price, shown, choose) {
       return svg("g", { ...press(`point-${name(one.arm)}`, label, one.arm === shown, () => choose({ arm: name(one.arm) })), style: { "--ink-of": `var(--series-${(data.models.indexOf(one.arm.model) % 6) + 1})` } },
         svg("title", {}, label),
         svg("circle", { class: best ? "point best" : "point", cx: one.left, cy: one.top, r: 6 }),
-        one.named ? svg("text", { class: "label", x: one.left + (one.flip ? -10 : 10), y: one.textTop + 4, "text-anchor": one.flip ? "end" : "start" }, fit(data.models.length > 1 ? name(one.arm) : one.arm.strategy, one.flip ? one.left - LEFT : WIDTH - one.left - 14, 6.2)) : null);
+        one.named ? svg("text", { class: "label", x: one.left + (one.flip ? -10 : 10), y: one.textTop + 4, "text-anchor": one.flip ? "end" : "start" }, fit(one.arm.strategy, one.flip ? one.left - LEFT : WIDTH - one.left - 14, 6.2)) : null);
     }));
+}
+
+/** Steps of 1, 2 or 5 that lead past the most: their size, and where they end. */
+function even(most) {
+  const power = 10 ** Math.floor(Math.log10(most / 4));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one * 5 >= most);
+  return [step, step * Math.ceil(most / step)];
+}
+
+const short = (value) => (value >= 10_000 ? brief(value) : String(Number(value.toPrecision(2))));
+
+/** Which colour is whose. */
+function legend(data) {
+  return el("div", { class: "legend models" }, data.models.slice(0, 12).map((model, at) => el("span", { style: { "--tone": `var(--series-${(at % 6) + 1})` } }, model)));
 }
 
 /** Where names stand beside their points: on the side that has room, and none over another. */
 function spread(points) {
   const taken = [];
   return points.map((point) => {
+    if (!point.wanted) return { ...point, named: false };
     const flip = point.left > WIDTH * 0.62;
     const near = (top) => taken.some((other) => other.flip === flip && Math.abs(other.top - top) < 13 && Math.abs(other.left - point.left) < 150);
     const textTop = [0, 13, -13, 26, -26].map((shift) => point.top + shift).find((top) => !near(top));

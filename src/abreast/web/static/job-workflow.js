@@ -17,7 +17,7 @@ function picture(data, chosen, again, page) {
     data.gates.map((gate) => question(gate, data, chosen, again, page)),
     data.more_gates ? el("p", { class: "muted" }, `and ${count(data.more_gates)} more gates wait`) : null,
     every.length === 0 ? el("p", { class: "muted" }, "Its journal has no outline of its steps yet.") : el("div", { class: "two" },
-      el("div", { class: "drawing", dataset: { scroll: "graph" } }, graph(data.steps, shown, (key) => {
+      el("div", { class: "drawing", dataset: { scroll: "graph", centre: "" } }, graph(data.steps, shown, (key) => {
         chosen.key = key;
         again();
       })),

@@ -27,6 +27,9 @@ function look(container) {
 }
 
 function restore(container, before) {
+  if (!before.scrolled.length) {
+    for (const one of container.querySelectorAll("[data-centre]")) one.scrollLeft = (one.scrollWidth - one.clientWidth) / 2;
+  }
   for (const one of container.querySelectorAll("details[data-key]")) {
     if (before.folded.has(one.dataset.key)) one.open = before.folded.get(one.dataset.key);
   }
