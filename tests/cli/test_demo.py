@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,9 +64,9 @@ def test_it_leaves_only_the_store_which_git_ignores_and_says_so(project, shown):
 
 def test_the_next_three_commands_work_when_they_are_pasted(project, shown):
     pasted = [line.strip() for line in shown.lines if line.startswith("  ") and "abreast" in line and "#" not in line]
-    assert len(pasted) == 3
+    assert len(pasted) == 4
     said = []
-    for line in pasted:
+    for line in pasted[:3]:
         process = subprocess.run(["bash", "-c", line], cwd=project.folder, env=project.environment, timeout=PATIENCE,
                                  capture_output=True, text=True, check=False)  # fmt: skip
         assert (process.returncode, process.stderr) == (0, ""), line
@@ -73,6 +74,12 @@ def test_the_next_three_commands_work_when_they_are_pasted(project, shown):
     assert said[0].startswith("demo-1  done after")
     assert said[1].splitlines() == [f"{number} squared is {number * number}" for number in range(1, 10)]
     assert "same bytes" in said[2]
+    words = [*pasted[3].split(), "--port", "0"]
+    with subprocess.Popen(words, cwd=project.folder, env=project.environment, stdout=subprocess.PIPE) as page:
+        address = page.stdout.readline().decode().strip()
+        with urllib.request.urlopen(address, timeout=30) as response:
+            assert b"<title>abreast</title>" in response.read()
+        page.terminate()
 
 
 def test_its_run_is_a_run_like_any_other(project, shown):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +44,8 @@ _COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
 _HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
 _PATIENCE: Final = 200
 _ASK: Final = "'Name the country of {}.' --max-tokens 20"
+_PAGE: Final = "all runs, lanes and replies as a page in the browser; leave it open, and start another run"
+_PAGE_AND_EXTRA: Final = f"{_PAGE} (first: pip install starlette uvicorn plotly)"
 _TRY: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
 
 
@@ -261,6 +264,7 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
             else []
         ),
         (f"{call} demo crash", "a run that is killed, and goes on as if nothing had happened"),
+        (f"{call} ui{choice.flag}", _PAGE if find_spec("starlette") and find_spec("uvicorn") else _PAGE_AND_EXTRA),
     ]
 
 
