@@ -34,7 +34,8 @@ class Said:
 
 def plain_environment():
     """Ours, without settings of abreast, and with the paths on which it is found."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
+    kept = ("ABREAST_STATE",)  # of this session's tests alone
+    inherited = {name: value for name, value in os.environ.items() if name in kept or not name.startswith("ABREAST_")}
     return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 

@@ -39,8 +39,8 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
         for row in rows:
             say_json(row)
     else:
-        head = ("LANE", "KEY", "WIDTH", "RPM", "TPM", "WHERE")
-        say_table(head, [[_shown(row[name.lower()]) for name in head] for row in rows])
+        head = ("LANE", "KEY", "WIDTH", "RPM", "TPM", "LEARNED", "WHERE")
+        say_table(head, [[_shown(row[name.lower()]) for name in head] for row in map(_worded, rows)])
     return 0
 
 
@@ -88,9 +88,23 @@ def _line() -> Any:  # noqa: ANN401 - a callback of the fetch
 
 def _facts(lane: LaneSettings) -> dict[str, Any]:
     return {
-        "lane": lane.name, "kind": lane.kind, "key": _key(lane), "width": lane.width, "rpm": lane.rpm, "tpm": lane.tpm,
-        "where": _where(lane), "from": lane.place,
+        "lane": lane.name, "kind": lane.kind, "key": _key(lane), "width": lane.width, "adaptive": lane.adaptive,
+        "rpm": lane.rpm, "tpm": lane.tpm, "learned": _learned(lane), "where": _where(lane), "from": lane.place,
     }  # fmt: skip
+
+
+def _worded(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"width": "found out"} if row["adaptive"] else row
+
+
+def _learned(lane: LaneSettings) -> str | None:
+    """What calls on the lane have taught of its provider's limits."""
+    if not lane.adaptive:
+        return None
+    from abreast.run.profile import Profile
+
+    found = Profile(lane.name, lane.base_url, lane.key).read()
+    return found.spoken() if found is not None else None
 
 
 def _key(lane: LaneSettings) -> str:

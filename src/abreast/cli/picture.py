@@ -15,6 +15,7 @@ from rich.text import Text
 
 from abreast.cli.errors import one_line
 from abreast.cli.lanes import Chart
+from abreast.cli.limit_chart import LimitChart
 from abreast.cli.strips import CANCELLED, CRASHED, DONE, FAILED, RETRIED, RUNNING, Bar, Strip
 
 WAITING: Final = "waiting"
@@ -48,7 +49,7 @@ class Frame:
     columns: int
 
     @classmethod
-    def of(cls, chart: Chart, now: float, columns: int) -> Frame:
+    def of(cls, chart: Chart | LimitChart, now: float, columns: int) -> Frame:
         """All that the chart still has."""
         begin = 0.0 if chart.whole else max(0.0, now - chart.window)
         least = _LEAST_LIVE if chart.state == RUNNING else _LEAST

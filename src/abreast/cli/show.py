@@ -29,8 +29,9 @@ _SHOWN: Final = 10  # failed items named
 @click.command("show")
 @options.run
 @click.argument("key", metavar="[KEY]", required=False)
+@click.option("--limits", is_flag=True, help="Draw calls in flight over time, how many were allowed, and why.")
 @options.common
-def command(*, run: str, key: str | None, store: str | None, as_json: bool) -> int:
+def command(*, run: str, key: str | None, limits: bool, store: str | None, as_json: bool) -> int:
     """Show the run RUN, or its item KEY: what it wrote, what became of it and how long it took.
 
     RUN is an id such as map-3, a name (then the newest run of that name), or `last`.
@@ -38,7 +39,9 @@ def command(*, run: str, key: str | None, store: str | None, as_json: bool) -> i
     choice = StoreChoice(Config.load(), store)
     with choice.existing() as opened:
         row = find_run(opened, run)
-        if key is not None:
+        if limits:
+            _show_limits(opened, row, key, as_json=as_json)
+        elif key is not None:
             found = row_of_recorded(find_item(opened, row, key))
             say_json({"run": row.id, **found}) if as_json else _show_item(found)
         elif as_json:
@@ -50,6 +53,19 @@ def command(*, run: str, key: str | None, store: str | None, as_json: bool) -> i
         else:
             _show_run(opened, row, choice)
     return 0
+
+
+def _show_limits(store: Store, row: RunRow, key: str | None, *, as_json: bool) -> None:
+    from abreast.cli.watch import View, draw_once
+
+    if key is not None:
+        raise Sorry("--limits is about a whole run; leave the key out")
+    if not as_json:
+        draw_once(store, row.id, limits=True)
+        return
+    view = View(store, row, None, limits=True)
+    view.look()
+    say_json(view.pictures.snapshot(view.chart, view.id, view.state, view.now))
 
 
 def facts_of_run(store: Store, row: RunRow) -> Row:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from abreast.cli import options, units
 from abreast.cli.config import Config
 from abreast.cli.errors import Sorry, system_words, tell
 from abreast.cli.lanes import Chart
+from abreast.cli.limit_chart import LimitChart
 from abreast.cli.stores import LAST, StoreChoice, find_run
 from abreast.cli.strips import CRASHED, RUNNING
 from abreast.cli.tables import say, say_json
@@ -37,15 +39,20 @@ _QUIET: Final = 5  # looks without an event before it is asked whether anybody d
 class View:
     """A run in a store as it is seen from outside: each look takes in what is new."""
 
-    def __init__(self, store: Store, row: RunRow, window: float | None) -> None:
-        """Of a run that goes on the last minute is shown, of another all; or the `window` that is named."""
+    def __init__(self, store: Store, row: RunRow, window: float | None, *, limits: bool = False) -> None:
+        """Of a run that goes on the last minute is shown, of another all; or the `window` that is named.
+
+        With `limits` it is what the limits did, not what items did.
+        """
         self.id = row.id
         self.state: str = row.state
         self._store = store
         self._after = 0
         self._quiet = 0
         self._driven = row.state == RUNNING and store.driven(row.id)
-        self.chart = Chart(window or _WINDOW, whole=window is None and not self._driven)
+        make = LimitChart if limits else Chart
+        self.chart: Any = make(window or _WINDOW, whole=window is None and not self._driven)
+        self.pictures: Any = import_module(f"abreast.cli.{'limit_picture' if limits else 'picture'}")
 
     @property
     def over(self) -> bool:
@@ -55,7 +62,7 @@ class View:
     @property
     def now(self) -> float:
         """The picture's time."""
-        return self.chart.now if self.over else self.chart.at(SYSTEM_CLOCK.wall())
+        return float(self.chart.now if self.over else self.chart.at(SYSTEM_CLOCK.wall()))
 
     def look(self) -> bool:
         """Take in what has happened since the last look; whether there was anything."""
@@ -76,7 +83,7 @@ class View:
 
     def _read(self, row: RunRow) -> bool:
         after = self._after
-        while page := self._store.events(self.id, after=self._after, limit=_PAGE, kinds=Chart.KINDS):
+        while page := self._store.events(self.id, after=self._after, limit=_PAGE, kinds=self.chart.KINDS):
             self._after = page[-1].seq
             for event in page:
                 self.chart.add(event)
@@ -84,17 +91,22 @@ class View:
         self._after = max(self._after, row.last_seq)
         return news
 
+    def draw(self, console: Console) -> Any:  # noqa: ANN401 - what rich prints
+        """The picture, as large as there is room."""
+        return self.pictures.draw(self.chart, self.id, self.state, self.now, canvas_of(console))
+
 
 @click.command("watch")
 @options.optional_run
 @click.option("--once", is_flag=True, help="Draw what there is now, and end.")
 @click.option("--window", metavar="TIME", help="Show so much of it: 30s, 5min.  [1min; all of a run that has ended]")
 @click.option("--svg", metavar="FILE", help="Write the last picture to this file, too.")
+@click.option("--limits", is_flag=True, help="Draw calls in flight, how many are allowed, and each decision on it.")
 @options.common
 def command(
-    *, run: str | None, once: bool, window: str | None, svg: str | None, store: str | None, as_json: bool
+    *, run: str | None, once: bool, window: str | None, svg: str | None, limits: bool, store: str | None, as_json: bool
 ) -> int:
-    """Draw the lanes of RUN as it goes; by default of the newest run.
+    """Draw the lanes of RUN as it goes, or with --limits its limits; by default of the newest run.
 
     One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its lane is drawn below.
     It works from any process, and on a run that has ended: that is drawn once. Ctrl-C stops the watching, not the run.
@@ -102,7 +114,7 @@ def command(
     seconds = _seconds(window)
     choice = StoreChoice(Config.load(), store)
     with choice.existing() as opened:
-        view = View(opened, find_run(opened, run or LAST), seconds)
+        view = View(opened, find_run(opened, run or LAST), seconds, limits=limits)
         with suppress(KeyboardInterrupt):
             _watch(view, once=once, as_json=as_json)
         if svg is not None:
@@ -120,29 +132,27 @@ def _seconds(window: str | None) -> float | None:
 
 
 def _watch(view: View, *, once: bool, as_json: bool) -> None:
-    from abreast.cli.picture import draw, one_liner, snapshot
-
     view.look()
+    pictures = view.pictures
     if as_json:
-        _repeat(view, lambda: say_json(snapshot(view.chart, view.id, view.state, view.now)), once=once)
+        _repeat(view, lambda: say_json(pictures.snapshot(view.chart, view.id, view.state, view.now)), once=once)
         return
     console = make_console()
     if can_redraw(console) and not once and not view.over:
         _live(view, console)
         return
     if not once and not view.over:
-        _repeat(view, lambda: say(one_liner(view.chart, view.id, view.state, view.now)), every=_PLAIN_EVERY)
-    show(console, draw(view.chart, view.id, view.state, view.now, canvas_of(console)))
+        line = pictures.one_liner
+        _repeat(view, lambda: say(line(view.chart, view.id, view.state, view.now)), every=_PLAIN_EVERY)
+    show(console, view.draw(console))
 
 
-def draw_once(store: Store, run: str) -> None:
+def draw_once(store: Store, run: str, *, limits: bool = False) -> None:
     """Print the picture of a run as it is."""
-    from abreast.cli.picture import draw
-
-    view = View(store, store.get(run), None)
+    view = View(store, store.get(run), None, limits=limits)
     view.look()
     console = make_console()
-    show(console, draw(view.chart, view.id, view.state, view.now, canvas_of(console)))
+    show(console, view.draw(console))
 
 
 def _repeat(view: View, report: Any, *, once: bool = False, every: int = 1) -> None:  # noqa: ANN401
@@ -162,18 +172,16 @@ def _repeat(view: View, report: Any, *, once: bool = False, every: int = 1) -> N
 def _live(view: View, console: Console) -> None:
     from rich.live import Live
 
-    from abreast.cli.picture import draw
-
-    def picture() -> Any:  # noqa: ANN401
-        return draw(view.chart, view.id, view.state, view.now, canvas_of(console))
-
-    with cursor_back(console), Live(picture(), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    with (
+        cursor_back(console),
+        Live(view.draw(console), console=console, auto_refresh=False, vertical_overflow="crop") as live,
+    ):
         took = 0.0
         while not view.over:
             pause(max(_EVERY, 2 * took))  # where there is much to draw, it is drawn less often
             began = SYSTEM_CLOCK.now()
             view.look()
-            live.update(picture(), refresh=True)
+            live.update(view.draw(console), refresh=True)
             took = SYSTEM_CLOCK.now() - began
 
 
@@ -220,10 +228,8 @@ def show(console: Console, picture: Any) -> None:  # noqa: ANN401
 
 
 def _write_svg(view: View, file: str) -> None:
-    from abreast.cli.picture import svg
-
     try:
-        Path(file).write_text(svg(view.chart, view.id, view.state, view.now), encoding="utf-8")
+        Path(file).write_text(view.pictures.svg(view.chart, view.id, view.state, view.now), encoding="utf-8")
     except OSError as error:
         raise Sorry(f"--svg: {file} can't be written: {system_words(error)}", 1) from None
     tell(f"the picture of {view.id} is in {file}")
