@@ -91,7 +91,7 @@ function pareto(data, score, price, shown, choose) {
       return svg("g", { ...press(`point-${name(one.arm)}`, label, one.arm === shown, () => choose({ arm: name(one.arm) })), style: { "--ink-of": `var(--series-${(data.models.indexOf(one.arm.model) % 6) + 1})` } },
         svg("title", {}, label),
         svg("circle", { class: best ? "point best" : "point", cx: one.left, cy: one.top, r: 6 }),
-        one.named ? svg("text", { class: "label", x: one.left + (one.flip ? -10 : 10), y: one.textTop + 4, "text-anchor": one.flip ? "end" : "start" }, fit(one.arm.strategy, one.flip ? one.left - LEFT : WIDTH - one.left - 14, 6.2)) : null);
+        one.name ? svg("text", { class: "label named", x: one.name.left, y: one.name.top, "text-anchor": "middle" }, fit(one.arm.strategy, 150, 6.2)) : null);
     }));
 }
 
@@ -109,16 +109,19 @@ function legend(data) {
   return el("div", { class: "legend models" }, data.models.slice(0, 12).map((model, at) => el("span", { style: { "--tone": `var(--series-${(at % 6) + 1})` } }, model)));
 }
 
-/** Where names stand beside their points: on the side that has room, and none over another. */
+/** Where names stand: above their points or below, and none over another, nor over a point. */
 function spread(points) {
   const taken = [];
   return points.map((point) => {
-    if (!point.wanted) return { ...point, named: false };
-    const flip = point.left > WIDTH * 0.62;
-    const near = (top) => taken.some((other) => other.flip === flip && Math.abs(other.top - top) < 13 && Math.abs(other.left - point.left) < 150);
-    const textTop = [0, 13, -13, 26, -26].map((shift) => point.top + shift).find((top) => !near(top));
-    if (textTop !== undefined) taken.push({ flip, top: textTop, left: point.left });
-    return { ...point, flip, textTop, named: textTop !== undefined };
+    if (!point.wanted) return point;
+    const half = 3.1 * Math.min(point.arm.strategy.length, 24);
+    const left = Math.min(Math.max(point.left, LEFT + half), WIDTH - half - 2);
+    const free = (top) => !taken.some((other) => Math.abs(other.top - top) < 13 && Math.abs(other.left - left) < other.half + half + 6);
+    const clear = (top) => points.every((other) => other === point || Math.abs(other.top - top + 4) > 11 || Math.abs(other.left - left) > half + 8);
+    const top = [-11, 20].map((shift) => point.top + shift).find((one) => free(one) && clear(one));
+    if (top === undefined) return point;
+    taken.push({ top, left, half });
+    return { ...point, name: { top, left } };
   });
 }
 
