@@ -61,7 +61,7 @@ async def test_verdicts_intervals_and_the_winner_are_the_results_own(project):
         {"call": "test#0", "where": "returned", "original": "2", "candidate": "3", "reason": "another number"}
     ]
     assert "the disk is full" in by_name(view)["c4"]["reason"]
-    assert by_name(view)["c6"]["of"] == "c0"
+    assert (by_name(view)["c6"]["of"], by_name(view)["c6"]["ratio"]) == ("c0", 2.0)
     assert all(store.recorded("optimize-1", [one["path"]]) for one in view["candidates"] if one["path"])
 
 
