@@ -69,7 +69,10 @@ async def test_repairs_refinements_and_adaptations_are_told_as_the_engine_told_t
     store = MemoryStore()
     author = Author([text_of("fast2 repaired")], [text_of("fast4 refined")], [text_of("fast6 adapted")])
     result = await tried(store, project, proposals("wrong a"), author=author)
-    view = viewed(store, "optimize-1")
+    kept = Told("candidates")
+    view = viewed(store, "optimize-1", kept)
+    kept._fold._tried = None  # as if something were new
+    assert viewed(store, "optimize-1", kept) == view
     told = [(one["name"], one["parent"], one["origin"], one["verdict"]) for one in view["candidates"]]
     assert told == [(one.name, one.parent, one.origin, one.verdict) for one in result]
     assert {one["origin"] for one in view["candidates"]} == {"file", "repair", "refinement", "adaptive"}

@@ -11,9 +11,13 @@ from abreast.web.jobs.telling import JobFold
 from abreast.web.reading import Journal
 
 _FOLDS: Final = {
-    "sample": "SampleFold", "workflow": "WorkflowFold", "matrix": "MatrixFold", "candidates": "CandidatesFold",
-    "plan": "PlanFold", "map": "MapFold",
-}  # fmt: skip
+    "sample": "SampleFold",
+    "workflow": "WorkflowFold",
+    "matrix": "MatrixFold",
+    "candidates": "CandidatesFold",
+    "plan": "PlanFold",
+    "map": "MapFold",
+}
 
 
 class Told:

@@ -1,0 +1,78 @@
+"""A view is read on from where it was: no event twice, none left out, and what is gone is said."""
+
+import threading
+
+import pytest
+
+from abreast.core.errors import NoSuchRun
+from abreast.testing import MemoryStore
+from abreast.web.jobs import Told
+from abreast.web.reading import Journal
+from tests.web.jobs.viewing import Hand, viewed
+
+
+def begun(store):
+    hand = Hand(store, "workflow", "flow")
+    hand.write(("workflow-outlined", "flow", {}, '[{"id": "a", "type": "shell"}]'))
+    return hand
+
+
+def settle(hand):
+    hand.settle("flow/a", '{"output": {}}', service=[1.0])
+
+
+def seconds(view):
+    return view["steps"][0]["seconds"]
+
+
+def test_no_event_is_read_twice():
+    store, told = MemoryStore(), Told("workflow")
+    hand = begun(store)
+    settle(hand)
+    assert [seconds(viewed(store, hand.id, told)) for _ in range(3)] == [1.0, 1.0, 1.0]
+    settle(hand)
+    assert seconds(viewed(store, hand.id, told)) == 2.0
+
+
+def test_what_is_written_while_it_is_read_counts_once():
+    store, told = MemoryStore(), Told("workflow")
+    hand = begun(store)
+
+    class Meanwhile(Journal):
+        def run(self):
+            row = super().run()
+            settle(hand)
+            return row
+
+    assert seconds(told.view(Meanwhile(store, hand.id))) == 1.0
+    assert seconds(told.view(Journal(store, hand.id))) == 1.0
+
+
+def test_several_pages_at_once_read_it_once():
+    store, told = MemoryStore(), Told("workflow")
+    hand = begun(store)
+    for _ in range(50):
+        settle(hand)
+    seen, together = [], threading.Barrier(8)
+
+    def look():
+        together.wait(30)
+        seen.append(seconds(told.view(Journal(store, hand.id))))
+
+    threads = [threading.Thread(target=look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert seen == [50.0] * 8
+
+
+def test_a_run_of_no_job_is_told_as_a_map_and_one_that_is_gone_is_not():
+    store = MemoryStore()
+    hand = Hand(store, "telling")  # the name of a module beside the views
+    hand.settle("hand/work/0", '"done"')
+    hand.end()
+    assert (Told("telling").kind, viewed(store, hand.id)["total"]) == ("map", 1)
+    store.remove(hand.id)
+    with pytest.raises(NoSuchRun):
+        Told("map").view(Journal(store, hand.id))
