@@ -60,7 +60,7 @@ async def lane(client: Client, prompts: list[str], scale: float, counts: dict[st
                 pause = min(2 * pause, 1800.0)
             counts["done"] += 1
             counts["seconds"] = time.monotonic() - counts["began"]
-            if pause == 3.0:  # noqa: PLR2004 - it was not sent again
+            if pause == 3.0:  # it was not sent again
                 controller.notify_success()
 
     async with asyncio.TaskGroup() as group:

@@ -116,11 +116,13 @@ async def _sent(
             async def ask(prompt: str) -> bool:
                 return bool((await model.ask(prompt)).text)
 
-            async with open_run("limits", seed=0) as scope:
-                async with scope.map(ask, course.prompts, width=_WIDE, order="completion") as outcomes:
-                    async for outcome in outcomes:
-                        done += outcome.ok
-                        last = time.monotonic() - began
+            async with (
+                open_run("limits", seed=0) as scope,
+                scope.map(ask, course.prompts, width=_WIDE, order="completion") as outcomes,
+            ):
+                async for outcome in outcomes:
+                    done += outcome.ok
+                    last = time.monotonic() - began
 
     try:
         async with asyncio.timeout(until), asyncio.TaskGroup() as group:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from abreast.limits.governor import Governor
 from abreast.limits.pace import Told
 from abreast.testing.storm.settings import make_settings
-from benchmarks.limits.__main__ import LIMITERS
-from benchmarks.limits.scenarios import drawn, requests, scenarios
+from benchmarks.limits.__main__ import LIMITERS, courses, lanes_played
+from benchmarks.limits.scenarios import drawn, requests
 from benchmarks.limits.virtual import play
 
 ONE = {"requests": 1.0, "tokens": 100.0}
-SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
+SCENARIOS = courses()
 
 
 def governor_of(world, **options):
@@ -36,8 +36,7 @@ def sent(governor, now, most=10_000):
 
 @cache
 def score(name, limiter="abreast"):
-    scenario = SCENARIOS[name]
-    return play(scenario.settings, scenario.calls, LIMITERS[limiter], cut=2)
+    return lanes_played(SCENARIOS[name], limiter)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -185,19 +184,50 @@ def test_a_cap_that_rises_is_found():
     assert found.utilisation > 0.6
 
 
+class Watched(Governor):
+    """Notes when calls went out, and how many were allowed in flight."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.times, self.limits = [], []
+
+    def send(self, costs, now):
+        self.times.append(now)
+        self.limits.append(self.search.limit)
+        return super().send(costs, now)
+
+
+def watched(world, count):
+    seen = []
+
+    def make(made):
+        seen.append(Watched(minute=made.minute))
+        return seen[0]
+
+    found = play(make_settings(world), requests(count, 1), make)
+    return found, seen[0]
+
+
 def test_latency_that_triples_is_not_taken_for_congestion():
     world = {"rpm": 6000, "burst": 100, "latency": 1.0}
     calm = play(make_settings(world), requests(3000, 1), governor_of)
-    slow = play(make_settings({**world, "steps": [(5, {"latency": 3.0})]}), requests(3000, 1), governor_of)
+    slow, governor = watched({**world, "steps": [(5, {"latency": 3.0})]}, 3000)
     assert slow.rejected == calm.rejected == 0
     assert slow.utilisation > 0.85  # it needs 300 in flight then
+    assert governor.limits == sorted(governor.limits)  # and was never cut
 
 
-def test_a_neighbour_that_leaves_is_noticed():
-    world = make_settings({"rpm": 600, "latency": 0.5, "neighbour": 0.5, "steps": [(60, {"neighbour": 0.0})]})
-    found = play(world, requests(2000, 1), governor_of)
-    assert found.utilisation > 0.95
-    assert found.rejected < 0.01
+@pytest.mark.parametrize(("headers", "after"), [("honest", 10), ("late", 60), ("absent", 60)])
+def test_a_neighbour_that_leaves_is_noticed_within_ten_seconds_or_a_minute_if_nobody_says_so(headers, after):
+    world = {"rpm": 600, "burst": 20, "latency": 0.5, "neighbour": 0.5, "headers": headers}
+    found, governor = watched({**world, "steps": [(60, {"neighbour": 0.0})]}, 1500)
+
+    def sent_in(start, end):
+        return sum(start <= when < end for when in governor.times) / (end - start)
+
+    assert sent_in(40, 60) == pytest.approx(5.0, rel=0.15)  # a second
+    assert sent_in(60 + after, 70 + after) > 0.9 * 10.0
+    assert found.rejected < 0.02
 
 
 def test_headers_that_a_rejection_belies_are_not_believed_any_more():

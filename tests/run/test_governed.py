@@ -9,6 +9,8 @@ import pytest
 
 import abreast
 from abreast.core.errors import LaneParked
+from abreast.limits.hold import ServerHold
+from abreast.limits.limit import Need
 from abreast.models.lanes import read_lanes
 from abreast.run.profile import Profile
 from abreast.store.sqlite import SqliteStore
@@ -107,14 +109,36 @@ async def test_the_answers_are_those_of_a_plain_loop():
             assert [outcome.value for outcome in await asked(run, model, 60, width=1)] == wide
 
 
-async def test_a_parked_lane_says_when_it_returns_and_the_others_go_on():
-    async with open_storm(rpm=1, burst=1, retry_after=7200.0, headers="absent") as poor, open_storm() as rich:
+async def test_a_daily_quota_parks_its_lane_says_when_it_returns_and_the_others_go_on(tmp_path):
+    path = tmp_path / "runs.db"
+    async with open_storm(per_day=2) as poor, open_storm() as rich:
         spent, well = opened(poor), opened(rich, "anthropic/storm")
-        async with spent, well:
-            await spent.ask("a")
-            with pytest.raises(LaneParked, match=r"openai .*it takes more after \d{4}-\d\d-\d\d \d\d:\d\d UTC, in 2"):
-                await spent.ask("b")
-            assert (await well.ask("c")).text
+
+        async def ask(number):
+            return (await (spent if number % 2 else well).ask(f"item {number}")).text
+
+        async with spent, well, abreast.open_run("r", store=path) as run:
+            done = [outcome async for outcome in run.map(ask, range(4), width=1)]
+            assert all(outcome.ok for outcome in done)
+            said = r"^openai takes no more requests: .*; it takes more after \d{4}-\d\d-\d\d \d\d:\d\d UTC, in 2[34]"
+            with pytest.raises(LaneParked, match=said):
+                await run.step("late", ask, 5)
+            assert await run.step("other", ask, 6)
+        assert poor.stats().arrived == 3
+    parked = [facts for _, facts in decisions(path) if facts["dimension"] == "quota"]
+    assert [(facts["new"], facts["cause"]) for facts in parked] == [(0, "quota")]
+    assert parked[0]["held"] > 80_000
+
+
+def test_a_parked_lane_takes_calls_again_when_its_time_has_come():
+    hold = ServerHold()
+    hold.park("it is spent", 100.0)
+    with pytest.raises(LaneParked, match="spent"):
+        hold.refusal(Need(), 99.9)
+    assert hold.refusal(Need(), 100.0) is None
+    hold.park("it is spent")
+    with pytest.raises(LaneParked):
+        hold.refusal(Need(), 1e9)
 
 
 # --- what was learned
