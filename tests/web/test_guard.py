@@ -114,7 +114,7 @@ def test_every_answer_says_that_nothing_else_may_run(ask):
 @pytest.mark.parametrize(
     ("body", "status"),
     [(b"{", 400), (b"[]", 400), (b'{"fields": {}}', 400), (b'"x"', 400), (b'{"action": 1, "fields": [1]}', 400),
-     (b'{"action": "' + b"x" * 70_000 + b'"}', 413)],
+     (b'{"action": "' + b"x" * 70_000 + b'"}', 413), (b"[" * 60_000, 400)],
 )  # fmt: skip
 def test_what_is_no_action_is_refused_in_a_sentence(ask, served, run, body, status):
     origin = f"http://127.0.0.1:{served.port}"
@@ -151,3 +151,44 @@ async def test_a_secret_of_the_environment_is_on_no_page(store):
             assert "sk-planted" not in body
             if path.startswith("/item"):
                 assert "***" in body or path == "/items.json"
+
+
+@pytest.mark.parametrize("key", [KEY, 'sk-planted-"quoted\\0123', "sk-planted-\u00e9\u4e2d0123"])
+async def test_news_have_no_secret_either_however_it_is_written(store, key):
+    async def echo(item):
+        return {"said": [key]}
+
+    async with open_run("leak", store=store.path, manifest={"argv": ["--key", key]}) as run:
+        async for _ in run.map(echo, range(1), width=1):
+            pass
+    with serving(store, secrets=[key]) as page:
+        for path in ("/live", ".json", "/item.json?path=leak/echo/0000", "/job.json"):
+            connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+            connection.request("GET", f"/run/leak-1{path}", headers={"Cookie": f"abreast-{page.port}={page.token}"})
+            response = connection.getresponse()
+            lines = []
+            while not any(b"{" in line for line in lines):  # of a stream, the first news
+                lines.append(response.readline())
+            connection.close()
+            said = b"".join(lines).decode()
+            assert "***" in said
+            assert "sk-planted" not in said
+
+
+async def test_each_twin_answers_by_itself(store):
+    """A program may ask for the items and for nothing else: nobody has looked at the run before."""
+
+    async def work(item):
+        return item
+
+    async with open_run("quiet", store=store.path) as run:
+        async for _ in run.map(work, range(7), width=2):
+            pass
+        for name, part in (("items.json", lambda said: said["count"]), ("lanes.json", lambda said: len(said["lanes"]))):
+            with serving(store) as page:
+                connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+                headers = {"Cookie": f"abreast-{page.port}={page.token}"}
+                connection.request("GET", f"/run/quiet-1/{name}", headers=headers)
+                said = json.loads(connection.getresponse().read())
+                connection.close()
+                assert part(said) == {"items.json": 7, "lanes.json": 1}[name]

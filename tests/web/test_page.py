@@ -102,7 +102,7 @@ def test_a_bar_and_a_row_lead_to_prompt_reply_and_traceback(store, open_page):
         canvas = page.locator(".lane canvas")
         seen = lanes(desk_of(store, run), run, {})
         _, start, end, *_ = seen["lanes"][0]["rows"][0][-6:]  # the last bar of the first row
-        at = {"x": canvas.bounding_box()["width"] * (start + end) / 2 / seen["now"], "y": 54}
+        at = {"x": canvas.bounding_box()["width"] * (start + end) / 2 / seen["now"], "y": 74}
         canvas.hover(position=at)
         expect(page.locator(".tip")).to_contain_text("took")
         canvas.click(position=at)
@@ -145,9 +145,9 @@ def test_the_lanes_are_zoomed_by_buttons_keys_and_dragging(store, served, open_p
     page.keyboard.press("0")
     assert window(page) == (begin, end)
     box = page.locator(".lane canvas").bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 60)
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 80)
     page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60, steps=4)
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 80, steps=4)
     page.mouse.up()
     chosen = window(page)
     assert chosen[0] == pytest.approx(0.25 * end, rel=0.05)

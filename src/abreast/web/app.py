@@ -83,10 +83,10 @@ class _Server:
 
     async def live_run(self, request: Request) -> Response:
         look = await run_in_threadpool(live.of_run, self._desk, request.path_params["run"])
-        return live.stream(request, look, self._site.closing)
+        return live.stream(request, look, self._site.closing, self._site.secrets)
 
     async def live_runs(self, request: Request) -> Response:
-        return live.stream(request, live.of_runs(self._desk), self._site.closing)
+        return live.stream(request, live.of_runs(self._desk), self._site.closing, self._site.secrets)
 
     async def act(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != _JSON:
@@ -99,7 +99,7 @@ class _Server:
         try:
             asked = json.loads(body)
             action, fields = str(asked["action"]), dict(asked.get("fields") or {})
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise HTTPException(400, 'an action is {"action": ..., "fields": {...}}') from None
         try:
             done = await run_in_threadpool(

@@ -21,5 +21,12 @@ def json_text(said: object, secrets: Collection[str] = ()) -> str:
     """What is said, as JSON, without secrets: they are not in the journal, and this is the net beneath that."""
     text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
     for secret in secrets:
-        text = text.replace(secret, "***")
+        # In JSON a quote in it is written otherwise; and a text within a text may be JSON itself.
+        for form in {secret, once := _inside(secret), _inside(once)}:
+            text = text.replace(form, "***")
     return text
+
+
+def _inside(text: str) -> str:
+    """As it is written within a text of JSON."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]

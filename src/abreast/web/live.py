@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -14,6 +13,7 @@ from starlette.responses import StreamingResponse
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.web import pages
+from abreast.web.files import json_text
 from abreast.web.pages import Desk
 
 if TYPE_CHECKING:
@@ -28,13 +28,16 @@ _ALIVE: Final = 10.0  # seconds without a word after which one is said, so that 
 Look = Callable[[], "dict[str, object] | None"]
 
 
-def stream(request: Request, look: Look, closing: threading.Event) -> StreamingResponse:
-    """Send what `look` finds, again and again until the server is closing; None is nothing new."""
+def stream(request: Request, look: Look, closing: threading.Event, secrets: Collection[str] = ()) -> StreamingResponse:
+    """Send what `look` finds, without secrets, again and again until the server is closing; None is nothing new."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_lines(request, look, closing), media_type="text/event-stream", headers=headers)
+    lines = _lines(request, look, closing, secrets)
+    return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
 
 
-async def _lines(request: Request, look: Look, closing: threading.Event) -> AsyncIterator[bytes]:
+async def _lines(
+    request: Request, look: Look, closing: threading.Event, secrets: Collection[str]
+) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     quiet, opening = 0.0, True
     while not closing.is_set() and not await request.is_disconnected():
@@ -42,12 +45,12 @@ async def _lines(request: Request, look: Look, closing: threading.Event) -> Asyn
         try:
             news = await run_in_threadpool(look)
         except AbreastError as error:  # the run was removed, or the store is gone
-            yield _line("gone", {"error": str(error)})
+            yield _line("gone", {"error": str(error)}, secrets)
             return
         took = SYSTEM_CLOCK.now() - began
         if news is not None or quiet >= _ALIVE:
             quiet = 0.0
-            yield _line("news", news) if news is not None else b": still here\n\n"
+            yield _line("news", news, secrets) if news is not None else b": still here\n\n"
         # A journal that is opened is read at once. Who writes faster than that is followed at a distance.
         opening = opening and news is not None and news.get("read", 1) != 1
         pause = _BREATH if opening else max(EVERY, _SHARE * took)
@@ -57,8 +60,8 @@ async def _lines(request: Request, look: Look, closing: threading.Event) -> Asyn
                 await asyncio.sleep(min(EVERY, pause - part * EVERY))
 
 
-def _line(kind: str, said: dict[str, object]) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps(said, separators=(',', ':'))}\n\n".encode()
+def _line(kind: str, said: dict[str, object], secrets: Collection[str]) -> bytes:
+    return f"event: {kind}\ndata: {json_text(said, secrets)}\n\n".encode("utf-8", "replace")
 
 
 def of_run(desk: Desk, run_id: str) -> Look:

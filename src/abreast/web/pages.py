@@ -106,6 +106,7 @@ def lanes(desk: Desk, run_id: str, given: Given) -> Said:
     """The lanes from `begin` to `end` (seconds of the run) in so many `columns`; all of them unless told otherwise."""
     book = desk.shelf.book(run_id)
     with book.lock:
+        book.look_if_old()
         now = book.now
         begin, end = _number(given, "begin", 0.0), _number(given, "end", now)
         asked = (begin, end, _whole(given, "columns", 1000))
@@ -120,6 +121,7 @@ def spending(desk: Desk, run_id: str, _: Given) -> Said:
     """Cost and tokens over time."""
     book = desk.shelf.book(run_id)
     with book.lock:
+        book.look_if_old()
         return {"version": book.version, "models": book.fold.models, **picture.spending(book.fold, book.now)}
 
 
@@ -127,6 +129,7 @@ def errors(desk: Desk, run_id: str, _: Given) -> Said:
     """What went wrong, by kind, the most frequent first."""
     book = desk.shelf.book(run_id)
     with book.lock:
+        book.look_if_old()
         kinds = [{"error": at, **asdict(kind)} for at, kind in enumerate(book.fold.errors.kinds)]
     return {"version": book.version, "errors": sorted(kinds, key=lambda one: -(one["items"] + one["retried"]))}
 
@@ -137,6 +140,7 @@ def items(desk: Desk, run_id: str, given: Given) -> Said:
     sort = given.get("sort", "order")
     at, most = _whole(given, "at"), min(_ITEMS, _whole(given, "most", 50))
     with book.lock:
+        book.look_if_old()
         count, rows = book.fold.items.page(
             sort=sort if sort in SORTS else "order", down=given.get("down") == "1", lane=given.get("lane", ""),
             states=[state for state in given.get("state", "").split(",") if state], text=given.get("q", ""),

@@ -45,6 +45,7 @@ class Book:
         self._quiet = 0
         self._kinds = Fold.KINDS if row.state == "running" else Fold.ENOUGH
         self._after = 0
+        self._looked = -GLANCE
 
     @property
     def over(self) -> bool:
@@ -60,6 +61,7 @@ class Book:
 
     def look(self, seconds: float = GLANCE) -> bool:
         """Take in what is new, for at most so long; whether anything was. The caller holds the lock."""
+        self._looked = SYSTEM_CLOCK.now()
         row = self._store.get(self.row.id)  # before the events: its end is not believed until all before it are read
         before = (self.version, self.state, self.caught_up)
         self._read(row, seconds)
@@ -67,6 +69,11 @@ class Book:
         if self.caught_up:
             self._see_driver(row)
         return before != (self.version, self.state, self.caught_up)
+
+    def look_if_old(self) -> None:
+        """The same, unless somebody has looked a moment ago: a program may ask for a part and for nothing else."""
+        if not self.caught_up or SYSTEM_CLOCK.now() - self._looked > 2 * GLANCE:
+            self.look()
 
     def _read(self, row: RunRow, seconds: float) -> None:
         if row.state == "running" and self._kinds is not Fold.KINDS:

@@ -134,8 +134,10 @@ def test_arrows_lead_from_draw_to_draw(store, served, open_page):
     expect(page.locator("[data-key=draw-2]")).to_be_focused()
     page.keyboard.press("ArrowDown")
     expect(page.locator("[data-key=draw-5]")).to_be_focused()
+    expect(page.locator("#job .chosen h3")).to_contain_text("Branch 1, round 1")  # the chosen draw, until another is
+    page.keyboard.press("ArrowLeft")
     page.keyboard.press(" ")
-    expect(page.locator("#job .chosen h3")).to_contain_text("Branch 1, round 1")
+    expect(page.locator("#job .chosen h3")).to_contain_text("Branch 1, round 0")
 
 
 def test_what_is_chosen_and_scrolled_stays_while_news_come_in(store, served, open_page):

@@ -4,7 +4,8 @@ import { el, fill } from "./dom.js";
 import { count, many, span } from "./format.js";
 import { alone, get, of, paced } from "./net.js";
 
-const STRIP = 40; // height of what was in flight
+const STRIP = 60; // height of what was in flight, with its words and marks above
+const PLOT = 24; // where in it the plot begins
 const AXIS = 22;
 const FOLLOWED = 60; // seconds that are seen of a run that goes on
 const PARTS = 6; // numbers of one bar: since, start, end, state, count, item
@@ -260,8 +261,8 @@ export class Lanes {
   #drawStrip(pen, lane, width) {
     const { begin, end, bins } = this.seen;
     const limits = lane.limits.map(([, value]) => value);
-    const top = Math.max(1, ...lane.busy, ...limits) * 1.1;
-    const y = (value) => STRIP - (value / top) * (STRIP - 8);
+    const top = Math.max(1, ...lane.busy, ...limits) * 1.04;
+    const y = (value) => STRIP - (value / top) * (STRIP - PLOT);
     const at = (index) => this.#x(begin + ((end - begin) * index) / bins);
     const waits = Math.max(...lane.waits);
     hill(pen, lane.busy, at, y, this.colours.done, 0.45);
@@ -283,13 +284,13 @@ export class Lanes {
       const x = this.#x(decision.at);
       const down = decision.held !== undefined || (decision.new ?? 0) < (decision.old ?? 0);
       pen.fillStyle = down ? this.colours.failed : this.colours.limit;
-      triangle(pen, x, down ? 1 : 7, down ? 6 : -6);
+      triangle(pen, x, down ? 16 : 22, down ? 6 : -6);
     }
     pen.font = font(11);
     pen.fillStyle = this.colours.muted;
     pen.textAlign = "left";
     pen.textBaseline = "top";
-    pen.fillText(`${count(Math.round(Math.max(...lane.busy) * 10) / 10)} at once${waits > 0.5 ? ` · up to ${count(Math.round(waits))} waiting` : ""}`, 4, 2);
+    pen.fillText(`${count(Math.round(Math.max(...lane.busy) * 10) / 10)} at once${waits > 0.5 ? ` · up to ${count(Math.round(waits))} waiting` : ""}`, 0, 1);
   }
 
   #drawRow(pen, row, y, high) {

@@ -143,7 +143,7 @@ class Page {
       fill(inside, el("div", { class: "charts" }, el("figure", {}, el("figcaption", {}, "Cost so far, in dollars"), this.charts.money),
         el("figure", {}, el("figcaption", {}, "Tokens so far"), this.charts.tokens)), this.charts.table);
     }
-    const filled = (name, y, ink) => ({ x: spent.at, y, name, mode: "lines", fill: "tozeroy", line: { color: colour(ink), width: 1.5 } });
+    const filled = (name, y, ink) => ({ x: spent.at, y, name, mode: "lines", fill: "tozeroy", fillcolor: `${colour(ink)}30`, line: { color: colour(ink), width: 1.5 } });
     const free = !spent.usd.at(-1);
     this.charts.money.parentNode.hidden = free;
     const axis = { xaxis: { ticksuffix: " s", rangemode: "tozero" }, yaxis: { rangemode: "tozero" } };
