@@ -262,7 +262,7 @@ class Race:
         side. Where that is more than the call itself, nothing can be told.
         """
         first = {which: sum(self.arms[which].first.values()) for which in ("original", "candidate")}
-        # The quickest of either kind: on a busy machine, a median of the one says nothing beside the least of the other.
+        # The quickest of either kind: on a busy machine a median of the one says nothing beside the least of the other
         later = {
             which: sum(min(found) for found in self.arms[which].by_input.values()) / self._inputs.rounds
             for which in ("original", "candidate")
