@@ -47,6 +47,10 @@ class Static:
         """One less is."""
         self._flying.discard(permit.serial)
 
+    def listens(self, permit: Permit) -> bool:  # noqa: ARG002
+        """Every header is read."""
+        return True
+
     def changes(self, cause: str) -> list[Change]:  # noqa: ARG002
         """Nobody reads what these decide."""
         return []

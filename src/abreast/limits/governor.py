@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
-from abreast.limits.pace import Pace, Told
+from abreast.limits.pace import OFTEN, Pace, Told
 from abreast.limits.search import Search
 from abreast.limits.sent import Entry
 
@@ -83,6 +83,7 @@ class Governor:
         self._flying: dict[int, Permit] = {}
         self._unsure: dict[int, Permit] = {}  # may still be turned away; the oldest first
         self._serial = 0
+        self._heard = -inf
         self._begun = known.flying is not None
         self._noted: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
 
@@ -124,10 +125,16 @@ class Governor:
                 self.paces[name].settle(permit.serial, cost)
             if name in self._allowed:
                 self._allowed[name].settle(permit.serial, cost)
+        if told:
+            self._heard = permit.sent
         for name, each in told.items():
             if self._is_of_minute(each):
                 self._pace(name).tell(each, permit.serial, permit.sent)
         self.failed(permit, now)
+
+    def listens(self, permit: Permit) -> bool:
+        """Whether its headers can tell anything new; reading them takes longer than all else here."""
+        return permit.sent >= self._heard + OFTEN * self._tick
 
     def failed(self, permit: Permit, now: float) -> None:
         """It was let in, and came to nothing."""

@@ -27,6 +27,7 @@ _DOUBTS = 3  # rejections that headers had not foretold, until nobody believes t
 _BOLDER = 50  # calls
 _FLOW = 6  # calls that should have come back, before it is asked whether they did
 _SHY = 3  # calls
+OFTEN = 0.1  # seconds between two headers that are looked at
 _HASTE = 4  # times the rate
 _FEW = 3  # calls that say little of a rate
 _RUSH = 0.1  # of a second's calls may go at once where nobody says how many
@@ -177,7 +178,7 @@ class Pace:
     # --- what happens
 
     def start(self, now: float, speed: float, beat: float) -> None:
-        """The first call has got through: others may follow, twice as fast with each beat while nobody says how fast."""
+        """The first call has got through: others may follow, twice as fast with each beat until somebody objects."""
         self._pulse = (now, max(speed, self.rate or 0.0), now)
         self._beat = beat
 
@@ -225,6 +226,8 @@ class Pace:
         self.tell_limit(told.limit)
         if not self.trusted or serial <= self._anchor:
             return
+        if self._anchored is not None and sent < self._anchored + OFTEN * self.tick:
+            return  # nothing new, and looking at all that is in flight takes its time
         rate = self.rate or 0.0
         self.brim = max(
             told.left + told.reset * rate if told.reset <= 1.1 * self.minute else told.limit, told.left, 1.0

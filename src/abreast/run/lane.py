@@ -71,7 +71,8 @@ class Lane:
         """A call got through: what the governor decided on that."""
         if self.governed is None:
             return []
-        changes = self.governed.answered(permit, now, used, told_by(headers))
+        told = told_by(headers) if self.governed.governor.listens(permit) else {}
+        changes = self.governed.answered(permit, now, used, told)
         self._has_learned = self._has_learned or bool(changes)
         return [_facts(change) for change in changes]
 
