@@ -77,7 +77,7 @@ def made_candidates(store, text="def f(x):\n    return 1 + x\n", said="too slow"
         hand.settle(f"optimize/tries/candidate/{name}", json.dumps([{"text": one, "checked": checked}]))
     for name, ratio, verdict in (("quick", 3.0, "faster"), ("slow", 0.8, "slower")):
         timed = {"verdict": verdict, "reason": said, "ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1,
-                 "noise_floor": 0.03, "blocks": 10}  # fmt: skip
+                 "noise_floor": 0.03, "blocks": 10, "notes": ["one_long_name" * 12]}  # fmt: skip
         hand.settle(f"optimize/tries/measure/{name}", json.dumps(timed))
     hand.end()
     return hand.id

@@ -40,10 +40,16 @@ function branch(children, parent, how) {
     const bad = inner.filter((one) => one.state === "failed").length;
     return el("li", {}, el("details", { open: true, dataset: { key: `node-${node.id}` } },
       el("summary", {}, el("b", {}, node.scope), " ", el("small", {}, [many(inner.length, "subplan"), `${inner.filter((one) => one.state === "done").length} done`, bad ? `${bad} failed` : "", node.files ? many(node.files, "file") : "", REASONS[node.reason]].filter(Boolean).join(" · ")),
-        el("span", { class: "meter", "aria-hidden": "true" }, ["done", "running", "failed", "blocked", "cancelled"].map((state) => el("i", { dataset: { state }, style: { "flex-grow": String(inner.filter((one) => one.state === state).length) } })),
-          el("i", { style: { "flex-grow": String(inner.filter((one) => ["pending", "queued", "not run"].includes(one.state)).length) } }))),
+        el("span", { class: "meter", "aria-hidden": "true" }, ["done", "running", "failed", "blocked", "cancelled", "rest"].map((state) => part(inner, state)))),
       branch(children, node.id, how)));
   }));
+}
+
+/** The part of a bar that subplans in a state take up; all that have not begun are one. */
+function part(inner, state) {
+  const waits = ["pending", "queued", "not run"];
+  const number = inner.filter((one) => (state === "rest" ? waits.includes(one.state) : one.state === state)).length;
+  return number ? el("i", { dataset: { state }, style: { "flex-grow": String(number) } }) : null;
 }
 
 const REASONS = { directories: "by directories", imports: "by imports", communities: "by communities of imports", names: "by names" };
