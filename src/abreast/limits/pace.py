@@ -10,11 +10,11 @@ was nothing left, and what was let in between two of them is the rate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import exp2, inf
 from typing import NamedTuple
 
-from abreast.limits.sent import Entry, Sent
+from abreast.limits.pulse import Pulse
+from abreast.limits.sent import Entry, Sent, replay
 
 _CERTAIN = 1e-9
 _HALF = 10.0  # seconds of a minute of 60 after which what was seen counts half
@@ -28,7 +28,6 @@ _BOLDER = 50  # calls
 _FLOW = 6  # calls that should have come back, before it is asked whether they did
 _SHY = 3  # calls
 OFTEN = 0.1  # seconds between two headers that are looked at
-_HASTE = 4  # times the rate
 _FEW = 3  # calls that say little of a rate
 _RUSH = 0.1  # of a second's calls may go at once where nobody says how many
 
@@ -67,7 +66,7 @@ class Pace:
         self._sent = Sent(minute)
         self._passed = 0  # calls that were sent since there was nothing left, and not turned away
         self._even = even
-        self._pulse: tuple[float, float, float] | None = None
+        self._pulse: Pulse | None = None
         self._beat = self.tick
         self._margin = 0.0
         self._probe: float | None = None
@@ -140,17 +139,11 @@ class Pace:
         return _PROBING + 0.01 * (exp2(min(10.0, self._passed / min(_BOLDER, max(_SHY, self._sample)))) - 1.0)
 
     def _pulsed(self, now: float) -> float | None:
-        """Never in a rush: at most twice as fast with each beat that brings no rejection."""
         if self._pulse is None or not self._even:
             return None
-        start, speed, last = self._pulse
-        speed *= exp2(min(14.0, (now - start) / self._beat))
         most = self.in_a_minute
-        if most is not None:  # what is left is used up soon, but not in a rush: that would arrive in disorder
-            haste = _HASTE if self.window is None else 3 * _HASTE
-            speed = min(speed, max(haste * most / self.minute, 4 / self.tick))
-        due = last + 1.0 / speed
-        return due if now < due - 1e-12 else None
+        rate = None if most is None else most / self.minute
+        return self._pulse.due(now, rate, in_window=self.window is not None)
 
     def _in_window(self, cost: float, now: float) -> float | None:
         self._sent.forget(now)
@@ -179,7 +172,7 @@ class Pace:
 
     def start(self, now: float, speed: float, beat: float) -> None:
         """The first call has got through: others may follow, twice as fast with each beat until somebody objects."""
-        self._pulse = (now, max(speed, self.rate or 0.0), now)
+        self._pulse = Pulse(now, max(speed, self.rate or 0.0), beat, self.tick)
         self._beat = beat
 
     def send(self, serial: int, cost: float, now: float) -> None:
@@ -193,7 +186,7 @@ class Pace:
         if self._began is None:
             self._began = now
         if self._pulse is not None:
-            self._pulse = (*self._pulse[:2], now)
+            self._pulse.sent(now)
         if self._owes_probe and now >= self.hold:
             self._probe, self._owes_probe = now, False
             self._resumed = now
@@ -305,7 +298,7 @@ class Pace:
         self._zero = (sent, spent)
         self._passed = self._calm = 0
         self._quiet_since = now
-        self._pulse = (now, max(4 / self.tick, 2 * (self.rate or 0.0)), now)
+        self._pulse = Pulse(now, max(4 / self.tick, 2 * (self.rate or 0.0)), self._beat, self.tick)
         if wait is None:
             wait = min(self.minute / 4, self.tick * 0.5 * 2.0 ** min(self._row - 1, 6))
         self._hold_for(wait, now, told)
@@ -393,22 +386,12 @@ class Pace:
         recent = self._sent.after(self._anchor)
         if start is not None:
             before = (each for each in recent if each.serial <= serial)
-            level = self._replay(level, start, before, rate, until=when)
+            level = replay(level, start, before, (rate, self.brim), until=when)
         new = min(max(level, low), high) if known else max(low, 0.0)
         off, span = (new - level, when - start) if start is not None else (0.0, 0.0)
         capped = known and level >= 0.98 * self.brim
         self._anchor, self._anchored, self._base = serial, when, new
         after = [each for each in recent if each.serial > serial]
-        self._level = self._replay(new, when, after, rate)
+        self._level = replay(new, when, after, (rate, self.brim))
         self._at = after[-1].at if after else when
         return (0.0, 0.0) if capped else (off, max(0.0, span))
-
-    def _replay(
-        self, level: float, at: float, entries: Iterable[Entry], rate: float, until: float | None = None
-    ) -> float:
-        for entry in entries:
-            if entry.at > at:
-                level = min(self.brim, level + rate * (entry.at - at))
-                at = entry.at
-            level -= entry.cost
-        return level if until is None or until <= at else min(self.brim, level + rate * (until - at))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -92,3 +92,16 @@ class Sent:
     def taken_between(self, start: float, end: float) -> float:
         """What was taken by the calls of that time."""
         return sum(each.cost for each in self._entries if start <= each.at < end)
+
+
+def replay(
+    level: float, at: float, entries: Iterable[Entry], bucket: tuple[float, float], until: float | None = None
+) -> float:
+    """The level of a bucket (its rate and its brim) after calls that were sent since; at `until`, if that is later."""
+    rate, brim = bucket
+    for entry in entries:
+        if entry.at > at:
+            level = min(brim, level + rate * (entry.at - at))
+            at = entry.at
+        level -= entry.cost
+    return level if until is None or until <= at else min(brim, level + rate * (until - at))
