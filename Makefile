@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
+.PHONY: help demo test check lint types contract coverage requirements reference check-reference format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ reference: $(DEV) ## write docs/cli.md again, from the help of every command
 format: $(DEV) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+screenshots: $(DEV) ## the pictures of the web page in docs/images, of real runs, in Chromium
+	$(PY) scripts/screenshots.py
 
 docs: $(DEV) ## the documentation, into build/docs, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/docs

@@ -76,7 +76,11 @@ def test_a_run_without_a_driver_has_crashed(store):
     desk = Desk(store)
     assert pages.runs(desk, {})["runs"][0]["state"] == "crashed"
     head = pages.head(desk, row.id, {})
-    assert (head["state"], head["can"]) == ("crashed", {"cancel": False, "resume": True})
+    assert (head["state"], head["can"]) == ("crashed", {"cancel": False, "resume": True, "retry": False})
+
+
+def test_the_run_of_a_script_is_not_for_us_to_resume(desk):
+    assert pages.head(desk, "thirty-1", {})["can"] == {"cancel": False, "resume": False, "retry": False}
 
 
 def test_counting_goes_on_where_it_ended_and_an_item_that_ran_again_counts_once(store):

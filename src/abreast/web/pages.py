@@ -23,6 +23,8 @@ _RUNS: Final = 100  # on one page of runs
 _LOOKED: Final = 2000  # runs among which it is searched
 _ITEMS: Final = 200  # on one page of items
 _RESUMABLE: Final = frozenset({"crashed", "interrupted", "spent", "failed", "halted", "paused", "cancelled"})
+_DRIVEN: Final = frozenset({"map", "sample", "workflow", "matrix", "plan", "candidates"})
+"""What `abreast resume` can go on with; the run of a script goes on when the script is started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,10 @@ def head_of(book: Book) -> Said:
         "now": round(book.now, 3), "read": round(book.progress, 3), "counts": counts, "total": fold.total,
         "usage": {**usage, "unpriced": fold.unpriced}, "models": fold.models, "width": fold.width,
         "timing_dependent": sorted(fold.timing_dependent), "manifest": row.manifest,
-        "can": {"cancel": book.state == "running", "resume": book.state in _RESUMABLE},
+        "can": {
+            "cancel": book.state == "running", "resume": row.kind in _DRIVEN and book.state in _RESUMABLE,
+            "retry": row.kind in _DRIVEN and book.state == "done" and counts["failed"] > 0,
+        },
     }  # fmt: skip
 
 

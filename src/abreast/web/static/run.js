@@ -98,7 +98,7 @@ class Page {
     const button = (name, work, kind = "") => el("button", { type: "button", class: kind, onclick: work }, name);
     return el("div", { class: "actions" },
       head.can.resume ? button("Resume", () => this.#resume(head), "primary") : null,
-      head.state === "done" && head.counts.failed ? button("Retry failed", () => this.#resume(head)) : null,
+      head.can.retry ? button("Retry failed", () => this.#resume(head)) : null,
       head.can.cancel ? button("Cancel", () => this.#cancel(), "danger") : null);
   }
 
