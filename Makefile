@@ -125,8 +125,9 @@ bench-asv: $(DEV) build/asv/.made ## measure plans with asv, which keeps what it
 	@$(ASV) machine --yes > build/asv/machine.txt
 	$(ASV) run --show-stderr --python=same --quick --set-commit-hash $$(git rev-parse HEAD)
 
-bench-limits: $(DEV) ## limiters against servers with exact limits, in virtual time
+bench-limits: $(DEV) ## limiters against servers with exact limits: nine scenarios over loopback, and a hundred worlds
 	$(PY) -m benchmarks.limits
+	$(PY) -m benchmarks.limits --virtual --only - --worlds 100
 
 bench-regression: $(DEV) ## measure against an earlier commit, and fail if this one is slower
 	$(PY) -m benchmarks.regression

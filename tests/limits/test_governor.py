@@ -3,6 +3,7 @@
 import statistics
 from functools import cache
 from math import inf
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,7 +13,8 @@ from abreast.limits.governor import Governor
 from abreast.limits.pace import Told
 from abreast.testing.storm.settings import make_settings
 from benchmarks.limits.__main__ import LIMITERS, courses, lanes_played
-from benchmarks.limits.scenarios import drawn, requests
+from benchmarks.limits.plots import PLOTS, picture
+from benchmarks.limits.scenarios import drawn, requests, scenarios
 from benchmarks.limits.virtual import play
 
 ONE = {"requests": 1.0, "tokens": 100.0}
@@ -238,3 +240,15 @@ def test_headers_that_a_rejection_belies_are_not_believed_any_more():
     (second, *_) = sent(governor, 1.0)
     governor.rejected(second, 1.1, "requests", None, lie)
     assert not governor.paces["requests"].trusted
+
+
+# --- the pictures of docs/limits.md
+
+
+def test_the_plots_in_the_docs_are_those_that_the_command_draws():
+    images = Path(__file__).parents[2] / "docs/images"
+    known = {scenario.name: scenario for scenario in scenarios()}
+    for name, of in PLOTS.items():
+        assert (images / f"{name}.svg").read_text() == picture(known[of]), (
+            "python -m benchmarks.limits.plots docs/images"
+        )

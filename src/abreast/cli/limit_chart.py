@@ -56,7 +56,8 @@ class Flow:
 
     def allowed(self, dimension: str) -> float | None:
         """What was last decided."""
-        return next((each.new for each in reversed(self.decisions) if each.dimension == dimension), None)
+        told = (each.new for each in reversed(self.decisions) if each.dimension == dimension and each.new is not None)
+        return next(told, None)
 
 
 class LimitChart:
