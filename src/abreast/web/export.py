@@ -74,9 +74,16 @@ def _kept(desk: Desk, run_id: str) -> dict[str, Any]:
         details[fold.items.paths[at]] = found
     return {
         "head": head, "lanes": lanes, "spending": pages.spending(desk, run_id, {}), "details": details,
-        "errors": pages.errors(desk, run_id, {}), "job": pages.job(desk, run_id, {}),
+        "errors": pages.errors(desk, run_id, {}), "job": _job(desk, run_id),
         "items": {"items": rows, "lanes": names},
     }  # fmt: skip
+
+
+def _job(desk: Desk, run_id: str) -> dict[str, Any]:
+    """What its job shows, read to the end."""
+    while (said := pages.job(desk, run_id, {}))["read"] != 1:
+        pass
+    return said
 
 
 def _module(path: Path) -> str:

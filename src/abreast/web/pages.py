@@ -12,7 +12,7 @@ from abreast.web import picture
 from abreast.web.item import item_of
 from abreast.web.items import SORTS
 from abreast.web.reading import Journal
-from abreast.web.shelf import Book, Shelf
+from abreast.web.shelf import GLANCE, Book, Shelf
 from abreast.web.slots import STATES
 from abreast.web.tally import Tallies
 
@@ -168,9 +168,10 @@ def item(desk: Desk, run_id: str, given: Given) -> Said:
 
 
 def job(desk: Desk, run_id: str, _: Given) -> Said:
-    """What a job of this kind shows beside its lanes: `{"kind": ..., "view": ...}`; all others are told as maps."""
+    """What a job of this kind shows beside its lanes, as far as it is `read` (ask again for more); others as maps."""
     told = desk.shelf.book(run_id).job
-    return {"kind": told.kind, "view": told.view(Journal(desk.store, run_id))}
+    view, read = told.view(Journal(desk.store, run_id), GLANCE)
+    return {"kind": told.kind, "view": view, "read": round(read, 3)}
 
 
 def _whole(given: Given, name: str, default: int = 0) -> int:

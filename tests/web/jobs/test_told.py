@@ -8,7 +8,7 @@ from abreast.core.errors import NoSuchRun
 from abreast.testing import MemoryStore
 from abreast.web.jobs import Told
 from abreast.web.reading import Journal
-from tests.web.jobs.viewing import Hand, viewed
+from tests.web.jobs.viewing import Hand, settled, viewed
 
 
 def begun(store):
@@ -44,8 +44,8 @@ def test_what_is_written_while_it_is_read_counts_once():
             settle(hand)
             return row
 
-    assert seconds(told.view(Meanwhile(store, hand.id))) == 1.0
-    assert seconds(told.view(Journal(store, hand.id))) == 1.0
+    assert seconds(told.view(Meanwhile(store, hand.id))[0]) == 1.0
+    assert seconds(told.view(Journal(store, hand.id))[0]) == 1.0
 
 
 def test_several_pages_at_once_read_it_once():
@@ -57,7 +57,7 @@ def test_several_pages_at_once_read_it_once():
 
     def look():
         together.wait(30)
-        seen.append(seconds(told.view(Journal(store, hand.id))))
+        seen.append(seconds(told.view(Journal(store, hand.id))[0]))
 
     threads = [threading.Thread(target=look) for _ in range(8)]
     for thread in threads:
@@ -76,3 +76,16 @@ def test_a_run_of_no_job_is_told_as_a_map_and_one_that_is_gone_is_not():
     store.remove(hand.id)
     with pytest.raises(NoSuchRun):
         Told("map").view(Journal(store, hand.id))
+
+
+def test_a_long_journal_is_told_while_it_is_read():
+    store, told = MemoryStore(), Told("workflow")
+    hand = begun(store)
+    hand.write(*(settled("flow/a", '{"output": {}}', service=[1.0]) for _ in range(999)))
+    parts = []
+    while not parts or parts[-1][1] < 1:
+        view, read = told.view(Journal(store, hand.id), 0)
+        parts.append((seconds(view), read))
+    assert len(parts) > 5
+    assert parts == sorted(parts)
+    assert parts[-1] == (999.0, 1.0)

@@ -16,7 +16,9 @@ MOST = 1_500_000
 def viewed(store, run_id, told=None):
     """What the page gets, as it gets it: JSON, bounded."""
     told = told or Told(store.get(run_id).kind)
-    text = json.dumps(told.view(Journal(store, run_id)), allow_nan=False)
+    view, read = told.view(Journal(store, run_id))
+    assert read == 1
+    text = json.dumps(view, allow_nan=False)
     assert len(text) < MOST
     return json.loads(text)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from importlib import import_module
 from typing import Final, cast
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow
 from abreast.web.jobs.telling import JobFold
 from abreast.web.reading import Journal
@@ -20,6 +22,9 @@ _FOLDS: Final = {
 }
 
 
+_OFTEN: Final = 64  # events between two looks at the clock
+
+
 class Told:
     """A run as its job tells it, as far as it was read: only what is new is read when it is asked for again."""
 
@@ -30,9 +35,13 @@ class Told:
         self._after = 0
         self._lock = threading.Lock()
 
-    def view(self, journal: Journal) -> dict[str, object]:
-        """The picture now, in JSON's own types; `NoSuchRun` if the run was removed."""
+    def view(self, journal: Journal, seconds: float = math.inf) -> tuple[dict[str, object], float]:
+        """The picture in JSON's own types, after reading for so long at most; and how much is read, from 0 to 1.
+
+        Raises `NoSuchRun` if the run was removed.
+        """
         run: RunRow = journal.run()  # before its events: what comes in between is read the next time
+        until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
             if self._fold is None:  # jobs are imported when one is looked at
                 module = import_module(f"{__name__}.{self.kind}")
@@ -40,5 +49,9 @@ class Told:
             for event in journal.events(self._fold.KINDS, after=self._after):
                 self._fold.add(event)
                 self._after = event.seq
-            self._after = max(self._after, run.last_seq)
-            return self._fold.plain(run, journal.state(run))
+                if event.seq % _OFTEN == 0 and SYSTEM_CLOCK.now() > until:
+                    break
+            else:
+                self._after = max(self._after, run.last_seq)
+            read = 1.0 if self._after >= run.last_seq else self._after / run.last_seq
+            return self._fold.plain(run, journal.state(run)), read

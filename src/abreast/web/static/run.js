@@ -171,12 +171,15 @@ class Page {
 
   async #job() {
     if (this.head.read < 1) return;
-    const { kind, view } = await get(of(this.id, "/job.json"));
+    const { kind, view, read } = await get(of(this.id, "/job.json"));
     this.drawing ??= import(`./job-${kind}.js`);
     const { draw } = await this.drawing;
+    const name = kind === "map" ? "Outcomes" : kind.charAt(0).toUpperCase() + kind.slice(1);
     this.sections.job.hidden = false;
-    this.sections.job.firstChild.textContent = kind === "map" ? "Outcomes" : kind.charAt(0).toUpperCase() + kind.slice(1);
+    fill(this.sections.job.firstChild, name, read < 1 ? el("small", { role: "status" }, ` reading, ${Math.round(read * 100)}%`) : null);
     draw(this.#inside("job"), view, { el, open: (key) => this.panel.open(key), act: (action, fields) => this.act(action, fields), ask, alone });
+    this.opened ||= read > 0.95; // a long journal is read at once; who writes faster than that is followed at a distance
+    if (!this.opened) await this.#job();
   }
 
   #about(head) {
