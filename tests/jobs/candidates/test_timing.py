@@ -106,13 +106,14 @@ def test_no_calls_are_an_error():
 # --- who is believed
 
 
-def race(original, candidate):
+def race(original, candidate, noise=0.0):
     """A race of which only this is known, of either side: milliseconds of first calls, later ones, and all around."""
     found = Race(None, (None, None), TARGET, TESTS, INPUTS)
-    for which, (first, later, around) in {"original": original, "candidate": candidate}.items():
+    for which, (first, later, around) in {"original": original, "candidate": candidate, "control": original}.items():
         arm = found.arms[which]
-        arm.first, arm.work, arm.all = {0: first / 1000}, [later / 1000] * 3, [around / 1000] * 3
-        arm.by_input = {0: arm.work}
+        arm.first, arm.work = {0: first / 1000}, [later / 1000] * 12
+        arm.by_input, arm.inside = {0: arm.work}, [later * INPUTS.chunks / 1000] * 12
+        arm.outside = [(around + noise * (at % 3 - 1)) / 1000 for at in range(12)]
     return found
 
 
@@ -147,9 +148,16 @@ def test_inputs_for_which_it_is_slower_are_named_with_how_much():
 
 def test_what_is_saved_must_be_saved_on_the_whole():
     calls = INPUTS.chunks
-    assert not race((3, 2, 5 + 2 * calls), (1, 0.1, 5 + 0.1 * calls)).works_elsewhere()
-    assert race((3, 2, 5 + 2 * calls), (1, 0.1, 5 + 1.9 * calls)).works_elsewhere()
-    assert not race((3, 2, 50), (3, 2.1, 50)).works_elsewhere()
+    assert race((3, 2, 5), (1, 0.1, 5)).works_elsewhere() is False
+    assert race((3, 2, 5), (1, 0.1, 5 + 1.9 * calls)).works_elsewhere() is True
+    assert race((3, 2, 5), (1, 0.1, 5 + 1.9 * calls), noise=5).works_elsewhere() is True
+    assert race((3, 2, 5), (1, 0.1, 5), noise=5).works_elsewhere() is False
+
+
+def test_where_the_noise_is_more_than_what_is_saved_nobody_can_say_where_it_works():
+    assert race((3, 2, 50), (3, 1.9, 50), noise=30).works_elsewhere() is None
+    assert race((3, 2, 50), (3, 1.9, 55), noise=30).works_elsewhere() is None  # which is no reason to refuse it
+    assert race((3, 2, 50), (3, 2.1, 50)).works_elsewhere() is not True
 
 
 class Starts:
@@ -255,8 +263,11 @@ async def test_what_is_fast_only_the_second_time_is_refused(project):
 async def test_what_says_done_before_it_is_done_is_refused(project):
     early = SLOW.replace("def pairs", "def count") + EARLY
     found = await timed(project, early, most=20)
-    assert found.verdict == "refused"
-    assert found.reason.startswith("it works elsewhere than where it is timed")
+    if found.verdict == "undecided":  # a machine with too much else to do: nothing is accepted there
+        assert "where it is timed" in found.reason
+    else:
+        assert found.verdict == "refused"
+        assert found.reason.startswith("it works elsewhere than where it is timed")
 
 
 async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inputs_are_fresh(tmp_path):

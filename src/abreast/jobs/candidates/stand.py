@@ -38,7 +38,7 @@ class StandTimedOut(StandFailed):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Calls that were made, by chunks: the seconds of each by our clock, and of all from the first word to the last."""
+    """Calls that were made, by chunks: seconds of each by our clock, and of all from the order to the last answer."""
 
     chunks: tuple[float, ...]
     all: float
@@ -145,9 +145,9 @@ class Stand:
         return await aside(work)
 
     def _make(self, stop: Stop, number: int, chunks: Sequence[int], seconds: float, known: Sequence[str]) -> Made:
+        began = SYSTEM_CLOCK.now()
         self._tell(number, json.dumps({"do": "time", "chunks": list(chunks)}))
         self._answer(stop, seconds)
-        began = SYSTEM_CLOCK.now()
         took = tuple(self._chunk(stop, number, seconds) for _ in chunks)
         digest = str(self._answer(stop, seconds).get("digest"))
         ended = SYSTEM_CLOCK.now()
