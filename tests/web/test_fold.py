@@ -13,7 +13,7 @@ from abreast.testing import Gate
 from abreast.web.fold import Fold
 from abreast.web.picture import window
 from abreast.web.shelf import Shelf
-from abreast.web.slots import CRASHED, FAILED, STATES
+from abreast.web.slots import CRASHED, FAILED, STATES, Bar, Lane
 
 
 def folded(store, run_id):
@@ -120,6 +120,37 @@ def test_a_crash_is_a_seam_and_ends_what_was_running():
     assert fold.seams == [2.0]  # the time between two drivers is no time of the run
     assert list(fold.lanes["m"].rows[0].state) == [CRASHED, 1]
     assert counted(fold) == {"done": 1}
+
+
+def test_a_driver_whose_clock_starts_elsewhere_goes_on_in_the_runs_own_time():
+    for later in (900.0, -900.0):
+        fold = Fold()
+        clock = [
+            (kinds.RUN_STARTED, 1.0),
+            (kinds.RUN_ENDED, 4.0),
+            (kinds.RUN_RESUMED, later),
+            (kinds.RUN_ENDED, later + 2),
+        ]
+        for seq, (kind, mono) in enumerate(clock, 1):
+            fold.add(Event(seq, kind, "r", mono, 1000.0 + seq))
+        assert (fold.now, fold.seams) == (5.0, [3.0])
+
+
+def test_a_slot_that_is_handed_on_before_its_end_is_noted_is_one_row():
+    fold = Fold()
+    for seq, (kind, path, mono) in enumerate([
+        (kinds.ITEM_STARTED, "r/m/0", 1.0), (kinds.ITEM_STARTED, "r/m/1", 2.0), (kinds.ITEM_SETTLED, "r/m/0", 2.001),
+    ]):  # fmt: skip
+        data = {"index": 0, "state": "done", "service": [1.0]} if kind == kinds.ITEM_SETTLED else {}
+        fold.add(Event(seq + 1, kind, path, mono, mono, "a", data))
+    assert fold.lanes["a"].running["r/m/1"].row == 0
+
+
+def test_bars_that_come_by_their_ends_need_no_more_rows_than_were_in_use():
+    lane = Lane("a")
+    for start, end in ((0.0, 1.0), (0.5, 2.0), (2.0, 3.0), (1.5, 4.0)):
+        lane.brief(Bar(start, start, end, 1, -1))
+    assert len(lane.rows) == 2
 
 
 def test_a_retry_leaves_its_bar_and_its_error():

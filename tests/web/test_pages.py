@@ -97,6 +97,29 @@ def test_counting_goes_on_where_it_ended_and_an_item_that_ran_again_counts_once(
     assert (now["done"], now["cancelled"]) == (1, 0)
 
 
+def test_a_picture_of_a_run_that_was_over_is_drawn_anew_once_it_went_on(store):
+    def settled(seq):
+        data = {"index": seq, "state": "done", "service": [0.1]}
+        return Event(seq, ITEM_SETTLED, f"more/m/{seq}", seq, seq, "a", data, "1")
+
+    def bars():
+        pages.head(desk, row.id, {})
+        [lane] = pages.lanes(desk, row.id, {"begin": "0", "end": "100"})["lanes"]
+        return lane["counts"]["done"]
+
+    row, desk = (
+        store.begin("more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)),
+        Desk(store),
+    )
+    store.commit(row.id, row.epoch, [settled(1)], {})
+    store.end(row.id, row.epoch, "interrupted", "", 2.0)
+    assert bars() == bars() == 1
+    again = store.take_over(row.id, Driver(1, "here", 3.0))
+    store.commit(row.id, again.epoch, [settled(2), settled(3)], {})
+    store.end(row.id, again.epoch, "done", "", 4.0)
+    assert bars() == 3
+
+
 def test_an_item_says_what_became_of_it(desk):
     done = pages.item(desk, "thirty-1", {"path": "thirty/third_fails/0003"})
     assert (done["state"], json.loads(done["value"]["text"])) == ("done", {"item": 3})
