@@ -78,7 +78,8 @@ def main() -> int:
 
 
 def _print_table(chosen: dict[str, list[Scenario]], limiters: Sequence[str], *, virtual: bool, minute: float) -> bool:
-    print("Utilisation % / rejected %; * = cut off at twice the best time: the share of the work until then\n")
+    times = "twice" if virtual else "one and a half times"
+    print(f"Utilisation % / rejected %; * = cut off at {times} the best time, and what was used until then\n")
     print(f"{'scenario':26}" + "".join(f"{name:>13}" for name in limiters))
     failures: list[str] = []
     strict = list(courses())[:_STRICT]

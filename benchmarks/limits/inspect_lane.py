@@ -1,13 +1,14 @@
 """Calls through inspect_ai's own controller, in its own environment: one line of JSON in, one out.
 
 Only the controller is inspect_ai's (its defaults, its cooldown scaled as all times are); what sends is a plain client
-that does with a rejection what its models do: the place is kept, and after the time that the server asks for, or three
-seconds that double, the call is sent again. A call that was sent again is not reported as a success.
+that does with a rejection what its models do: the place is kept, and after three to six seconds, which double each
+time, or as long as the server asks for if that is longer, the call is sent again; that is not reported as a success.
 """
 # mypy: disable-error-code="import-not-found"
 
 import asyncio
 import json
+import random
 import sys
 import time
 from typing import Any
@@ -46,6 +47,8 @@ async def lane(client: Client, prompts: list[str], scale: float, counts: dict[st
     config = AdaptiveConcurrency(cooldown_seconds=15.0 * scale)
     controller: Any = AdaptiveConcurrencyController("storm", config, visible=False)
 
+    draw = random.Random(0)
+
     async def ask(prompt: str) -> None:
         async with controller.semaphore:
             pause = 3.0
@@ -55,8 +58,8 @@ async def lane(client: Client, prompts: list[str], scale: float, counts: dict[st
                     break
                 if status == _TOO_MANY:
                     controller.notify_retry()
-                told = headers.get("retry-after")
-                await asyncio.sleep(float(told) if told else pause * scale)
+                told = float(headers.get("retry-after", "0"))
+                await asyncio.sleep(max(told, (pause + draw.uniform(0, 3)) * scale))
                 pause = min(2 * pause, 1800.0)
             counts["done"] += 1
             counts["seconds"] = time.monotonic() - counts["began"]
