@@ -133,3 +133,31 @@ def test_records_of_another_version_are_named():
     assert "another version" in viewed(store, hand.id)["candidates"][0]["reason"]
     unknown = Hand(store, "candidates", "optimize", {})
     assert viewed(store, unknown.id)["known"] is False
+
+
+def test_a_winner_beyond_the_cut_is_shown_and_what_broke_is_told():
+    store = MemoryStore()
+    hand = Hand(store, "candidates", "optimize", FACTS)
+    names = [f"c{n}" for n in range(210)]
+    common = {"origin": "file", "parent": None, "fault": None, "reason": ""}
+    found = [{"name": one, "text": f"def f(x):\n    return x + 1 + {at}\n", **common} for at, one in enumerate(names)]
+    hand.settle("optimize/sources", json.dumps([*found, {**common, "name": "new", "text": "", "newer": 1}]))
+    checked = json.dumps([{"text": "", "checked": {"verdict": "same"}}])
+    hand.settle("optimize/tries/candidate/c209", checked)
+    timed = {"verdict": "faster", "ratio": 2.0, "low": 1.9, "high": 2.1}
+    hand.settle("optimize/tries/measure/c209", json.dumps(timed))
+    error = json.dumps({"type": "OSError", "message": "no disk", "trace": ""})
+    hand.settle("optimize/tries/candidate/c0", error, state="failed")
+    hand.settle("optimize/tries/candidate/c1", checked)
+    hand.settle("optimize/tries/measure/c1", error, state="failed")
+    hand.settle("optimize/tries/candidate/c2", checked)
+    hand.settle("optimize/tries/measure/c2", '{"newer": 1}')
+    hand.write(("item-started", "optimize/tries/candidate/c3/repair-1", {}, None))
+    hand.write(("item-started", "optimize/tries/profile/x", {}, None))
+    view = viewed(store, hand.id)
+    told = {one["name"]: (one["verdict"], one["reason"]) for one in view["candidates"]}
+    assert (view["winner"], "c209" in told, len(told)) == ("c209", True, 200)
+    assert (told["c0"], told["c1"]) == (("error", "no disk"), ("error", "no disk"))
+    assert "another version" in told["c2"][1]
+    assert told["c3"][0] == "repairing"
+    assert len(view["trouble"]) == 2

@@ -141,3 +141,16 @@ def test_damaged_cells_and_hostile_names_do_no_harm():
     first = next(arm for arm in view["arms"] if arm["model"] == "m")
     assert (first["n"], first["failed"], first["means"]) == (2, 1, {"e": 0.0, "f": 0.0, "g": 0.0})
     assert any("<script>" in arm["model"] for arm in view["arms"])
+
+
+def test_the_newest_drivers_file_decides_what_is_shown():
+    store, told = MemoryStore(), Told("matrix")
+    hand = Hand(store, "matrix", "s")
+    for given in ("i", "j"):
+        hand.settle(f"s/a/m~x~{given}~0", '{"scores": {"e": 1.0}}')
+    assert viewed(store, hand.id, told)["arms"][0]["n"] == 2
+    design = {"models": ["m"], "strategies": ["x"], "controls": [], "inputs": ["j"], "repeats": 1}
+    hand.write(("study-given", "s", {}, json.dumps({"design": design})))
+    view = viewed(store, hand.id, told)
+    assert (view["arms"][0]["n"], view["inputs"]) == (1, 1)
+    assert view["left_out"] == "1 recorded cell is no longer in the file (input i)"

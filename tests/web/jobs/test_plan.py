@@ -128,3 +128,23 @@ async def test_a_subplans_changes_are_recorded_with_it():
         await run_plan(run, plan, work, How())
     [divided] = store.events("plan-1", kinds={"plan-divided"})
     assert [node["id"] for node in json.loads(divided.body)] == [node.id for node in plan.nodes]
+
+
+def test_what_was_cut_off_or_cancelled_is_told_so():
+    store = MemoryStore()
+    hand = Hand(store, "plan", "plan")
+    hand.write(
+        ("plan-divided", "plan", {}, json.dumps([{"id": one, "parent": None, "scope": one} for one in "abc"])),
+        ("item-started", "plan", {}, None),
+        ("item-queued", "plan/subplans/a", {}, None),
+        ("item-started", "plan/subplans/b", {}, None),
+        settled("plan/subplans/b/call/x", "{}"),
+        settled("plan/subplans/c", None, state="cancelled", reason="another failed"),
+    )
+    assert viewed(store, hand.id)["counts"] == {"queued": 1, "running": 1, "cancelled": 1}
+    assert viewed(store, hand.id)["nodes"][2]["said"] == "another failed"
+    hand.write(("run-ended", "plan", {"state": "failed"}, None))
+    hand.end("failed")
+    assert viewed(store, hand.id)["counts"] == {"not run": 2, "cancelled": 1}
+    hand.settle("plan/subplans/a", "{", state="failed")
+    assert viewed(store, hand.id)["nodes"][0]["said"] == "a failure that can't be read"

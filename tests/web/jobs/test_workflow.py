@@ -197,3 +197,36 @@ def test_a_damaged_outline_is_an_empty_graph(body):
     hand = Hand(store, "workflow", "flow")
     hand.write(("workflow-outlined", "flow", {}, body), ("gate-asked", "flow/x", {}, "{"))
     assert isinstance(viewed(store, hand.id)["steps"], list)
+
+
+async def test_budgets_of_lists_and_workflows_within_other_jobs_are_no_steps_of_their_own():
+    store = MemoryStore()
+    inner = {"id": "many", "type": "while", "condition": True, "max_iterations": 1, "steps": [step("turn")]}
+    await go(flow({**inner, "budget": "9req"}), FakeKit(), store=store, **KIND)
+    view = viewed(store, "flow-1")
+    assert states(view) == {"many": "done", "many//turn": "done"}
+    hand = Hand(store, "workflow", "flow")
+    hand.write(
+        ("workflow-outlined", "flow/cell/reply", {}, '[{"id": "x", "type": "shell"}]'),
+        settled("flow", "{}"), settled("flow/unknown", "{}"), settled("flow/many/0000/unknown", "{}"),
+    )  # fmt: skip
+    assert viewed(store, hand.id)["steps"] == []
+
+
+def test_what_is_unknown_in_a_called_workflow_and_what_was_cancelled():
+    store = MemoryStore()
+    hand = Hand(store, "workflow", "flow")
+    outline = [
+        {"id": "sub", "type": "workflow", "beneath": [["", [{"id": "in", "type": "shell"}]]]},
+        {"id": "fan", "type": "fan-out", "beneath": [["", [{"id": "p", "type": "shell"}]]]},
+    ]
+    hand.write(
+        ("workflow-outlined", "flow", {}, json.dumps(outline)),
+        settled("flow/sub/gone", "{}"),
+        ("fan-out-started", "flow/fan", {"items": 2}, None),
+        settled("flow/fan/0000", '{"output": {"text": "x"}}'),
+        settled("flow/sub/in", None, state="cancelled", reason="enough"),
+    )
+    view = viewed(store, hand.id)
+    assert states(view) == {"sub": "cancelled", "sub//in": "cancelled", "fan": "running", "fan//p": "done"}
+    assert every(view)["sub//in"]["said"] == "enough"

@@ -137,8 +137,6 @@ class WorkflowFold:
                 at += 1
                 continue
             inner = step.inner.get(unescape(parts[at]))
-            if inner is None and step.type == "workflow" and step is not self._root:
-                return None
             if inner is None:
                 return (step, "/".join(parts[:at]), False) if step is not self._root and not step.beneath else None
             step, at = inner, at + 1
