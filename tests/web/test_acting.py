@@ -8,6 +8,7 @@ import pytest
 from abreast.cli.job import MapJob
 from abreast.cli.launching import Launcher
 from abreast.cli.ui import prompt_of, secrets_here
+from abreast.core.events import Event
 from abreast.store.port import Driver
 from abreast.store.sqlite import SqliteStore
 from abreast.web.actions import Refused, act
@@ -27,7 +28,11 @@ def abreast(tmp_path, warm):
 
 
 def begun(store, state="interrupted"):
-    row = store.begin("left", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    row = store.begin("left", kind="workflow", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    asked = ("gate-asked", "left/g", {"gate": "g"}, '{"options": ["approve", "reject"]}')
+    written = [("workflow-outlined", "left", {}, '[{"id": "g", "type": "gate"}]'), asked]
+    events = [Event(at, *facts[:2], 1.0, 1.0, None, *facts[2:]) for at, facts in enumerate(written, 1)]
+    store.commit(row.id, row.epoch, events, {})
     if state != "running":
         store.end(row.id, row.epoch, state, "", 2.0)
     return row.id
@@ -56,6 +61,8 @@ def test_what_a_run_without_a_driver_needs_is_started_and_noted(store, state, ac
         ("done", "resume", {}), ("running", "resume", {}), ("done", "cancel", {}), ("cancelled", "cancel", {}),
         ("paused", "approve", {"gate": "g"}), ("paused", "approve", {"gate": "g=x", "option": "y"}),
         ("done", "fly", {}), ("paused", "approve", {"gate": 1, "option": ["y"]}),
+        ("paused", "approve", {"gate": "g", "option": "maybe"}),  # none of its options
+        ("paused", "approve", {"gate": "language", "option": "approve"}),  # no gate; it may be an input
     ],
 )  # fmt: skip
 def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action, fields):

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, Store
+from abreast.web.jobs import waiting_gates
 from abreast.web.reading import Journal
 
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
@@ -33,6 +34,8 @@ def act(store: Store, launch: Launch | None, run_id: str, action: str, fields: M
         gate, option = _word(fields, "gate"), _word(fields, "option")
         if not gate or not option or "=" in gate:
             raise Refused("a decision needs the name of its gate and one of its options")
+        if option not in waiting_gates(Journal(store, run_id), row.kind).get(gate, ()):
+            raise Refused(f"no gate {gate} of {row.id} waits for {option!r}")  # nor is an input changed by that way
         words = ["resume", row.id, "--input", f"{gate}={option}"]
         asked = {"action": "approve", "gate": gate, "option": option}
         return _go_on(store, launch, row, state, words=words, asked=asked)

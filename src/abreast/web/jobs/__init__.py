@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow
-from abreast.web.jobs.telling import JobFold
+from abreast.web.jobs.telling import JobFold, listed, mapping
 from abreast.web.reading import Journal
 
 _FOLDS: Final = {
@@ -55,3 +55,10 @@ class Told:
                 self._after = max(self._after, run.last_seq)
             read = 1.0 if self._after >= run.last_seq else self._after / run.last_seq
             return self._fold.plain(run, journal.state(run)), read
+
+
+def waiting_gates(journal: Journal, kind: str) -> dict[str, list[str]]:
+    """The gates of a run that wait for a decision, as its page shows them, and the options of each."""
+    view, _ = Told(kind).view(journal)
+    gates = map(mapping, listed(view.get("gates")))
+    return {str(gate["gate"]): [str(option) for option in gate["options"]] for gate in gates}
