@@ -34,18 +34,32 @@ export function of(run, rest = "") {
   return `/run/${encodeURIComponent(run)}${rest}`;
 }
 
-/** Hear of news; `heard(data)` for each, `state(connected)` when the connection comes and goes. */
+/**
+ * Hear of news; `heard(data)` for each, `state(connected)` when the connection comes and goes. A page that nobody sees
+ * lets go of it: a browser has six connections to one server, for all its tabs.
+ */
 export function listen(address, heard, state = () => {}) {
   if (alone) return;
-  const source = new EventSource(address);
-  source.addEventListener("news", (event) => heard(JSON.parse(event.data)));
-  source.addEventListener("gone", (event) => {
-    source.close();
-    state(false, JSON.parse(event.data).error);
-  });
-  source.onopen = () => state(true);
-  source.onerror = () => state(false);
-  addEventListener("pagehide", () => source.close());
+  let source = null;
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  const open = () => {
+    close();
+    source = new EventSource(address);
+    source.addEventListener("news", (event) => heard(JSON.parse(event.data)));
+    source.addEventListener("gone", (event) => {
+      close();
+      state(false, JSON.parse(event.data).error);
+    });
+    source.onopen = () => state(true);
+    source.onerror = () => state(false);
+  };
+  if (!document.hidden) open();
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", (event) => event.persisted && open());
 }
 
 /**
