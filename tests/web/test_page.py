@@ -263,6 +263,14 @@ def test_it_is_used_by_keys_alone(store, served, open_page):
     tab_to("#about summary", 200)
 
 
+def test_a_run_that_is_removed_says_so(store, served, open_page):
+    run = made(store)
+    page = open_page(served, f"/run/{run}")
+    expect(page.locator("#link")).to_have_text("live")
+    store.remove(run)
+    expect(page.locator("#link")).to_contain_text("there is no run")
+
+
 def test_all_is_from_here(store, served, open_page):
     run = made(store)
     asked = []
