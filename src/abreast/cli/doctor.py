@@ -35,6 +35,7 @@ _EXTRAS: Final = (
     ("opentelemetry", "spans of calls", "pip install 'abreast[otel]'"),
     ("litellm", "models named litellm/...", "pip install 'abreast[litellm]'"),
     ("pyarrow", "export to Parquet", "pip install 'abreast[parquet]'"),
+    ("starlette", "the web page, abreast ui", "pip install 'abreast[ui]'"),
 )
 
 
