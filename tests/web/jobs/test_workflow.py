@@ -230,3 +230,14 @@ def test_what_is_unknown_in_a_called_workflow_and_what_was_cancelled():
     view = viewed(store, hand.id)
     assert states(view) == {"sub": "cancelled", "sub//in": "cancelled", "fan": "running", "fan//p": "done"}
     assert every(view)["sub//in"]["said"] == "enough"
+
+
+async def test_a_failure_that_was_lived_with_is_told_so_once_the_run_is_done():
+    store = MemoryStore()
+    made = flow(fan([1, 2], each("do"), max_failures=1), step("bad", continue_on_error=True), step("after"))
+    await go(made, FakeKit(fails={"do2": "no", "bad": "no"}), store=store, **KIND)
+    view = viewed(store, "flow-1")
+    assert (view["state"], states(view)) == (
+        "done", {"fan": "tolerated", "fan//do": "tolerated", "bad": "tolerated", "after": "done"},
+    )  # fmt: skip
+    assert every(view)["fan"]["counts"] == {"done": 1, "failed": 1}

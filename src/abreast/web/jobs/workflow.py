@@ -264,9 +264,9 @@ class _Telling:
         if running:
             return "running"
         inner = {one["state"] for held in beneath for one in held["steps"]} - {"pending", "skipped"}
-        for word in ("waiting", "running", "failed", "cancelled"):
+        for word in ("waiting", "running", "failed", "tolerated", "cancelled"):
             if counts.get(word) or word in inner:
-                return word
+                return "tolerated" if word == "failed" and self._state == "done" else word
         if step.items and self._state == "running" and sum(counts.values()) < sum(step.items.values()):
             return "running"
         if counts.get("done") or "done" in inner:

@@ -4,7 +4,7 @@ import { count, span } from "./format.js";
 import { cut, facts, fit, press, stage } from "./stage.js";
 
 const WIDTH = 184, HEIGHT = 50, GAP = 24, SIDE = 16, PAD = 10, HEAD = 44;
-const SIGNS = { done: "✓", failed: "✕", cancelled: "–", running: "▸", waiting: "?", pending: "", skipped: "·" };
+const SIGNS = { done: "✓", failed: "✕", tolerated: "✕", cancelled: "–", running: "▸", waiting: "?", pending: "", skipped: "·" };
 
 export function draw(container, data, page) {
   stage(container, data, page, picture);
@@ -12,7 +12,7 @@ export function draw(container, data, page) {
 
 function picture(data, chosen, again, page) {
   const every = flat(data.steps);
-  const shown = every.find((step) => step.key === chosen.key) ?? every.find((step) => ["waiting", "failed", "running"].includes(step.state)) ?? every.at(-1);
+  const shown = every.find((step) => step.key === chosen.key) ?? ["waiting", "running", "failed"].map((state) => every.find((step) => step.state === state)).find(Boolean) ?? every.at(-1);
   return [
     data.gates.map((gate) => question(gate, data, chosen, again, page)),
     data.more_gates ? el("p", { class: "muted" }, `and ${count(data.more_gates)} more gates wait`) : null,
