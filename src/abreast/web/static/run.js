@@ -88,7 +88,7 @@ class Page {
         fact("Failed", counts.failed ? count(counts.failed) : "", "failed"), fact("Cancelled", counts.cancelled ? count(counts.cancelled) : ""),
         fact("Took", span(head.took ?? head.now)), fact("Cost", usage.requests ? money(usage.usd, usage.unpriced) : ""),
         fact("Tokens", usage.requests ? `${brief(usage.input)} + ${brief(usage.output)}` : ""), fact("Job", head.kind), fact("Started", moment(head.created))),
-      meter({ ...counts, total: head.total }, settled),
+      meter({ ...counts, total: head.total ?? settled + counts.running + counts.waiting }, settled),
     );
     if (focused) [...this.top.querySelectorAll(".actions button")].find((button) => button.textContent === focused)?.focus();
   }
