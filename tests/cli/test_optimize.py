@@ -482,6 +482,25 @@ def test_a_budget_that_is_spent_ends_it_with_its_own_code(project):
     assert len(project.git("worktree", "list").splitlines()) == 1
 
 
+async def test_requests_that_are_spent_end_it_and_with_more_it_goes_on_where_it_was(project):
+    def reply(prompt):
+        return f"```python\n{SLOW.replace('found += 1', 'found = 2' if 'approach 1' in prompt else 'found = 3')}```\n"
+
+    async with open_storm(script=reply) as storm:
+        project.file("abreast.toml", LANES.format(url=storm.url))
+        project.environment["STORM_KEY"] = "sk-none"
+        words = ("optimize", *TARGET, "--model", "storm/any", "--proposals", "1", "--repairs", "1", "--budget", "1req")
+        said = await asyncio.to_thread(patiently, project, *words, "--generated", "0", "--json")
+        assert said.code == 3, said.err
+        assert "resume optimize-1 --budget MORE" in said.err
+        assert len(storm.log) == 1
+        said = await asyncio.to_thread(patiently, project, "resume", "optimize-1", "--budget", "50req", "--json")
+        assert said.code == 0, said.err
+        assert [one["verdict"] for one in said.rows[0]["candidates"]] == ["wrong", "wrong"]
+        assert len(storm.log) == 2
+    assert len(project.git("worktree", "list").splitlines()) == 1
+
+
 def test_what_is_json_is_one_object(project):
     said = project("optimize", *TARGET, *drafts(project, wrong=WRONG), "--json", *QUICKLY)
     assert len(said.lines) == 1
