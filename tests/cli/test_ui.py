@@ -55,7 +55,7 @@ def test_a_gate_is_approved_and_the_run_goes_on_and_both_are_recorded(abreast):
         address = json.loads(address_of(process))["address"]
         wrong = {"action": "approve", "fields": {"gate": "none", "option": "approve"}}
         status, body = opened(address, "/run/gated-1/act", wrong)
-        assert (status, "there is no input 'none'" in body) == (409, True), body
+        assert (status, "no gate none of gated-1 waits" in body) == (409, True), body
         decided = {"action": "approve", "fields": {"gate": "ok", "option": "approve"}}
         assert opened(address, "/run/gated-1/act", decided) == (200, '{"said":"gated-1 goes on"}')
         while json.loads(opened(address, "/run/gated-1.json")[1])["state"] != "done":
