@@ -41,11 +41,11 @@ def begun(store, state="interrupted"):
 @pytest.mark.parametrize(
     ("state", "action", "fields", "words"),
     [
-        ("interrupted", "resume", {}, ["resume", "left-1"]),
-        ("failed", "resume", {"retry_failed": True}, ["resume", "left-1", "--retry-failed"]),
-        ("done", "resume", {"retry_failed": True}, ["resume", "left-1", "--retry-failed"]),
-        ("paused", "approve", {"gate": "g", "option": "reject"}, ["resume", "left-1", "--input", "g=reject"]),
-        ("interrupted", "cancel", {"reason": "-x"}, ["cancel", "left-1", "--reason", "-x"]),
+        ("interrupted", "resume", {}, ["resume", "--", "left-1"]),
+        ("failed", "resume", {"retry_failed": True}, ["resume", "--retry-failed", "--", "left-1"]),
+        ("done", "resume", {"retry_failed": True}, ["resume", "--retry-failed", "--", "left-1"]),
+        ("paused", "approve", {"gate": "g", "option": "reject"}, ["resume", "--input", "g=reject", "--", "left-1"]),
+        ("interrupted", "cancel", {"reason": "-x"}, ["cancel", "--reason", "-x", "--", "left-1"]),
     ],
 )
 def test_what_a_run_without_a_driver_needs_is_started_and_noted(store, state, action, fields, words):
@@ -82,6 +82,8 @@ def test_a_driver_is_asked_to_stop_and_nobody_else_is_started(store):
 def test_a_launched_command_that_can_not_go_on_says_why(tmp_path):
     with closing(SqliteStore(tmp_path / "runs.db")) as store:
         assert Launcher(store.path)(["resume", "none-1"]) == "there is no run 'none-1': the store holds no runs yet"
+        said = Launcher(store.path)(["resume", "--", "--none-1"])  # a name may look like an option
+        assert said == "there is no run '--none-1': the store holds no runs yet"
         assert Launcher(store.path)(["runs"]) is None
 
 

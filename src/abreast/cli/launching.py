@@ -26,7 +26,7 @@ class Launcher:
         """Start it; a sentence if it has ended within a moment because it could not."""
         with tempfile.TemporaryFile() as said:
             child = subprocess.Popen(
-                [sys.executable, "-m", "abreast", *words, "--store", self._place],
+                [sys.executable, "-m", "abreast", words[0], "--store", self._place, *words[1:]],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
             )  # fmt: skip
             try:

@@ -29,14 +29,14 @@ def act(store: Store, launch: Launch | None, run_id: str, action: str, fields: M
         return _cancel(store, launch, row, state, _word(fields, "reason") or "cancelled in the page")
     if action == "resume":
         more = ["--retry-failed"] if fields.get("retry_failed") is True else []
-        return _go_on(store, launch, row, state, words=["resume", row.id, *more], asked={"action": "resume"})
+        return _go_on(store, launch, row, state, words=["resume", *more, "--", row.id], asked={"action": "resume"})
     if action == "approve":
         gate, option = _word(fields, "gate"), _word(fields, "option")
         if not gate or not option or "=" in gate:
             raise Refused("a decision needs the name of its gate and one of its options")
         if option not in waiting_gates(Journal(store, run_id), row.kind).get(gate, ()):
             raise Refused(f"no gate {gate} of {row.id} waits for {option!r}")  # nor is an input changed by that way
-        words = ["resume", row.id, "--input", f"{gate}={option}"]
+        words = ["resume", "--input", f"{gate}={option}", "--", row.id]
         asked = {"action": "approve", "gate": gate, "option": option}
         return _go_on(store, launch, row, state, words=words, asked=asked)
     raise Refused(f"there is no action {action!r}")
@@ -48,7 +48,7 @@ def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason
         return f"{row.id} was asked to stop"
     if state in ("done", "cancelled"):
         raise Refused(f"{row.id} is over already ({state})")
-    _start(launch, ["cancel", row.id, "--reason", reason])
+    _start(launch, ["cancel", "--reason", reason, "--", row.id])
     return f"{row.id} is cancelled"
 
 
