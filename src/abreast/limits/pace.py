@@ -111,9 +111,8 @@ class Pace:
             return self.hold
         if self._probe is not None and now < self._probe + self.tick:
             return self._probe + self.tick
-        rush = self._pulsed(now)
-        if rush is not None:
-            return rush
+        if self._pulse is not None and self._even and (due := self._pulse.due(now)) is not None:
+            return due
         if self.window is not None:
             return self._in_window(cost, now)
         if self.rate is None:
@@ -137,13 +136,6 @@ class Pace:
     def _boldness(self) -> float:
         """How much faster than measured: more with every call that was not turned away."""
         return _PROBING + 0.01 * (exp2(min(10.0, self._passed / min(_BOLDER, max(_SHY, self._sample)))) - 1.0)
-
-    def _pulsed(self, now: float) -> float | None:
-        if self._pulse is None or not self._even:
-            return None
-        most = self.in_a_minute
-        rate = None if most is None else most / self.minute
-        return self._pulse.due(now, rate, in_window=self.window is not None)
 
     def _in_window(self, cost: float, now: float) -> float | None:
         self._sent.forget(now)
@@ -186,7 +178,8 @@ class Pace:
         if self._began is None:
             self._began = now
         if self._pulse is not None:
-            self._pulse.sent(now)
+            most = self.in_a_minute
+            self._pulse.sent(now, None if most is None else most / self.minute, in_window=self.window is not None)
         if self._owes_probe and now >= self.hold:
             self._probe, self._owes_probe = now, False
             self._resumed = now
@@ -257,7 +250,7 @@ class Pace:
             return
         since, left, before = self._first
         foretold = (self.rate or 0.0) * (sent - since)
-        if foretold >= _FLOW * max(1.0, self.mean):
+        if foretold >= _FLOW * max(1.0, self.mean) and sent - since >= 5 * self.tick:
             self._flows = told.left - left + spent - before > 0.3 * foretold
             if not self._flows:
                 self.window = told.limit
@@ -339,7 +332,7 @@ class Pace:
 
     def _doubt(self, off: float, span: float, cost: float) -> None:
         self._off, self._span = self._off + off, self._span + span
-        if off < -(2 + 2 * cost):
+        if off < -(2 + 2 * cost + (self.rate or 0.0) * self.tick):  # more than what a second's delay explains
             self._doubts += 1
             self.trusted = self._doubts < _DOUBTS
         if self.limit is not None:
