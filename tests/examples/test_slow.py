@@ -45,7 +45,7 @@ def optimized(clone, tmp_path, *words):
 def test_words_are_counted_faster(clone, tmp_path):
     ended, verdicts = optimized(
         clone, tmp_path, "examples/slow/wordcount.py::top_words", "--tests", "examples/slow/test_wordcount.py",
-        "--candidates", "examples/slow/candidates", "--width", "2",
+        "--candidates", "examples/slow/candidates", "--width", "2", "--blocks", "24",
     )  # fmt: skip
     assert verdicts.pop("reordered") in {"same", "slower", "undecided"}
     assert verdicts == {
@@ -64,7 +64,7 @@ def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
     ended, verdicts = optimized(
         clone, tmp_path, "examples/slow/topological_sort.py::topological_sort", "--tests",
         "examples/slow/test_topological_sort.py", "--candidates", "examples/slow/sort_candidates", "--width", "4",
-        "--timeout", "15s",
+        "--blocks", "24", "--timeout", "15s",
     )  # fmt: skip
     assert verdicts == {"heap": "faster", "layers": "wrong", "no_circle": "timeout", "set_of_done": "faster"}
     assert "layers is wrong: topological_sort(" in ended.stdout
