@@ -6,7 +6,7 @@ import pytest
 
 from abreast.core.errors import NoSuchRun
 from abreast.testing import MemoryStore
-from abreast.web.jobs import Told
+from abreast.web.jobs import Told, waiting_gates
 from abreast.web.reading import Journal
 from tests.web.jobs.viewing import Hand, settled, viewed
 
@@ -89,3 +89,16 @@ def test_a_long_journal_is_told_while_it_is_read():
     assert len(parts) > 5
     assert parts == sorted(parts)
     assert parts[-1] == (999.0, 1.0)
+
+
+def test_gates_are_found_after_a_map_was_looked_at():
+    store = MemoryStore()
+    plain = Hand(store, "map")
+    viewed(store, plain.id)
+    hand = Hand(store, "workflow", "flow")
+    hand.write(
+        ("workflow-outlined", "flow", {}, '[{"id": "g", "type": "gate"}]'),
+        ("gate-asked", "flow/g", {"gate": "g"}, '{"options": ["yes", "no"]}'),
+    )
+    assert waiting_gates(Journal(store, hand.id), "workflow") == {"g": ["yes", "no"]}
+    assert waiting_gates(Journal(store, plain.id), "map") == {}

@@ -60,5 +60,6 @@ class Told:
 def waiting_gates(journal: Journal, kind: str) -> dict[str, list[str]]:
     """The gates of a run that wait for a decision, as its page shows them, and the options of each."""
     view, _ = Told(kind).view(journal)
-    gates = map(mapping, listed(view.get("gates")))
+    # Not by the built-in `map`: in this package that name is a module.
+    gates = [mapping(gate) for gate in listed(view.get("gates"))]
     return {str(gate["gate"]): [str(option) for option in gate["options"]] for gate in gates}
