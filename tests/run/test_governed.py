@@ -158,7 +158,7 @@ async def test_what_was_learned_is_where_the_next_one_begins():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"version": 2}', '{"version": 1, "at": 0, "flying": 0, "rates": {}}',
+    ["", "{", "[]", '{"version": 2, "at": 0, "flying": 4, "rates": {}}', '{"version": 1, "at": 0, "flying": 0, "rates": {}}',
      '{"version": 1, "at": 0, "flying": 4, "rates": {"requests": -1}}',
      '{"version": 1, "at": 0, "flying": 4, "rates": {"wishes": 1}}'],
 )  # fmt: skip
