@@ -159,6 +159,13 @@ def test_where_memory_costs_more_than_the_call_nothing_can_be_told():
     assert race((0.4, 0.05, 9), (0.4, 0.01, 9)).first_calls() is None
 
 
+def test_where_little_is_saved_or_first_calls_of_the_same_code_differ_nothing_can_be_told():
+    assert race((1.2, 1.0, 9), (1.2, 0.9, 9)).first_calls() is None  # a tenth
+    found = race((2.7, 2.4, 60), (2.8, 0.01, 20))
+    found.arms["control"].first = {0: 0.0037}
+    assert found.first_calls() is None
+
+
 def test_inputs_for_which_it_is_slower_are_named_with_how_much():
     found = race((3, 2, 5), (3, 2, 5))
     found.arms["original"].by_input = {0: [0.002, 0.002, 0.009]}

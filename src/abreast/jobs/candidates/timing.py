@@ -36,6 +36,7 @@ _PATIENCE: Final = 20.0
 _LOOKS: Final = 6  # at each call, to know about how long it takes
 _LEAVING: Final = 2.0  # s; that a stand may take to leave by itself
 _HARDLY: Final = 1 / 3  # of what repeated calls save, first calls must save more than this part
+_LITTLE: Final = 1 / 4  # of a first call: so much must be saved to be seen in it
 _INSTRUCTIONS: Final = (0, 1)  # perf_event_open's: of the hardware, instructions
 _COUNTS: Final = 3
 _SURE: Final = 4.0  # errors of a median
@@ -264,16 +265,18 @@ class Race:
         """Of the seconds that are saved when a call is repeated, the share that a first call saves; None if unknown.
 
         A first call in a new process also pays for memory that is touched for the first time, about the same on either
-        side. Where that is more than the call itself, nothing can be told.
+        side. Where that is more than the call itself, nothing can be told; nor where little is saved, or not much more
+        than the control's first calls differ by.
         """
-        first = {which: sum(self.arms[which].first.values()) for which in ("original", "candidate")}
+        first = {which: sum(self.arms[which].first.values()) for which in _ARMS}
         # The quickest of either kind: on a busy machine a median of the one says nothing beside the least of the other
         later = {
             which: sum(min(found) for found in self.arms[which].by_input.values()) / self._inputs.rounds
             for which in ("original", "candidate")
         }
         saved = later["original"] - later["candidate"]
-        if first["original"] > 2 * later["original"] or saved <= 0:
+        noise = abs(first["control"] - first["original"])
+        if first["original"] > 2 * later["original"] or saved <= max(_LITTLE * first["original"], 3 * noise):
             return None
         return (first["original"] - first["candidate"]) / saved
 
