@@ -2,6 +2,7 @@
 
 import re
 from contextlib import closing
+from importlib import import_module
 
 import pytest
 
@@ -70,6 +71,12 @@ def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action
     with pytest.raises(Refused):
         act(store, started.append, run, action, fields)
     assert started == []
+
+
+def test_gates_are_found_also_once_a_map_was_shown(store):
+    import_module("abreast.web.jobs.map")  # a name in its package, where Python's own `map` was
+    with pytest.raises(Refused, match="no gate h"):
+        act(store, None, begun(store, "paused"), "approve", {"gate": "h", "option": "approve"})
 
 
 def test_a_driver_is_asked_to_stop_and_nobody_else_is_started(store):

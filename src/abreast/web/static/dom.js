@@ -22,6 +22,24 @@ export function fill(container, ...children) {
   return container;
 }
 
+/**
+ * Fill `container` with what `make` makes of each of `values`. What has not changed stays as it is: a click or a focus on
+ * it outlives the news.
+ */
+export function renew(container, values, make) {
+  const before = container.made ?? new Map();
+  const made = new Map();
+  const nodes = values.map((value) => {
+    const text = JSON.stringify(value);
+    const node = before.get(text) ?? make(value);
+    made.set(text, node);
+    return node;
+  });
+  container.made = made;
+  if (nodes.length !== container.childNodes.length || nodes.some((node, at) => node !== container.childNodes[at])) container.replaceChildren(...nodes);
+  return container;
+}
+
 function flat(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false)
     .map((child) => (child instanceof Node ? child : String(child)));

@@ -1,6 +1,6 @@
 // The items of a run as a table: sorted, filtered and paged by the server, however many there are.
 import { badge } from "./chrome.js";
-import { el, fill } from "./dom.js";
+import { el, fill, renew } from "./dom.js";
 import { count, many, money, span } from "./format.js";
 import { get, of, paced } from "./net.js";
 import { pages } from "./runs.js";
@@ -81,8 +81,8 @@ export class Items {
       this.lane.value = now;
     }
     const focused = this.body.contains(document.activeElement) ? document.activeElement.closest("tr")?.dataset.path : null;
-    fill(this.body, said.items.length ? said.items.map((item) => this.#line(item)) : el("tr", {}, el("td", { colspan: COLUMNS.length, class: "empty" }, "No such items.")));
-    if (focused) [...this.body.children].find((row) => row.dataset.path === focused)?.querySelector("button")?.focus();
+    renew(this.body, said.items.length ? said.items : [null], (item) => (item ? this.#line(item) : el("tr", {}, el("td", { colspan: COLUMNS.length, class: "empty" }, "No such items."))));
+    if (focused && !this.body.contains(document.activeElement)) [...this.body.children].find((row) => row.dataset.path === focused)?.querySelector("button")?.focus();
     fill(this.pager, pages({ ...said, page: PAGE }, (to) => { this.at = to; this.show.now(); }));
   }
 

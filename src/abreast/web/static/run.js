@@ -1,7 +1,7 @@
 // One run: its head, its lanes, what its job shows, what it spent, what went wrong, and its items. Live or of old.
 import { colour, plot } from "./charts.js";
 import { ask, badge, bar, connected, note } from "./chrome.js";
-import { el, fill } from "./dom.js";
+import { el, fill, renew } from "./dom.js";
 import { brief, count, many, moment, money, span } from "./format.js";
 import { Items } from "./items.js";
 import { Panel } from "./item.js";
@@ -21,14 +21,15 @@ class Page {
   constructor(main, id) {
     this.id = id;
     this.panel = new Panel(id, (path) => this.#address(path));
-    this.top = el("section", { class: "head" });
+    this.actions = el("div", { class: "actions" });
+    this.top = el("div", { class: "said" });
     const section = (name, title) => el("section", { id: name, "aria-label": title }, el("h2", {}, title), el("div"));
     this.sections = {
       lanes: section("lanes-section", "Lanes"), job: section("job", "Job"), spending: section("spending", "Cost and tokens"),
       errors: section("errors", "Errors"), items: section("items", "Items"), about: section("about", "About this run"),
     };
     for (const name of ["job", "spending", "errors"]) this.sections[name].hidden = true;
-    fill(main, this.top, Object.values(this.sections));
+    fill(main, el("section", { class: "head", "aria-label": "Run" }, this.top, this.actions), Object.values(this.sections));
     this.lanes = new Lanes(this.#inside("lanes"), id, (which) => this.panel.open(which));
     this.items = new Items(this.#inside("items"), id, (which) => this.panel.open(which));
     this.rest = paced(() => this.#rest(), 2000);
@@ -77,10 +78,10 @@ class Page {
     const { counts, usage } = head;
     const settled = counts.done + counts.failed + counts.cancelled;
     const fact = (name, value, state) => (value ? el("div", { class: "fact" }, el("dt", {}, name), el("dd", state ? { dataset: { state } } : {}, value)) : null);
-    const focused = document.activeElement?.closest(".actions button")?.textContent;
+    renew(this.actions, alone ? [] : this.#actions(head), (name) => this.#button(name));
     fill(
       this.top,
-      el("div", { class: "title" }, el("h1", {}, head.id), badge(head.state), head.read < 1 ? el("span", { class: "muted", role: "status" }, `reading, ${Math.round(head.read * 100)}%`) : null, this.#actions(head)),
+      el("div", { class: "title" }, el("h1", {}, head.id), badge(head.state), head.read < 1 ? el("span", { class: "muted", role: "status" }, `reading, ${Math.round(head.read * 100)}%`) : null),
       head.reason && head.reason !== head.state ? el("p", { class: "reason" }, head.reason) : null,
       el("dl", { class: "facts" },
         fact("Items", `${count(settled)}${head.total ? ` of ${count(head.total)}` : ""}`),
@@ -90,16 +91,16 @@ class Page {
         fact("Tokens", usage.requests ? `${brief(usage.input)} + ${brief(usage.output)}` : ""), fact("Job", head.kind), fact("Started", moment(head.created))),
       meter({ ...counts, total: head.total ?? settled + counts.running + counts.waiting }, settled),
     );
-    if (focused) [...this.top.querySelectorAll(".actions button")].find((button) => button.textContent === focused)?.focus();
   }
 
-  #actions(head) {
-    if (alone) return null;
-    const button = (name, work, kind = "") => el("button", { type: "button", class: kind, onclick: work }, name);
-    return el("div", { class: "actions" },
-      head.can.resume ? button("Resume", () => this.#resume(head), "primary") : null,
-      head.can.retry ? button("Retry failed", () => this.#resume(head)) : null,
-      head.can.cancel ? button("Cancel", () => this.#cancel(), "danger") : null);
+  /** What can be done with the run as it is. */
+  #actions({ can }) {
+    return [can.resume && "Resume", can.retry && "Retry failed", can.cancel && "Cancel"].filter(Boolean);
+  }
+
+  #button(name) {
+    const kind = { Resume: "primary", Cancel: "danger" }[name] ?? "";
+    return el("button", { type: "button", class: kind, onclick: () => (name === "Cancel" ? this.#cancel() : this.#resume(this.head)) }, name);
   }
 
   async #cancel() {
@@ -155,6 +156,8 @@ class Page {
 
   #drawErrors(errors) {
     this.sections.errors.hidden = errors.length === 0;
+    if (JSON.stringify(errors) === this.wrong) return;
+    this.wrong = JSON.stringify(errors);
     fill(this.#inside("errors"), el("div", { class: "table" }, el("table", { class: "errors" },
       el("thead", {}, el("tr", {}, ["Error", "Message", "Items", "Retried"].map((name, index) => el("th", { scope: "col", class: index > 1 ? "number" : "" }, name)))),
       el("tbody", {}, errors.map((one) => {

@@ -1,6 +1,6 @@
 // All runs, newest first.
 import { badge, bar, connected, note } from "./chrome.js";
-import { el, fill } from "./dom.js";
+import { el, fill, renew } from "./dom.js";
 import { brief, count, many, moment, money, span } from "./format.js";
 import { get, listen, of, paced } from "./net.js";
 
@@ -38,8 +38,8 @@ export function runs(main) {
     choices(state, "All states", said.states, fields.get("state"));
     choices(kind, "All jobs", said.kinds, fields.get("kind"));
     found.textContent = many(said.count, "run");
-    fill(body, said.runs.length ? said.runs.map(line) : el("tr", {}, el("td", { colspan: COLUMNS.length, class: "empty" },
-      said.count || search.value || state.value ? "No such runs." : "No runs yet: start one, and it appears here.")));
+    const empty = search.value || state.value || kind.value ? "No such runs." : "No runs yet: start one, and it appears here.";
+    renew(body, said.runs.length ? said.runs : [empty], (run) => (run === empty ? el("tr", {}, el("td", { colspan: COLUMNS.length, class: "empty" }, empty)) : line(run)));
     fill(pager, pages(said, (to) => { at = to; show.now(); }));
     if (said.runs.some((run) => !run.counted)) setTimeout(show, 300);
   }, 250);
