@@ -1,8 +1,10 @@
 """Lanes that find out their limits, over real sockets: nobody says how many at once, or how fast."""
 
 import asyncio
+import gc
 import json
 import logging
+import weakref
 from contextlib import closing
 
 import pytest
@@ -148,7 +150,10 @@ async def test_what_was_learned_is_where_the_next_one_begins():
     async with open_storm(rpm=6000, latency=0.1) as storm:
         async with opened(storm) as model, abreast.open_run("r") as run:
             await asked(run, model, 80)
-        del model
+        lane = weakref.ref(model.lane)
+        del model, run
+        gc.collect()
+        assert lane() is None  # what follows is read from the disk
         async with opened(storm) as model:
             learned = model.lane.governed.governor.known()
             assert learned.rates["requests"] == pytest.approx(6000)
@@ -158,7 +163,8 @@ async def test_what_was_learned_is_where_the_next_one_begins():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"version": 2, "at": 0, "flying": 4, "rates": {}}', '{"version": 1, "at": 0, "flying": 0, "rates": {}}',
+    ["", "{", "[]", '{"version": 2, "at": 0, "flying": 4, "rates": {}}',
+     '{"version": 1, "at": 0, "flying": 0, "rates": {}}',
      '{"version": 1, "at": 0, "flying": 4, "rates": {"requests": -1}}',
      '{"version": 1, "at": 0, "flying": 4, "rates": {"wishes": 1}}'],
 )  # fmt: skip
