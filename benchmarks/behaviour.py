@@ -93,6 +93,7 @@ def project(cpu: float) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="abreast-behaviour-") as place:
         top = Path(place) / "project"
         top.mkdir()
+        os.environ["ABREAST_CACHE"] = str(Path(place) / "cache")  # worktrees go with the rest
         (top / "twice.py").write_text(SOURCE, "utf-8")
         (top / "test_twice.py").write_text(TEST.format(cpu=cpu), "utf-8")
         who = ["-c", "user.name=behaviour", "-c", "user.email=behaviour@example.com"]

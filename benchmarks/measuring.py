@@ -118,6 +118,7 @@ def project() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="abreast-measuring-") as place:
         top = Path(place) / "project"
         top.mkdir()
+        os.environ["ABREAST_CACHE"] = str(Path(place) / "cache")  # worktrees go with the rest
         (top / "work.py").write_text(SOURCE.format(rounds=ROUNDS), "utf-8")
         (top / "test_work.py").write_text(TEST, "utf-8")
         (top / "pytest.ini").write_text(QUICK, "utf-8")
