@@ -107,6 +107,7 @@ async def test_the_answers_are_those_of_a_plain_loop():
     async with open_storm(rpm=3000, burst=4, headers="absent", latency=0.02, faults={"500": 0.05}) as storm:
         async with opened(storm) as model, abreast.open_run("r", seed=7) as run:
             wide = [outcome.value for outcome in await asked(run, model, 60)]
+            assert "<Governor 0/" in repr(model.lane)  # those that failed are in flight no more, either
         async with opened(storm, width=1) as model, abreast.open_run("r", seed=7) as run:
             assert [outcome.value for outcome in await asked(run, model, 60, width=1)] == wide
 

@@ -228,6 +228,6 @@ class Governor:
             if not self._begun:
                 took = max(now - permit.sent, 0.1 * self._tick)
                 # Where answers take long, so do complaints: then it goes faster only slowly.
-                beat = self._tick * min(6.0, max(1.0, took / self._tick / 4)) if ended else 4 * self._tick
+                beat = self._tick * min(6.0, max(1.0, took / self._tick / 4)) if ended else 6 * self._tick
                 pace.start(now, self._start / min(self._tick, took), beat)
         self._begun = True
