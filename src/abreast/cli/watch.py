@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -36,6 +36,17 @@ _PLAIN_EVERY: Final = 5  # looks between two lines where nothing can be redrawn
 _QUIET: Final = 5  # looks without an event before it is asked whether anybody drives the run
 
 
+def _pictures(*, limits: bool) -> ModuleType:
+    """What draws: imported only by who looks, as rich takes its time."""
+    if limits:
+        from abreast.cli import limit_picture
+
+        return limit_picture
+    from abreast.cli import picture
+
+    return picture
+
+
 class View:
     """A run in a store as it is seen from outside: each look takes in what is new."""
 
@@ -52,7 +63,7 @@ class View:
         self._driven = row.state == RUNNING and store.driven(row.id)
         make = LimitChart if limits else Chart
         self.chart: Any = make(window or _WINDOW, whole=window is None and not self._driven)
-        self.pictures: Any = import_module(f"abreast.cli.{'limit_picture' if limits else 'picture'}")
+        self.pictures: Any = _pictures(limits=limits)
 
     @property
     def over(self) -> bool:
