@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+from abreast.cli.main import _COMMANDS
 from abreast.store.port import Driver
 from abreast.store.sqlite import SqliteStore
 from tests.cli.shell import PATIENCE, end
@@ -301,10 +302,7 @@ sys.exit(f"imported {heavy}" if heavy else code)
     assert "Go on with a run that did not end." in process.stdout
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["map", "runs", "show", "resume", "retry", "cancel", "export", "rm", "prune", "doctor", "completion", "version"],
-)
+@pytest.mark.parametrize("name", _COMMANDS)
 def test_every_command_has_help(abreast, name):
     said = abreast(name, "--help")
     assert (said.code, said.err) == (0, "")
