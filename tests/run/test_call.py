@@ -17,12 +17,14 @@ from abreast.core.errors import (
     Throttled,
     TimedOut,
 )
+from abreast.core.events import CALL_STARTED
 from abreast.core.outcome import Usage
 from abreast.models.port import Message, Reply, Request
 from abreast.models.price import FlatPrice
 from abreast.run.cache import Replay, StoreCache
 from abreast.run.call import Caller
 from abreast.run.lane import Lane
+from abreast.store import codec
 from abreast.testing import Gate, ManualClock, MemoryStore
 
 NO_WAIT = abreast.Retry(3, base=0.0, cap=0.0)
@@ -365,6 +367,24 @@ async def _nothing():
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_asked_is_recorded_once_redacted_and_cut():
+    store, echo = MemoryStore(), Echo(ServerFault("busy", status=503))
+    model = caller(echo)
+
+    async def work(item):
+        return (await model.ask(f"{item} secret " + "x" * 30_000, system="Be secret")).text[:3]
+
+    hide = lambda path, value: value.replace("secret", "***") if isinstance(value, str) else value  # noqa: E731
+    async with abreast.open_run("r", store=store, redact=hide) as run, model:
+        assert await run.map(work, ["how"], width=1).values() == ["HOW"]
+    first, again = store.events("r-1", kinds={CALL_STARTED})
+    system, turn = codec.decode(first.body)
+    assert system == ["system", "Be ***", 6]
+    assert (turn[0], turn[1][:9], len(turn[1]), turn[2]) == ("user", "how *** x", 20_000, 30_008)
+    assert again.body is None
+    assert "secret" not in str(store.events("r-1"))
 
 
 async def test_recorded_calls_are_not_made_again_and_identical_ones_are_told_apart():

@@ -148,6 +148,7 @@ async def test_an_item_shows_its_calls_with_prompt_and_reply(store):
     said = pages.item(desk, "asks-1", {"path": "asks/question/0000"})
     assert said["prompt"]["text"] == "the prompt of 0000 in asks-1"
     [call] = said["calls"]
+    assert call["asked"] == [{"role": "user", "text": "What is love?", "characters": 13}]
     assert call["reply"]["text"] == "Reply to: What is love?"
     assert pages.head(desk, "asks-1", {})["usage"]["requests"] == 1
 

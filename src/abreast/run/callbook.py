@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -49,6 +49,7 @@ def digest_of(model: str, request: Request, size: int = _DIGEST) -> str:
 
 
 _CANONICAL: Final = codec.json_writer(sort_keys=True)
+_LONGEST_ASKED: Final = 20_000  # characters of one turn; whoever has larger ones has them elsewhere, too
 
 
 def _turn(message: Any) -> list[object]:
@@ -83,7 +84,7 @@ class Calls:
 class CallBook:
     """Writes one call into the journal of its run."""
 
-    __slots__ = ("_item", "_journal", "_lane", "_model", "path")
+    __slots__ = ("_asked", "_item", "_journal", "_lane", "_model", "path")
 
     def __init__(self, item: Current, journal: Journal, *, path: str, model: str, lane: str) -> None:
         """For the call at `path`, beneath `item`."""
@@ -91,18 +92,23 @@ class CallBook:
         self._journal = journal
         self._model = model
         self._lane = lane
+        self._asked = False
         self.path = path
 
-    def started(self, need: Need, *, wait: bool) -> asyncio.Future[None] | None:
-        """Note what is reserved for it; before a paid call, something to wait for: done once a kill can't undo that."""
+    def started(self, need: Need, request: Request, *, wait: bool) -> asyncio.Future[None] | None:
+        """Note what is asked and reserved; before a paid call, something to wait for: a kill can't undo it any more."""
         facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
         if need.usd:
             facts["usd"] = need.usd
+        body = None if self._asked else asked_text(request, self.path, self._item.drive.setting.redact)
+        self._asked = True
         if not wait:
-            self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts)
+            self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
             return None
         kept: asyncio.Future[None] = self._item.drive.setting.loop.create_future()
-        self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, written=partial(_done, kept))
+        self._journal.emit(
+            CALL_STARTED, self.path, lane=self._lane, data=facts, body=body, written=partial(_done, kept)
+        )
         return kept
 
     def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
@@ -172,6 +178,15 @@ def restored(text: str, request: Request) -> Reply:
         text=said["text"], value=_value(said["text"], request), tool_calls=_tool_calls(said),
         finish=said.get("finish", "stop"), model=said.get("model", ""), id=said.get("id", ""),
     )  # fmt: skip
+
+
+def asked_text(request: Request, where: str, redact: Callable[[str, object], object] | None = None) -> str:
+    """A question as it is written down: for people, who want to see it. Of a long turn only the beginning."""
+    turns = [("system", request.system)] if request.system is not None else []
+    turns += ((turn.role, turn.content) for turn in request.messages)
+    if redact is not None:
+        turns = [(role, str(redact(where, text))) for role, text in turns]
+    return codec.encode([[role, text[:_LONGEST_ASKED], len(text)] for role, text in turns], where)
 
 
 def reply_text(reply: Reply, where: str) -> str:

@@ -201,7 +201,7 @@ class Calling:
         episode, permit = lane.episode, lane.permit_in(grant.holds)
         try:
             if self._book is not None:
-                kept = self._book.started(self._need, wait=caller.paid)
+                kept = self._book.started(self._need, self._request, wait=caller.paid)
                 if kept is not None:
                     await kept
             sent = clock.now()

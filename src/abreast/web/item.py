@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from abreast.core.errors import NoSuchRun
-from abreast.core.events import ATTEMPT_FAILED, CALL_SETTLED, ITEM_READ, LIMIT_WAITED, Event
+from abreast.core.events import ATTEMPT_FAILED, CALL_SETTLED, CALL_STARTED, ITEM_READ, LIMIT_WAITED, Event
 from abreast.core.item import position_key, unescape
 from abreast.store.codec import json_writer
 from abreast.store.port import Recorded, RunRow
@@ -26,6 +26,7 @@ def item_of(journal: Journal, row: RunRow, path: str, prompt_of: Callable[[RunRo
     happened = list(journal.events({ATTEMPT_FAILED, LIMIT_WAITED}, prefix=path, most=500)) if path else []
     read = _read(journal, path, found)
     calls = list(journal.events({CALL_SETTLED}, prefix=path, most=_CALLS)) if path else []
+    asked = {event.path: event for event in journal.events({CALL_STARTED}, prefix=path, most=_CALLS) if event.body}
     if found is None and not happened and read is None and not calls and not path.startswith(row.name):
         raise NoSuchRun(f"nothing is recorded of an item {path!r} in {row.id}")
     given = value_of(read) if read is not None else None
@@ -33,7 +34,8 @@ def item_of(journal: Journal, row: RunRow, path: str, prompt_of: Callable[[RunRo
     said: Said = {
         "run": row.id, "path": path, "key": key, "state": "running",
         "input": None if read is None else _text(given), "prompt": _cut(prompt_of(row, key, given)),
-        "calls": [_call(event, path) for event in calls],
+        "calls": [_call(event, path, asked.pop(event.path, None)) for event in calls]
+        + [{**_call(event, path, event), "state": "running"} for event in asked.values() if found is None],
         "attempts": [_attempt(event) for event in happened if event.kind == ATTEMPT_FAILED and event.path == path],
         "waits": [
             {"limit": event.data.get("limit"), "seconds": event.data.get("seconds")}
@@ -90,7 +92,7 @@ def _attempt(event: Any) -> Said:  # noqa: ANN401
     return {"attempt": event.data.get("attempt"), "backoff": event.data.get("backoff"), "error": _error(event)}
 
 
-def _call(event: Any, path: str) -> Said:  # noqa: ANN401
+def _call(event: Any, path: str, asked: Event | None) -> Said:  # noqa: ANN401
     data: dict[str, Any] = dict(event.data)
     said: Said = {
         "path": event.path.removeprefix(f"{path}/"), "model": data.get("model"), "state": data.get("state"),
@@ -98,6 +100,9 @@ def _call(event: Any, path: str) -> Said:  # noqa: ANN401
         "service": data.get("service", []), "first_token": data.get("first_token"), "usd": data.get("usd"),
         "input_tokens": data.get("input_tokens"), "output_tokens": data.get("output_tokens"),
     }  # fmt: skip
+    if asked is not None:
+        turns: Any = value_of(asked)
+        said["asked"] = [{"role": role, "text": text, "characters": size} for role, text, size in turns]
     if data.get("state") == "done":
         reply = value_of(event)
         said["reply"] = _text(reply.get("text") if isinstance(reply, dict) else reply)

@@ -47,7 +47,7 @@ export class Panel {
       item.reason ? el("p", {}, `It was cancelled: ${item.reason}`) : null,
       item.timing ? timing(item) : null,
       failure(item.error),
-      text("Prompt", item.prompt), text("Input", item.input),
+      item.calls.some((call) => call.asked) ? null : text("Prompt", item.prompt), text("Input", item.input),
       item.calls.map((call, index) => this.#call(call, index, item.calls.length)),
       text(item.calls.length ? "Result" : "Reply", item.value),
       text("Standard output", item.stdout), text("Standard error", item.stderr),
@@ -68,7 +68,8 @@ export class Panel {
       ["Tokens", call.input_tokens !== undefined && call.input_tokens !== null ? `${count(call.input_tokens)} + ${count(call.output_tokens)}` : ""],
       ["Cost", call.usd ? money(call.usd) : call.usd === null ? "unknown" : ""]];
     return el("section", { class: "call" }, el("h3", {}, all > 1 ? `Call ${index + 1}` : "Call of the model", " ", call.state === "done" ? null : badge(call.state)),
-      rows(used), text("Reply", call.reply), failure(call.error));
+      rows(used), (call.asked ?? []).map((turn, at, turns) => text(turns.length > 1 ? `Prompt, ${turn.role}` : "Prompt", turn)),
+      text("Reply", call.reply), failure(call.error));
   }
 }
 
