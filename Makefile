@@ -35,7 +35,7 @@ help: ## print this list
 	$(PYTHON) -m venv --clear .venv
 	@touch $@
 
-# What the command line stands on, and nothing more: five small wheels.
+# What the command line, the demo and its page stand on, and nothing more: small wheels.
 .venv/.run: requirements/run.txt .venv/.made
 	@$(PY) -m pip install --quiet --require-hashes --only-binary :all: -r requirements/run.txt
 	@touch $@
