@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help="which of big and writer; else both")
     parser.add_argument("--items", type=int, default=100_000, help="of the big run")
     parser.add_argument("--rounds", type=int, default=5, help="of the writer, with the page and without")
-    parser.add_argument("--written", type=int, default=20_000, help="items of one round of the writer")
+    parser.add_argument("--written", type=int, default=60_000, help="items of one round of the writer")
     parser.add_argument("--write", nargs=3, metavar=("STORE", "NAME", "ITEMS"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.write:

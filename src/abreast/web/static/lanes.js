@@ -141,7 +141,7 @@ export class Lanes {
   #tick() {
     if (this.ticking) return;
     this.ticking = true;
-    const every = matchMedia("(prefers-reduced-motion: reduce)").matches ? 500 : 80;
+    const every = matchMedia("(prefers-reduced-motion: reduce)").matches ? 500 : 200;
     const step = () => {
       if (!this.live) {
         this.ticking = false;

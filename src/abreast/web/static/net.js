@@ -64,7 +64,7 @@ export function listen(address, heard, state = () => {}) {
 
 /**
  * Call `work` now, and again for whatever is asked for meanwhile; never twice at once, nor without a rest between, so that
- * news cost a tenth of the server's time at most. What a person asked for does not wait for the rest: `.now()`.
+ * news cost a thirtieth of the server's time at most. What a person asked for does not wait for the rest: `.now()`.
  */
 export function paced(work, least = 400) {
   let busy = false;
@@ -91,7 +91,7 @@ export function paced(work, least = 400) {
     resting = setTimeout(() => {
       resting = null;
       if (again) now();
-    }, Math.max(least, 9 * (performance.now() - began)));
+    }, Math.max(least, 29 * (performance.now() - began)));
   }
   function call() {
     if (busy || resting !== null) again ||= true;
