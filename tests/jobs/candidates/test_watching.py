@@ -1,16 +1,19 @@
 """What is seen of a function while its tests run: every kind of function, every way to reach it, every part of it."""
 
 import json
+from dataclasses import replace
 from shutil import which
 
 import pytest
 
+from abreast.jobs.candidates import watching, witnessed
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.watching import Watched, judge_behaviour
 from abreast.worktrees import confine
 from tests.jobs.candidates.watched import open_project, use_cache
 from tests.worktrees.jails import refuse
 
+NOTHING = Watched(0, 0, (), (), "", "", None, "", ())
 WORDS = """
 def count(text):
     found = {}
@@ -326,8 +329,47 @@ async def test_too_many_calls_are_counted_and_said(tmp_path):
     async with open_project(tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}) as project:
         watched = await project.watch()
         assert len(watched.invocations) == 401
-        assert watched.left_out == tuple(f"test_words.py::test_many#{at}" for at in range(400, 450))
+        assert (watched.left_out, watched.cut) == ((), {"test_words.py::test_many": 400})
         assert judge_behaviour(watched, watched, STRICT).verdict == "same"
+        assert Watched.from_plain(watched.to_plain()) == watched
+        # Of what the original was not seen to do, nothing is held against the candidate; of all before it, everything.
+        sooner = replace(watched, cut={"test_words.py::test_many": 300}, invocations=_first(watched, 300))
+        assert judge_behaviour(sooner, watched, STRICT).verdict == "same"
+        assert judge_behaviour(watched, sooner, STRICT).verdict == "wrong"
+
+
+def _first(watched, count):
+    many = [one for one in watched.invocations if "test_many" in one.name]
+    return tuple(one for one in watched.invocations if one not in many[count:])
+
+
+async def test_a_million_calls_too_many_are_one_line_of_what_is_said(tmp_path, monkeypatch):
+    said = []
+    tests = """
+        from words import count
+
+        def test_many():
+            for _ in range(20_000):
+                count("a")
+    """
+    monkeypatch.setattr(watching, "Testimony", lambda data: said.append(data) or witnessed.Testimony(data))
+    async with open_project(tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}) as project:
+        assert len((await project.watch()).invocations) == 400
+    lines = said[0].splitlines()
+    assert sum(line.startswith(b'["cut"') for line in lines) == 1
+    assert len(lines) < 500
+
+
+@pytest.mark.parametrize("name", ["test#400", "test#9999999"])
+def test_what_comes_after_the_cut_is_not_known(name):
+    assert not replace(NOTHING, cut={"test": 400}).knows(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["test#399", "test#0", "other#400", "test", "#", "", "test#", "test#-1", "test#x", f"test#{'9' * 5000}"]
+)
+def test_what_comes_before_it_is_and_so_is_what_no_child_of_ours_would_say(name):
+    assert replace(NOTHING, cut={"test": 400}).knows(name)
 
 
 HANDLERS = """

@@ -40,8 +40,7 @@ def judge_behaviour(original: Watched, candidate: Watched, rules: Rules) -> Beha
         return Behaviour("refused" if cheats else candidate.failure, candidate.reason + told)
     if cheats:
         return Behaviour("refused", "it " + "; it ".join(cheats))
-    left = set(original.left_out)
-    kept = [one for one in candidate.invocations if one.name not in left]
+    kept = [one for one in candidate.invocations if original.knows(one.name)]
     findings = (*_tests(original, candidate), *judge(original.invocations, kept, rules=rules))
     if findings:
         starved = {one.name for one in original.invocations if raised(one.after) == "MemoryError"}

@@ -157,6 +157,7 @@ def _told(ran: Ran, limits: Limits, data: bytes, files: tuple[str, ...]) -> Watc
         confinement=ran.confinement.layers,
         messages=said.messages,
         left_out=tuple(said.left),
+        cut=said.cut,
         dropped=tuple(said.dropped),
         signs=signs,
         unconfined=ran.confinement.missing,

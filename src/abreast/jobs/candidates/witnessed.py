@@ -11,6 +11,9 @@ from abreast.jobs.candidates.record import Invocation, RecordInvalid, decode, en
 
 Failure: TypeAlias = Literal["timeout", "refused", "error"]
 
+_OTHERWISE = frozenset({"invocations", "signs", "cut", "unconfined"})  # read in a way of their own, or later additions
+_LONGEST_NUMBER = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Tests:
@@ -61,7 +64,9 @@ class Watched:
     messages: Mapping[str, str] = field(default_factory=dict)
     """By test that failed: what was raised."""
     left_out: tuple[str, ...] = ()
-    """Invocations that are too many or too large to be kept: nothing is known of what they did."""
+    """Invocations that are too large to be kept: nothing is known of what they did."""
+    cut: Mapping[str, int] = field(default_factory=dict)
+    """By test that made too many: the number of its first invocation that is not kept, nor are those after it."""
     dropped: tuple[tuple[str, str], ...] = ()
     """Generated inputs that were not called, or had no end, with the reason."""
     signs: Signs = field(default_factory=Signs)
@@ -73,17 +78,24 @@ class Watched:
         plain = {name: getattr(self, name) for name in self.__slots__ if name not in {"invocations", "signs"}}
         return plain | {"invocations": json.loads(encode(self.invocations)), "signs": asdict(self.signs)}
 
+    def knows(self, name: str) -> bool:
+        """Whether the invocation of that name would be known, had there been one."""
+        test, _, number = name.rpartition("#")
+        ours = number.isdecimal() and len(number) < _LONGEST_NUMBER  # the child may have said anything
+        return name not in self.left_out and not (ours and test in self.cut and int(number) >= self.cut[test])
+
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Watched:
         """What `to_plain` wrote. Raises `ValueError` for anything else."""
         try:
             signs = plain["signs"]
-            known = {name: plain[name] for name in cls.__slots__ if name not in {"invocations", "signs", "unconfined"}}
+            known = {name: plain[name] for name in cls.__slots__ if name not in _OTHERWISE}
             return cls(**known | {
                 "outcomes": _pairs(plain["outcomes"]),
                 "dropped": _pairs(plain["dropped"]),
                 "left_out": tuple(plain["left_out"]),
                 "confinement": tuple(plain["confinement"]),
+                "cut": dict(plain.get("cut", {})),
                 "unconfined": dict(plain.get("unconfined", {})),
                 "invocations": tuple(decode(json.dumps(plain["invocations"]).encode())),
                 "signs": Signs(
@@ -107,6 +119,7 @@ class Testimony:
         self.outcomes: dict[str, str] = {}
         self.messages: dict[str, str] = {}
         self.left: list[str] = []
+        self.cut: dict[str, int] = {}
         self.dropped: list[tuple[str, str]] = []
         self.did: list[str] = []
         self.failed: list[str] = []
@@ -114,8 +127,8 @@ class Testimony:
         """The test or input that was under way at the end."""
         self.end: Mapping[str, Any] | None = None
         takes: dict[str, Callable[[Any], None]] = {
-            "call": self._call, "test": self._test, "left": self._left, "dropped": self._drop,
-            "did": self._did, "failed": self._fail, "trying": self._try, "end": self._ended,
+            "call": self._call, "test": self._test, "left": self._left, "cut": self._cut_off,
+            "dropped": self._drop, "did": self._did, "failed": self._fail, "trying": self._try, "end": self._ended,
         }  # fmt: skip
         # A line that was cut short is the last words of one that was ended: all before it stands.
         for line in data.split(b"\n")[:-1]:
@@ -140,6 +153,10 @@ class Testimony:
 
     def _left(self, content: str) -> None:
         self.left.append(_text(content))
+
+    def _cut_off(self, content: list[Any]) -> None:
+        test, first = content
+        self.cut.setdefault(_text(test), int(first))
 
     def _drop(self, content: list[str]) -> None:
         name, reason = map(_text, content)

@@ -54,6 +54,7 @@ class Recorder:
         """Which test is under way."""
         self._channel = channel
         self._counts: Counter[str] = Counter()
+        self._cut: set[str] = set()
         self._open: dict[int, Call] = {}
         self._calls = self._bytes = 0
         self._printing = 0
@@ -67,7 +68,9 @@ class Recorder:
         self._counts[self.test] += 1
         self._calls += 1
         if at >= MOST_OF_A_TEST or self._calls > MOST_CALLS or self._bytes > MOST_BYTES:
-            self._channel.say("left", f"{self.test}#{at}")
+            if self.test not in self._cut:  # said once: what follows in this test may be a million calls
+                self._cut.add(self.test)
+                self._channel.say("cut", [self.test, at])
             return None
         call = Call(self, f"{self.test}#{at}", args, kwargs, method=method)
         self._open[id(call)] = call
