@@ -199,6 +199,20 @@ def test_faster_must_pass_the_threshold_and_the_noise_of_this_machine(candidate,
     assert measured.candidate.ratio == pytest.approx(candidate, rel=0.02)
 
 
+def scattered(ratio):
+    """Eleven blocks, in which the candidate is now a little faster than that, and now a little slower."""
+    found = times(1.0, 1.0, blocks=11, jitter=0.0)
+    return found | {"candidate": [((1 + 0.02 * (-1) ** at) / ratio,) * 2 for at in range(11)]}
+
+
+def test_the_same_needs_less_to_be_known_than_faster_does():
+    measured = judge_times(scattered(1.0), Plan())
+    assert measured.candidate.spread > 0.02  # as sure as of a gain, it would not be
+    assert measured.verdict == "same"
+    assert judge_times(scattered(1.0), Plan(sure_same=0.9999)).verdict == "undecided"
+    assert judge_times(scattered(1.02), Plan()).verdict == "undecided"
+
+
 def test_at_the_end_what_lies_within_the_noise_is_the_same():
     assert judge_times(times(1.03, 1.04, blocks=40), Plan()).verdict == "undecided"
     assert judge_times(times(1.03, 1.04, blocks=40), Plan(most=40)).verdict == "same"

@@ -10,7 +10,6 @@ It runs beside `abreast.jobs.candidates.child`, under the project's interpreter,
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import errno
@@ -26,6 +25,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from time import perf_counter  # noqa: TID251 - of the original alone, to choose inputs; candidates are timed elsewhere
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, ModuleType
 from typing import Any, NoReturn, cast
@@ -41,6 +41,7 @@ from abreast.jobs.candidates.record import Invocation, encode, observe
 
 MOST_CALLS = 2_000
 _BOUND = 10_000  # values of an iterator
+_ASYNCHRONOUS = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class Stops:
@@ -131,6 +132,8 @@ class Holder:
         self._down = os.open(os.path.join(directory, f"down-{number}"), os.O_RDWR | os.O_CLOEXEC)
         self._up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
         self._name, self._function, self._given = name, function, given
+        if getattr(getattr(function, "__code__", None), "co_flags", 0) & _ASYNCHRONOUS:
+            importlib.import_module("asyncio")  # before a clock runs; nobody else has to wait for it
 
     def serve(self) -> NoReturn:
         """Wait for orders, for ever: the jail ends it."""
@@ -159,7 +162,8 @@ class Holder:
             data = data[os.write(self._up, data) :]
 
     def _obey(self, order: dict[str, Any]) -> None:
-        asyncio._set_running_loop(None)  # noqa: SLF001 - of the process it was forked from
+        if "asyncio" in sys.modules:  # where a loop may be running, of the process it was forked from
+            sys.modules["asyncio"]._set_running_loop(None)  # noqa: SLF001
         chunks: list[int] = order["chunks"]
         calls = sum(chunks)
         given = [self._copy(needed=calls > 1) for _ in range(calls)]
@@ -234,7 +238,7 @@ def _run(lazy: Any) -> object:  # noqa: ANN401
     async def listed() -> list[object]:
         return [one async for one in lazy]
 
-    with asyncio.Runner() as runner:
+    with importlib.import_module("asyncio").Runner() as runner:
         return runner.run(listed() if type(lazy) is AsyncGeneratorType else lazy)
 
 
