@@ -211,6 +211,9 @@ def test_the_same_needs_less_to_be_known_than_faster_does():
     assert measured.verdict == "same"
     assert judge_times(scattered(1.0), Plan(sure_same=0.9999)).verdict == "undecided"
     assert judge_times(scattered(1.02), Plan()).verdict == "undecided"
+    loud = scattered(1.0)
+    loud["control"] = [(1 + 0.1 * (at % 3),) * 2 for at in range(11)]
+    assert judge_times(loud, Plan()).verdict == "undecided"
 
 
 def test_at_the_end_what_lies_within_the_noise_is_the_same():

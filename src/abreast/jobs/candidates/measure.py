@@ -15,9 +15,10 @@ seeded: the same times give the same interval.
 The decision. The noise floor is the largest ratio that the interval of A to C still allows, where the truth is 1.
 Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the same the other way round. Looks are
 taken after 6 blocks, 8, 11, and so on up to a fixed number; the permitted share of false "faster" (0.2%) is divided
-among them. The same: all that the ratio may be, by ordinary confidence (97.5% on either side), is within the threshold.
-Who misses a gain of a percent or two by that has lost little, and four times as many blocks would be needed to be as
-sure as of a gain. At the end also what lies within the noise floor, if that is under 5%. Otherwise undecided.
+among them. The same: all that the ratio may be, by ordinary confidence (97.5% on either side), is within the threshold,
+and the control's is within 5%. Who misses a gain of a percent or two by that has lost little, and four times as many
+blocks would be needed to be as sure as of a gain. At the end also what lies within the noise floor, if that is under
+5%. Otherwise undecided.
 """
 
 from __future__ import annotations
@@ -153,27 +154,28 @@ def judge_times(times: dict[Which, list[tuple[float, float]]], plan: Plan, seed:
     blocks = len(times["original"])
     # One-sided, and the share that is permitted is divided among the looks.
     confidence = 1 - plan.false_faster / len(plan.looks)
-    candidate, control = (
-        interval(_log_ratios(times["original"], times[which]), confidence, plan.resamples, derive_seed(seed, which))
-        for which in ARMS[1:]
-    )
-    logs = _log_ratios(times["original"], times["candidate"])
-    likely = interval(logs, plan.sure_same, plan.resamples, derive_seed(seed, "candidate"))
-    verdict = _verdict(candidate, likely, control, plan, last=blocks >= plan.most)
+    logs = {which: _log_ratios(times["original"], times[which]) for which in ARMS[1:]}
+
+    def bounds(which: Which, confidence: float) -> Interval:
+        return interval(logs[which], confidence, plan.resamples, derive_seed(seed, which))
+
+    candidate, control = bounds("candidate", confidence), bounds("control", confidence)
+    likely = [bounds(which, plan.sure_same).spread for which in ARMS[1:]]
+    verdict = _verdict((candidate, control), (likely[0], likely[1]), plan, last=blocks >= plan.most)
     return Measurement(verdict, candidate, control, blocks, {which: tuple(all_) for which, all_ in times.items()})
 
 
-def _verdict(candidate: Interval, likely: Interval, control: Interval, plan: Plan, *, last: bool) -> Speed:
+def _verdict(sure: tuple[Interval, Interval], likely: tuple[float, float], plan: Plan, *, last: bool) -> Speed:
+    candidate, control = sure
     bar = 1 + max(plan.threshold, control.spread)
     if candidate.low > bar:
         return "faster"
     if candidate.high < 1 / bar:
         return "slower"
-    if likely.spread <= plan.threshold:
-        return "same"
     # A loud machine may not call everything the same.
-    near = min(control.spread, plan.alike)
-    return "same" if last and candidate.spread <= near else "undecided"
+    if likely[0] <= plan.threshold and likely[1] <= plan.alike:
+        return "same"
+    return "same" if last and candidate.spread <= min(control.spread, plan.alike) else "undecided"
 
 
 def _log_ratios(ours: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]]) -> list[float]:
