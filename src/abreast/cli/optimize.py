@@ -23,7 +23,7 @@ judging = options.group_of(
     click.option("--exceptions", type=click.Choice(["type", "args", "message"]), default="args", show_default=True,
                  help="How much of an exception counts."),
     click.option("--threshold", metavar="X", help="What it must be faster by, as a share or in percent.  [2%]"),
-    click.option("--blocks", metavar="N", help="Measure no more than so many blocks, each of six runs.  [56]"),
+    click.option("--blocks", metavar="N", help="Measure no more than so many blocks, each of six runs or more.  [56]"),
     click.option("--generated", metavar="N", help="So many inputs are made up beside those of the tests.  [200]"),
     click.option("--timeout", metavar="TIME", help="End a run of the tests that takes longer.  [60s]"),
     options.budget,

@@ -39,7 +39,11 @@ def test_a_block_runs_each_arm_there_and_back_with_one_seed():
     orders = set()
     for block in range(60):
         turns = turns_of(block, 7)
-        assert turns == turns[::-1]
+        assert [turn.which for turn in turns] == [turn.which for turn in turns[::-1]]
+        assert [turn.lap for turn in turns] == [0, 0, 0, 1, 1, 1]
+        longer = turns_of(block, 7, 4)
+        assert longer[:6] == turns
+        assert [(turn.which, turn.lap) for turn in longer[6:]] == [(turn.which, turn.lap + 2) for turn in turns]
         assert sorted(turn.which for turn in turns) == sorted(ARMS * 2)
         assert len({(turn.block, turn.seed) for turn in turns}) == 1
         orders.add(tuple(turn.which for turn in turns[:3]))
@@ -77,6 +81,15 @@ async def test_the_number_of_runs_is_bounded():
     assert Plan().looks[-1] == 112
 
 
+async def test_the_quickest_of_all_laps_counts():
+    async def run_once(turn):
+        return 3.0 if turn.lap < 3 else {"original": 1.0, "candidate": 0.5, "control": 1.0}[turn.which]
+
+    measured = await measure(run_once, plan=Plan(laps=4))
+    assert (measured.verdict, measured.candidate.ratio) == ("faster", pytest.approx(2.0))
+    assert measured.times["candidate"][0] == (3.0, 3.0, 3.0, 0.5)
+
+
 async def test_the_same_times_give_the_same_verdict():
     one, other = [await measure(Machine("all", 5, 1.04).run_once, seed=2) for _ in range(2)]
     assert one == other
@@ -108,10 +121,12 @@ async def test_what_a_run_raises_goes_on():
         {"false_faster": 0},
         {"growth": 1},
         {"resamples": 2},
+        {"laps": 0},
+        {"laps": 3},
     ],
 )
 def test_a_plan_that_makes_no_sense_is_an_error(wrong):
-    with pytest.raises(ValueError, match="plan"):
+    with pytest.raises(ValueError, match=r"plan|laps"):
         Plan(**wrong)
 
 

@@ -1,11 +1,13 @@
 """Timing: which calls, from which state, judged each time; nobody is quick by cheating."""
 
 import asyncio
+import os
 import sys
 
 import pytest
 
 from abreast.jobs.candidates import timing
+from abreast.jobs.candidates.child import timed as child
 from abreast.jobs.candidates.inputs import Input, Inputs, choose
 from abreast.jobs.candidates.measure import Plan, measure
 from abreast.jobs.candidates.rules import STRICT
@@ -113,6 +115,11 @@ def test_short_calls_are_repeated_and_that_is_said():
     assert choose([call(0, 0.0005, "a")]).rounds == 2
 
 
+@pytest.mark.parametrize(("seconds", "laps"), [(0.00001, 8), (0.001, 8), (0.01, 8), (0.02, 4), (0.2, 2), (5.0, 2)])
+def test_short_turns_go_there_and_back_more_often(seconds, laps):
+    assert choose([call(0, seconds, "a")]).laps == laps
+
+
 def test_where_all_calls_are_long_the_shortest_is_timed_by_its_first_call():
     found = choose([call(0, 3.0, "a"), call(1, 2.0, "b", copyable=False)])
     assert [one.name for one in found.chosen] == ["t#1"]
@@ -195,6 +202,7 @@ class Starts:
 
     def __init__(self):
         self.seeds = []
+        self.cpus = []
 
     async def end(self):
         pass
@@ -203,7 +211,8 @@ class Starts:
         self.seeds.append({place.hash_seed for place in places})
         return [(self, {}) for _ in places]
 
-    async def make(self, number, chunks, seconds, known):
+    async def make(self, number, chunks, seconds, known, cpu):
+        self.cpus.append(cpu)
         return Made((0.001,) * len(chunks), 0.1, "as before", None)
 
 
@@ -222,6 +231,25 @@ async def test_where_starting_takes_long_they_are_used_for_some_blocks():
     found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
     await measure(found.run_once, plan=Plan(first=12, most=12))
     assert len(stands.seeds) == 2
+
+
+async def test_in_a_lap_all_arms_begin_on_one_cpu_and_in_the_next_on_another(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 3}, raising=False)
+    stands = Starts()
+    found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
+    await measure(found.run_once, plan=Plan(first=4, most=4, laps=4))
+    known = [cpu for cpu in stands.cpus if cpu is not None]  # whatever is made only to see what it does may be anywhere
+    first, second = [3, 3, 3, 5, 5, 5] * 2, [5, 5, 5, 3, 3, 3] * 2
+    assert known == (first + second) * 2
+
+
+def test_it_begins_there_and_may_go_on_elsewhere(monkeypatch):
+    told = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: told.append(cpus), raising=False)
+    child._begin_on(2)
+    child._begin_on(None)
+    assert told == [{2}, {0, 1, 2}]
 
 
 # --- real ones

@@ -14,6 +14,9 @@ _CHUNKS: Final = 20  # at most, of each input in a turn; the quickest counts: wh
 _TURN: Final = 0.03  # s; what these should take
 _LONG: Final = 0.3  # s; of a round that is as good as it gets with its first call
 _MOST_ROUNDS: Final = 200
+_MOST_LAPS: Final = 8  # on a shared machine a CPU is slower for a few tenths of a second, and then quick again
+_BLOCK: Final = 1.0  # s; what the turns of a block may take if they are short: interpreters take about as long to start
+_ARMS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,12 @@ class Inputs:
         """How often that is done within a turn."""
         seconds = self.rounds * sum(one.seconds for one in self.chosen)
         return 0 if seconds > _LONG else max(2, min(_CHUNKS, round(_TURN / seconds)))
+
+    @property
+    def laps(self) -> int:
+        """How often a block goes there or back: the shorter turns are beside the start of interpreters, the more."""
+        seconds = (1 + self.rounds * self.chunks) * sum(one.seconds for one in self.chosen)
+        return max(2, min(_MOST_LAPS, 2 * int(_BLOCK / (_ARMS * 2 * seconds))))
 
     @property
     def notes(self) -> tuple[str, ...]:

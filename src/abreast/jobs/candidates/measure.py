@@ -2,9 +2,11 @@
 
 The plan. A block runs three arms: the original (A), the candidate (B), and the original once more as the control (C).
 Each block draws an order and runs it there and back (A B C C B A: ABBA for three arms), so that no arm is always first.
-Each run is a fresh process, and so are the interpreters that a block's processes come from: where things happen to lie
-in memory makes one faster than another by a percent or so, for as long as it lives. What a block says is the log-ratio
-of the quicker runs, A to B, and A to C: whatever else the machine does can only make a run slower.
+Where runs are short beside the start of interpreters, it goes there and back again, up to four times; every lap begins
+on another CPU, for all arms alike, since on a shared machine one may be slower than another for a while. Each run is a
+fresh process, and so are the interpreters that a block's processes come from: where things happen to lie in memory
+makes one faster than another by a percent or so, for as long as it lives. What a block says is the log-ratio of the
+quickest runs, A to B, and A to C: whatever else the machine does can only make a run slower.
 
 The statistics. Location is the mean with a fifth of the blocks trimmed at either end, since a machine has bursts of
 other work. Its standard error is bootstrapped over stretches of neighbouring blocks, since they resemble each other;
@@ -36,6 +38,8 @@ from abreast.core.seeds import derive_seed
 
 Which: TypeAlias = Literal["original", "candidate", "control"]
 Speed: TypeAlias = Literal["faster", "slower", "same", "undecided"]
+Times: TypeAlias = dict[Which, list[tuple[float, ...]]]
+"""Of each arm, by block, the seconds of its runs."""
 
 ARMS: tuple[Which, ...] = ("original", "candidate", "control")
 _ORDERS: tuple[tuple[int, int, int], ...] = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
@@ -49,6 +53,8 @@ class Turn:
     which: Which
     block: int
     seed: int
+    lap: int = 0
+    """There is 0, back is 1, and so on."""
 
 
 RunOnce: TypeAlias = Callable[[Turn], Awaitable[float]]
@@ -67,6 +73,7 @@ class Plan:
     first: int = 6
     most: int = 112
     growth: float = 1.4
+    laps: int = 2
     false_faster: float = 0.002
     sure_same: float = 0.975
     resamples: int = 200
@@ -74,6 +81,8 @@ class Plan:
     def __post_init__(self) -> None:
         if not (4 <= self.first <= self.most):  # noqa: PLR2004 - fewer have no spread to speak of
             raise ValueError("a plan has at least 4 blocks, and at most as many as it says")
+        if self.laps < 1 or self.laps % 2:
+            raise ValueError("a block goes there and back: its laps are an even number")
         if not (self.threshold >= 0 and 0 < self.false_faster < 1 and self.growth > 1 and self.resamples >= 50):  # noqa: PLR2004
             raise ValueError("a plan whose numbers make no sense")
 
@@ -108,7 +117,7 @@ class Measurement:
     candidate: Interval
     control: Interval
     blocks: int
-    times: dict[Which, tuple[tuple[float, float], ...]]
+    times: dict[Which, tuple[tuple[float, ...], ...]]
 
     @property
     def noise_floor(self) -> float:
@@ -122,25 +131,26 @@ async def measure(run_once: RunOnce, *, plan: Plan | None = None, seed: int = 0)
     Whatever `run_once` raises goes on. Raises `ValueError` if it returns no time.
     """
     plan = plan or Plan()
-    times: dict[Which, list[tuple[float, float]]] = {which: [] for which in ARMS}
+    times: Times = {which: [] for which in ARMS}
     for look in plan.looks:
         while len(times["original"]) < look:
             block = len(times["original"])
-            turns = turns_of(block, seed)
-            seconds = [_checked(await run_once(turn)) for turn in turns]
-            for at, turn in enumerate(turns[: len(ARMS)]):
-                times[turn.which].append((seconds[at], seconds[-1 - at]))
+            taken: dict[Which, list[float]] = {which: [] for which in ARMS}
+            for turn in turns_of(block, seed, plan.laps):
+                taken[turn.which].append(_checked(await run_once(turn)))
+            for which in ARMS:
+                times[which].append(tuple(taken[which]))
         measurement = judge_times(times, plan, seed)
         if measurement.verdict != "undecided":
             return measurement
     return measurement
 
 
-def turns_of(block: int, seed: int) -> list[Turn]:
-    """The runs of one block: an order of the arms that the seed draws, there and back."""
+def turns_of(block: int, seed: int, laps: int = 2) -> list[Turn]:
+    """The runs of one block: an order of the arms that the seed draws, there and back, and so on."""
     inner = derive_seed(seed, f"block/{block}")
-    there = [Turn(ARMS[at], block, inner) for at in _ORDERS[inner % len(_ORDERS)]]
-    return [*there, *reversed(there)]
+    there = _ORDERS[inner % len(_ORDERS)]
+    return [Turn(ARMS[at], block, inner, lap) for lap in range(laps) for at in (there if lap % 2 == 0 else there[::-1])]
 
 
 def _checked(seconds: float) -> float:
@@ -149,7 +159,7 @@ def _checked(seconds: float) -> float:
     return seconds
 
 
-def judge_times(times: dict[Which, list[tuple[float, float]]], plan: Plan, seed: int = 0) -> Measurement:
+def judge_times(times: Times, plan: Plan, seed: int = 0) -> Measurement:
     """What the times of so many blocks say. Pure: the same times, plan and seed give the same verdict."""
     blocks = len(times["original"])
     # One-sided, and the share that is permitted is divided among the looks.
@@ -178,7 +188,7 @@ def _verdict(sure: tuple[Interval, Interval], likely: tuple[float, float], plan:
     return "same" if last and candidate.spread <= min(control.spread, plan.alike) else "undecided"
 
 
-def _log_ratios(ours: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]]) -> list[float]:
+def _log_ratios(ours: Sequence[tuple[float, ...]], theirs: Sequence[tuple[float, ...]]) -> list[float]:
     return [math.log(min(our) / min(their)) for our, their in zip(ours, theirs, strict=True)]
 
 

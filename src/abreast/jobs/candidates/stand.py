@@ -129,9 +129,15 @@ class Stand:
         """Wait until its tests are over: which calls it stands before, or which there are."""
         return await aside(lambda stop: self._answer(stop, self._place.seconds))
 
-    async def make(self, number: int, chunks: Sequence[int], seconds: float, known: Sequence[str]) -> Made:
-        """Have a call made so many times in a row, for each chunk; StandTimedOut if one takes longer than `seconds`."""
-        return await aside(lambda stop: self._make(stop, number, chunks, seconds, known))
+    async def make(
+        self, number: int, chunks: Sequence[int], seconds: float, known: Sequence[str], cpu: int | None = None
+    ) -> Made:
+        """Have a call made so many times in a row, for each chunk; StandTimedOut if one takes longer than `seconds`.
+
+        It begins on that CPU, and may go elsewhere from there.
+        """
+        order = {"do": "time", "chunks": list(chunks), "cpu": cpu}
+        return await aside(lambda stop: self._make(stop, number, order, seconds, known))
 
     async def ask(self, number: int, order: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Have a call made for another purpose than its time."""
@@ -144,11 +150,11 @@ class Stand:
 
         return await aside(work)
 
-    def _make(self, stop: Stop, number: int, chunks: Sequence[int], seconds: float, known: Sequence[str]) -> Made:
+    def _make(self, stop: Stop, number: int, order: dict[str, Any], seconds: float, known: Sequence[str]) -> Made:
         began = SYSTEM_CLOCK.now()
-        self._tell(number, json.dumps({"do": "time", "chunks": list(chunks)}))
+        self._tell(number, json.dumps(order))
         self._answer(stop, seconds)
-        took = tuple(self._chunk(stop, number, seconds) for _ in chunks)
+        took = tuple(self._chunk(stop, number, seconds) for _ in order["chunks"])
         digest = str(self._answer(stop, seconds).get("digest"))
         ended = SYSTEM_CLOCK.now()
         wanted = digest not in known

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -158,6 +159,10 @@ class Race:
         """The block before which stands are started anew."""
         self._records: dict[int, Invocation] = {}
         self._good: dict[int, list[str]] = {}
+        # On a shared machine a CPU may be slower than another for a while: all arms begin on one, and then on the next.
+        self._cpus: list[int | None] = [None]
+        if hasattr(os, "sched_getaffinity"):
+            self._cpus = [*sorted(os.sched_getaffinity(0))]
         self.rules = Rules()
         self.seed = 0
 
@@ -167,8 +172,9 @@ class Race:
             await self._renew(turn.block)
         arm = self.arms[turn.which]
         work = inside = outside = 0.0
+        cpu = self._cpus[(turn.block + turn.lap) % len(self._cpus)]
         for number in range(len(self._inputs.chosen)):
-            seconds, made = await self._made(arm, turn.which, number)
+            seconds, made = await self._made(arm, turn.which, number, cpu)
             work, inside, outside = work + seconds, inside + sum(made.chunks), outside + made.all - sum(made.chunks)
             arm.by_input.setdefault(number, []).append(seconds)
         arm.work.append(work)
@@ -191,13 +197,13 @@ class Race:
                 await self._made(self.arms["original"], "original", number)
         self._until = block + max(1, min(_GENERATION, int((SYSTEM_CLOCK.now() - began) / _WORTH)))
 
-    async def _made(self, arm: _Arm, which: str, number: int) -> tuple[float, Made]:
+    async def _made(self, arm: _Arm, which: str, number: int, cpu: int | None = None) -> tuple[float, Made]:
         """One input: the seconds that count, and all that was made."""
         if arm.stand is None:
             raise RuntimeError("nobody stands there")
         one, good = self._inputs.chosen[number], self._good.setdefault(number, [])
         chunks = [1, *([self._inputs.rounds] * self._inputs.chunks if one.copyable else [])]
-        made = await arm.stand.make(number, chunks, _PATIENCE + 20 * self._inputs.rounds * one.seconds, good)
+        made = await arm.stand.make(number, chunks, _PATIENCE + 20 * self._inputs.rounds * one.seconds, good, cpu)
         if made.record is not None:
             self._judge(which, number, made.record)
             good.append(made.digest)
@@ -324,6 +330,7 @@ async def time_candidate(
 
 
 async def _timed(race: Race, inputs: Inputs, plan: Plan) -> Timed:
+    plan = replace(plan, laps=inputs.laps)
     measurement = await measure(race.run_once, plan=plan, seed=race.seed)
     memory = await race.memory_ratio()
     instructions, uncounted = await race.instruction_ratio()
@@ -338,7 +345,7 @@ async def _timed(race: Race, inputs: Inputs, plan: Plan) -> Timed:
     elsewhere = race.works_elsewhere()
     bold, block = measurement.candidate.ratio > _BOLD, measurement.blocks
     while elsewhere is None and bold and block < plan.most:  # what is faster is known; where it works, not yet
-        for turn in turns_of(block, race.seed):
+        for turn in turns_of(block, race.seed, plan.laps):
             await race.run_once(turn)
         elsewhere, block = race.works_elsewhere(), block + 1
     if elsewhere:

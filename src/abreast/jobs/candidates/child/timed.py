@@ -164,6 +164,7 @@ class Holder:
     def _obey(self, order: dict[str, Any]) -> None:
         if "asyncio" in sys.modules:  # where a loop may be running, of the process it was forked from
             sys.modules["asyncio"]._set_running_loop(None)  # noqa: SLF001
+        _begin_on(order.get("cpu"))
         chunks: list[int] = order["chunks"]
         calls = sum(chunks)
         given = [self._copy(needed=calls > 1) for _ in range(calls)]
@@ -217,6 +218,15 @@ class Holder:
 
         args, kwargs = given
         return observe(self._name, again, *args, **kwargs)
+
+
+def _begin_on(cpu: int | None) -> None:
+    """Move to that CPU; the system may move it on from there, if that is busy."""
+    if cpu is not None and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            allowed = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {cpu})
+            os.sched_setaffinity(0, allowed)
 
 
 def _call(function: Any, given: tuple[Any, Any]) -> tuple[object, BaseException | None]:  # noqa: ANN401
