@@ -25,6 +25,7 @@ from abreast.cli.strips import (
     Strip,
 )
 from abreast.core import events
+from abreast.core.driven import DrivenTime
 from abreast.core.events import Event
 from abreast.core.item import unescape
 from abreast.core.outcome import Usage
@@ -63,8 +64,7 @@ class Chart:
         self.usage = Usage()
         self.seams: deque[float] = deque(maxlen=_STRIPS)
         self.strips: dict[str, Strip] = {}
-        self._wall = 0.0
-        self._offset: float | None = None
+        self._time = DrivenTime()
         self._places: dict[str, tuple[Strip, int]] = {}
         self._waiting: dict[str, tuple[Strip, float]] = {}
         self._maps: dict[str, _Map] = {}
@@ -80,7 +80,7 @@ class Chart:
 
     def at(self, wall: float) -> float:
         """The picture's time at a time of day, while the run is driven."""
-        return self.now + max(0.0, wall - self._wall)
+        return self._time.at(wall)
 
     def rate(self, now: float) -> float:
         """Items settled per second, lately."""
@@ -94,10 +94,7 @@ class Chart:
         turn = self._TURNS.get(event.kind)
         if turn is None:
             return
-        if self._offset is None or event.kind == events.RUN_RESUMED:  # another driver's clock may start anywhere
-            self._offset = self.now - event.mono
-        self.now = max(self.now, event.mono + self._offset)
-        self._wall = event.wall
+        self.now = self._time.take(event)
         while self.whole and self.now > self.window:
             self.window *= 2
         turn(self, event)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from abreast.cli.strips import CRASHED, RUNNING, Level
 from abreast.core import events
+from abreast.core.driven import DrivenTime
 from abreast.core.events import Event
 
 CONCURRENCY: Final = "concurrency"
@@ -75,12 +76,11 @@ class LimitChart:
         self.now = 0.0
         self.state, self.reason = RUNNING, ""
         self.flows: dict[str, Flow] = {}
-        self._wall = 0.0
-        self._offset: float | None = None
+        self._time = DrivenTime()
 
     def at(self, wall: float) -> float:
         """The picture's time at a time of day, while the run is driven."""
-        return self.now + max(0.0, wall - self._wall)
+        return self._time.at(wall)
 
     def cut(self) -> None:
         """The driver is gone, and with it all that was in flight."""
@@ -93,10 +93,7 @@ class LimitChart:
         """Take in the next event."""
         if event.kind not in self.KINDS:
             return
-        if self._offset is None or event.kind == events.RUN_RESUMED:  # another driver's clock may start anywhere
-            self._offset = self.now - event.mono
-        self.now = max(self.now, event.mono + self._offset)
-        self._wall = event.wall
+        self.now = self._time.take(event)
         while self.whole and self.now > self.window:
             self.window *= 2
         if event.kind in (events.RUN_STARTED, events.RUN_RESUMED):

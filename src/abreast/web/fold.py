@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from abreast.core import events
+from abreast.core.driven import DrivenTime
 from abreast.core.events import Event
 from abreast.core.item import unescape
 from abreast.web.errors import Errors
@@ -29,7 +30,7 @@ class Fold:
         """Nothing yet."""
         self.seq = 0
         self.now = 0.0
-        self.wall = 0.0
+        self.time = DrivenTime()
         self.state, self.reason = "running", ""
         self.lanes: dict[str, Lane] = {}
         self.items = Items()
@@ -43,7 +44,6 @@ class Fold:
         self.models: dict[str, dict[str, float]] = {}
         self.unpriced = 0
         self._maps: dict[str, str] = {}
-        self._offset: float | None = None
 
     def add(self, event: Event) -> None:
         """Take in the next event."""
@@ -51,10 +51,7 @@ class Fold:
         turn = self._TURNS.get(event.kind)
         if turn is None:
             return
-        if self._offset is None or event.kind == events.RUN_RESUMED:  # another driver's clock may start anywhere
-            self._offset = self.now - event.mono
-        self.now = max(self.now, event.mono + self._offset)
-        self.wall = event.wall
+        self.now = self.time.take(event)
         turn(self, event)
 
     def cut(self) -> None:

@@ -55,9 +55,7 @@ class Book:
     @property
     def now(self) -> float:
         """The run's own time."""
-        fold = self.fold
-        late = 0.0 if self.over or not self.caught_up else SYSTEM_CLOCK.wall() - fold.wall
-        return fold.now + max(0.0, late)
+        return self.fold.now if self.over or not self.caught_up else self.fold.time.at(SYSTEM_CLOCK.wall())
 
     def look(self, seconds: float = GLANCE) -> bool:
         """Take in what is new, for at most so long; whether anything was. The caller holds the lock."""
