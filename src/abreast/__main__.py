@@ -1,4 +1,4 @@
-"""`python -m abreast`: the command line."""
+"""`python -m abreast`, and the `abreast` script: the command line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The small parts: amounts, placeholders, lines."""
 
 import os
+from importlib import metadata
 
 import pytest
 
@@ -87,3 +88,8 @@ def test_lines_are_put_together_from_pieces():
 def test_the_place_of_a_bad_line_counts_empty_ones():
     with pytest.raises(Sorry, match="line 4: it is not UTF-8"):
         items_of(b"a\n\n\n\xff\n")
+
+
+def test_the_script_starts_as_the_module_does():
+    [script] = metadata.entry_points(group="console_scripts", name="abreast")
+    assert script.value == "abreast.__main__:main"  # which sees to it that the start is quick

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -107,7 +108,9 @@ def cli() -> None:
 def main() -> NoReturn:
     """Be the `abreast` command, and exit."""
     sys.argv[0] = "abreast"  # as runs name their driver, however it was started
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # looking through all that there is, once more, takes a tenth as long as the whole start did
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
