@@ -473,6 +473,13 @@ def test_a_store_that_somebody_keeps_locked_is_not_waited_for_for_ever(abreast):
     assert said.err.count("\n") == 1
 
 
+def test_a_run_whose_store_is_removed_says_so_and_does_not_seem_to_be_done(abreast):
+    said = abreast("map", "--width", "1", "--store", "runs.db", "--", "rm", "-f", given="runs.db\n" * 20)
+    assert said.code == 1
+    assert "runs.db was removed or replaced while it was in use: nothing more can be recorded\n" in said.err
+    assert "Traceback" not in said.err
+
+
 def test_a_store_that_can_no_longer_grow_ends_the_run_and_keeps_what_is_recorded(abreast):
     abreast.file("items", "".join(f"{number}\n" for number in range(500)))
     script = 'ulimit -f 1600; exec "$0" -m abreast map --input items -- sh -c "yes long | head -c 3000" sh'

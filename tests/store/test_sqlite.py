@@ -47,6 +47,18 @@ def test_a_closed_store_says_so(store, path):
             use()
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["removed", "replaced"])
+def test_a_store_whose_file_is_gone_is_neither_written_nor_read(store, path, again):
+    row = begin(store)
+    path.unlink()
+    with ExitStack() as others:
+        if again:
+            others.enter_context(closing(SqliteStore(path)))
+        for use in (store.runs, lambda: store.commit(row.id, row.epoch, [event(1)], {}), lambda: store.asked(row.id)):
+            with pytest.raises(StoreError, match=f"{path} was removed or replaced while it was in use"):
+                use()
+
+
 def test_a_reader_that_outlives_the_closing_is_closed_after_its_use(store):
     with store._db.reading() as connection:
         store.close()

@@ -14,18 +14,19 @@ from abreast.cli.asking import ask_for_input, decide_on_terminal, someone_is_the
 from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.config import MODEL, Config
-from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, tell
+from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
 from abreast.cli.printer import STDOUT, write_all
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here
 from abreast.cli.results import json_line
 from abreast.cli.signals import Interrupts
 from abreast.cli.step_line import StepLine
+from abreast.cli.stopping import STOPS, CutShort, cut_short_by
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say_json
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError, BudgetSpent, Halted, Paused, WorkflowInvalid
+from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
 from abreast.jobs.workflow.flow import Flow, FlowResult
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.load import load
@@ -168,18 +169,14 @@ class Flowing:
         with Interrupts(self._groups.kill) as interrupts:
             try:
                 result = await self._flow(store, start, interrupts, rehearsal)
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                return self._stopped(interrupts.word, interrupts.code)
-            except BudgetSpent as error:
-                return self._stopped(str(error), SPENT, " --budget MORE")
-            except AbreastError as error:
-                return self._stopped(*explain(error))
+            except STOPS as error:
+                return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
             except Exception as error:
                 if self._view.verbose:
                     raise
                 where = " ".join(getattr(error, "__notes__", ())) or "in a step"
                 said = f"{type(error).__name__}: {one_line(str(error))}"
-                return self._stopped(f"{one_line(where)}: {said}", FAILED)
+                return CutShort(f"{one_line(where)}: {said}", FAILED).tell(self._run_id, self._choice)
             finally:
                 if self._line is not None:
                     self._line.end()
@@ -250,10 +247,6 @@ class Flowing:
             again = affected_by({("inputs", name) for name in changed}, self.workflow.steps)
             steps = ", ".join(again) if again else "no step"
             tell(f"changed: {', '.join(changed)}; runs again where what it reads differs: {steps}")
-
-    def _stopped(self, why: str, code: int, more: str = "") -> int:
-        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
-        return code
 
     def _tell(self, result: FlowResult) -> int:
         view = self._view

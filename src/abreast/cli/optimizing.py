@@ -16,17 +16,17 @@ from typing import Any, Final
 from abreast.cli import units
 from abreast.cli.children import Groups
 from abreast.cli.config import Config
-from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, system_words, tell
+from abreast.cli.errors import DONE, FAILED, Sorry, one_line, system_words, tell
 from abreast.cli.optimize_line import OptimizeLine
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here
 from abreast.cli.signals import Interrupts
+from abreast.cli.stopping import STOPS, CutShort, cut_short_by
 from abreast.cli.stores import FOLDER, StoreChoice
 from abreast.cli.study_page import shown
 from abreast.cli.tables import say, say_facts, say_json, say_table
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError, BudgetSpent
 from abreast.executors.commands import Commands
 from abreast.jobs.candidates.author import ModelAuthor, blocks_of
 from abreast.jobs.candidates.engine import How, Setting, Trials
@@ -160,16 +160,12 @@ class Optimizing:
 
     async def _drive(self, store: Store, start: OptimizeStart) -> int:
         line = OptimizeLine() if wants_progress() and not self._view.quiet else None
-        stopped: tuple[str, int, str] | None = None
+        stopped: CutShort | None = None
         with Interrupts(Groups().kill) as interrupts:
             try:
                 await self._work(store, start, interrupts, line)
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                stopped = (interrupts.word, interrupts.code, "")
-            except BudgetSpent as error:
-                stopped = (str(error), SPENT, " --budget MORE")
-            except AbreastError as error:
-                stopped = (*explain(error), "")
+            except STOPS as error:
+                stopped = cut_short_by(error, interrupts)
             finally:
                 if line is not None:
                     line.end()
@@ -255,22 +251,18 @@ class Optimizing:
         bench = self._bench
         return Report(self.target, self._original, trials.tried, bench.original, bench.inputs, trials.profile)
 
-    def _ended(self, stopped: tuple[str, int, str] | None) -> int:
+    def _ended(self, stopped: CutShort | None) -> int:
         report = self.report()
         if stopped is not None and not any(one.timed or one.checked for one in report.tried):
-            return self._stopped(*stopped)
+            return stopped.tell(self._run_id, self._choice)
         if self._view.json:
             say_json(report.plain())
         elif not self._view.quiet:
             self._say(report)
         self._write(report)
         if stopped is not None:
-            return self._stopped(*stopped)
+            return stopped.tell(self._run_id, self._choice)
         return FAILED if self._must_win and report.winner is None else DONE
-
-    def _stopped(self, why: str, code: int, more: str) -> int:
-        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
-        return code
 
     def _say(self, report: Report) -> None:
         if report.tried:

@@ -13,13 +13,13 @@ from typing import Any
 from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.config import Config
-from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, tell
+from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
 from abreast.cli.plan_job import KIND, PlanJob
 from abreast.cli.signals import Interrupts
+from abreast.cli.stopping import STOPS, cut_short_by
 from abreast.cli.stores import FOLDER, StoreChoice
 from abreast.cli.tables import say_json, say_table
 from abreast.cli.work import View, entered
-from abreast.core.errors import AbreastError, BudgetSpent
 from abreast.executors.commands import Commands
 from abreast.jobs.plan.commands import CallTask, CommandTask, Processes
 from abreast.jobs.plan.errors import PlanFailed, PlanInvalid
@@ -114,14 +114,10 @@ class Planning:
         with Interrupts(self._groups.kill) as interrupts:
             try:
                 await self._work(store, start, interrupts, found)
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                return self._stopped(interrupts.word, interrupts.code)
-            except BudgetSpent as error:
-                return self._stopped(str(error), SPENT, " --budget MORE")
             except PlanFailed:
                 pass
-            except AbreastError as error:
-                return self._stopped(*explain(error))
+            except STOPS as error:
+                return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
         return self._tell(found[0])
 
     async def _work(self, store: Store, start: PlanStart, interrupts: Interrupts, found: list[PlanResult]) -> None:
@@ -175,10 +171,6 @@ class Planning:
         if job.call is not None:
             return CallTask(job.call, job.home, processes)
         return CommandTask(job.command or "", processes)
-
-    def _stopped(self, why: str, code: int, more: str = "") -> int:
-        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
-        return code
 
     def _tell(self, result: PlanResult) -> int:
         if self._view.json:

@@ -13,17 +13,18 @@ from typing import Any, Final
 from abreast.cli.call import find_function
 from abreast.cli.children import Groups
 from abreast.cli.config import Config
-from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, tell
+from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
 from abreast.cli.printer import STDOUT, write_all
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here, read_schema
 from abreast.cli.results import json_line, sentence_of
 from abreast.cli.signals import Interrupts
+from abreast.cli.stopping import STOPS, cut_short_by
 from abreast.cli.stores import LAST, StoreChoice
 from abreast.cli.tables import say_facts, say_json
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError, BranchesFailed, BudgetSpent, CallFailed
+from abreast.core.errors import BranchesFailed, CallFailed
 from abreast.core.events import Event
 from abreast.core.seeds import derive_seed
 from abreast.jobs.sample.attempts import SampleResult
@@ -118,15 +119,11 @@ class Sampling:
         with Interrupts(Groups().kill) as interrupts:
             try:
                 result = await self._sample(store, start, interrupts)
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                return self._stopped(interrupts.word, interrupts.code)
-            except BudgetSpent as error:
-                return self._stopped(str(error), SPENT, " --budget MORE")
             except (BranchesFailed, CallFailed) as error:
                 tell(one_line(str(error)))
                 return FAILED
-            except AbreastError as error:
-                return self._stopped(*explain(error))
+            except STOPS as error:
+                return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
             finally:
                 if self._line is not None:
                     self._line.end()
@@ -177,10 +174,6 @@ class Sampling:
         """The schema in a file, which counts from where the run was started."""
         here = os.getcwd() == self._cwd  # noqa: PTH109 - as a text, as it was noted
         return read_schema(path if here else str(Path(self._cwd, path))) or {}
-
-    def _stopped(self, why: str, code: int, more: str = "") -> int:
-        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
-        return code
 
     def _tell(self, result: SampleResult) -> int:
         view, counts = self._view, result.counts

@@ -12,10 +12,11 @@ from abreast.benchkit import BenchKit, source_of
 from abreast.cli.call import find_function
 from abreast.cli.children import Groups
 from abreast.cli.config import Config
-from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, one_line, system_words, tell
+from abreast.cli.errors import DONE, FAILED, Sorry, one_line, system_words, tell
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import WIDE, lanes_here
 from abreast.cli.signals import Interrupts
+from abreast.cli.stopping import STOPS, cut_short_by
 from abreast.cli.stores import StoreChoice
 from abreast.cli.study_line import StudyLine
 from abreast.cli.study_page import STUDY_GIVEN, design_of, manifest_of, report_path, shown, write_page
@@ -23,7 +24,7 @@ from abreast.cli.study_provenance import provenance
 from abreast.cli.tables import say_json
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError, BudgetSpent, WorkflowInvalid
+from abreast.core.errors import WorkflowInvalid
 from abreast.jobs.matrix.cells import Matrix, without
 from abreast.jobs.matrix.design import Current, Design
 from abreast.jobs.matrix.kept import cells_of, changes
@@ -238,12 +239,8 @@ class Studying:
                     self._charge(store, run)
                     await matrix.run(run)
                     interrupts.let_be()
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                code = self._stopped(interrupts.word, interrupts.code)
-            except BudgetSpent as error:
-                code = self._stopped(str(error), SPENT, " --budget MORE")
-            except AbreastError as error:
-                code = self._stopped(*explain(error))
+            except STOPS as error:
+                code = cut_short_by(error, interrupts).tell(self._run_id, self._choice)
             finally:
                 if line is not None:
                     line.end()
@@ -263,10 +260,6 @@ class Studying:
         if run.resumed and run.budget is not None:
             known, spent = run.budget.spent, spent_of(store, store.get(self._run_id))
             run.budget.restore({name: max(0.0, amount - known[name]) for name, amount in spent.items()})
-
-    def _stopped(self, why: str, code: int, more: str = "") -> int:
-        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
-        return code
 
     def _tell(self, store: Store, matrix: Matrix, cells: int) -> int:
         tally = matrix.tally

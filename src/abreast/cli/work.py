@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.command import CommandWork, check_command
-from abreast.cli.errors import DONE, FAILED, SPENT, Sorry, explain, tell
+from abreast.cli.errors import DONE, FAILED, Sorry, tell
 from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
 from abreast.cli.lines import Lines
 from abreast.cli.printer import OutputLost, Piece, Printer
 from abreast.cli.progress import Progress
 from abreast.cli.results import pieces_as_json, pieces_as_text
 from abreast.cli.signals import Interrupts
+from abreast.cli.stopping import STOPS, CutShort, cut_short_by
 from abreast.cli.stores import StoreChoice
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError, BudgetSpent
+from abreast.core.errors import AbreastError
 from abreast.core.outcome import NO_USAGE, Outcome, Usage
 from abreast.run.book import FunctionChanged
 from abreast.run.drive import LeftBehind
@@ -103,16 +104,12 @@ class Work:
         with Interrupts(self._groups.kill) as interrupts:
             try:
                 await self._work(store, interrupts)
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                if self._lost is None:
-                    return self._stopped(interrupts.word, interrupts.code)
-                return self._stopped(str(self._lost), self._lost.code) if str(self._lost) else self._lost.code
-            except BudgetSpent as error:
-                return self._stopped(str(error), SPENT, " --budget MORE")
-            except AbreastError as error:
-                return self._stopped(*explain(error))
+            except STOPS as error:
+                if self._lost is None or isinstance(error, AbreastError):
+                    return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
+                return self._stopped(self._lost) if str(self._lost) else self._lost.code
             except Sorry as error:
-                return self._stopped(str(error), error.code)
+                return self._stopped(error)
             finally:
                 if self._progress is not None:
                     self._progress.close()
@@ -205,10 +202,8 @@ class Work:
             return partial(pieces_as_json, run_id=self._run_id)
         return partial(pieces_as_text, quiet=self._view.quiet)
 
-    def _stopped(self, why: str, code: int, more: str = "") -> int:
-        """Say why it stopped before its end, and how to go on."""
-        tell(f"{why}; go on with: abreast resume {self._run_id}{more}{self._choice.flag}" if self._run_id else why)
-        return code
+    def _stopped(self, error: Sorry | OutputLost) -> int:
+        return CutShort(str(error), error.code).tell(self._run_id, self._choice)
 
     def _ended(self) -> int:
         """Say how it went, if it went wrong or somebody watches."""

@@ -44,7 +44,8 @@
         |-- StoreCorrupt     not a store, or a damaged one
         |-- StoreReadOnly    the file or its directory can't be written
         |-- StoreFull        no room left on the disk
-        `-- StoreLocked      another process kept the file locked for too long
+        |-- StoreLocked      another process kept the file locked for too long
+        `-- StoreGone        the file was removed or replaced while it was in use
 
 Each can be pickled: it may have been raised in another process.
 """
@@ -371,3 +372,7 @@ class StoreFull(StoreError):
 
 class StoreLocked(StoreError):
     """Another process kept the store's file locked for too long."""
+
+
+class StoreGone(StoreError):
+    """The store's file was removed, or another one is in its place."""

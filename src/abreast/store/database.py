@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK, pause
-from abreast.core.errors import StoreCorrupt, StoreError, StoreNewer
+from abreast.core.errors import StoreCorrupt, StoreError, StoreGone, StoreNewer
 from abreast.store.faults import one_sentence
 from abreast.store.sql import migrations
 
@@ -40,6 +40,7 @@ class Database:
             self._writer = self._connect()
             try:
                 self._prepare(self._writer)
+                self._file = self._identity()
             except BaseException:
                 self._writer.close()
                 raise
@@ -52,6 +53,7 @@ class Database:
         """
         with self._lock, one_sentence(self.path):
             self._check_open()
+            self._check_there()
             db = self._writer
             self._patiently(db, "BEGIN IMMEDIATE")
             try:
@@ -77,6 +79,7 @@ class Database:
         """One consistent look, which neither waits for the writer nor holds it up."""
         with one_sentence(self.path):
             self._check_open()
+            self._check_there()
             try:
                 db = self._idle.pop()
             except IndexError:
@@ -120,6 +123,19 @@ class Database:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"{self.path} was closed")
+
+    def _check_there(self) -> None:
+        """Refuse to write to, or to read, a file that has no name any more: nobody would ever find it."""
+        try:
+            there = self._identity() == self._file
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise StoreGone(f"{self.path} was removed or replaced while it was in use: nothing more can be recorded")
+
+    def _identity(self) -> tuple[int, int]:
+        facts = os.stat(self.path)  # noqa: PTH116 - before every transaction
+        return facts.st_dev, facts.st_ino
 
     def _connect(self, *, query_only: bool = False) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
