@@ -128,8 +128,10 @@ class Database:
         """Refuse to write to, or to read, a file that has no name any more: nobody would ever find it."""
         try:
             there = self._identity() == self._file
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             there = False
+        except OSError:  # it can't be known, as for a user who may not look there any more
+            there = True
         if not there:
             raise StoreGone(f"{self.path} was removed or replaced while it was in use: nothing more can be recorded")
 
