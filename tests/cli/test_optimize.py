@@ -33,6 +33,7 @@ def pairs(numbers, wanted):
         found += numbers[at + 1 :].count(wanted - one)
     return found
 """
+LATE = COUNTED.replace("    found = 0\n", "    found = 0\n    for _ in range(2_000_000):\n        pass\n")
 HANGS = "def pairs(numbers, wanted):\n    while True:\n        pass\n"
 NOISY = "import os\n\n\ndef pairs(numbers, wanted):\n    return len(os.environ)\n"
 MINUTES = 600  # s
@@ -424,7 +425,7 @@ def test_interrupted_it_says_how_to_go_on_and_leaves_no_worktree(project):
 
 @pytest.mark.timeout(700)
 def test_interrupted_while_it_measures_the_best_so_far_is_shown_and_written(project):
-    words = ("optimize", *TARGET, *drafts(project, a_fast=FAST, b_counted=COUNTED), "--generated", "0")
+    words = ("optimize", *TARGET, *drafts(project, a_fast=FAST, b_late=LATE), "--generated", "0")
     with project.start(*words, measured=False) as process:
         ended = []
         while "optimize/tries/measure/a_fast" not in ended and process.poll() is None:
