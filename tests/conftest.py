@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from contextlib import closing
@@ -28,6 +29,10 @@ settings.load_profile("ci")
 # What lanes learn of storms is of no use to anybody: the next storm is at another port.
 os.environ["ABREAST_STATE"] = tempfile.mkdtemp(prefix="abreast-tests-")
 atexit.register(shutil.rmtree, os.environ["ABREAST_STATE"], ignore_errors=True)
+
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _SLOW = Path(__file__).with_name("slow.txt")
