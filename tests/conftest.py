@@ -30,9 +30,10 @@ settings.load_profile("ci")
 os.environ["ABREAST_STATE"] = tempfile.mkdtemp(prefix="abreast-tests-")
 atexit.register(shutil.rmtree, os.environ["ABREAST_STATE"], ignore_errors=True)
 
-# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell's background job ignores Ctrl-C, and nohup a hang-up, and so would every process that a test starts and ends.
+for number, heard in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, heard)
 
 
 _SLOW = Path(__file__).with_name("slow.txt")
