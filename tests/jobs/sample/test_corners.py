@@ -201,6 +201,7 @@ async def test_a_model_that_says_the_same_each_time_is_warmed_for_several_draws_
 async def test_a_branch_that_had_ended_before_a_kill_is_in_the_result_and_counts_in_the_race(passed):
     """Branch 0 has ended and is on disk; branch 1 is in its first round when everything stops."""
     store, gate, settled = MemoryStore(), Gate(), asyncio.Event()
+    loop = asyncio.get_running_loop()
     good = at((0, 1)) if passed else at()
 
     def says(branch, number):
@@ -213,7 +214,7 @@ async def test_a_branch_that_had_ended_before_a_kill_is_in_the_result_and_counts
 
     def notice(event):
         if event.kind == "item-settled":
-            settled.set()
+            loop.call_soon_threadsafe(settled.set)  # an observer has a thread of its own
 
     first = Table(says)
     with pytest.raises(Halted):
