@@ -1,10 +1,9 @@
 def balances(self) -> dict[str, int]:
     result = {}
-    names = sorted({entry[0] for entry in self.entries})
-    for name in names:
-        total = 0
+    names = {entry[0] for entry in self.entries}
+    for name in sorted(names):
+        result[name] = 0
         for other, amount in self.entries:
-            if other == name:
-                total = total + amount
-        result[name] = total
+            if name == other:
+                result[name] = amount + result[name]
     return result
