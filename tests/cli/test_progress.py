@@ -80,5 +80,7 @@ def test_the_line_counts_what_happens():
     assert progress._line().plain.startswith("map  1/3+  2 running  ")
     progress(event(ITEM_SETTLED, state="failed"))
     progress(event(ITEM_SETTLED, state="done"))
+    progress(event(ITEM_READ, index=3, count=40))
+    assert progress._line().plain.startswith("map  3/43+  ")
     progress(event(ITEMS_COMPLETE))
-    assert progress._line().plain.startswith("map  3/3  0 running  1 failed  ")
+    assert progress._line().plain.startswith("map  3/43  0 running  1 failed  ")

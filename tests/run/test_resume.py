@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import dataclasses
+import itertools
+import json
 import threading
 import warnings
 
@@ -10,7 +12,7 @@ import pytest
 
 import abreast
 from abreast.core.errors import Halted, ItemChanged, KeyReused, NoSuchRun, OutcomeUnknown, RecordedError, RunBusy
-from abreast.core.events import Event
+from abreast.core.events import Event, count_read, items_read
 from abreast.run.book import FunctionChanged
 from abreast.run.intake import InputIncomplete
 from abreast.store.port import Driver
@@ -455,3 +457,149 @@ async def test_piped_items_come_in_their_order_whether_kept_in_memory_or_read_ba
     with contextlib.suppress(Halted):
         assert await some(30, "never", 500) == [f"line {n}" for n in range(30)]
     assert await some(None, "must", 500) == [f"line {n}" for n in range(500)]
+
+
+def read_events(store, run_id):
+    return store.events(run_id, kinds={"item-read"}, prefix="pipe/lines", limit=10_000)
+
+
+async def echo(line):
+    return line
+
+
+async def pipe_all(store, lines, resume="never", width=3, work=echo, **options):
+    async with abreast.open_run("pipe", store=store, resume=resume) as run:
+        return await run.map(work, run.intake("lines", lines), width=width, **options).values()
+
+
+async def test_lines_that_come_faster_than_they_are_journaled_share_an_event(store):
+    lines = [f"line {number}\nof {number}" for number in range(101)]
+    working, read_all = threading.Event(), threading.Event()
+
+    def all_at_once():
+        yield lines[0]
+        working.wait(20)
+        yield from lines[1:]
+        read_all.set()
+
+    async def work(line):
+        working.set()
+        read_all.wait(20)  # the loop takes nothing in until all are read
+        return line
+
+    async with abreast.open_run("pipe", store=store) as run:
+        assert await run.map(work, run.intake("lines", all_at_once()), width=3).values() == lines
+    events = read_events(store, "pipe-1")
+    assert [(event.path, dict(event.data), count_read(event)) for event in events] == [
+        ("pipe/lines/0000", {"index": 0}, 1), ("pipe/lines/0001", {"index": 1, "count": 100}, 100),
+    ]  # fmt: skip
+    assert [items_read(event) for event in events] == [
+        (0, [json.dumps(lines[0])]), (1, [json.dumps(line) for line in lines[1:]]),
+    ]  # fmt: skip
+
+
+async def test_long_lines_have_events_of_their_own(store):
+    lines = [letter * 10_000 for letter in "abcdef"]
+    assert await pipe_all(store, lines) == lines
+    assert [count_read(event) for event in read_events(store, "pipe-1")] == [1] * 6
+
+
+@pytest.mark.parametrize("before", [0, 60, 1 << 14])
+@pytest.mark.parametrize("after", [0, 60, 1 << 14])
+async def test_an_input_is_read_on_however_many_lines_share_an_event(store, before, after, monkeypatch):
+    """With 0 each line has an event of its own, as in stores that were written before they shared one."""
+    lines = [f"line {number}" for number in range(300)]
+
+    def cut_off():
+        yield from lines[:250]
+        raise OSError("cut off")
+
+    monkeypatch.setattr("abreast.run.intake._TOGETHER", before)
+    with pytest.raises(OSError, match="cut off"):
+        await pipe_all(store, cut_off())
+    monkeypatch.setattr("abreast.run.intake._TOGETHER", after)
+    with pytest.raises(InputIncomplete, match="item 77 is not the one read before"):
+        await pipe_all(store, [*lines[:77], "another", *lines[78:]], resume="must")
+    assert await pipe_all(store, lines, resume="must") == lines
+    assert [text for event in read_events(store, "pipe-1") for text in items_read(event)[1]] == [
+        json.dumps(line) for line in lines
+    ]
+
+
+async def test_recorded_lines_are_looked_up_many_at_once(monkeypatch):
+    store, asked = MemoryStore(), []
+    lines = [f"line {number}" for number in range(640)]
+    with contextlib.suppress(Halted):
+        async with abreast.open_run("pipe", store=store) as run:
+            await run.map(asyncio.sleep, run.intake("lines", [0] * 640), width=8, name="work").values()
+            run.halt("enough")
+    recorded = store.recorded
+
+    def look(run_id, paths):
+        asked.append(len(paths))
+        return recorded(run_id, paths)
+
+    monkeypatch.setattr(store, "recorded", look)
+    async with abreast.open_run("pipe", store=store, resume="must") as run:
+        assert await run.map(asyncio.sleep, run.intake("lines", ()), width=8, name="work").values() == [None] * 640
+    assert sum(asked) == len(lines)
+    assert len(asked) <= 30
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_lines_at_hand_start_up_to_the_width_and_never_past_it(stored):
+    gate, most = Gate(), []
+
+    async def work(line):
+        most.append(len(gate.held))
+        await gate.pass_(line)
+        return line
+
+    async with abreast.open_run("pipe", store=MemoryStore() if stored else None) as run:
+        async with run.map(work, run.intake("lines", range(40)), width=4, span=40) as outcomes:
+            for number in range(37):
+                await gate.wait_for(*range(number, number + 4))
+                assert gate.arrived == list(range(number + 4))
+                gate.open(number)
+            gate.open_all()
+            assert [outcome.value async for outcome in outcomes] == list(range(40))
+    assert (outcomes.peak, max(most)) == (4, 3)
+
+
+async def test_a_line_whose_key_was_used_or_cannot_be_made_ends_the_map_in_its_place(store):
+    def lines():
+        yield from range(50)
+
+    with pytest.raises(KeyReused, match="two items have the key '0'"):
+        await pipe_all(store, lines(), width=2, key=lambda line: str(line % 47))
+    seen = []
+    async with abreast.open_run("pipe", store=store, resume="never") as run:
+        with pytest.raises(ZeroDivisionError):
+            outcomes = run.map(echo, run.intake("lines", lines()), width=2, key=lambda line: str(6 / (line - 9)))
+            async for outcome in outcomes:
+                seen.append(outcome.value)
+    assert seen == list(range(9))
+
+
+@pytest.mark.parametrize(("bound", "most"), [("_FARTHEST", 120), ("_LARGEST", 120 * len('"000000"'))])
+async def test_an_endless_pipe_is_journaled_only_so_far_ahead_of_the_work(store, bound, most, monkeypatch):
+    monkeypatch.setattr(f"abreast.run.intake.{bound}", most)
+
+    def journaled():
+        return sum(map(count_read, read_events(store, "pipe-1")))
+
+    async with abreast.open_run("pipe", store=store) as run:
+        endless = (f"{number:06}" for number in itertools.count())
+        async with run.map(echo, run.intake("lines", endless), width=2, span=4) as outcomes:
+            values = []
+            async for outcome in outcomes:
+                values.append(outcome.value)
+                if len(values) == 50:
+                    while journaled() < 50 + 120:  # noqa: ASYNC110 - a store tells nobody
+                        await asyncio.sleep(0)
+                    for _ in range(60):  # long enough to read a hundred more each time
+                        await asyncio.to_thread(lambda: None)
+                    assert journaled() <= 50 + 4 + 120 + 200  # what was under way when it was far enough
+                if len(values) == 700:
+                    break
+    assert values == [f"{number:06}" for number in range(700)]

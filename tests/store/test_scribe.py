@@ -3,6 +3,8 @@
 import asyncio
 import threading
 
+import pytest
+
 from abreast.core.errors import StoreFull
 from abreast.core.events import Event
 from abreast.store.port import Driver
@@ -87,6 +89,32 @@ async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_
     assert not any(future.done() for future in durable)
     flush.set()
     await asyncio.gather(*durable)
+    await scribe.close()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "held_up", "gathers"),
+    [(1, False, False), (2, False, True), (1, True, False), (3, True, False), (4, True, True)],
+)
+async def test_a_flush_waits_for_company_where_many_wait_and_sooner_where_nobody_is_held_up(
+    waiting, held_up, gathers, monkeypatch
+):
+    pauses = []
+    monkeypatch.setattr("abreast.store.scribe.pause", pauses.append)
+    scribe = open_scribe(Watched())
+    loop = asyncio.get_running_loop()
+
+    async def flush(first, count):
+        told = [loop.create_future() for _ in range(count)]
+        for number, future in enumerate(told, first):
+            written = None if held_up and number == first else lambda: None  # one that is held up is enough
+            scribe.write(event(number, "settled"), written, lambda future=future: future.set_result(None))
+        await asyncio.gather(*told)
+
+    await flush(1, waiting)
+    assert pauses == []
+    await flush(waiting + 1, 1)
+    assert bool(pauses) == gathers
     await scribe.close()
 
 

@@ -133,8 +133,8 @@ class Chart:
     def _map_ended(self, event: Event) -> None:
         self._close(event.path)
 
-    def _item_read(self, _: Event) -> None:
-        self.read += 1
+    def _item_read(self, event: Event) -> None:
+        self.read += events.count_read(event)
 
     def _items_complete(self, _: Event) -> None:
         self.complete = True

@@ -19,6 +19,7 @@ from abreast.core.events import (
     ITEMS_COMPLETE,
     LIMIT_CHANGED,
     Event,
+    count_read,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Progress:
     def __call__(self, event: Event) -> None:
         """Count what happened, and draw once in a while."""
         if event.kind == ITEM_READ:
-            self._read += 1
+            self._read += count_read(event)
         elif event.kind == ITEMS_COMPLETE:
             self._complete = True
         elif event.kind == ITEM_STARTED:

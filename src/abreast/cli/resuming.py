@@ -13,7 +13,7 @@ from abreast.cli.progress import Progress, wants_progress
 from abreast.cli.recorded import tally
 from abreast.cli.stores import StoreChoice
 from abreast.cli.work import Start, View, Work, check_work
-from abreast.core.events import ITEM_READ, ITEMS_COMPLETE
+from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, count_read
 from abreast.core.item import escape
 from abreast.run.scope import Resume
 from abreast.store.port import RunRow, Store
@@ -72,5 +72,5 @@ def _progress(store: Store, row: RunRow, *, complete: bool) -> Progress:
     count = tally(store, row.id)
     read = after = 0
     while page := store.events(row.id, after=after, kinds={ITEM_READ}, limit=_PAGE):
-        read, after = read + len(page), page[-1].seq
+        read, after = read + sum(map(count_read, page)), page[-1].seq
     return Progress(row.id, read=read, complete=complete, done=count.done, failed=count.failed)

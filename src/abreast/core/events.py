@@ -46,3 +46,15 @@ class Event(NamedTuple):
 
 
 Observer: TypeAlias = Callable[[Event], object]
+
+
+def items_read(event: Event) -> tuple[int, list[str]]:
+    """The items that an `item-read` tells of, those of one reading together: the first one's index, and their texts."""
+    index = event.data.get("index")
+    return index if isinstance(index, int) else 0, (event.body or "null").split("\n")
+
+
+def count_read(event: Event) -> int:
+    """How many items an `item-read` tells of."""
+    count = event.data.get("count", 1)
+    return count if isinstance(count, int) else 1

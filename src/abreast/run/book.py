@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -91,7 +92,7 @@ class Book:
         self,
         work: Current,
         outcome: Outcome[Any],
-        freed: Callable[[Current], None],
+        freed: Callable[[Current], None] | None,
         landed: Callable[[Current, Outcome[Any]], None],
         *,
         speculative: bool,
@@ -106,11 +107,10 @@ class Book:
         facts = facts_of(outcome, work.attempt, work.digest)
         if speculative:
             facts["speculative"] = True
-        final = outcome
         self._journal.over(work.path)
         self._journal.emit(
-            ITEM_SETTLED, work.path, lane=work.lane, data=facts, body=body, written=lambda: freed(work),
-            durable=lambda: landed(work, final),
+            ITEM_SETTLED, work.path, lane=work.lane, data=facts, body=body,
+            written=None if freed is None else partial(freed, work), durable=partial(landed, work, outcome),
         )  # fmt: skip
 
     def halted(self, at: int, reason: str) -> None:
@@ -193,10 +193,10 @@ class Book:
         except CannotStore as error:
             failed = Failed(outcome.index, outcome.key, error, outcome.lane, outcome.usage, outcome.times)
             return failed, codec.encode_error(error)
-        if value is not outcome.value or not codec.is_scalar(value):
+        read = codec.read_back(value, body)
+        if read is not outcome.value:
             # Made anew rather than by dataclasses.replace, which costs as much as the commit of an event.
-            decoded = codec.decode(body)
-            outcome = make_done(outcome.index, outcome.key, decoded, outcome.lane, outcome.usage, outcome.times)
+            outcome = make_done(outcome.index, outcome.key, read, outcome.lane, outcome.usage, outcome.times)
         return outcome, body
 
     async def _look_back(self, fingerprint: str, options: MapOptions) -> None:

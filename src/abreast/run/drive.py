@@ -13,7 +13,7 @@ import asyncio
 import contextvars
 import functools
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from abreast.core.errors import BudgetSpent, KeyReused, Stopped
@@ -137,17 +137,12 @@ class Drive:
 
             self.book = Book(setting, setting.journal, self.path)
             await self.book.open(self._fn, self.options)
-        if isinstance(self._items, AsyncIterable):
-            self._feed(aiter(self._items))
-        elif setting.resumed:
-            self._feed(iter(self._items))
+        if isinstance(self._items, AsyncIterable) or setting.resumed:
+            self._feeder = Feeder(self, self._items)
+            self.look_after(self.spawn(self._feeder.work()))
         else:
             self._source = iter(self._items)
             self.pump()
-
-    def _feed(self, source: Iterator[Any] | AsyncIterator[Any]) -> None:
-        self._feeder = Feeder(self, source)
-        self.look_after(self.spawn(self._feeder.work()))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task in a copy of the caller's context. Not by loop.create_task, whose wrapper costs half as much."""
@@ -168,7 +163,8 @@ class Drive:
     @property
     def wants_more(self) -> bool:
         """Whether an item read now could start now."""
-        return self.window.may_admit and self.window.may_start
+        window = self.window  # not by its own two properties: this is asked thrice for every item of a pipe
+        return window.executing < window.width and window.admitted - window.taken < window.span
 
     def pump(self) -> None:
         """Read and start items while the window has room for them."""
@@ -294,15 +290,12 @@ class Drive:
             self._land(work, outcome)
         else:
             work.settling = True
-            self.book.settle(work, outcome, self._free, self._land, speculative=self.stopped)
+            # Where it may end the map it keeps its place: what started there would be for nothing, and perhaps paid.
+            may_end = self.release.judges or self.options.on_error == "raise"
+            self.book.settle(work, outcome, None if may_end else self._free, self._land, speculative=self.stopped)
 
     def _free(self, work: Current) -> None:
-        """Let another start in its place: only now, so that no more than `width` items can be repeated after a kill.
-
-        Not where the outcome may end the map: what started in its place would be for nothing, and perhaps paid.
-        """
-        if self.release.judges or self.options.on_error == "raise":
-            return
+        """Let another start in its place: only now, so that no more than `width` items can be repeated after a kill."""
         self.window.finish()
         work.freed = True
         if not self.stopped:

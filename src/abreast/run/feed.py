@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from abreast.core.errors import ItemChanged, KeyReused, StoreError
 
@@ -15,19 +15,49 @@ if TYPE_CHECKING:
 _AHEAD = 64  # items looked up in the store at once
 
 
-class Feeder:
-    """Feeds a drive from a task of its own, as the window makes room."""
+@runtime_checkable
+class Stocked(Protocol):
+    """Items that come asynchronously, and may be at hand all the same."""
 
-    def __init__(self, drive: Drive, source: Iterator[Any] | AsyncIterator[Any]) -> None:
-        """For a source of either kind."""
+    @property
+    def stocked(self) -> bool:
+        """Whether the next one is."""
+
+    def take(self) -> Any:
+        """That item."""
+
+
+class Feeder:
+    """Feeds a drive from a task of its own, as the window makes room; what is at hand needs no turn of it."""
+
+    def __init__(self, drive: Drive, items: Iterable[Any] | AsyncIterable[Any]) -> None:
+        """For items of either kind."""
         self._drive = drive
-        self._source = source
+        self._source = aiter(items) if isinstance(items, AsyncIterable) else iter(items)
+        self._stock = items if isinstance(items, Stocked) else None
         self._idle: asyncio.Future[None] | None = None
 
     def nudge(self) -> None:
         """There may be room now."""
-        if self._idle is not None and not self._idle.done() and (self._drive.wants_more or self._drive.stopped):
+        drive = self._drive
+        if self._idle is None or self._idle.done():
+            return
+        if self._stock is not None and not drive.setting.resumed:  # else it is looked up first, which takes a while
+            self._feed_from(self._stock)
+        if (drive.wants_more or drive.stopped) and not self._idle.done():
             self._idle.set_result(None)
+
+    def _feed_from(self, stock: Stocked) -> None:
+        drive = self._drive
+        while drive.wants_more and stock.stocked and not drive.stopped and not drive.exhausted:
+            try:
+                work = drive.admit(stock.take())
+            except KeyReused as error:
+                drive.fail(error)
+            except Exception as error:  # noqa: BLE001 - of the function that gives keys or lanes
+                drive.exhaust(error)
+            else:
+                drive.place(work, None)
 
     async def work(self) -> None:
         """Read until the items end, the drive stops, or reading fails."""
@@ -49,12 +79,14 @@ class Feeder:
 
     async def _read(self) -> list[Current]:
         works: list[Current] = []
-        drive, source = self._drive, self._source
+        drive, source, stock = self._drive, self._source, self._stock
         try:
             if isinstance(source, AsyncIterator):
                 works.append(drive.admit(await anext(source)))
+                while drive.setting.resumed and stock is not None and stock.stocked and self._reads_on(works):
+                    works.append(drive.admit(stock.take()))
             else:
-                while len(works) < _AHEAD and drive.window.may_admit:
+                while self._reads_on(works):
                     works.append(drive.admit(next(source)))
         except (StopIteration, StopAsyncIteration):
             drive.exhaust()
@@ -63,3 +95,6 @@ class Feeder:
         except Exception as error:  # noqa: BLE001 - the items' own error: raised where the plain loop would raise it
             drive.exhaust(error)
         return works
+
+    def _reads_on(self, works: list[Current]) -> bool:
+        return len(works) < _AHEAD and self._drive.window.may_admit

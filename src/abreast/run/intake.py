@@ -7,18 +7,20 @@ import contextlib
 import functools
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
 from abreast.core.errors import AbreastError
-from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, Event
+from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, Event, items_read
 from abreast.core.item import position_key
 from abreast.run.setting import Setting
 from abreast.store import codec
 
-_PAGE = 500  # items read from the journal at once
+_PAGE = 500  # events read from the journal at once when all are wanted
+_FEW = 64  # the same, when their items are wanted one after the other
 _FRESH = 1 << 20  # characters of items kept in memory between being journaled and being asked for
 _BATCH = 100  # items handed to the loop at once, at most
+_TOGETHER = 1 << 14  # characters of items in one event: it costs as much for a hundred short ones as for one
 _FARTHEST = 1_000_000  # items journaled and not yet given out, at most: an endless pipe must not fill the disk
 _LARGEST = 256 << 20  # the same, in characters
 
@@ -41,16 +43,16 @@ class Intake:
         self._path = path
         self._items = items
         self._before: list[str] = []
-        self._journaled = 0
-        self._unstored: list[Any] = []
+        self._journaled = 0  # items that may be given out
         self._complete = False
         self._error: BaseException | None = None
         self._total: int | None = None  # items that were read, once there are no more, or no more can be
         self._given = 0
         self._ahead = 0  # characters journaled and not yet given out
         self._held_back = False
-        self._fresh: deque[tuple[int, int, Any]] = deque()  # journaled a moment ago: seq, size, item
+        self._stock: deque[tuple[int, Any]] = deque()  # the next items with their sizes; not all may be journaled yet
         self._kept = 0  # characters of those
+        self._after = 0  # number of the event that the last of them is in
         self._spilled = False  # later items are not among them, and must be read from the journal
         self._news: asyncio.Future[None] | None = None
         self._room = threading.Condition()
@@ -62,56 +64,50 @@ class Intake:
     async def __aiter__(self) -> AsyncIterator[Any]:
         """The items, once."""
         try:
-            if self._setting.scribe is None:
-                self._start()
-                async for item in self._from_memory():
-                    yield item
-                return
-            if self._setting.resumed:
+            if self._setting.scribe is not None and self._setting.resumed:
                 await self._look_back()
             if not self._complete:
                 self._start()
-            async for item in self._from_journal():
-                yield item
+            while await self._more():
+                yield self.take()
         finally:
             with self._room:
                 self._closed = True
                 self._room.notify()
 
-    async def _from_memory(self) -> AsyncIterator[Any]:
-        while self._unstored or not self._ended():
-            if not self._unstored:
-                await self._wait()
-                continue
-            batch, self._unstored = self._unstored, []
-            for item in batch:
-                yield item
-            self._take_in()
+    @property
+    def stocked(self) -> bool:
+        """Whether the next item is at hand."""
+        return bool(self._stock) and self._given < self._journaled
 
-    async def _from_journal(self) -> AsyncIterator[Any]:
-        after = 0
-        while True:
-            if self._given == self._journaled:
-                # The last items may have been read and not be on disk yet.
-                if self._total is not None and self._given >= self._total and self._ended():
-                    return
+    def take(self) -> Any:
+        """The next item, where there is one at hand."""
+        size, item = self._stock.popleft()
+        self._given, self._ahead, self._kept = self._given + 1, self._ahead - size, self._kept - size
+        if self._held_back:
+            self._read_on()
+        elif self._setting.scribe is None and not self._stock:
+            self._take_in()
+        return item
+
+    async def _more(self) -> bool:
+        """Wait for the next item; False if there is none."""
+        while not self.stocked:
+            if self._given < self._journaled:
+                await self._restock()
+            # The last items may have been read and not be on disk yet.
+            elif self._total is not None and self._given >= self._total and self._ended():
+                return False
+            else:
                 self._spilled = self._spilled and self._given < self._taken
                 await self._wait()
-                continue
-            if self._fresh:
-                after, size, item = self._fresh.popleft()
-                self._given, self._ahead, self._kept = self._given + 1, self._ahead - size, self._kept - size
-                yield item
-                if self._held_back:
-                    self._read_on()
-                continue
-            page = await self._read(after, {ITEM_READ})
-            for event in page:
-                yield codec.decode(event.body or "null")
-                self._ahead -= len(event.body or "")
-            after, self._given = page[-1].seq, self._given + len(page)
-            if self._held_back:
-                self._read_on()
+        return True
+
+    async def _restock(self) -> None:
+        page = await self._read(self._after, {ITEM_READ}, _FEW)
+        for event in page:
+            _, bodies = items_read(event)
+            self._keep(event.seq, bodies, [codec.decode(body) for body in bodies])
 
     def _ended(self) -> bool:
         if self._error is not None:
@@ -176,31 +172,40 @@ class Intake:
         if not batch or self._total is not None:
             return
         if self._setting.scribe is None or journal is None:
-            self._unstored.extend(batch)
+            self._stock.extend((0, item) for item in batch)
             self._taken += len(batch)
+            self._journaled = self._taken
             self._tell()
             return
         first = max(self._taken, len(self._before))
-        bodies, error = self._encoded(batch[first - self._taken :], first)
+        fresh = batch[first - self._taken :]
+        bodies, error = self._encoded(fresh, first)
         self._taken += len(batch)
-        for number, body in enumerate(bodies, first):
-            last = number + 1 == first + len(bodies)
-            written = functools.partial(self._written, number + 1) if last else None
-            self._ahead += len(body)
-            path = f"{self._path}/{position_key(number)}"
-            journal.emit(ITEM_READ, path, data={"index": number}, body=body, written=written)
-            self._keep_fresh(journal.seq, body)
+        end = first + len(bodies)
+        for together in _portions(bodies):
+            last = first + len(together) == end
+            facts = {"index": first, "count": len(together)} if len(together) > 1 else {"index": first}
+            path = f"{self._path}/{position_key(first)}"
+            written = functools.partial(self._written, end) if last else None
+            journal.emit(ITEM_READ, path, data=facts, body="\n".join(together), written=written)
+            self._ahead += sum(map(len, together))
+            self._keep_fresh(journal.seq, together, fresh[: len(together)])
+            first, fresh = first + len(together), fresh[len(together) :]
         if error is not None:
-            self._fail(error, first + len(bodies))
+            self._fail(error, end)
         elif not bodies:
             self._take_in()
 
-    def _keep_fresh(self, seq: int, body: str) -> None:
+    def _keep_fresh(self, seq: int, bodies: Sequence[str], items: Sequence[Any]) -> None:
         """Keep a few items for those who ask for them soon; from the first that is one too many, they are read back."""
-        self._spilled = self._spilled or self._kept + len(body) > _FRESH
+        self._spilled = self._spilled or self._kept + sum(map(len, bodies)) > _FRESH
         if not self._spilled:
-            self._kept += len(body)
-            self._fresh.append((seq, len(body), codec.decode(body)))
+            self._keep(seq, bodies, [codec.read_back(item, body) for item, body in zip(items, bodies, strict=True)])
+
+    def _keep(self, seq: int, bodies: Sequence[str], items: Sequence[Any]) -> None:
+        self._after = seq
+        self._kept += sum(map(len, bodies))
+        self._stock.extend(zip(map(len, bodies), items, strict=True))
 
     def _encoded(self, items: Sequence[Any], first: int) -> tuple[list[str], AbreastError | None]:
         """The stored forms of items, up to the first that has none, and why it has none."""
@@ -243,12 +248,12 @@ class Intake:
 
     async def _look_back(self) -> None:
         after = 0
-        while page := await self._read(after, {ITEM_READ, ITEMS_COMPLETE}):
+        while page := await self._read(after, {ITEM_READ, ITEMS_COMPLETE}, _PAGE):
             for event in page:
                 if event.kind == ITEMS_COMPLETE:
                     self._complete = True
                 else:
-                    self._before.append(event.body or "null")
+                    self._before += items_read(event)[1]
             after = page[-1].seq
         self._journaled = len(self._before)
         self._spilled = True  # what an earlier driver has read comes first
@@ -256,8 +261,22 @@ class Intake:
         if self._complete:
             self._total, self._before = len(self._before), []
 
-    async def _read(self, after: int, kinds: set[str]) -> list[Event]:
+    async def _read(self, after: int, kinds: set[str], limit: int) -> list[Event]:
         scribe, store, row = self._setting.scribe, self._setting.store, self._setting.row
         if scribe is None or store is None or row is None:
             return []
-        return await scribe.read(lambda: store.events(row.id, after=after, limit=_PAGE, kinds=kinds, prefix=self._path))
+        return await scribe.read(lambda: store.events(row.id, after=after, limit=limit, kinds=kinds, prefix=self._path))
+
+
+def _portions(bodies: Sequence[str]) -> Iterator[list[str]]:
+    """Texts of items in groups that make events of a handy size."""
+    together: list[str] = []
+    size = 0
+    for body in bodies:
+        if together and size + len(body) > _TOGETHER:
+            yield together
+            together, size = [], 0
+        together.append(body)
+        size += len(body)
+    if together:
+        yield together

@@ -83,6 +83,20 @@ def is_scalar(value: object) -> bool:
     return kind in _SCALARS and (kind is not float or math.isfinite(value))  # type: ignore[arg-type]
 
 
+def read_back(value: object, text: str) -> object:
+    """What decoding `text`, the encoded `value`, gives: shared with nobody, and without decoding where that is plain.
+
+    >>> read_back((1, 2), encode((1, 2), "a pair"))
+    (1, 2)
+    """
+    if is_scalar(value):
+        return value
+    flat = None if _MARK in text else _if_flat(value)
+    if flat is None:
+        return decode(text)
+    return dict(value) if isinstance(value, dict) else list(flat)
+
+
 def decode(text: str) -> object:
     """The value that was encoded; its types are imported by name. `StoreError` when one is gone or has changed."""
     try:

@@ -24,7 +24,7 @@ Heard: TypeAlias = Callable[[], None]
 
 _POLL = 0.5  # seconds between two looks at the requests of other processes
 _GATHER = 0.004  # seconds between two flushes when many wait for them: a few flushes for all serve everybody better
-_CROWD = 4
+_CROWD = 4  # that many; or two, if no work is held up by their waiting
 _LINGER = 0.05  # seconds an event that nobody waits for may wait for company
 
 
@@ -35,6 +35,8 @@ class _Batch:
     events: list[Event] = field(default_factory=list)
     written: list[Heard] = field(default_factory=list)
     durable: list[Heard] = field(default_factory=list)
+    pressing: bool = False
+    """Somebody does nothing else until they are on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Scribe:
         self._unsound = False  # the disk has refused a flush
         self._dirty = False  # something is committed and not on its way to the disk
         self._queue: SimpleQueue[_Batch | Callable[[], None] | None] = SimpleQueue()
-        self._unflushed: SimpleQueue[list[Heard] | threading.Event | None] = SimpleQueue()
+        self._unflushed: SimpleQueue[_Batch | threading.Event | None] = SimpleQueue()
         # A daemon, so that a disk that never answers can't keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"abreast-scribe-{row.id}", daemon=True)
         self._thread.start()
@@ -77,7 +79,7 @@ class Scribe:
 
     def write(self, event: Event, written: Heard | None = None, durable: Heard | None = None) -> None:
         """Have `event` written. Never waits; on the loop `written` is called once it is in the store's file, where it
-        survives the end of this process, and `durable` once it is on disk."""  # noqa: D205, D209 - one thought
+        survives the end of this process, and `durable` once it is on disk: soon, if that is all that is waited for."""  # noqa: D205, D209 - one thought
         batch = self._open
         batch.events.append(event)
         if written is None and durable is None:
@@ -90,6 +92,7 @@ class Scribe:
             batch.written.append(written)
         if durable is not None:
             batch.durable.append(durable)
+            batch.pressing = batch.pressing or written is None
 
     async def flush(self) -> None:
         """Wait until everything written so far is on disk; raises the store's error if it can't be."""
@@ -154,7 +157,7 @@ class Scribe:
             if SYSTEM_CLOCK.now() - looked >= _POLL and not self.broken:
                 if self._dirty:  # nobody waits for it, but it shall not wait for ever
                     self._dirty = False
-                    self._unflushed.put([])
+                    self._unflushed.put(_Batch())
                 self._look_for_requests()
                 looked = SYSTEM_CLOCK.now()
 
@@ -166,6 +169,7 @@ class Scribe:
                 gathered.events += job.events
                 gathered.written += job.written
                 gathered.durable += job.durable
+                gathered.pressing = gathered.pressing or job.pressing
                 continue
             self._commit(gathered)
             gathered = _Batch()
@@ -191,20 +195,22 @@ class Scribe:
         self._tell(self._acknowledge, batch, SYSTEM_CLOCK.now() - began)
         self._dirty = not batch.durable
         if batch.durable:
-            self._unflushed.put(batch.durable)
+            self._unflushed.put(batch)
 
     def _flush_on(self) -> None:
         """Flush whatever has been committed meanwhile, again and again; the thread beside the writer's."""
-        ended, crowd = False, 0
+        ended, crowded = False, False
         while not ended:
             jobs = [self._unflushed.get()]
-            if crowd >= _CROWD:
+            if crowded:
                 pause(_GATHER)
             while not self._unflushed.empty():
                 jobs.append(self._unflushed.get())
             ended = None in jobs
-            waiting = [call for job in jobs if isinstance(job, list) for call in job]
-            crowd = len(waiting)
+            batches = [job for job in jobs if isinstance(job, _Batch)]
+            waiting = [call for batch in batches for call in batch.durable]
+            pressing = any(batch.pressing for batch in batches)
+            crowded = len(waiting) >= (_CROWD if pressing else 2)
             if waiting or not ended:
                 self._flush(waiting)
             for job in jobs:

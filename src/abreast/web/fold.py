@@ -90,8 +90,8 @@ class Fold:
     def _map_ended(self, event: Event) -> None:
         self.timing_dependent.update(filter(None, str(event.data.get("timing_dependent") or "").split(",")))
 
-    def _item_read(self, _: Event) -> None:
-        self.read += 1
+    def _item_read(self, event: Event) -> None:
+        self.read += events.count_read(event)
 
     def _items_complete(self, event: Event) -> None:
         count = event.data.get("items")

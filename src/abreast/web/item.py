@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from abreast.core.errors import NoSuchRun
-from abreast.core.events import ATTEMPT_FAILED, CALL_SETTLED, CALL_STARTED, ITEM_READ, LIMIT_WAITED, Event
-from abreast.core.item import position_key, unescape
-from abreast.store.codec import json_writer
+from abreast.core.events import ATTEMPT_FAILED, CALL_SETTLED, CALL_STARTED, ITEM_READ, LIMIT_WAITED, Event, items_read
+from abreast.core.item import unescape
+from abreast.store.codec import decode_plain, json_writer
 from abreast.store.port import Recorded, RunRow
 from abreast.web.reading import Journal, error_of, value_of
 
@@ -24,12 +24,12 @@ def item_of(journal: Journal, row: RunRow, path: str, prompt_of: Callable[[RunRo
     """What there is to say of the item at `path`; one that runs has no outcome yet."""
     found = journal.recorded([path]).get(path) if path else None
     happened = list(journal.events({ATTEMPT_FAILED, LIMIT_WAITED}, prefix=path, most=500)) if path else []
-    read = _read(journal, path, found)
+    read = _read(journal, row, path, found)
     calls = list(journal.events({CALL_SETTLED}, prefix=path, most=_CALLS)) if path else []
     asked = {event.path: event for event in journal.events({CALL_STARTED}, prefix=path, most=_CALLS) if event.body}
     if found is None and not happened and read is None and not calls and not path.startswith(row.name):
         raise NoSuchRun(f"nothing is recorded of an item {path!r} in {row.id}")
-    given = value_of(read) if read is not None else None
+    given = decode_plain(read) if read is not None else None
     key = unescape(path.rpartition("/")[2])
     said: Said = {
         "run": row.id, "path": path, "key": key, "state": "running",
@@ -46,12 +46,28 @@ def item_of(journal: Journal, row: RunRow, path: str, prompt_of: Callable[[RunRo
     return said if found is None else {**said, **_outcome(found)}
 
 
-def _read(journal: Journal, path: str, found: Recorded | None) -> Event | None:
+def _read(journal: Journal, row: RunRow, path: str, found: Recorded | None) -> str | None:
     """What the item was, where the journal has it: items that can be read only once are written as they are read."""
     root, _, rest = path.partition("/")
-    index = found.data.get("index") if found is not None else None
-    key = position_key(index) if isinstance(index, int) else rest.rpartition("/")[2]
-    return next(iter(journal.events({ITEM_READ}, prefix=f"{root}/{_INPUT}/{key}", most=1)), None) if rest else None
+    index: object = found.data.get("index") if found is not None else None
+    key = rest.rpartition("/")[2]
+    if index is None and key.isdecimal():  # it runs, and goes by its position
+        index = int(key)
+    return _read_at(journal, row, f"{root}/{_INPUT}", index) if rest and isinstance(index, int) else None
+
+
+def _read_at(journal: Journal, row: RunRow, prefix: str, index: int) -> str | None:
+    """The item at a place of the input: its event is found by halves, as they are in order."""
+    first, texts = 0, list[str]()
+    low, high = 0, row.last_seq
+    while low < high:
+        middle = (low + high) // 2
+        event = next(iter(journal.events({ITEM_READ}, prefix=prefix, after=middle, most=1)), None)
+        if event is None or items_read(event)[0] > index:
+            high = middle
+        else:
+            (first, texts), low = items_read(event), event.seq
+    return texts[index - first] if first <= index < first + len(texts) else None
 
 
 def _outcome(found: Recorded) -> Said:
