@@ -104,6 +104,8 @@ def _parts(error: BaseException) -> tuple[str, str]:
 
 
 def _wrote(left: Mapping[str, Any]) -> list[Piece]:
+    if not left.get("stdout") and not left.get("stderr"):
+        return []
     return [
         (where, data) for where, name in ((STDOUT, "stdout"), (STDERR, "stderr")) if (data := _bytes(left.get(name)))
     ]

@@ -126,7 +126,9 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _fill(parts: tuple[str, ...], value: object, where: Where) -> str:
-    filled = "".join(part if at % 2 == 0 else _worth(part, value, where) for at, part in enumerate(parts))
+    filled = parts[0]
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        filled += _worth(name, value, where) + text
     if "\0" in filled:
         raise ValueError("it contains a NUL character, which no argument can")
     if not filled.isascii():

@@ -72,7 +72,8 @@ class _Count:
     def add(self, outcome: Outcome[Any]) -> None:
         self.done += outcome.ok
         self.failed += not outcome.ok
-        self.used = self.used + outcome.usage
+        if outcome.usage is not NO_USAGE:
+            self.used = self.used + outcome.usage
 
 
 class Work:

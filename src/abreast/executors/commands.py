@@ -155,7 +155,10 @@ class Commands:
         """Who gets the next command: of those who are up, who has the least to start; hires, if that is much."""
         if not self._wardens:
             return self._hire()
-        warden = min([warden for warden in self._wardens if warden.ready] or self._wardens, key=lambda one: one.fresh)
+        warden = self._wardens[0]
+        for other in self._wardens[1:]:
+            if (other.ready, -other.fresh) > (warden.ready, -warden.fresh):
+                warden = other
         if self._brief and warden.fresh >= _BUSY and len(self._wardens) < self._most:
             self._hire()
         return warden
@@ -281,11 +284,14 @@ _REASONS = {
 def _encoded(argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env: Mapping[str, str] | None) -> Message:
     """Arguments, directory, and what differs from the base's environment; CommandRefused for what can't be one."""
     encode = os.fsencode
+    changed: dict[bytes, bytes] = {}
+    removed: list[bytes] = []
     try:
         words = [encode(word) for word in argv]
         place = None if cwd is None else encode(cwd)
-        changed = {encode(name): encode(value) for name, value in (env or {}).items() if base.get(name) != value}
-        removed = [] if env is None else [encode(name) for name in base.keys() - env.keys()]
+        if env is not None:
+            changed = {encode(name): encode(value) for name, value in env.items() if base.get(name) != value}
+            removed = [encode(name) for name in base.keys() - env.keys()]
     except UnicodeEncodeError as error:
         raise CommandRefused(f"{argv[0]!r}: {error.object!r:.80} can't be given to a command") from error
     if b"\0" in b"".join((*words, place or b"", *changed.keys(), *changed.values())):

@@ -16,7 +16,7 @@ from abreast.executors import wards
 from abreast.executors.wards import Message
 
 _CLOSING = 2.0  # s; the warden gives itself half of that
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16  # more than 128 KiB at once would be mapped, and unmapped, every time
 # Stand-ins for the packages: the real ones import all of abreast, which takes longer than the warden's whole start.
 _PROGRAM = """
 import sys
@@ -51,6 +51,7 @@ class Leash:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._inbox = bytearray()
         self._unsent = bytearray()
+        self._full = False  # the line takes no more for now
         self._outbox: list[Message] = []
         self._how = ""
         self._socket, theirs = socket.socketpair()
@@ -103,10 +104,12 @@ class Leash:
             pass
         except OSError:  # it has ended, of which `_read` hears
             self._unsent.clear()
-        if self._unsent:
+        full = bool(self._unsent)
+        if full and not self._full:
             self._loop.add_writer(self._socket, self._write)
-        elif not self._ended.done():
+        elif self._full and not full and not self._ended.done():
             self._loop.remove_writer(self._socket)
+        self._full = full
 
     def _read(self) -> None:
         try:

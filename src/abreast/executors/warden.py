@@ -104,7 +104,7 @@ class Warden:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._line, 1 << 20)
+            data = os.read(self._line, wards.CHUNK)
         except OSError:
             data = b""
         if not data:
@@ -127,7 +127,7 @@ class Warden:
     def _start(self, message: Message) -> bool:
         """Start a command, or say why not; False if it may start when another has ended."""
         _, number, argv, cwd, changed, removed, _, _ = message
-        environment = {**self._environment, **changed}
+        environment = {**self._environment, **changed} if changed or removed else self._environment
         for name in removed:
             del environment[name]
         stage = wards.ENTER

@@ -31,7 +31,7 @@ ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command c
 SHORT_OF = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what there is again when a command ends
 
 _HEADER = 8
-_CHUNK = 1 << 16  # what a pipe holds
+CHUNK = 1 << 16  # what a pipe holds; and more than twice as much would be mapped, and unmapped, at every read
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them, and a command must not
 
 
@@ -66,7 +66,7 @@ class Stream:
         """Read what is there, at most so many chunks of it; whether that was the end."""
         for _ in range(times):
             try:
-                data = os.read(self.fd, _CHUNK)
+                data = os.read(self.fd, CHUNK)
             except BlockingIOError:
                 return False
             if not data:
