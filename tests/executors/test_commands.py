@@ -114,6 +114,8 @@ async def test_the_environment_is_the_drivers_unless_it_is_given(monkeypatch):
         only = {"PATH": os.environ["PATH"], "WORD": "wörd"}
         wrote = (await commands.run(["env"], env=only)).stdout
         assert dict(line.split("=", 1) for line in wrote.decode().splitlines()) == only
+        without = {name: value for name, value in os.environ.items() if name != "ABREAST_WORD"}
+        assert (await commands.run(["printenv", "ABREAST_WORD"], env=without)).exit_code == 1
         assert (await commands.run(["printenv", "ABREAST_WORD"])).stdout == b"inherited\n"
 
 

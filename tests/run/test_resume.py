@@ -546,6 +546,30 @@ async def test_recorded_lines_are_looked_up_many_at_once(monkeypatch):
     assert len(asked) <= 30
 
 
+async def test_recorded_lines_past_one_that_is_not_are_looked_up_too(store):
+    gates, ran = [Gate(), Gate()], []
+
+    async def work(line):
+        ran.append(line)
+        if line == 0:
+            await gates[0].pass_(line)
+        return line
+
+    with pytest.raises(KeyboardInterrupt):
+        async with abreast.open_run("pipe", store=store) as run:
+            async with run.map(work, run.intake("lines", range(200)), width=2, span=200, name="work"):
+                while await asyncio.to_thread(lambda: len(store.outcomes("pipe-1"))) < 199:
+                    pass
+                raise KeyboardInterrupt
+    gates.pop(0)
+    async with abreast.open_run("pipe", store=store, resume="must") as run:
+        async with run.map(work, run.intake("lines", ()), width=1, span=200, name="work") as outcomes:
+            await gates[0].wait_for(0)
+            gates[0].open_all()
+            assert [outcome.value async for outcome in outcomes] == list(range(200))
+    assert sorted(ran) == [0, *range(200)]
+
+
 @pytest.mark.parametrize("stored", [True, False])
 async def test_lines_at_hand_start_up_to_the_width_and_never_past_it(stored):
     gate, most = Gate(), []
@@ -595,11 +619,48 @@ async def test_an_endless_pipe_is_journaled_only_so_far_ahead_of_the_work(store,
             async for outcome in outcomes:
                 values.append(outcome.value)
                 if len(values) == 50:
-                    while journaled() < 50 + 120:  # noqa: ASYNC110 - a store tells nobody
-                        await asyncio.sleep(0)
+                    while await asyncio.to_thread(journaled) < 50 + 120:
+                        pass
                     for _ in range(60):  # long enough to read a hundred more each time
                         await asyncio.to_thread(lambda: None)
                     assert journaled() <= 50 + 4 + 120 + 200  # what was under way when it was far enough
                 if len(values) == 700:
                     break
     assert values == [f"{number:06}" for number in range(700)]
+
+
+async def test_a_line_starts_only_when_it_is_journaled():
+    reading, go_on, ran = threading.Event(), threading.Event(), []
+
+    class Slow(MemoryStore):
+        def commit(self, run_id, epoch, events, spent):
+            if any(event.kind == "item-read" for event in events):
+                reading.set()
+                assert go_on.wait(20)
+            super().commit(run_id, epoch, events, spent)
+
+    async def work(line):
+        ran.append(line)
+        return line
+
+    async with abreast.open_run("pipe", store=Slow()) as run:
+        async with run.map(work, run.intake("lines", range(3)), width=3) as outcomes:
+            assert await asyncio.to_thread(reading.wait, 20)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert ran == []
+            go_on.set()
+            assert [outcome.value async for outcome in outcomes] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+async def test_a_value_is_as_it_was_recorded_whatever_becomes_of_it_afterwards(store, kind):
+    shared = kind()
+
+    async def work(item):
+        shared.update(item=item) if kind is dict else shared.append(item)
+        return shared
+
+    async with abreast.open_run("job", store=store) as run:
+        values = await run.map(work, range(3), width=1).values()
+    assert values == ([{"item": 0}, {"item": 1}, {"item": 2}] if kind is dict else [[0], [0, 1], [0, 1, 2]])
