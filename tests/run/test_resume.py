@@ -648,8 +648,9 @@ async def test_a_line_starts_only_when_it_is_journaled():
             assert await asyncio.to_thread(reading.wait, 20)
             for _ in range(50):
                 await asyncio.sleep(0)
-            assert ran == []
+            before = list(ran)
             go_on.set()
+            assert before == []
             assert [outcome.value async for outcome in outcomes] == [0, 1, 2]
 
 
@@ -664,3 +665,31 @@ async def test_a_value_is_as_it_was_recorded_whatever_becomes_of_it_afterwards(s
     async with abreast.open_run("job", store=store) as run:
         values = await run.map(work, range(3), width=1).values()
     assert values == ([{"item": 0}, {"item": 1}, {"item": 2}] if kind is dict else [[0], [0, 1], [0, 1, 2]])
+
+
+@pytest.mark.parametrize("options", [{"on_error": "halt"}, {"on_error": "raise"}, {"until": 1}, {}])
+async def test_an_item_that_may_end_the_map_keeps_its_place_until_that_is_on_disk(options):
+    flushing, flush, ran = threading.Event(), threading.Event(), []
+
+    class Slow(MemoryStore):
+        def sync(self):
+            flushing.set()
+            assert flush.wait(20)
+
+    async def work(item):
+        ran.append(item)
+        if "on_error" in options:
+            raise LookupError
+        return item
+
+    with contextlib.suppress(LookupError):
+        async with abreast.open_run("job", store=Slow()) as run:
+            async with run.map(work, range(2), width=1, **options) as outcomes:
+                assert await asyncio.to_thread(flushing.wait, 20)
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                before = list(ran)
+                flush.set()
+                assert before == ([0] if options else [0, 1])
+                assert [outcome.index async for outcome in outcomes] == list(range(len(ran)))
+    assert ran == ([0] if options else [0, 1])
