@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
-import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.core.outcome import NO_TIMES, NO_USAGE, Cancelled, Done, Failed, Timing, Usage, make_done, timing_of
+from abreast.core.outcome import NO_TIMES, NO_USAGE, Cancelled, Done, Failed, Timing, Usage, timing_of
 
 COUNTS = st.integers(0, 10**9)
 # Whole cents in binary fractions: sums are exact, so that the laws can be told without a tolerance.
@@ -62,29 +60,14 @@ def test_the_timing_of_nothing_is_zero():
     assert Timing().wall == 0.0
 
 
-@given(fields=FIELDS)
-def test_a_done_made_the_quick_way_is_the_done_made_the_plain_way(fields):
-    quick, plain = make_done(*fields), Done(*fields)
-    assert type(quick) is Done
-    assert quick == plain
-    assert hash(quick) == hash(plain)
-    assert repr(quick) == repr(plain)
-    assert quick.timing == plain.timing
-    assert dataclasses.asdict(quick) == dataclasses.asdict(plain)
-    assert pickle.loads(pickle.dumps(quick)) == plain
-    assert copy.copy(quick) == plain
-    assert dataclasses.replace(quick, index=3) == dataclasses.replace(plain, index=3)
-
-
 @pytest.mark.parametrize(
     "outcome",
     [
-        make_done(0, "0000", "value", None, NO_USAGE, NO_TIMES),
         Done(0, "0000", "value"),
         Failed(0, "0000", OSError()),
         Cancelled(0, "0000", "stopped"),
     ],
-    ids=["make_done", "Done", "Failed", "Cancelled"],
+    ids=["Done", "Failed", "Cancelled"],
 )
 def test_an_outcome_is_frozen(outcome):
     for field in dataclasses.fields(outcome):

@@ -7,12 +7,12 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from abreast.core.clock import SYSTEM_CLOCK, sleep_until
+from abreast.core.frozen import record
 from abreast.run.current import Current
 from abreast.store.port import Store, each_event
 
@@ -66,7 +66,7 @@ class Groups:
             self._look_later()
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class _Child:
     """A process group, whose it is, and whether the journal knows of it."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from abreast.cli import units
 from abreast.cli.errors import Sorry, one_line, system_words
+from abreast.core.frozen import record
 
 if TYPE_CHECKING:
     from abreast.models.lanes import LaneSettings
@@ -24,7 +25,7 @@ SHARED_FILE: Final = "pyproject.toml"
 _MARKS: Final = (OWN_FILE, SHARED_FILE, ".git")  # what makes a directory a project
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Setting(Generic[T]):
     """Something that can be set: its name everywhere, how it is read, and what it is when nobody sets it."""
 
@@ -38,7 +39,7 @@ class Setting(Generic[T]):
         return f"ABREAST_{self.name.upper()}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Layer:
     """Some settings from one place."""
 
@@ -54,7 +55,7 @@ class Layer:
         return f"{self.source}:{self.lines[name]}" if name in self.lines else self.source
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Found(Generic[T]):
     """A setting's value and where it came from."""
 

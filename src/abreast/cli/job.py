@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from abreast.cli.config import Config
 from abreast.cli.errors import Sorry
 from abreast.cli.template import Planned, Template
+from abreast.core.frozen import record
 from abreast.core.item import position_key
 from abreast.store.port import JsonValue, RunRow
 
@@ -25,7 +26,7 @@ ITEMS: Final = "items"
 INPUT: Final = "input"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MapJob:
     """One `abreast map`: the command or the call, how items are read, and the options of the map."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from abreast.cli.config import Config
 from abreast.cli.stores import LAST, StoreChoice
+from abreast.core.frozen import record
 
 COMPLETION = "_ABREAST_COMPLETE"
 """The variable in which a shell asks how a line could go on."""
@@ -20,7 +20,7 @@ COMPLETION = "_ABREAST_COMPLETE"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Root:
     """What holds for the whole invocation."""
 

@@ -6,12 +6,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
 from abreast.cli.errors import Sorry
+from abreast.core.frozen import record
 
 
 class Where(Protocol):
@@ -34,7 +34,7 @@ class Where(Protocol):
         """Its own seed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Planned:
     """An item that isn't under way."""
 

@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +24,7 @@ from abreast.cli.stopping import STOPS, CutShort, cut_short_by
 from abreast.cli.stores import StoreChoice
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
+from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Outcome, Usage
 from abreast.run.book import FunctionChanged
 from abreast.run.drive import LeftBehind
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _BATCH: Final = 256  # outcomes printed at once
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class View:
     """How much a person wants to see, and in which form."""
 
@@ -48,7 +48,7 @@ class View:
     verbose: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Start:
     """Which run it is to be: a new one, or one that goes on."""
 
@@ -63,7 +63,7 @@ class Start:
     """An earlier driver died before it had read anything: to be given nothing now is not the same as no items."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class _Count:
     done: int = 0
     failed: int = 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from abreast.core.frozen import record
 
 T = TypeVar("T")
 
 _DIGITS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Item(Generic[T]):
     """A value to work on, the key it is recorded under, and the lane whose limits it needs.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Generic, TypeAlias, TypeVar, cast
+from dataclasses import field
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-from abreast.core.frozen import quickly
+from abreast.core.frozen import record
 
 T = TypeVar("T")
 
 
-@quickly
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Usage:
     """What some work used up. `usd` is None where no price is known: unknown is never zero."""
 
@@ -32,7 +31,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Timing:
     """Where an item's wall time went, in seconds; the parts sum to `wall`.
 
@@ -64,7 +63,7 @@ def timing_of(times: Times) -> Timing:
     return Timing(queued, waited, tuple(service), backoff)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Done(Generic[T]):
     """The item's work returned `value`."""
 
@@ -84,7 +83,7 @@ class Done(Generic[T]):
         return timing_of(self.times)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Failed:
     """The item's work raised `error`: the very exception, or a `RecordedError` when read back from a store."""
 
@@ -104,7 +103,7 @@ class Failed:
         return timing_of(self.times)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Cancelled:
     """The item was started, then stopped for `reason`; what it used is an estimate."""
 
@@ -125,28 +124,3 @@ class Cancelled:
 
 
 Outcome: TypeAlias = Done[T] | Failed | Cancelled
-
-
-class _Draft(Generic[T]):
-    """A Done that can still be written to."""
-
-    __slots__ = Done.__slots__
-
-    def __init__(  # noqa: PLR0917 - the fields of Done, in their order
-        self, index: int, key: str, value: T, lane: str | None, usage: Usage, times: Times
-    ) -> None:
-        self.index = index
-        self.key = key
-        self.value = value
-        self.lane = lane
-        self.usage = usage
-        self.times = times
-
-
-def make_done(  # noqa: PLR0917 - the fields of Done, in their order
-    index: int, key: str, value: T, lane: str | None, usage: Usage, times: Times
-) -> Done[T]:
-    """A Done, made in a third of the time (0.7 against 2.0 us): written first, frozen afterwards."""
-    draft: object = _Draft(index, key, value, lane, usage, times)
-    draft.__class__ = Done
-    return cast("Done[T]", draft)

@@ -13,11 +13,11 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Self
 
 from abreast.core.errors import AbreastError, WorkerDied
+from abreast.core.frozen import record
 from abreast.executors import wards
 from abreast.executors.leash import Leash
 from abreast.executors.wards import Message
@@ -41,7 +41,7 @@ class CommandRefused(AbreastError):
     retryable = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Finished:
     """What became of a command."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from abreast.core.frozen import quickly
+from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Usage
 
 if TYPE_CHECKING:
@@ -17,8 +16,7 @@ WHENEVER: Final = float("inf")
 """A refusal that ends when something is given back, not at a known time."""
 
 
-@quickly
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Need:
     """What one piece of work asks of a limit; each limit reads the part that concerns it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
 
-from abreast.core.frozen import quickly
+from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Usage
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -16,7 +16,7 @@ Hear: TypeAlias = Callable[[str], object]
 """Called with each piece of text as it comes; asking for it makes a call stream."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ToolCall:
     """A model's wish to have a tool called; passed through, never carried out here."""
 
@@ -26,8 +26,7 @@ class ToolCall:
     """JSON, as the model wrote it."""
 
 
-@quickly
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Message:
     """One turn of a conversation."""
 
@@ -38,8 +37,7 @@ class Message:
     """Of a `tool` turn: the call that it answers."""
 
 
-@quickly
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Request:
     """All that decides a reply. Two equal requests to one model are the same question."""
 
@@ -57,8 +55,7 @@ class Request:
     """Further fields for the provider's own body, as it names them."""
 
 
-@quickly
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reply:
     """What a model answered. `seconds` is the service time of this one attempt, without any waiting before it."""
 

@@ -8,7 +8,7 @@ from inspect import CORO_CREATED, getcoroutinestate
 from typing import TYPE_CHECKING, Any
 
 from abreast.core.errors import BudgetSpent, LaneParked, Paused, Stopped, TimedOut
-from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Times, make_done
+from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome, Times
 from abreast.run.current import CURRENT, Current
 from abreast.run.setting import GRACE
 
@@ -137,7 +137,7 @@ class Attempts:
     def _outcome(self, work: Current, value: Any, error: BaseException | None, times: Times) -> Outcome[Any]:
         usage = work.usage or NO_USAGE
         if error is None:
-            return make_done(work.index, work.key, value, work.lane, usage, times)
+            return Done(work.index, work.key, value, work.lane, usage, times)
         if work.stop_reason is not None and work.stop_reason != "timeout":
             return Cancelled(work.index, work.key, work.stop_reason, work.lane, usage, times)
         return Failed(work.index, work.key, self._cause(work, error), work.lane, usage, times)

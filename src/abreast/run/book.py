@@ -23,7 +23,7 @@ from abreast.core.events import (
     MAP_STOPPED,
     Plain,
 )
-from abreast.core.outcome import Done, Failed, Outcome, make_done
+from abreast.core.outcome import Done, Failed, Outcome
 from abreast.run.current import Current
 from abreast.run.journal import Facts, Journal
 from abreast.run.options import MapOptions
@@ -196,7 +196,7 @@ class Book:
         read = codec.read_back(value, body)
         if read is not outcome.value:
             # Made anew rather than by dataclasses.replace, which costs as much as the commit of an event.
-            outcome = make_done(outcome.index, outcome.key, read, outcome.lane, outcome.usage, outcome.times)
+            outcome = Done(outcome.index, outcome.key, read, outcome.lane, outcome.usage, outcome.times)
         return outcome, body
 
     async def _look_back(self, fingerprint: str, options: MapOptions) -> None:

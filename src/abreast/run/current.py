@@ -6,11 +6,11 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from abreast.core.events import Plain
+from abreast.core.frozen import record
 from abreast.core.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CURRENT: ContextVar[Current | Place | None] = ContextVar("abreast_current", default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Place:
     """What of `current()` can travel to another process: plain facts, no scope."""
 

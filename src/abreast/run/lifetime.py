@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from abreast.core.clock import Clock
 from abreast.core.errors import BudgetSpent, CancelRequested, Halted, Paused, StoreError
+from abreast.core.frozen import record
 from abreast.core.seeds import draw_seed
 from abreast.executors.port import Executor
 from abreast.limits.gate import Gate
@@ -27,7 +28,7 @@ RESUME = ("auto", "never", "must", "failed", "retry")
 _OBSERVER_GRACE = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Opening:
     """How a run is to be opened; made by `open_run`, used when its block is entered."""
 

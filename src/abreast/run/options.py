@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from abreast.core.frozen import record
 from abreast.core.halting import Halting, OnError, Until
 from abreast.core.window import Order, whole
 from abreast.executors.port import Executor
@@ -24,7 +24,7 @@ SPAN_IN_MEMORY = 4
 SPAN_WITH_STORE = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MapOptions:
     """The options of `run.map`, each in its one checked form."""
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from abreast.core.item import position_key
-from abreast.core.outcome import NO_USAGE, make_done
+from abreast.core.outcome import NO_USAGE, Done
 from abreast.run.current import CURRENT, Current
 from abreast.run.setting import Setting
 
@@ -75,7 +75,7 @@ class Quick:
         del self._works[index]
         window.executing -= 1
         times = (0.0, 0.0, 0.0, self._now() - work.started)
-        outcome = make_done(index, work.key, value, None, work.usage or NO_USAGE, times)
+        outcome = Done(index, work.key, value, None, work.usage or NO_USAGE, times)
         if index == window.ripened:
             window.ripened = index + 1
             self._ripe.append(outcome)

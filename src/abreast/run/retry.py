@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from abreast.core.frozen import record
 from abreast.core.seeds import derive_fraction
 from abreast.core.window import whole
 
@@ -27,7 +27,7 @@ def classify(error: BaseException) -> Kind:
     return "fatal" if isinstance(error, _BUGS) else "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Retry:
     """Up to `retries` further attempts (attempts = 1 + retries), each after a backoff with full jitter.
 

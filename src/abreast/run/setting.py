@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from abreast.core.clock import Clock
+from abreast.core.frozen import record
 from abreast.executors.port import Executor
 from abreast.limits.gate import Gate
 
@@ -23,7 +23,7 @@ GRACE_ON_INTERRUPT = 0.5
 """The same, when a person or the system wants us to stop now."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Setting:
     """Made when a run is entered; read by its scopes and maps."""
 

@@ -8,10 +8,11 @@ Stores are plain and synchronous: every method blocks until it is done, may be c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias
 
 from abreast.core.events import Event
+from abreast.core.frozen import record
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -24,7 +25,7 @@ PRUNED: Final[tuple[RunState, ...]] = ("done", "failed", "halted", "spent", "can
 """The states that are pruned unless others are named: interrupted and paused runs wait for someone."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Driver:
     """Who drives a run: enough to name it to a person, and to see whether it is still alive."""
 
@@ -38,7 +39,7 @@ class Driver:
         return f"process {self.pid} on {self.host}" + (f" ({self.command})" if self.command else "")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RunRow:
     """One run, as the store knows it. `epoch` counts its drivers: each commit proves that it is the newest one's."""
 
@@ -58,7 +59,7 @@ class RunRow:
     manifest: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Recorded:
     """What is recorded of one item: the newest `item-settled` event of its path."""
 
@@ -69,7 +70,7 @@ class Recorded:
     body: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Request:
     """A wish of another process (`cancel`, `approve`, `retune`), which only the driver carries out."""
 
@@ -80,7 +81,7 @@ class Request:
     created: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Replies:
     """How many replies of one model are kept, how many characters they take, and when they were kept."""
 

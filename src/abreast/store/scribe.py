@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
 
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import AbreastError, StoreError
 from abreast.core.events import Event
+from abreast.core.frozen import record
 from abreast.store.port import Request, RunRow, Store
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ _CROWD = 4  # that many; or two, if no work is held up by their waiting
 _LINGER = 0.05  # seconds an event that nobody waits for may wait for company
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class _Batch:
     """Events handed over together, and whom to tell when they are on disk."""
 
@@ -39,7 +40,7 @@ class _Batch:
     """Somebody does nothing else until they are on disk."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Listener:
     """What the scribe tells its run, always on the loop's thread."""
 
