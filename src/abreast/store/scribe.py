@@ -17,6 +17,7 @@ from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import AbreastError, StoreError
 from abreast.core.events import Event
 from abreast.core.frozen import record
+from abreast.store.bell import Bell
 from abreast.store.port import Request, RunRow, Store
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ class Scribe:
         self._listener = listener
         self._spent = spent
         self._loop = asyncio.get_running_loop()
+        self._bell = Bell(self._loop)
         self._open = _Batch()
         self._leaving: asyncio.Handle | None = None  # the open batch goes over then
         self.broken = False
@@ -124,7 +126,7 @@ class Scribe:
         self._thread.join()
         self._unflushed.put(None)
         self._flusher.join()
-        await asyncio.sleep(0)  # what the two have told last is heard before this ends
+        self._bell.close()  # what the two have told last is heard before this ends
 
     def _leave(self, leaving: asyncio.Handle | None) -> None:
         if self._leaving is not None:
@@ -140,7 +142,7 @@ class Scribe:
 
     def _tell(self, call: Callable[..., object], *args: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(call, *args)
+            self._bell.ring(call, *args)
         except RuntimeError:  # the loop is closed: nobody is left to be told
             self.broken = True
 
