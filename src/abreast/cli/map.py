@@ -84,8 +84,11 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
         tell("reading the items from the terminal, one per line; end them with Ctrl-D")
     start = Start(given["name"], seed=seed, tags=given["tags"])
     replays = (job.model or "").startswith("replay/")  # a run that must be there already
-    with choice.existing() if replays else choice.open() as store:
-        return Work(job, start, choice, view, progress).run(store)
+    with (
+        Work(job, start, choice, view, progress) as work,
+        choice.existing() if replays else choice.open() as store,
+    ):
+        return work.run(store)
 
 
 def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> MapJob:

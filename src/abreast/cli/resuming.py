@@ -45,7 +45,8 @@ def drive_again(
         input_complete=complete,
         input_lost=not complete and not store.events(row.id, kinds={ITEM_READ}, limit=1),
     )
-    return Work(job, start, choice, view, progress).run(store)
+    with Work(job, start, choice, view, progress) as work:
+        return work.run(store)
 
 
 def _check(row: RunRow, job: MapJob, *, complete: bool) -> None:

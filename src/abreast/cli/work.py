@@ -8,7 +8,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
@@ -35,6 +35,7 @@ from abreast.wiring import open_run
 
 if TYPE_CHECKING:
     from abreast.executors.commands import Commands
+    from abreast.executors.leash import Started
     from abreast.run.call import Caller
 
 _BATCH: Final = 256  # outcomes printed at once
@@ -78,10 +79,14 @@ class _Count:
 
 
 class Work:
-    """One driving of a job. `run` blocks until it is over and gives the exit code."""
+    """One driving of a job. `run` blocks until it is over and gives the exit code.
+
+    with Work(job, start, choice, view, progress) as work, choice.open() as store:
+        return work.run(store)
+    """
 
     def __init__(self, job: MapJob, start: Start, choice: StoreChoice, view: View, progress: Progress | None) -> None:
-        """Nothing starts before `run`."""
+        """Nothing starts before it is entered."""
         self._job = job
         self._start = start
         self._choice = choice
@@ -93,6 +98,20 @@ class Work:
         self._lost: OutputLost | None = None
         self._caller: Caller | None = None
         self._began = SYSTEM_CLOCK.now()
+        self._early: Started | None = None
+
+    def __enter__(self) -> Self:
+        """Let what runs commands start up while the store and the run are opened."""
+        if self._job.command:
+            from abreast.executors.leash import Started
+
+            self._early = Started(os.getcwd())  # noqa: PTH109 - a text, as Config has seen that it is there
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, if it came to nothing."""
+        if self._early is not None:
+            self._early.end()
 
     def run(self, store: Store) -> int:
         """Do it; the exit code. What a person should know is told on stderr."""
@@ -127,8 +146,7 @@ class Work:
             manifest=job.manifest(), lanes={caller.lane.name: caller.lane.limits} if caller else None,
         )  # fmt: skip
         async with AsyncExitStack() as stack:  # what does the work ends last
-            # What runs commands starts up while the run is opened.
-            commands = await stack.enter_async_context(_commands()) if job.command else None
+            commands = await stack.enter_async_context(self._commands()) if job.command else None
             await self._worked(run, store, interrupts, stack, commands)
 
     async def _worked(
@@ -168,6 +186,12 @@ class Work:
                 self._count.add(outcome)
                 pieces += render(outcome)
             await printer.write(pieces)
+
+    def _commands(self) -> Commands:
+        from abreast.executors.commands import Commands
+
+        early, self._early = self._early, None
+        return Commands(early)
 
     def _function(self, commands: Commands | None) -> Callable[[Any], Any]:
         """What to call with each item."""
@@ -229,12 +253,6 @@ class Work:
         cost = "" if used.usd == 0.0 else ", unknown cost" if used.usd is None else f", {used.usd:.4g} usd"
         tokens = f"{used.input_tokens:,} + {used.output_tokens:,} tokens{' (estimated)' if used.estimate else ''}"
         return f", {used.requests:,} requests, {tokens}{cost}"
-
-
-def _commands() -> Commands:
-    from abreast.executors.commands import Commands
-
-    return Commands()
 
 
 @asynccontextmanager

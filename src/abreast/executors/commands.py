@@ -19,7 +19,7 @@ from typing import Any, Self
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.core.frozen import record
 from abreast.executors import wards
-from abreast.executors.leash import Leash
+from abreast.executors.leash import Leash, Started
 from abreast.executors.wards import Message
 
 GRACE = 0.3
@@ -65,8 +65,9 @@ class Commands:
     Commands run in the directory and environment that the driver had when this was entered, unless told otherwise.
     """
 
-    def __init__(self) -> None:
-        """Nothing is started before it is entered."""
+    def __init__(self, early: Started | None = None) -> None:
+        """Nothing is started before it is entered; `early` is a warden that was, and is then taken over."""
+        self._early = early
         self._numbers = count()
         self._jobs: dict[int, _Job] = {}
         self._wardens: list[Leash] = []
@@ -164,7 +165,8 @@ class Commands:
         return warden
 
     def _hire(self) -> Leash:
-        warden = Leash(self._hear, self._lose, self._home)
+        started, self._early = self._early or Started(self._home), None
+        warden = Leash(started, self._hear, self._lose)
         warden.send(self._hello())
         self._wardens.append(warden)
         return warden

@@ -30,19 +30,38 @@ _FLAGS = ("-I", "-S")
 _HERE = Path(__file__).parent
 
 
+class Started:
+    """A warden's process and our end of the line to it; it can be started before there is a loop."""
+
+    def __init__(self, home: str | None) -> None:
+        """Start it in directory `home`, where commands run that don't say where; doesn't wait until it is up."""
+        self.line, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(self.line.close)
+            self.process = _start_warden(theirs.fileno(), home)
+            undo.pop_all()
+
+    def end(self) -> int:
+        """Leave nothing of it, nor of what it has started; its exit code."""
+        self.line.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+        wards.sweep(self.process.pid)  # before the warden is reaped, and its number free for others
+        return self.process.wait()
+
+
 class Leash:
     """A warden as its driver knows it."""
 
-    def __init__(
-        self, hear: Callable[[Message], None], lose: Callable[[Leash, str], None], home: str | None = None
-    ) -> None:
-        """Start it in directory `home`; doesn't wait until it is up.
+    def __init__(self, started: Started, hear: Callable[[Message], None], lose: Callable[[Leash, str], None]) -> None:
+        """Take it over, on the running loop.
 
         Args:
+            started: its process; may still be starting.
             hear: called with what it says about a command.
             lose: called once it is no more, and neither is anything that it had started, with how it ended.
-            home: where commands run that don't say where.
         """
+        self._started = started
         self._hear = hear
         self._lose = lose
         self.ready = False  # it has said that it is up
@@ -54,12 +73,8 @@ class Leash:
         self._full = False  # the line takes no more for now
         self._outbox: list[Message] = []
         self._how = ""
-        self._socket, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as undo:
-            undo.callback(self._socket.close)
-            self._process = _start_warden(theirs.fileno(), home)
-            undo.pop_all()
-        self.pid = self._process.pid
+        self._socket = started.line
+        self.pid = started.process.pid
         self._socket.setblocking(False)  # noqa: FBT003 - it has no keyword
         self._loop.add_reader(self._socket, self._read)
 
@@ -136,11 +151,7 @@ class Leash:
         self._ended.set_result(None)
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-        self._socket.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        wards.sweep(self.pid)  # before the warden is reaped, and its number free for others
-        code = self._process.wait()
+        code = self._started.end()
         self._lose(
             self, self._how or (f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}")
         )

@@ -10,17 +10,18 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import time  # noqa: TID251 - a program of its own, out of reach of abreast's clock
-from collections import deque
 
 from abreast.executors import wards
 
 TYPE_CHECKING = False  # typing's own costs 2 ms
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
 
     from abreast.executors.wards import Message, Stream, Ward
+else:
+    import _signal as signal
 
 UNWATCHED = 0.005  # s; a command that ends sooner never has its pipes polled, nor a message for its start alone
 LINGER = 0.2  # s; for what a command has left in its group, and for others who hold its pipes
@@ -47,8 +48,8 @@ class Warden:
         self._wards: dict[int, Ward] = {}
         self._leaders: dict[int, Ward] = {}
         self._leaving: dict[int, Ward] = {}  # those with a `due`
-        self._young: deque[Ward] = deque()  # not watched yet, or over before they were
-        self._queue: deque[Message] = deque()  # to be started
+        self._young: list[Ward] = []  # not watched yet, or over before they were
+        self._queue: list[Message] = []  # to be started
         self._short = False  # of processes or files, until a command ends
         self._poll = select.poll()
         self._hear: dict[int, Callable[[], None]] = {}
@@ -122,7 +123,7 @@ class Warden:
         while self._queue and not self._short:
             self._short = not self._start(self._queue[0])
             if not self._short:
-                self._queue.popleft()
+                del self._queue[0]
 
     def _start(self, message: Message) -> bool:
         """Start a command, or say why not; False if it may start when another has ended."""
@@ -142,7 +143,7 @@ class Warden:
             code = getattr(error, "errno", None) or errno.EINVAL
             if code in wards.SHORT_OF and self._wards:
                 return False
-            wards.find.cache_clear()  # what was found may be there no more
+            wards.found.clear()  # what was found may be there no more
             if stage == wards.START and not os.access(path, os.F_OK):
                 stage = wards.FIND
             self._tell(wards.REFUSED, number, stage, code, getattr(error, "strerror", None) or str(error))
@@ -167,7 +168,7 @@ class Warden:
             due = time.monotonic() + grace
             self._leave(ward, due if ward.due is None else min(due, ward.due))
         elif any(message[1] == number for message in self._queue):
-            self._queue = deque(message for message in self._queue if message[1] != number)
+            self._queue = [message for message in self._queue if message[1] != number]
             self._tell(wards.FINISHED, number, -signal.SIGTERM, b"", b"", 0, 0)
 
     def _reap(self) -> None:
@@ -234,7 +235,7 @@ class Warden:
 
     def _tick(self, now: float) -> None:
         while self._young and (self._young[0].code is not None or self._young[0].born + UNWATCHED <= now):
-            ward = self._young.popleft()
+            ward = self._young.pop(0)
             self._watch_streams(ward)
             if ward.code is None:  # of a shorter one the driver hears only that it has finished
                 self._tell(wards.STARTED, ward.number, ward.pid)

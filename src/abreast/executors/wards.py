@@ -13,15 +13,16 @@ from __future__ import annotations
 import errno
 import marshal
 import os
-import signal
 import stat
 import time  # noqa: TID251 - the warden is a program of its own, out of reach of abreast's clock
-from functools import lru_cache
 
 TYPE_CHECKING = False  # typing's own costs 2 ms
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
     from typing import Any, TypeAlias
+else:
+    import _signal as signal  # all of it but names for its numbers, which are made with enum: 3 ms
 
 Message: TypeAlias = "tuple[Any, ...]"
 
@@ -31,6 +32,7 @@ ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command c
 SHORT_OF = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what there is again when a command ends
 
 _HEADER = 8
+_KEPT = 256
 CHUNK = 1 << 16  # what a pipe holds; and more than twice as much would be mapped, and unmapped, at every read
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them, and a command must not
 
@@ -110,9 +112,21 @@ class Ward:
                 pass
 
 
-@lru_cache(maxsize=256)
-def find(name: bytes, path: bytes, cwd: bytes | None) -> bytes:  # noqa: ARG001 - relative places depend on the directory
+found: dict[tuple[bytes, bytes, bytes | None], bytes] = {}
+"""Files that commands' names stand for: by name, PATH and directory, as a part of the PATH may depend on it."""
+
+
+def find(name: bytes, path: bytes, cwd: bytes | None) -> bytes:
     """The file that a command's name stands for, kept as looking takes a twentieth of a start; raises OSError."""
+    asked = (name, path, cwd)
+    if asked not in found:
+        if len(found) >= _KEPT:
+            found.clear()
+        found[asked] = _look_for(name, path)
+    return found[asked]
+
+
+def _look_for(name: bytes, path: bytes) -> bytes:
     places = [name] if b"/" in name else [place + b"/" + name if place else name for place in path.split(b":")]
     failure = errno.ENOENT
     for place in places if name else ():

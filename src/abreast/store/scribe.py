@@ -205,7 +205,7 @@ class Scribe:
         ended, crowded = False, False
         while not ended:
             jobs = [self._unflushed.get()]
-            if crowded:
+            if crowded and jobs != [None]:
                 pause(_GATHER)
             while not self._unflushed.empty():
                 jobs.append(self._unflushed.get())
