@@ -693,3 +693,29 @@ async def test_an_item_that_may_end_the_map_keeps_its_place_until_that_is_on_dis
                 assert before == ([0] if options else [0, 1])
                 assert [outcome.index async for outcome in outcomes] == list(range(len(ran)))
     assert ran == ([0] if options else [0, 1])
+
+
+@pytest.mark.parametrize("span", [3, 60])
+@pytest.mark.parametrize("count", [1, 4, 50])
+async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wait_for_company(
+    store, span, count, monkeypatch
+):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    job = Counting()
+    async with asyncio.timeout(60):
+        assert [told(one)[0] for one in await run_once(store, job, items=range(count), span=span)] == [*range(count)]
+
+
+async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_at_work(store, monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    far = asyncio.Event()
+
+    class Job(Counting):
+        async def work(self, item):
+            far.set() if item == 20 else None
+            await far.wait() if item == 0 else None
+            return await super().work(item)
+
+    async with asyncio.timeout(60):
+        outcomes = await run_once(store, Job(), items=range(30), span=3, order="completion")
+    assert sorted(told(one)[0] for one in outcomes) == [*range(30)]

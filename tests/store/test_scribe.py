@@ -8,7 +8,7 @@ import pytest
 from abreast.core.errors import StoreFull
 from abreast.core.events import Event
 from abreast.store.port import Driver
-from abreast.store.scribe import Listener, Scribe
+from abreast.store.scribe import _GATHER, _LEISURE, Listener, Scribe
 from abreast.testing import MemoryStore
 
 
@@ -92,30 +92,71 @@ async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_
     await scribe.close()
 
 
+class Noted(threading.Event):
+    """An event that nobody has to wait for, and that tells for how long they would have."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def wait(self, timeout=None):
+        self.waits.append(timeout)
+        return True
+
+
+async def flush(scribe, first, count, *, held_up):
+    """Write so many events, the first of which may hold somebody up, and wait until they are on disk."""
+    told = [asyncio.get_running_loop().create_future() for _ in range(count)]
+    for number, future in enumerate(told, first):
+        written = None if held_up and number == first else lambda: None  # one that is held up is enough
+        scribe.write(event(number, "settled"), written, lambda future=future: future.set_result(None))
+    await asyncio.gather(*told)
+
+
 @pytest.mark.parametrize(
-    ("waiting", "held_up", "gathers"),
-    [(1, False, False), (2, False, True), (1, True, False), (3, True, False), (4, True, True)],
+    ("waiting", "held_up", "waits"),
+    [(1, False, []), (2, False, [_LEISURE]), (1, True, []), (3, True, []), (4, True, [_GATHER])],
 )
-async def test_a_flush_waits_for_company_where_many_wait_and_sooner_where_nobody_is_held_up(
-    waiting, held_up, gathers, monkeypatch
-):
-    pauses = []
-    monkeypatch.setattr("abreast.store.scribe.pause", pauses.append)
+async def test_a_flush_waits_for_company_where_many_wait_and_longer_where_nobody_is_held_up(waiting, held_up, waits):
     scribe = open_scribe(Watched())
-    loop = asyncio.get_running_loop()
-
-    async def flush(first, count):
-        told = [loop.create_future() for _ in range(count)]
-        for number, future in enumerate(told, first):
-            written = None if held_up and number == first else lambda: None  # one that is held up is enough
-            scribe.write(event(number, "settled"), written, lambda future=future: future.set_result(None))
-        await asyncio.gather(*told)
-
-    await flush(1, waiting)
-    assert pauses == []
-    await flush(waiting + 1, 1)
-    assert bool(pauses) == gathers
+    scribe._hurry = Noted()
+    await flush(scribe, 1, waiting, held_up=held_up)
+    assert scribe._hurry.waits == []
+    await flush(scribe, waiting + 1, 1, held_up=held_up)
+    assert scribe._hurry.waits == waits
     await scribe.close()
+
+
+async def test_a_flush_waits_no_longer_when_somebody_is_in_a_hurry(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    scribe = open_scribe(Watched())
+    for first in (1, 4):  # more than once: nothing is left of the first hurry
+        await flush(scribe, first, 2, held_up=False)
+        waits = asyncio.ensure_future(flush(scribe, first + 2, 1, held_up=False))
+        scribe.hurry()
+        await asyncio.wait_for(waits, 30)
+    await asyncio.wait_for(scribe.close(), 30)
+
+
+async def test_who_is_held_up_does_not_wait_for_those_who_have_time(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    scribe = open_scribe(Watched())
+    await flush(scribe, 1, 2, held_up=False)
+    leisurely = asyncio.ensure_future(flush(scribe, 3, 1, held_up=False))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(flush(scribe, 4, 1, held_up=True), 30)
+    await asyncio.wait_for(leisurely, 30)
+    await scribe.close()
+
+
+async def test_the_last_flush_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    scribe = open_scribe(Watched())
+    await flush(scribe, 1, 2, held_up=False)
+    landed = []
+    scribe.write(event(3, "settled"), lambda: None, lambda: landed.append(3))
+    await asyncio.wait_for(scribe.close(), 30)
+    assert landed == [3]
 
 
 async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too(monkeypatch):

@@ -16,7 +16,6 @@ from abreast.cli.command import CommandWork, check_command
 from abreast.cli.errors import DONE, FAILED, Sorry, tell
 from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
 from abreast.cli.lines import Lines
-from abreast.cli.loop import new_loop
 from abreast.cli.printer import OutputLost, Piece, Printer
 from abreast.cli.progress import Progress
 from abreast.cli.results import pieces_as_json, pieces_as_text
@@ -118,7 +117,7 @@ class Work:
         warnings.simplefilter("always", LeftBehind)
         if self._job.command:
             warnings.simplefilter("ignore", FunctionChanged)  # what runs the command is ours, and may change
-        with asyncio.Runner(loop_factory=new_loop) as runner:
+        with asyncio.Runner() as runner:
             return runner.run(self._drive(store))
 
     async def _drive(self, store: Store) -> int:

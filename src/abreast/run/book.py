@@ -113,6 +113,11 @@ class Book:
             written=None if freed is None else partial(freed, work), durable=partial(landed, work, outcome),
         )  # fmt: skip
 
+    def hurry(self) -> None:
+        """Nothing is under way any more but to the disk."""
+        if self._scribe is not None:
+            self._scribe.hurry()
+
     def halted(self, at: int, reason: str) -> None:
         """The map ends with item `at`; what ran past it is in no result."""
         self._journal.emit(MAP_STOPPED, self._path, data={"at": at, "reason": reason})

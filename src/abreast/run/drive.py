@@ -300,6 +300,9 @@ class Drive:
         work.freed = True
         if not self.stopped:
             self._make_room()
+        window = self.window
+        if self.book is not None and (not window.executing or not (window.may_admit or self.release.ripe)):
+            self.book.hurry()  # nothing can go on before what was freed is on disk
 
     def _land(self, work: Current, outcome: Outcome[Any]) -> None:
         """Let the outcome ripen, now that it is on disk."""

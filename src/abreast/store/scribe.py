@@ -13,11 +13,10 @@ from dataclasses import field
 from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
 
-from abreast.core.clock import SYSTEM_CLOCK, pause
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, StoreError
 from abreast.core.events import Event
 from abreast.core.frozen import record
-from abreast.store.bell import Bell
 from abreast.store.port import Request, RunRow, Store
 
 T = TypeVar("T")
@@ -26,7 +25,8 @@ Heard: TypeAlias = Callable[[], None]
 
 _POLL = 0.5  # seconds between two looks at the requests of other processes
 _GATHER = 0.004  # seconds between two flushes when many wait for them: a few flushes for all serve everybody better
-_CROWD = 4  # that many; or two, if no work is held up by their waiting
+_CROWD = 4  # that many
+_LEISURE = 0.016  # the same where two or more wait, and no work is held up by their waiting
 _LINGER = 0.05  # seconds an event that nobody waits for may wait for company
 
 
@@ -65,13 +65,14 @@ class Scribe:
         self._listener = listener
         self._spent = spent
         self._loop = asyncio.get_running_loop()
-        self._bell = Bell(self._loop)
         self._open = _Batch()
         self._leaving: asyncio.Handle | None = None  # the open batch goes over then
         self.broken = False
         self._closing = False
         self._unsound = False  # the disk has refused a flush
         self._dirty = False  # something is committed and not on its way to the disk
+        self._leisurely = False  # the flusher waits for company, and has time
+        self._hurry = threading.Event()  # it has no more
         self._queue: SimpleQueue[_Batch | Callable[[], None] | None] = SimpleQueue()
         self._unflushed: SimpleQueue[_Batch | threading.Event | None] = SimpleQueue()
         # A daemon, so that a disk that never answers can't keep the process from ending.
@@ -96,6 +97,10 @@ class Scribe:
         if durable is not None:
             batch.durable.append(durable)
             batch.pressing = batch.pressing or written is None
+
+    def hurry(self) -> None:
+        """Somebody has nothing left to do but to wait for what was handed over before to be on disk."""
+        self._queue.put(self._hurry.set)
 
     async def flush(self) -> None:
         """Wait until everything written so far is on disk; raises the store's error if it can't be."""
@@ -124,9 +129,10 @@ class Scribe:
         await self.read(lambda: None)
         self._queue.put(None)
         self._thread.join()
+        self._hurry.set()
         self._unflushed.put(None)
         self._flusher.join()
-        self._bell.close()  # what the two have told last is heard before this ends
+        await asyncio.sleep(0)  # what the two have told last is heard before this ends
 
     def _leave(self, leaving: asyncio.Handle | None) -> None:
         if self._leaving is not None:
@@ -142,7 +148,7 @@ class Scribe:
 
     def _tell(self, call: Callable[..., object], *args: object) -> None:
         try:
-            self._bell.ring(call, *args)
+            self._loop.call_soon_threadsafe(call, *args)
         except RuntimeError:  # the loop is closed: nobody is left to be told
             self.broken = True
 
@@ -199,14 +205,17 @@ class Scribe:
         self._dirty = not batch.durable
         if batch.durable:
             self._unflushed.put(batch)
+            if batch.pressing and self._leisurely:
+                self._hurry.set()
 
     def _flush_on(self) -> None:
         """Flush whatever has been committed meanwhile, again and again; the thread beside the writer's."""
         ended, crowded = False, False
         while not ended:
             jobs = [self._unflushed.get()]
-            if crowded and jobs != [None]:
-                pause(_GATHER)
+            if crowded:
+                self._hurry.wait(_LEISURE if self._leisurely else _GATHER)
+                self._hurry.clear()
             while not self._unflushed.empty():
                 jobs.append(self._unflushed.get())
             ended = None in jobs
@@ -214,6 +223,7 @@ class Scribe:
             waiting = [call for batch in batches for call in batch.durable]
             pressing = any(batch.pressing for batch in batches)
             crowded = len(waiting) >= (_CROWD if pressing else 2)
+            self._leisurely = crowded and not pressing
             if waiting or not ended:
                 self._flush(waiting)
             for job in jobs:
