@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.shell import unmeasured
+
 
 def numbers(count):
     return "".join(f"{number}\n" for number in range(1, count + 1))
@@ -263,3 +265,35 @@ def test_a_command_that_leaves_a_process_behind_leaves_none(abreast):
     said = abreast("map", "--", "sh", "-c", "sleep 600 & echo $! > pid", given="x\n")
     assert said.code == 0
     assert not Path("/proc", (abreast.folder / "pid").read_text().strip()).exists()
+
+
+LAST_WORDS = """
+import atexit
+import threading
+
+def write(text):
+    with open("said", "a") as file:
+        file.write(text + " ")
+
+def linger():
+    threading.main_thread().join()
+    write("thread")
+
+def work(line):
+    if not hasattr(work, "seen"):
+        work.seen = True
+        atexit.register(write, "exit")
+        threading.Thread(target=linger, daemon=False).start()
+    if line == "bad":
+        raise ValueError("no")
+    print("no newline", end="")
+"""
+
+
+@pytest.mark.parametrize(("line", "code"), [("good", 0), ("bad", 1)])
+def test_a_function_s_threads_and_what_it_has_left_to_do_at_the_end_are_waited_for(abreast, line, code):
+    abreast.file("parts.py", LAST_WORDS)
+    abreast.environment = unmeasured(abreast.environment)  # a measurement is registered first, and is the last
+    said = abreast.anew("map", "--call", "parts:work", given=line)
+    assert (said.code, (abreast.folder / "said").read_text()) == (code, "thread exit ")
+    assert ("no newline" in said.out) == (line == "good")
