@@ -1,7 +1,9 @@
-"""Measure `abreast map` beside `xargs -P` and GNU parallel: `python -m benchmarks.commands [--rounds 5] [--quick]`.
+"""Measure `abreast map` beside `xargs -P` and GNU parallel: `python -m benchmarks.commands [--rounds 9] [--quick]`.
 
 Every contender runs the same command for the same lines in a process of its own, start-up included; the CPU time is
-that of its whole tree of processes. The last contenders are ways to start a command from Python, without input, order
+that of its whole tree of processes. The machine's speed drifts by a third within seconds, so those who are compared
+run one right after the other, in turns the one or the other first, and what counts is the median of the rounds' ratios.
+The last contenders are ways to start a command from Python, without input, order
 or journal: they say what the rest of `abreast map` costs.
 """
 
@@ -16,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from benchmarks import records, tables
 from benchmarks.measure import SCRATCH, TIMEOUT, NotMeasured, Sample
@@ -34,7 +37,7 @@ RUNNERS = {
     "subprocess.run in threads": "popen",
     "asyncio subprocess": "asyncio",
 }
-LABELS = (XARGS, PARALLEL, MAP, *RUNNERS)
+LABELS = (XARGS, MAP, PARALLEL, *RUNNERS)  # who are compared stand side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +105,10 @@ def measure(label: str, load: Load) -> Sample:
 
 
 def play(load: Load, rounds: int) -> list[Result]:
-    """Measure every contender once per round."""
+    """Measure every contender once per round, every other time in reverse."""
     results = [Result(entry) for entry in load.work().entries]
     for number in range(rounds):
-        for result in results:
+        for result in results if number % 2 == 0 else reversed(results):
             if not result.missing:
                 _tell(f"{load.name} {number + 1}/{rounds} {result.entry.label}")
                 try:
@@ -126,8 +129,8 @@ def judge(load: Load, results: Sequence[Result]) -> Iterator[Verdict]:
         if ours is None or theirs is None:
             yield Verdict(load.name, target)
             continue
-        ratio = ours.wall / theirs.wall
         by_round = [us.wall / them.wall for us, them in zip(ours.samples, theirs.samples, strict=True)]
+        ratio = median(by_round)
         yield Verdict(
             load.name, target, f"{ratio:.2f} x (rounds {min(by_round):.2f} to {max(by_round):.2f})", ratio <= limit
         )
@@ -136,7 +139,7 @@ def judge(load: Load, results: Sequence[Result]) -> Iterator[Verdict]:
 def main() -> int:
     """Play both works, print a table each and the targets, write the record; 1 if a contender failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.commands", description=__doc__)
-    parser.add_argument("--rounds", type=int, help="rounds per work; the medians count (default 5, with --quick 2)")
+    parser.add_argument("--rounds", type=int, help="rounds per work; the medians count (default 9, with --quick 2)")
     parser.add_argument("--quick", action="store_true", help="smaller works, to try the harness out")
     parser.add_argument("--json", action="store_true", help="print the record instead of the tables")
     args = parser.parse_args()
@@ -145,7 +148,7 @@ def main() -> int:
     played: dict[str, list[Result]] = {}
     judged: list[Verdict] = []
     for load in loads(quick=args.quick):
-        played[load.name] = play(load, args.rounds or (2 if args.quick else 5))
+        played[load.name] = play(load, args.rounds or (2 if args.quick else 9))
         judged += judge(load, played[load.name])
         if not args.json:
             print(tables.table(load.work(), played[load.name]), end="\n\n", flush=True)
