@@ -40,6 +40,7 @@ def _record(*, frozen: bool = False, slots: bool = False) -> Callable[[type[T]],
     """
 
     def decorate(cls: type[T]) -> type[T]:
+        cls.__doc__ = cls.__doc__ or cls.__name__  # else dataclasses would make one of its signature, in 2 ms
         kind = dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
         parts: tuple[Field[object], ...] = fields(kind)  # type: ignore[arg-type] # it has become a dataclass
         values = _values_of([part.name for part in parts if part.compare])
