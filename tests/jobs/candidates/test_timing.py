@@ -308,13 +308,19 @@ async def test_what_behaves_otherwise_when_it_is_timed_is_refused(project, monke
     assert any(word in found.reason for word in said.split("|")), found.reason
 
 
-async def test_what_is_fast_only_the_second_time_is_refused(project):
+async def test_what_is_fast_only_the_second_time_is_refused(project, monkeypatch):
+    shares = []
+    first_calls = timing.Race.first_calls
+    monkeypatch.setattr(timing.Race, "first_calls", lambda race: shares.append(first_calls(race)) or shares[-1])
     cached = SLOW.replace("def pairs", "def count").replace("How many", "Count") + (
         "\n\nSEEN = {}\n\n\ndef pairs(numbers, wanted):\n    key = (tuple(numbers), wanted)\n"
         "    if key not in SEEN:\n        SEEN[key] = count(numbers, wanted)\n    return SEEN[key]\n"
     )
-    found = await timed(project, cached, most=20)
-    assert found.verdict == "refused"
+    for _ in range(5):  # with too much else to do, a machine's first calls tell nothing, which is said to be so
+        found = await timed(project, cached, most=20)
+        if shares and shares[-1] is not None:
+            break
+    assert found.verdict == "refused", (found, shares)
     assert found.reason.startswith("it is faster only when a call is repeated")
 
 
