@@ -153,3 +153,13 @@ def test_one_that_is_part_of_itself_can_be_shown():
 def test_too_few_and_too_many_arguments_are_refused(arguments):
     with pytest.raises(TypeError, match=r"Quick\.__init__"):
         Quick(*arguments)
+
+
+@pytest.mark.parametrize("how", [{"kw_only": True}, {"init": False, "default": 1}, {"hash": False}])
+def test_what_it_can_not_do_is_refused_where_it_is_defined(how):
+    class Odd:
+        name: str
+        size: int = field(**how)
+
+    with pytest.raises(TypeError, match=r"Odd\.size"):
+        record(frozen=True, slots=True)(Odd)

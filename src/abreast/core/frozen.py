@@ -43,6 +43,8 @@ def _record(*, frozen: bool = False, slots: bool = False) -> Callable[[type[T]],
         cls.__doc__ = cls.__doc__ or cls.__name__  # else dataclasses would make one of its signature, in 2 ms
         kind = dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
         parts: tuple[Field[object], ...] = fields(kind)  # type: ignore[arg-type] # it has become a dataclass
+        if odd := [part.name for part in parts if part.kw_only or not part.init or part.hash is not None]:
+            raise TypeError(f"{cls.__name__}.{odd[0]}: kw_only, init and hash are for dataclasses; a record has none")
         values = _values_of([part.name for part in parts if part.compare])
         methods: dict[str, object] = {
             "__repr__": _repr_of([part.name for part in parts if part.repr]),

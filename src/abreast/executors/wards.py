@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, TypeAlias
 else:
-    import _signal as signal  # all of it but names for its numbers, which are made with enum: 3 ms
+    import _signal as signal  # all of it but names for its numbers, which are made with enum, slow to import
 
 Message: TypeAlias = "tuple[Any, ...]"
 
