@@ -1,21 +1,48 @@
 """A durable job that is killed: run as a script in a child process.
 
-    job.py STORE COUNTS ITEMS WIDTH [--crash COMMIT before|after]
+    job.py STORE COUNTS ITEMS WIDTH [--crash COMMIT before|after] [--jot NUMBER before|after]
 
 Each item appends to its own file in COUNTS, so that every execution is seen, and returns a value that depends on its
-seed. It prints `started` when the first outcome is out, and a digest of all outcomes at the end.
+seed. It prints `started` when the first outcome is out, and a digest of all outcomes at the end. With `--jot` outcomes
+are jotted down, and never committed.
 """
 
 import asyncio
 import hashlib
 import os
+import signal
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import abreast
+from abreast.core.events import Event
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import crash_at
+
+
+class OnlyJotted(SqliteStore):
+    """Kills its process before or after it has jotted something down for the n-th time; commits no outcome."""
+
+    def __init__(self, path: str, number: int, when: str) -> None:
+        super().__init__(path)
+        self.left = number
+        self.when = when
+
+    def jot(self, *what: object) -> bool:
+        self.left -= 1
+        if self.left == 0 and self.when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        done = super().jot(*what)
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    def commit(self, run_id: str, epoch: int, events: list[Event], spent: dict[str, float]) -> None:
+        if any(event.kind == "item-settled" for event in events):
+            threading.Event().wait()
+        super().commit(run_id, epoch, events, spent)
 
 
 async def main(argv: list[str]) -> None:
@@ -24,6 +51,9 @@ async def main(argv: list[str]) -> None:
     if "--crash" in argv:
         place = argv.index("--crash")
         store = crash_at(SqliteStore(store_path), int(argv[place + 1]), argv[place + 2])
+    if "--jot" in argv:
+        place = argv.index("--jot")
+        store = OnlyJotted(store_path, int(argv[place + 1]), argv[place + 2])
 
     async def work(item: int) -> dict[str, object]:
         with (counts / f"{item}").open("ab", buffering=0) as counter:

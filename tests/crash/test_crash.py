@@ -8,8 +8,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,11 +54,22 @@ class Job:
         return {int(path.name): path.stat().st_size for path in self.counts.iterdir()}
 
     def recorded(self) -> set[int]:
-        """Items whose outcome is on disk, read without our own code."""
+        """Items whose outcome is in the store, committed or jotted down, read without our own code."""
+        return self.committed() | self.jotted()
+
+    def committed(self) -> set[int]:
         with closing(sqlite3.connect(self.store)) as db:
             rows = db.execute("SELECT data FROM events WHERE kind = 'item-settled'").fetchall()
-        facts = [json.loads(data) for (data,) in rows]
-        return {fact["index"] for fact in facts if fact["state"] != "cancelled"}
+        return _final(json.loads(data) for (data,) in rows)
+
+    def jotted(self) -> set[int]:
+        lines = [line for file in Path(f"{self.store}-locks").glob("*.lock") for line in file.read_text().splitlines()]
+        events = [event for line in lines for event in json.loads(line)[2]]
+        return _final(event[6] for event in events if event[1] == "item-settled")
+
+
+def _final(facts: Iterable[dict[str, Any]]) -> set[int]:
+    return {fact["index"] for fact in facts if fact["state"] != "cancelled"}
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +94,21 @@ def test_killed_at_a_boundary_of_the_journal_and_resumed_it_returns_the_same(tmp
     check(job, 1, undisturbed[SHORT])
     again = job.executed()
     assert all(again[item] == executed[item] for item in recorded), "a recorded item ran again"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 13, 21])
+def test_killed_when_outcomes_are_only_jotted_down_it_repeats_no_more_than_width(
+    tmp_path, number, when, undisturbed, warm
+):
+    job = Job(tmp_path, SHORT, warm)
+    assert job.run("--jot", str(number), when)[0] == -signal.SIGKILL
+    jotted, executed = job.jotted(), job.executed()
+    assert job.committed() == set()
+    assert len(executed) - len(jotted) <= WIDTH
+    assert number < 13 or len(jotted) > WIDTH, "places were given away without a commit"
+    check(job, 1, undisturbed[SHORT])
+    assert all(job.executed()[item] == executed[item] for item in jotted), "an item that was jotted down ran again"
 
 
 def kill_at_random(job: Job, rng: random.Random) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from abreast.core.errors import StoreFull
 from abreast.core.events import Event
 from abreast.store.port import Driver
-from abreast.store.scribe import _GATHER, _LEISURE, Listener, Scribe
+from abreast.store.scribe import _COMPANY, _GATHER, Listener, Scribe
 from abreast.testing import MemoryStore
 
 
@@ -113,11 +113,9 @@ async def flush(scribe, first, count, *, held_up):
     await asyncio.gather(*told)
 
 
-@pytest.mark.parametrize(
-    ("waiting", "held_up", "waits"),
-    [(1, False, []), (2, False, [_LEISURE]), (1, True, []), (3, True, []), (4, True, [_GATHER])],
-)
-async def test_a_flush_waits_for_company_where_many_wait_and_longer_where_nobody_is_held_up(waiting, held_up, waits):
+@pytest.mark.parametrize("held_up", [False, True])
+@pytest.mark.parametrize(("waiting", "waits"), [(1, []), (3, []), (4, [_GATHER])])
+async def test_a_flush_waits_for_company_where_many_wait(waiting, waits, held_up):
     scribe = open_scribe(Watched())
     scribe._hurry = Noted()
     await flush(scribe, 1, waiting, held_up=held_up)
@@ -128,35 +126,275 @@ async def test_a_flush_waits_for_company_where_many_wait_and_longer_where_nobody
 
 
 async def test_a_flush_waits_no_longer_when_somebody_is_in_a_hurry(monkeypatch):
-    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.scribe._GATHER", 3600.0)
     scribe = open_scribe(Watched())
-    for first in (1, 4):  # more than once: nothing is left of the first hurry
-        await flush(scribe, first, 2, held_up=False)
-        waits = asyncio.ensure_future(flush(scribe, first + 2, 1, held_up=False))
+    for first in (1, 7):  # more than once: nothing is left of the first hurry
+        await flush(scribe, first, 5, held_up=False)
+        waits = asyncio.ensure_future(flush(scribe, first + 5, 1, held_up=False))
+        await asyncio.sleep(0)
         scribe.hurry()
         await asyncio.wait_for(waits, 30)
     await asyncio.wait_for(scribe.close(), 30)
 
 
-async def test_who_is_held_up_does_not_wait_for_those_who_have_time(monkeypatch):
-    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+async def test_the_last_flush_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._GATHER", 3600.0)
     scribe = open_scribe(Watched())
-    await flush(scribe, 1, 2, held_up=False)
-    leisurely = asyncio.ensure_future(flush(scribe, 3, 1, held_up=False))
-    await asyncio.sleep(0)
-    await asyncio.wait_for(flush(scribe, 4, 1, held_up=True), 30)
-    await asyncio.wait_for(leisurely, 30)
+    await flush(scribe, 1, 5, held_up=False)
+    landed = []
+    scribe.write(event(6, "settled"), lambda: None, lambda: landed.append(6))
+    await asyncio.wait_for(scribe.close(), 30)
+    assert landed == [6]
+
+
+class Jotting(Watched):
+    """A store that can jot down, and tells what it did; its commits can be held back."""
+
+    def __init__(self, *, able=True):
+        super().__init__()
+        self.able = able
+        self.jots = []
+        self.spent = []
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def jot(self, run_id, epoch, events, spent):
+        assert (run_id, epoch) == ("r-1", 1)
+        self.jots += [[event.seq for event in events]] if self.able else []
+        self.spent.append(spent)
+        return self.able
+
+    def commit(self, run_id, epoch, events, spent):
+        assert self.go_on.wait(30)
+        super().commit(run_id, epoch, events, spent)
+
+    @property
+    def sizes(self):
+        return [len(commit) for commit in self.commits]
+
+
+async def turns(count=3):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def write(scribe, seq, told, **more):
+    """Write an event whose place can be given away, and whose outcome is wanted."""
+    scribe.write(event(seq, "settled"), lambda: told.append(seq), lambda: told.append(f"{seq} on disk"), **more)
+
+
+async def on_disk(told, seq):
+    """Turns of the loop until the event is on disk."""
+    async with asyncio.timeout(30):
+        while f"{seq} on disk" not in told:
+            await turns(1)
+
+
+async def busy_scribe(store):
+    """A scribe that has just handed over a first batch, so that the next one has time."""
+    scribe, told = open_scribe(store), []
+    write(scribe, 1, told)
+    await on_disk(told, 1)
+    return scribe
+
+
+async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free_before_any_commit(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    store.jots.clear()
+    scribe.write(event(2, "started"))  # goes with the others: without it there would be a gap
+    write(scribe, 3, told)
+    write(scribe, 4, told)
+    assert told == store.jots == []
+    await turns()
+    assert told == [3, 4]
+    write(scribe, 5, told)
+    await turns()
+    assert (told, store.jots) == ([3, 4, 5], [[2, 3, 4], [5]])
+    assert store.sizes == [1]
+    await scribe.close()
+    assert told == [3, 4, 5, "3 on disk", "4 on disk", "5 on disk"]
+    assert store.sizes == [1, 4]
+    assert len(store.spent) == 3
+
+
+@pytest.mark.parametrize(("count", "jots"), [(_COMPANY - 1, 1), (_COMPANY, 0)])
+async def test_a_turn_with_many_events_is_committed_at_once(count, jots, monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    store.jots.clear()
+    for seq in range(2, 2 + count):
+        write(scribe, seq, told)
+    await turns(1)
+    assert len(store.jots) == jots
+    assert (scribe._open.events == []) == (jots == 0)
+    scribe.hurry()
+    await on_disk(told, count + 1)
     await scribe.close()
 
 
-async def test_the_last_flush_waits_for_nobody(monkeypatch):
+async def test_what_is_jotted_down_is_committed_soon():
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    for seq in (2, 3, 4):
+        write(scribe, seq, told)
+        await turns()
+    await on_disk(told, 4)
+    assert sum(store.sizes) == 4
+    await scribe.close()
+
+
+async def test_and_at_once_after_a_pause(monkeypatch):
     monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
-    scribe = open_scribe(Watched())
-    await flush(scribe, 1, 2, held_up=False)
-    landed = []
-    scribe.write(event(3, "settled"), lambda: None, lambda: landed.append(3))
-    await asyncio.wait_for(scribe.close(), 30)
-    assert landed == [3]
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    for seq in (2, 3, 4):
+        write(scribe, seq, told)
+        await turns()
+    assert store.sizes == [1]
+    scribe._left -= 3600.0  # as if the first had gone over an hour ago
+    write(scribe, 5, told)
+    await on_disk(told, 5)
+    assert store.sizes == [1, 4]
+    await scribe.close()
+
+
+@pytest.mark.parametrize("how", ["hurry", "flush", "read", "close", "pressing"])
+async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    write(scribe, 2, told)
+    await turns()
+    assert told == [2]
+    if how == "hurry":
+        scribe.hurry()
+    elif how == "read":
+        assert await scribe.read(lambda: store.sizes) == [1, 1]
+    elif how == "pressing":
+        scribe.write(event(3, "call"), durable=lambda: None)
+    else:
+        await getattr(scribe, how)()
+    await on_disk(told, 2)
+    assert store.sizes == ([1, 2] if how == "pressing" else [1, 1])
+    if how != "close":
+        await scribe.close()
+
+
+async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told_next(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+
+    def first():
+        told.append(2)
+        scribe.hurry()
+        scribe.hurry()
+        scribe.write(event(4, "settled"), lambda: told.append(4))
+
+    scribe.write(event(2, "settled"), first)
+    scribe.write(event(3, "settled"), lambda: told.append(3))
+    await turns()
+    assert told[:2] == [2, 3]
+    await scribe.close()
+    assert told == [2, 3, 4]
+    assert sum(store.sizes) == 4
+
+
+async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what_comes_after_it():
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    store.jots.clear()
+    store.go_on.clear()
+    store.able = False
+    write(scribe, 2, told)
+    await turns()
+    store.able = True
+    write(scribe, 3, told)
+    await turns()
+    assert told == store.jots == []  # a gap would make what is jotted down after it worthless
+    store.go_on.set()
+    await on_disk(told, 3)
+    assert told.index(2) < told.index("2 on disk")
+    write(scribe, 4, told)
+    await turns()
+    assert store.jots == [[4]]
+    await scribe.close()
+
+
+async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk():
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    store.jots.clear()
+    store.go_on.clear()
+    scribe.write(event(2, "call"), durable=lambda: told.append("call"))
+    await turns()
+    write(scribe, 3, told)
+    await turns()
+    assert told == store.jots == []
+    store.go_on.set()
+    await on_disk(told, 3)
+    assert told[:2] in (["call", 3], [3, "call"])
+    write(scribe, 4, told)
+    await turns()
+    assert store.jots == [[4]]
+    await scribe.close()
+
+
+async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    store.jots.clear()
+    store.go_on.clear()
+    write(scribe, 2, told)
+    await turns()
+    store.able = False
+    write(scribe, 3, told)
+    await turns()
+    store.able = True
+    write(scribe, 4, told)
+    await turns()
+    assert (told, store.jots) == ([2], [[2]])
+    store.go_on.set()
+    await on_disk(told, 4)
+    assert [each for each in told if isinstance(each, int)] == [2, 3, 4]
+    await scribe.close()
+
+
+async def test_after_a_commit_has_failed_nothing_is_jotted_down():
+    class Full(Jotting):
+        def commit(self, run_id, epoch, events, spent):
+            raise StoreFull("no room")
+
+    store, told, failed = Full(), [], asyncio.Event()
+    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
+    scribe = Scribe(store, row, Listener(lambda *_: None, lambda _: failed.set(), lambda _: None), dict)
+    write(scribe, 1, told)
+    await asyncio.wait_for(failed.wait(), 30)
+    assert told == [1]
+    write(scribe, 2, told)
+    await turns()
+    assert (told, store.jots) == ([1], [[1]])
+    await scribe.close()
+
+
+async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    store.go_on.clear()
+    write(scribe, 2, told)
+    closing = asyncio.ensure_future(scribe.close())
+    await turns()
+    write(scribe, 3, told)
+    scribe.write(event(4, "started"))
+    store.go_on.set()
+    await asyncio.wait_for(closing, 30)
+    assert sum(store.sizes) == 4
+    assert {2, "2 on disk", 3, "3 on disk"} == set(told)
 
 
 async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too(monkeypatch):

@@ -252,7 +252,7 @@ def test_of_a_removed_run_no_row_is_left_in_any_table(store):
     ("list_outcomes", "INTEGER PRIMARY KEY"), ("list_outcomes_beneath", "events_settled"),
     ("list_inputs", "events_read"), ("list_maps", "events_maps"), ("list_events", "INTEGER PRIMARY KEY"),
     ("list_requests", "requests_open"), ("newest_run", "runs_by_name"), ("remove_events", "INTEGER PRIMARY KEY"),
-    ("advance_run", "sqlite_autoindex_runs_1"),
+    ("advance_run", "INTEGER PRIMARY KEY"), ("find_place", "INTEGER PRIMARY KEY"),
 ])  # fmt: skip
 def test_every_look_goes_by_an_index(store, statement, index):
     text = sql(statement)

@@ -26,7 +26,7 @@ class DriverLocks:
     def take(self, number: int) -> bool:
         """Take the lock of a run; False, at once, while another has it."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        path = self._path(number)
+        path = self.path(number)
         while True:
             opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -48,7 +48,7 @@ class DriverLocks:
         """Whether anyone has the lock; looking takes it for a moment only where nobody does."""
         if number in self._held:
             return True
-        if not self._path(number).exists():
+        if not self.path(number).exists():
             return False
         if not self.take(number):
             return True
@@ -63,8 +63,25 @@ class DriverLocks:
             return
         if for_good:
             # While it is still locked, so that nobody else can lock a file that is going.
-            self._path(number).unlink(missing_ok=True)
+            self.path(number).unlink(missing_ok=True)
         os.close(opened)
+
+    def file(self, number: int) -> int:
+        """The open file that holds the lock of a run; what is in it is for its driver to say."""
+        return self._held[number]
+
+    def path(self, number: int) -> Path:
+        """Where the lock of a run is, or would be."""
+        return self._directory / f"{number}.lock"
+
+    def written_in(self) -> list[int]:
+        """Numbers of the runs in whose file something stands: they are driven, or their driver was killed."""
+        try:
+            with os.scandir(self._directory) as found:
+                written = [Path(entry.name) for entry in found if entry.name.endswith(".lock") and entry.stat().st_size]
+        except OSError:  # no directory, or not ours to look into
+            return []
+        return sorted(int(name.stem) for name in written if name.stem.isdecimal())
 
     def close(self) -> None:
         """Let go of all of them."""
@@ -76,9 +93,6 @@ class DriverLocks:
         for opened in self._held.values():
             os.close(opened)
         self._held.clear()
-
-    def _path(self, number: int) -> Path:
-        return self._directory / f"{number}.lock"
 
 
 def _is_at(opened: int, path: Path) -> bool:

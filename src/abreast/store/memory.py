@@ -107,6 +107,10 @@ class MemoryStore:
                 kept.columns["last_seq"] = max(kept.columns["last_seq"], events[-1].seq)
                 kept.beat = max(kept.beat, events[-1].wall)
 
+    def jot(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:  # noqa: ARG002 - as above
+        """Nothing survives this process, and a commit is quick."""
+        return False
+
     def sync(self) -> None:
         """There is no disk."""
 

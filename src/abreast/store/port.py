@@ -103,12 +103,22 @@ class Store(Protocol):
         """Make a new run (its id is `name-N`), driven by `driver`; it is on disk when this returns."""
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
-        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it."""
+        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it.
+
+        What the driver before had only jotted down is committed.
+        """
 
     def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
         """Write events in one transaction. `DriverReplaced` if the epoch is no longer the run's.
 
         When this returns they survive the end of this process; after the next `sync`, that of the machine too.
+        """
+
+    def jot(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:
+        """Note events, quickly, so that they survive the end of this process; False, and nothing noted, if it can't.
+
+        They are to be committed all the same. Whoever takes the run over commits first what was only noted, as long as
+        no event is missing: once this has said False, everything up to then must be committed before it is asked again.
         """
 
     def sync(self) -> None:

@@ -1,7 +1,8 @@
 """The one writer of a run: commits are grouped, and nobody hears of an outcome before it is on disk.
 
-Two threads: one commits, the other flushes what was committed to the disk. A commit survives the end of this process,
-however sudden; a flush takes many times as long, and only who speaks of it to the caller has to wait for that.
+Two threads: one commits, the other flushes what was committed to the disk. What is jotted down at the end of a turn of
+the loop, or committed, survives the end of this process, however sudden; a flush takes many times as long, and only who
+speaks of it to the caller has to wait for that.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Heard: TypeAlias = Callable[[], None]
 _POLL = 0.5  # seconds between two looks at the requests of other processes
 _GATHER = 0.004  # seconds between two flushes when many wait for them: a few flushes for all serve everybody better
 _CROWD = 4  # that many
-_LEISURE = 0.016  # the same where two or more wait, and no work is held up by their waiting
+_LEISURE = 0.016  # seconds between two commits of what is jotted down already
+_COMPANY = 16  # events of one turn that are worth a commit: to jot them down first would cost more than the wait
 _LINGER = 0.05  # seconds an event that nobody waits for may wait for company
 
 
@@ -39,6 +41,15 @@ class _Batch:
     durable: list[Heard] = field(default_factory=list)
     pressing: bool = False
     """Somebody does nothing else until they are on disk."""
+    jotted: int = 0
+    """So many of the events survive the end of this process already."""
+    timed: bool = False
+    """It is known when they go over."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether some of them would not."""
+        return self.jotted < len(self.events)
 
 
 @record(frozen=True, slots=True)
@@ -53,8 +64,10 @@ class Listener:
 class Scribe:
     """Writes a run's events from a thread of its own.
 
-    Events of one turn of the loop go over together; while a commit is on its way to the disk the next batch gathers.
-    An event that nobody waits for (most are the start of an item) rides along with the next one that somebody does.
+    Events of one turn of the loop are jotted down together, and go over to be committed some milliseconds after those
+    before, or at once if somebody waits for the disk and does nothing else, or if they can't be jotted down. While a
+    commit is on its way the next batch gathers. An event that nobody waits for (most are the start of an item) rides
+    along with the next one that somebody does.
     After a commit has failed nothing more is written: what was acknowledged stays, and the run is told once.
     """
 
@@ -67,14 +80,16 @@ class Scribe:
         self._loop = asyncio.get_running_loop()
         self._open = _Batch()
         self._leaving: asyncio.Handle | None = None  # the open batch goes over then
+        self._turning = False  # at the end of this turn it is jotted down
+        self._left = float("-inf")  # when the last one went over
+        self._bare = 0  # batches on their way that are not jotted down: what comes after them can't be, either
         self.broken = False
         self._closing = False
         self._unsound = False  # the disk has refused a flush
         self._dirty = False  # something is committed and not on its way to the disk
-        self._leisurely = False  # the flusher waits for company, and has time
-        self._hurry = threading.Event()  # it has no more
+        self._hurry = threading.Event()  # the flusher has no time to wait for company
         self._queue: SimpleQueue[_Batch | Callable[[], None] | None] = SimpleQueue()
-        self._unflushed: SimpleQueue[_Batch | threading.Event | None] = SimpleQueue()
+        self._unflushed: SimpleQueue[list[Heard] | threading.Event | None] = SimpleQueue()
         # A daemon, so that a disk that never answers can't keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"abreast-scribe-{row.id}", daemon=True)
         self._thread.start()
@@ -90,8 +105,9 @@ class Scribe:
             if self._leaving is None:
                 self._leave(self._loop.call_later(_LINGER, self._hand_over))
             return
-        if not batch.written and not batch.durable:
-            self._leave(self._loop.call_soon(self._hand_over))
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
         if written is not None:
             batch.written.append(written)
         if durable is not None:
@@ -99,7 +115,8 @@ class Scribe:
             batch.pressing = batch.pressing or written is None
 
     def hurry(self) -> None:
-        """Somebody has nothing left to do but to wait for what was handed over before to be on disk."""
+        """Somebody has nothing left to do but to wait for what was written before to be on disk."""
+        self._hand_over()
         self._queue.put(self._hurry.set)
 
     async def flush(self) -> None:
@@ -108,7 +125,9 @@ class Scribe:
         await self.read(self._store.sync)
 
     async def read(self, look: Callable[[], T]) -> T:
-        """Do `look` in the writer's thread, after all that was handed over before."""
+        """Do `look` in the writer's thread, after all that somebody was told of, or that was handed over before."""
+        if self._open.jotted:
+            self._hand_over()
         answer: asyncio.Future[T] = self._loop.create_future()
 
         def job() -> None:
@@ -127,6 +146,7 @@ class Scribe:
         self._closing = True
         self._hand_over()
         await self.read(lambda: None)
+        self._hand_over()  # what was written meanwhile
         self._queue.put(None)
         self._thread.join()
         self._hurry.set()
@@ -139,11 +159,39 @@ class Scribe:
             self._leaving.cancel()
         self._leaving = leaving
 
+    def _turn(self) -> None:
+        """At the end of a turn of the loop: jot its events down, and tell who waits for no more than that."""
+        self._turning = False
+        batch = self._open
+        if batch.pressing or not self._jotted(batch):
+            self._hand_over()
+            return
+        told, batch.written = batch.written, []
+        wait = self._left + _LEISURE - self._loop.time()
+        if wait <= 0:
+            self._hand_over()
+        elif not batch.timed:
+            batch.timed = True
+            self._leave(self._loop.call_later(wait, self._hand_over))
+        _call_all(told)
+
+    def _jotted(self, batch: _Batch) -> bool:
+        """Whether all of the batch would survive the end of this process, now at the latest."""
+        fresh = batch.events[batch.jotted :]
+        if self._bare or self.broken or len(fresh) >= _COMPANY:
+            return False
+        if fresh and not self._store.jot(self._row.id, self._row.epoch, fresh, self._spent()):
+            return False
+        batch.jotted = len(batch.events)
+        return True
+
     def _hand_over(self) -> None:
         self._leave(None)
         batch = self._open
         if batch.events:
             self._open = _Batch()
+            self._left = self._loop.time()
+            self._bare += batch.bare
             self._queue.put(batch)
 
     def _tell(self, call: Callable[..., object], *args: object) -> None:
@@ -166,34 +214,32 @@ class Scribe:
             if SYSTEM_CLOCK.now() - looked >= _POLL and not self.broken:
                 if self._dirty:  # nobody waits for it, but it shall not wait for ever
                     self._dirty = False
-                    self._unflushed.put(_Batch())
+                    self._unflushed.put([])
                 self._look_for_requests()
                 looked = SYSTEM_CLOCK.now()
 
     def _do(self, jobs: list[_Batch | Callable[[], None] | None]) -> bool:
         """Do jobs in order, neighbouring batches as one commit; False once told to end."""
-        gathered = _Batch()
+        gathered: list[_Batch] = []
         for job in jobs:
             if isinstance(job, _Batch):
-                gathered.events += job.events
-                gathered.written += job.written
-                gathered.durable += job.durable
-                gathered.pressing = gathered.pressing or job.pressing
+                gathered.append(job)
                 continue
             self._commit(gathered)
-            gathered = _Batch()
+            gathered = []
             if job is None:
                 return False
             job()
         self._commit(gathered)
         return True
 
-    def _commit(self, batch: _Batch) -> None:
-        if not batch.events or self.broken:
+    def _commit(self, batches: Sequence[_Batch]) -> None:
+        if not batches or self.broken:
             return
+        events = batches[0].events if len(batches) == 1 else [event for batch in batches for event in batch.events]
         began = SYSTEM_CLOCK.now()
         try:
-            self._store.commit(self._row.id, self._row.epoch, batch.events, self._spent())
+            self._store.commit(self._row.id, self._row.epoch, events, self._spent())
         except AbreastError as error:
             self.broken = True
             flushed = threading.Event()
@@ -201,12 +247,11 @@ class Scribe:
             flushed.wait()
             self._tell(self._listener.failed, error)
             return
-        self._tell(self._acknowledge, batch, SYSTEM_CLOCK.now() - began)
-        self._dirty = not batch.durable
-        if batch.durable:
-            self._unflushed.put(batch)
-            if batch.pressing and self._leisurely:
-                self._hurry.set()
+        self._tell(self._acknowledge, batches, len(events), SYSTEM_CLOCK.now() - began)
+        waiting = [call for batch in batches for call in batch.durable]
+        self._dirty = not waiting
+        if waiting:
+            self._unflushed.put(waiting)
 
     def _flush_on(self) -> None:
         """Flush whatever has been committed meanwhile, again and again; the thread beside the writer's."""
@@ -214,16 +259,13 @@ class Scribe:
         while not ended:
             jobs = [self._unflushed.get()]
             if crowded:
-                self._hurry.wait(_LEISURE if self._leisurely else _GATHER)
+                self._hurry.wait(_GATHER)
                 self._hurry.clear()
             while not self._unflushed.empty():
                 jobs.append(self._unflushed.get())
             ended = None in jobs
-            batches = [job for job in jobs if isinstance(job, _Batch)]
-            waiting = [call for batch in batches for call in batch.durable]
-            pressing = any(batch.pressing for batch in batches)
-            crowded = len(waiting) >= (_CROWD if pressing else 2)
-            self._leisurely = crowded and not pressing
+            waiting = [call for job in jobs if isinstance(job, list) for call in job]
+            crowded = len(waiting) >= _CROWD
             if waiting or not ended:
                 self._flush(waiting)
             for job in jobs:
@@ -241,11 +283,12 @@ class Scribe:
         else:
             self._tell(_call_all, waiting)
 
-    def _acknowledge(self, batch: _Batch, took: float) -> None:
-        for written in batch.written:
-            written()
+    def _acknowledge(self, batches: Sequence[_Batch], events: int, took: float) -> None:
+        self._bare -= sum(batch.bare for batch in batches)
+        for batch in batches:
+            _call_all(batch.written)
         if not self._closing:  # a note about the last batch would need a batch of its own
-            self._listener.committed(len(batch.events), took)
+            self._listener.committed(events, took)
 
     def _look_for_requests(self) -> None:
         try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
+from abreast.core.clock import pause
 from abreast.core.errors import NoSuchRun, RunBusy, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
 from abreast.store.database import Database
@@ -31,9 +32,12 @@ from abreast.store.rows import (
     replaced,
     run_row,
 )
+from abreast.store.spool import Spool, left_in
 from abreast.store.sql import sql
 
 _FEW_PAGES: Final = 20  # outcomes beneath a prefix are looked up by index up to this many pages of them
+
+_GLANCES: Final = (0.02, 0.02, 0.02, 0.02, 0.0)  # seconds until a lock is asked for again: another may only be looking
 
 _LISTS: Final = {  # kinds that have an index of their own
     frozenset({ITEM_READ}): "list_inputs",
@@ -62,6 +66,9 @@ class SqliteStore:
         self._db = Database(where, busy_timeout)
         self._locks = DriverLocks(f"{where}-locks")
         self._driving: dict[str, int] = {}  # numbers of the runs this store holds; a number is never used again
+        self._spools: dict[str, Spool] = {}  # what is noted of them and may not be committed yet
+        for number in self._locks.written_in():
+            self._recover(number)
 
     def __repr__(self) -> str:
         """Where it is and what it drives."""
@@ -87,10 +94,10 @@ class SqliteStore:
                 run_id = f"{name}-{count}"
                 [(number,)] = db.execute(sql("insert_run"), {**columns, "id": run_id}).fetchall()
                 self._take(number, run_id)
+            self._drive(run_id, number)
         except BaseException:
             self._locks.free(number)
             raise
-        self._driving[run_id] = number
         return self.get(run_id)
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
@@ -98,33 +105,38 @@ class SqliteStore:
         number = self._hold(run_id)
         try:
             with self._db.writing() as db:
+                self._commit_left(db, number)
                 db.execute(sql("take_run"), {"number": number, "driver": driver_text(driver)})
             row = self.get(run_id)  # unless it was removed just before our lock
+            self._drive(run_id, number)
         except BaseException:
             self._locks.free(number)
             raise
-        self._driving[run_id] = number
         return row
 
     def driven(self, run_id: str) -> bool:
         """Whether somebody alive drives the run right now; a `running` run without a driver has crashed."""
         number = self._number(run_id)
         with one_sentence(self.path):
-            return self._locks.is_taken(number)
+            taken = self._locks.is_taken(number)
+        if not taken and number in self._locks.written_in():
+            self._recover(number)
+        return taken
 
     def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
         """Write events in one transaction; `sync` puts them on disk. `DriverReplaced` if the epoch is not the run's."""
         number = self._driving.get(run_id) or self._number(run_id)
-        rows, blobs = event_columns(number, events)
-        last, beat = (events[-1].seq, events[-1].wall) if events else (0, 0.0)
-        columns = (last, facts_text(spent), beat, run_id, epoch)
         with self._db.writing(sync=False) as db:
-            if db.execute(sql("advance_run"), columns).rowcount:
-                db.executemany(sql("insert_event"), rows)
-                if blobs:
-                    db.executemany(sql("insert_blob"), blobs)
-                return
-        raise replaced(self.get(run_id), epoch)
+            if not _advance(db, number, epoch, events, spent):
+                raise replaced(self.get(run_id), epoch)
+        spool = self._spools.get(run_id)
+        if spool is not None and events:
+            spool.committed(events[-1].seq)
+
+    def jot(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:
+        """Note events, quickly, so that they survive the end of this process; False, and nothing noted, if it can't."""
+        spool = self._spools.get(run_id)
+        return spool is not None and spool.add(epoch, events, spent)
 
     def sync(self) -> None:
         """See to it that everything committed so far is on disk."""
@@ -261,6 +273,8 @@ class SqliteStore:
     def close(self) -> None:
         """Close it and let go of its runs; harmless the second time."""
         self._db.close()
+        while self._spools:
+            self._spools.popitem()[1].close()
         self._locks.close()
         self._driving.clear()
 
@@ -271,17 +285,47 @@ class SqliteStore:
     def _hold(self, run_id: str) -> int:
         """Take the lock of a run; its number."""
         number = self._number(run_id)
-        with one_sentence(self.path):
-            free = self._locks.take(number)
-        if not free:
-            raise busy(self.get(run_id))
-        return number
+        for patience in _GLANCES:
+            with one_sentence(self.path):
+                if self._locks.take(number):
+                    return number
+            pause(patience)
+        raise busy(self.get(run_id))
 
     def _take(self, number: int, run_id: str) -> None:
         if not self._locks.take(number):  # a stranger's lock: the file was put back from an older copy
             raise RunBusy(f"the lock of the new run {run_id} is held by another process")
 
+    def _drive(self, run_id: str, number: int) -> None:
+        with one_sentence(self.path):
+            self._spools[run_id] = Spool(self._locks.file(number))
+        self._driving[run_id] = number
+
+    def _commit_left(self, db: sqlite3.Connection, number: int) -> bool:
+        """Commit what the last driver of a run had noted and could commit no more; False if there is no such run."""
+        place = db.execute(sql("find_place"), (number,)).fetchone()
+        if place is None:
+            return False
+        epoch, last = place
+        events, spent = left_in(self._locks.path(number), epoch, last)
+        if events:
+            _advance(db, number, epoch, events, spent)
+        return True
+
+    def _recover(self, number: int) -> None:
+        """Bring a run up to date whose driver was killed, so that all who read see what it had noted."""
+        with suppress(StoreError, OSError):  # whoever goes on with the run is told
+            if self._locks.take(number):
+                known = False
+                try:
+                    with self._db.writing() as db:
+                        known = self._commit_left(db, number)
+                finally:
+                    self._locks.free(number, for_good=known)
+
     def _let_go(self, run_id: str, *, for_good: bool = False) -> None:
+        if run_id in self._spools:
+            self._spools.pop(run_id).close()
         number = self._driving.pop(run_id, None)
         if number is not None:
             self._locks.free(number, for_good=for_good)
@@ -292,6 +336,20 @@ class SqliteStore:
         except (RunBusy, NoSuchRun):  # it is driven again, or another process has pruned it
             return False
         return True
+
+
+def _advance(
+    db: sqlite3.Connection, number: int, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+) -> bool:
+    """Write a run's next events; False if it is no longer this driver's."""
+    rows, blobs = event_columns(number, events)
+    last, beat = (events[-1].seq, events[-1].wall) if events else (0, 0.0)
+    if not db.execute(sql("advance_run"), (last, facts_text(spent), beat, number, epoch)).rowcount:
+        return False
+    db.executemany(sql("insert_event"), rows)
+    if blobs:
+        db.executemany(sql("insert_blob"), blobs)
+    return True
 
 
 def _one(db: sqlite3.Connection, statement: str, run_id: str) -> Row:

@@ -14,7 +14,8 @@ from abreast.store.port import Store
 def crash_at(store: Store, commit: int, when: Literal["before", "after"] = "before") -> Store:
     """The same store, except that the process is killed (SIGKILL, as in life) before or after commit number `commit`.
 
-    Use it in a child process, and resume in another:
+    Nothing is jotted down in it ahead of the commits, so that before one there is nothing of what it holds. Use it in a
+    child process, and resume in another:
 
         abreast.open_run("job", store=crash_at(SqliteStore("runs.db"), commit=3, when="after"))
     """
@@ -31,6 +32,10 @@ class _CrashingStore:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+    def jot(self, *_: object) -> bool:
+        """Leave it all to commits."""
+        return False
 
     def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
         """Write, unless this is the moment to die."""
