@@ -19,7 +19,7 @@ from abreast.core.errors import (
 from abreast.store.locks import DriverLocks
 from abreast.store.port import each_event
 from abreast.store.sqlite import SqliteStore
-from tests.store.children import child
+from tests.store.children import child, said_by
 from tests.store.contract import BOB, begin, event, settled
 
 # ----------------------------------------------------------------------------------------------------- many at one file
@@ -109,6 +109,30 @@ say("done")
     assert len(store.outcomes("ours-1")) == len(store.outcomes("theirs-1")) == 100
 
 
+def test_a_second_store_in_the_same_process_costs_the_first_nothing(path):
+    """To close a file ends all locks of the process on it: another would then remove the log that is written to."""
+    script = """
+first = SqliteStore(sys.argv[1])
+begin(first)
+SqliteStore(sys.argv[1]).close()
+say("opened")
+sys.stdin.readline()
+first.commit("job-1", 1, [settled(1, "m/1")], {})
+first.sync()
+say("committed")
+sys.stdin.read()
+"""
+    with child(script, path) as driver:
+        driver.stdout.readline()
+        said_by("SqliteStore(sys.argv[1]).close()", path)
+        driver.stdin.write("\n")
+        driver.stdin.flush()
+        assert driver.stdout.readline() == "committed\n"
+        driver.kill()
+    with closing(SqliteStore(path)) as store:
+        assert [found.seq for found in store.events("job-1")] == [1]
+
+
 # ------------------------------------------------------------------------------------------------------ death and locks
 
 
@@ -194,6 +218,7 @@ def test_a_lock_file_goes_when_its_run_has_ended(store, path):
     begin(store)
     assert len(list(locks.iterdir())) == 2
     store.end("job-1", 1, "done", "", 1.0)
+    assert store.jot("job-2", 1, [settled(1, "m/1", data={})], {})
     store.let_go("job-2")
     assert [file.name for file in locks.iterdir()] == ["2.lock"]
     store.remove("job-2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -36,7 +37,7 @@ class Database:
         self._closed = False
         with one_sentence(path):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _make_file(path)
             self._writer = self._connect()
             try:
                 self._prepare(self._writer)
@@ -200,6 +201,21 @@ class Database:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or SYSTEM_CLOCK.now() >= deadline:
                     raise
                 pause(_RETRY)
+
+
+def _make_file(path: str) -> None:
+    """Make the file unless it is there; OSError if it can't be a store.
+
+    One that is there is not opened: to close it again would end every lock that SQLite has on it for this process, and
+    another process, which takes itself for the last, would remove the log that we write to.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if Path(path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
+        if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
 def _run_script(db: sqlite3.Connection, script: str) -> None:
