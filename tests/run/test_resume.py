@@ -11,7 +11,16 @@ import warnings
 import pytest
 
 import abreast
-from abreast.core.errors import Halted, ItemChanged, KeyReused, NoSuchRun, OutcomeUnknown, RecordedError, RunBusy
+from abreast.core.errors import (
+    Halted,
+    ItemChanged,
+    KeyReused,
+    NoSuchRun,
+    OutcomeUnknown,
+    RecordedError,
+    RunBusy,
+    StoreFull,
+)
 from abreast.core.events import Event, count_read, items_read
 from abreast.run.book import FunctionChanged
 from abreast.run.intake import InputIncomplete
@@ -719,3 +728,32 @@ async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_a
     async with asyncio.timeout(60):
         outcomes = await run_once(store, Job(), items=range(30), span=3, order="completion")
     assert sorted(told(one)[0] for one in outcomes) == [*range(30)]
+
+
+async def test_items_that_were_jotted_down_and_can_not_be_committed_are_not_asked_for_again_and_again(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("abreast.run.intake._FRESH", 0)  # so that every item is read back from the journal
+    looks, looked = [], asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Full(SqliteStore):
+        def commit(self, run_id, epoch, events, spent):
+            if any(event.kind == "item-read" for event in events):
+                raise StoreFull("no room")
+            super().commit(run_id, epoch, events, spent)
+
+        def events(self, *arguments, **more):
+            looks.append(arguments)
+            loop.call_soon_threadsafe(looked.set)
+            return super().events(*arguments, **more)
+
+    with contextlib.closing(Full(tmp_path / "runs.db")) as store:
+        async with abreast.open_run("job", store=store) as run:
+            items = run.intake("items", iter(range(5))).__aiter__()
+            asked = asyncio.ensure_future(anext(items))
+            await asyncio.wait_for(looked.wait(), 30)
+            for _ in range(200):
+                await run.setting.scribe.read(lambda: None)
+            asked.cancel()
+    assert len(looks) == 1

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from abreast.core.errors import StoreFull
+from abreast.core.errors import StoreError, StoreFull
 from abreast.core.events import Event
 from abreast.store.port import Driver
 from abreast.store.scribe import _COMPANY, _GATHER, Listener, Scribe
@@ -429,3 +429,21 @@ async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
     await scribe.close()
     assert [str(error) for error in told] == ["no room"]
     assert heard == []
+
+
+@pytest.mark.parametrize("where", ["commit", "sync"])
+async def test_whatever_a_store_raises_the_run_is_told_in_a_sentence_and_nobody_waits_for_ever(where):
+    def fails(*_):
+        raise ZeroDivisionError("nobody thought of that")
+
+    store, told, failed = Watched(), [], asyncio.Event()
+    setattr(store, where, fails)
+    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
+    listener = Listener(lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None)
+    scribe = Scribe(store, row, listener, dict)
+    scribe.write(event(1, "settled"), durable=lambda: told.append("durable"))
+    await asyncio.wait_for(failed.wait(), 30)
+    await asyncio.wait_for(scribe.close(), 30)
+    assert [type(error) for error in told] == [StoreError]
+    assert str(told[0]) == "memory: can't be used: ZeroDivisionError: nobody thought of that"
+    assert isinstance(told[0].__cause__, ZeroDivisionError)

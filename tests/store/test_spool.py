@@ -4,15 +4,17 @@ import json
 import os
 import signal
 import sqlite3
+import tempfile
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from abreast.core.errors import DriverReplaced, RunBusy
+from abreast.core.errors import DriverReplaced, RunBusy, StoreLocked
 from abreast.store import spool
 from abreast.store.sqlite import SqliteStore
-from tests.store.children import child
+from tests.store.children import child, said_by
 from tests.store.contract import ANN, BOB, begin, settled
 
 JOTS_UNTIL_KILLED = """
@@ -102,6 +104,11 @@ def line(*numbers, epoch=1, spent=None):
     return json.dumps([epoch, spent or {}, [jotted(seq) for seq in numbers]]).encode() + b"\n"
 
 
+def changed(text, then, now):
+    assert then in text
+    return text.replace(then, now)
+
+
 @pytest.mark.parametrize(
     ("lines", "after", "found"),
     [
@@ -119,11 +126,23 @@ def line(*numbers, epoch=1, spent=None):
         (line(1) + b'[1,{},[[2,"kind"]]]\n' + line(2), 0, [1]),
         (line(1) + b"[1,{},[[]]]\n" + line(2), 0, [1]),
         (line(1) + b"7\n", 0, [1]),
+        (line(1) + b"[" * 100_000 + b"\n" + line(2), 0, [1]),
+        *((line(1) + changed(line(2), then, now) + line(2), 0, [1]) for then, now in [
+            (b'"\\"done\\""', b"7"), (b'\\"done\\"', b"\\ud800"), (b'"m/2"', b"null"), (b"[2, ", b"[2.0, "),
+            (b"3.5", b'"x"'), (b"{}, [", b"5, ["), (b"{}, [", b'{"usd": "much"}, ['), (b'{}, "', b'[], "'),
+        ]),
         (line(1) + line(2, 3, epoch=2) + line(2), 0, [1, 2]),  # another driver's are not this one's
     ],
 )  # fmt: skip
 def test_what_is_left_goes_up_to_the_first_gap_or_damage(tmp_path, lines, after, found):
     assert left(tmp_path / "1.lock", lines, after=after)[0] == found
+
+
+def test_what_was_spent_only_grows(path, store):
+    killed(JOTS_UNTIL_KILLED, path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("""UPDATE runs SET spent = '{"usd": 2.0, "requests": 7}'""")
+    assert store.take_over("job-1", BOB).spent == {"usd": 5.0, "requests": 7}
 
 
 def test_what_was_spent_is_that_of_the_last_line_that_counts(tmp_path):
@@ -251,7 +270,7 @@ def test_a_new_run_does_not_begin_with_another_s_jottings(path):
         assert store.take_over("job-1", BOB).last_seq == 0
 
 
-@pytest.mark.parametrize("name", ["1.lock.old", "x.lock", "notes"])
+@pytest.mark.parametrize("name", ["1.lock.old", "x.lock", "notes", f"{10**20}.lock"])
 def test_other_files_beside_the_locks_are_let_alone(path, name):
     lock_file(path).parent.mkdir()
     (lock_file(path).parent / name).write_text("mine")
@@ -286,3 +305,145 @@ def test_who_only_looks_does_not_keep_another_from_taking_over(path, store):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("abreast.store.sqlite.pause", let_go)
             assert store.take_over("job-1", BOB).epoch == 2
+            assert looking._locks.take(2)  # of a run that is still to come: a file was left by another store
+            patch.setattr("abreast.store.sqlite.pause", lambda _seconds: looking._locks.free(2))
+            assert begin(store).id == "job-2"
+
+
+# --------------------------------------------------------------------------------------------------- trouble on the way
+
+
+FULL_DISK = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+wal = sys.argv[1] + "-wal"
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.stat(wal).st_size, resource.RLIM_INFINITY))
+"""
+
+
+def test_a_reader_on_a_full_disk_does_not_throw_away_what_it_can_not_commit(path):
+    killed(JOTS_UNTIL_KILLED, path)
+    looks = "store = SqliteStore(sys.argv[1]); say(len(store.events('job-1')), store.driven('job-1'))"
+    assert said_by(FULL_DISK + looks, path) == ["1 False"]
+    assert lock_file(path).stat().st_size > 0
+    with closing(SqliteStore(path)) as store:
+        assert store.take_over("job-1", BOB).last_seq == 5
+
+
+def test_a_reader_that_has_to_wait_for_a_writer_keeps_nobody_from_driving(path):
+    killed(JOTS_UNTIL_KILLED, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer, ThreadPoolExecutor() as pool:
+        writer.execute("BEGIN IMMEDIATE")
+        reading = pool.submit(SqliteStore, path)  # waits for the writer, to commit what is left
+        driving = pool.submit(take_over, path)
+        assert not wait([driving], timeout=0.3).done  # longer than it takes to be turned away
+        writer.execute("COMMIT")
+        assert driving.result() == (2, 5)
+        reading.result().close()
+
+
+def take_over(path):
+    with closing(SqliteStore(path)) as store:
+        row = store.take_over("job-1", BOB)
+        return row.epoch, row.last_seq
+
+
+def test_a_directory_that_can_not_be_written_keeps_no_run_locked():
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's, which another user can't reach
+        path = Path(folder, "runs.db")
+        killed(JOTS_UNTIL_KILLED, path)
+        for file in [Path(folder), *Path(folder).iterdir(), lock_file(path)]:
+            file.chmod(0o777)
+        lock_file(path).parent.chmod(0o555)
+        looks = """
+step_down()
+for _ in range(2):
+    store = SqliteStore(sys.argv[1])
+    say(store.get("job-1").last_seq, store.driven("job-1"))
+    store.close()
+try_it(lambda: SqliteStore(sys.argv[1]).take_over("job-1", BOB).epoch)
+"""
+        assert said_by(looks, path) == ["5 False", "5 False", "fine 2"]
+
+
+def test_a_file_that_can_not_be_emptied_keeps_no_commit_from_going_on(store, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(spool, "_WORTH_IT", 0)
+    begin(store)
+    assert store.jot("job-1", 1, [jotted(1)], {})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", refuse)
+        store.commit("job-1", 1, [jotted(1)], {})
+    assert store.jot("job-1", 1, [jotted(2)], {})
+    store.let_go("job-1")
+    assert store.take_over("job-1", BOB).last_seq == 2
+
+
+def test_a_run_that_can_not_be_removed_keeps_what_is_jotted_down(path):
+    with closing(SqliteStore(path, busy_timeout=0.02)) as store, closing(sqlite3.connect(path)) as other:
+        killed(JOTS_UNTIL_KILLED, path)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreLocked):
+            store.remove("job-1")
+        other.rollback()
+        assert store.take_over("job-1", BOB).last_seq == 5
+
+
+def test_one_bad_name_hides_no_run(path, tmp_path):
+    killed(JOTS_UNTIL_KILLED, path)
+    (lock_file(path).parent / "7.lock").symlink_to(tmp_path / "nowhere")
+    with closing(SqliteStore(path)) as store:
+        assert seqs(store) == [1, 2, 3, 4, 5]
+
+
+def test_a_look_leaves_no_file_behind(path, store):
+    begin(store)
+    store.let_go("job-1")
+    lock_file(path).touch()
+    assert not store.driven("job-1")
+    assert not lock_file(path).exists()
+
+
+def test_a_driver_whose_file_was_removed_does_not_remove_its_successor_s(path, store):
+    begin(store)
+    lock_file(path).unlink()
+    with closing(SqliteStore(path)) as other:
+        other.take_over("job-1", BOB)
+        store.let_go("job-1")
+        assert other.driven("job-1")
+        assert lock_file(path).exists()
+
+
+def test_a_new_run_s_file_is_empty_before_the_run_is_there(path):
+    """However suddenly its driver ends: else what another had left there would become the new run's."""
+    lock_file(path).parent.mkdir()
+    lock_file(path).write_bytes(line(1, 2))
+    dies = """
+import abreast.store.sqlite
+def dies(*_):
+    say("jotted")
+    sys.stdin.read()
+abreast.store.sqlite.Spool = dies
+begin(SqliteStore(sys.argv[1]))
+"""
+    killed(dies, path)
+    with closing(SqliteStore(path)) as store:
+        assert [row.last_seq for row in store.runs()] == [0]
+
+
+def test_a_forked_child_jots_nothing_down(path):
+    script = """
+store = SqliteStore(sys.argv[1])
+begin(store)
+number = store._locks.file(1)
+if os.fork() == 0:
+    mine = os.open(sys.argv[1] + ".mine", os.O_RDWR | os.O_CREAT)
+    if mine != number:
+        os.dup2(mine, number)
+    say(store.jot("job-1", 1, [settled(1, "m/1", data={})], {}), os.fstat(number).st_size)
+    os._exit(0)
+os.wait()
+"""
+    assert said_by(script, path) == ["False 0"]

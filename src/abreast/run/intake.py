@@ -105,6 +105,8 @@ class Intake:
 
     async def _restock(self) -> None:
         page = await self._read(self._after, {ITEM_READ}, _FEW)
+        if not page:  # they were only jotted down, and can't be committed any more: the run is about to end
+            await self._wait()
         for event in page:
             _, bodies = items_read(event)
             self._keep(event.seq, bodies, [codec.decode(body) for body in bodies])

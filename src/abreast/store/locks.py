@@ -9,6 +9,8 @@ import weakref
 from pathlib import Path
 from typing import Final
 
+_DIGITS: Final = 7  # of the number of a run, at most, whose file is looked into
+
 
 class DriverLocks:
     """The driver locks one store holds: one file per run, in a directory beside the database.
@@ -56,15 +58,19 @@ class DriverLocks:
         return False
 
     def free(self, number: int, *, for_good: bool = False) -> None:
-        """Let go of a run's lock, harmless when it isn't held; `for_good` removes its file too."""
+        """Let go of a run's lock, harmless when it isn't held; an empty file goes too, any with `for_good`."""
         with self._guard:
             opened = self._held.pop(number, None)
         if opened is None:
             return
-        if for_good:
+        try:
             # While it is still locked, so that nobody else can lock a file that is going.
-            self.path(number).unlink(missing_ok=True)
-        os.close(opened)
+            if (for_good or not os.fstat(opened).st_size) and _is_at(opened, self.path(number)):
+                self.path(number).unlink()
+        except OSError:  # not ours to remove: it does no harm there
+            pass
+        finally:
+            os.close(opened)
 
     def file(self, number: int) -> int:
         """The open file that holds the lock of a run; what is in it is for its driver to say."""
@@ -77,11 +83,11 @@ class DriverLocks:
     def written_in(self) -> list[int]:
         """Numbers of the runs in whose file something stands: they are driven, or their driver was killed."""
         try:
-            with os.scandir(self._directory) as found:
-                written = [Path(entry.name) for entry in found if entry.name.endswith(".lock") and entry.stat().st_size]
+            stems = [file.stem for file in self._directory.iterdir() if file.suffix == ".lock"]
         except OSError:  # no directory, or not ours to look into
             return []
-        return sorted(int(name.stem) for name in written if name.stem.isdecimal())
+        numbers = sorted(int(stem) for stem in stems if stem.isdecimal() and len(stem) <= _DIGITS)
+        return [number for number in numbers if _size(self.path(number))]
 
     def close(self) -> None:
         """Let go of all of them."""
@@ -93,6 +99,13 @@ class DriverLocks:
         for opened in self._held.values():
             os.close(opened)
         self._held.clear()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # its run has ended meanwhile
+        return 0
 
 
 def _is_at(opened: int, path: Path) -> bool:

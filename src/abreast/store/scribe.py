@@ -240,12 +240,12 @@ class Scribe:
         began = SYSTEM_CLOCK.now()
         try:
             self._store.commit(self._row.id, self._row.epoch, events, self._spent())
-        except AbreastError as error:
+        except Exception as error:  # noqa: BLE001 - without this thread, everybody would wait for ever
             self.broken = True
             flushed = threading.Event()
             self._unflushed.put(flushed)  # what was committed before is told first: it stands
             flushed.wait()
-            self._tell(self._listener.failed, error)
+            self._tell(self._listener.failed, _in_a_sentence(error, self._store))
             return
         self._tell(self._acknowledge, batches, len(events), SYSTEM_CLOCK.now() - began)
         waiting = [call for batch in batches for call in batch.durable]
@@ -277,9 +277,9 @@ class Scribe:
             return
         try:
             self._store.sync()
-        except AbreastError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             self._unsound = self.broken = True
-            self._tell(self._listener.failed, error)
+            self._tell(self._listener.failed, _in_a_sentence(error, self._store))
         else:
             self._tell(_call_all, waiting)
 
@@ -297,6 +297,15 @@ class Scribe:
             return  # the next commit says what is wrong; a look must not end a run
         if found:
             self._tell(self._listener.requested, found)
+
+
+def _in_a_sentence(error: Exception, store: Store) -> AbreastError:
+    """What a store raises, or what nobody has thought of as one."""
+    if isinstance(error, AbreastError):
+        return error
+    unknown = StoreError(f"{store.url} can't be used: {type(error).__name__}: {error}")
+    unknown.__cause__ = error
+    return unknown
 
 
 def _call_all(calls: list[Heard]) -> None:

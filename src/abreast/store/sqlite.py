@@ -243,14 +243,15 @@ class SqliteStore:
 
     def remove(self, run_id: str) -> None:
         """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""
-        number = self._hold(run_id)
+        number, removed = self._hold(run_id), False
         try:
             with self._db.writing() as db:
                 bounds = {"run": number, "start": number << SEQ_BITS, "end": (number + 1) << SEQ_BITS}
                 for what in ("events", "blobs", "requests", "run"):
                     db.execute(sql(f"remove_{what}"), bounds)
+            removed = True
         finally:
-            self._locks.free(number, for_good=True)
+            self._locks.free(number, for_good=removed)
 
     def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
         """Remove the runs in these states that ended before that time, and aren't driven; their ids, oldest first."""
@@ -285,16 +286,22 @@ class SqliteStore:
     def _hold(self, run_id: str) -> int:
         """Take the lock of a run; its number."""
         number = self._number(run_id)
+        if not self._locked(number):
+            raise busy(self.get(run_id))
+        return number
+
+    def _take(self, number: int, run_id: str) -> None:
+        if not self._locked(number):  # a stranger's lock: the file was put back from an older copy
+            raise RunBusy(f"the lock of the new run {run_id} is held by another process")
+        os.ftruncate(self._locks.file(number), 0)  # before it is known to exist: what is in there was another's
+
+    def _locked(self, number: int) -> bool:
         for patience in _GLANCES:
             with one_sentence(self.path):
                 if self._locks.take(number):
-                    return number
+                    return True
             pause(patience)
-        raise busy(self.get(run_id))
-
-    def _take(self, number: int, run_id: str) -> None:
-        if not self._locks.take(number):  # a stranger's lock: the file was put back from an older copy
-            raise RunBusy(f"the lock of the new run {run_id} is held by another process")
+        return False
 
     def _drive(self, run_id: str, number: int) -> None:
         with one_sentence(self.path):
@@ -306,21 +313,28 @@ class SqliteStore:
         place = db.execute(sql("find_place"), (number,)).fetchone()
         if place is None:
             return False
-        epoch, last = place
-        events, spent = left_in(self._locks.path(number), epoch, last)
+        epoch, last, spent = place
+        events, then = left_in(self._locks.path(number), epoch, last)
         if events:
-            _advance(db, number, epoch, events, spent)
+            known = facts_of(spent)
+            most = {name: max(then.get(name, 0), known.get(name, 0)) for name in then.keys() | known.keys()}
+            _advance(db, number, epoch, events, most)
         return True
 
     def _recover(self, number: int) -> None:
         """Bring a run up to date whose driver was killed, so that all who read see what it had noted."""
+        taken = known = False
         with suppress(StoreError, OSError):  # whoever goes on with the run is told
-            if self._locks.take(number):
-                known = False
-                try:
-                    with self._db.writing() as db:
-                        known = self._commit_left(db, number)
-                finally:
+            if self._locks.is_taken(number):
+                return
+            try:
+                # The lock only while we may write: who wants to drive the run would be turned away meanwhile.
+                with self._db.writing(sync=False) as db:
+                    taken = self._locks.take(number)
+                    found = taken and self._commit_left(db, number)
+                known = found  # not before it is committed
+            finally:
+                if taken:
                     self._locks.free(number, for_good=known)
 
     def _let_go(self, run_id: str, *, for_good: bool = False) -> None:

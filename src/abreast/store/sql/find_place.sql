@@ -1,2 +1,2 @@
--- How far a run has come: the number of its driver, and of its newest event.
-SELECT epoch, last_seq FROM runs WHERE number = ?
+-- How far a run has come: the number of its driver, that of its newest event, and what it has spent.
+SELECT epoch, last_seq, spent FROM runs WHERE number = ?
