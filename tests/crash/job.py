@@ -18,6 +18,8 @@ from pathlib import Path
 
 import abreast
 from abreast.core.events import Event
+from abreast.run import journal
+from abreast.store import scribe
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import crash_at
 
@@ -51,9 +53,14 @@ async def main(argv: list[str]) -> None:
     if "--crash" in argv:
         place = argv.index("--crash")
         store = crash_at(SqliteStore(store_path), int(argv[place + 1]), argv[place + 2])
+    span = None
     if "--jot" in argv:
         place = argv.index("--jot")
         store = OnlyJotted(store_path, int(argv[place + 1]), argv[place + 2])
+        span = items
+        # Nothing else is written, however slow the machine: behind what has to be committed, nothing is jotted down.
+        scribe._LINGER = journal._MOMENT = 3600.0
+        scribe._COMPANY = items
 
     async def work(item: int) -> dict[str, object]:
         with (counts / f"{item}").open("ab", buffering=0) as counter:
@@ -68,7 +75,7 @@ async def main(argv: list[str]) -> None:
         found = looked.newest("killed")  # go on with it also if it was killed just after its end
     digest = hashlib.sha256()
     async with abreast.open_run("killed", store=store, seed=11, run_id=found and found.id) as run:
-        async for outcome in run.map(work, range(items), width=width):
+        async for outcome in run.map(work, range(items), width=width, span=span):
             said = outcome.value if outcome.ok else str(outcome.error).rpartition(": ")[2]
             digest.update(repr((outcome.index, outcome.key, outcome.state, said)).encode())
             if outcome.index == 0:
