@@ -283,6 +283,31 @@ async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
         await scribe.close()
 
 
+async def test_what_is_written_in_the_turn_in_which_the_time_has_come_is_jotted_down_before_it_goes_over(monkeypatch):
+    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    store.jots.clear()
+    store.go_on.clear()
+    write(scribe, 2, told)
+    await turns()
+    write(scribe, 3, told)
+    scribe._due()  # as its timer does
+    await turns()
+    assert told == [2, 3]
+    assert store.jots == [[2], [3]]
+    assert scribe._open.events == []  # it went over all the same
+    scribe.write(event(4, "started"))
+    scribe._due()
+    write(scribe, 5, told)
+    await turns()
+    assert told == [2, 3, 5]  # nobody has to wait for what nobody waits for
+    assert store.jots == [[2], [3], [4], [5]]
+    store.go_on.set()
+    await scribe.close()
+    assert sum(store.sizes) == 5
+
+
 async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told_next(monkeypatch):
     monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
     store, told = Jotting(), []

@@ -103,7 +103,7 @@ class Scribe:
         batch.events.append(event)
         if written is None and durable is None:
             if self._leaving is None:
-                self._leave(self._loop.call_later(_LINGER, self._hand_over))
+                self._leave(self._loop.call_later(_LINGER, self._due))
             return
         if not self._turning:
             self._turning = True
@@ -172,8 +172,16 @@ class Scribe:
             self._hand_over()
         elif not batch.timed:
             batch.timed = True
-            self._leave(self._loop.call_later(wait, self._hand_over))
+            self._leave(self._loop.call_later(wait, self._due))
         _call_all(told)
+
+    def _due(self) -> None:
+        """It is time for the open batch to go over, jotted down: else what comes after it could not be, for a while."""
+        if self._turning:
+            self._left = float("-inf")  # at the end of this turn
+        else:
+            self._jotted(self._open)
+            self._hand_over()
 
     def _jotted(self, batch: _Batch) -> bool:
         """Whether all of the batch would survive the end of this process, now at the latest."""
