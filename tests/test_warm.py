@@ -24,6 +24,9 @@ def there():
         except FileNotFoundError:
             pass
 
+def names():  # but for the one that reads the input, which ends at any time
+    return {thread.name for thread in threading.enumerate()} - {"abreast-intake-map/input"}
+
 def look(_):
     main = sys.modules["__main__"]
     streams = (sys.stdin, sys.stdout, sys.stderr)
@@ -33,7 +36,7 @@ def look(_):
         "signals": [str(signal.getsignal(number)).partition(" at ")[0] for number in signal.valid_signals()],
         "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), "umask": os.umask(0o22),
         "streams": [(s.encoding, s.errors, s.line_buffering, s.fileno(), s.seekable(), s.isatty()) for s in streams],
-        "files": sorted(there()), "threads": sorted(thread.name for thread in threading.enumerate()),
+        "files": sorted(there()), "threads": sorted(names()),
         "group": os.getpgid(0), "session": os.getsid(0), "priority": os.getpriority(os.PRIO_PROCESS, 0),
         "filters": [str(one[:3]) for one in warnings.filters],
         "collects": [gc.isenabled(), *gc.get_threshold()], "limits": Path("/proc/self/limits").read_text(),

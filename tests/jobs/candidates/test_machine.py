@@ -34,13 +34,26 @@ async def settled():
         await asyncio.to_thread(lambda: None)
 
 
-async def test_checks_are_together_and_measuring_is_alone():
+async def is_locked(path):
+    """Wait until somebody holds it."""
+    with path.open() as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            fcntl.flock(file, fcntl.LOCK_UN)
+            await asyncio.to_thread(os.sched_yield)
+
+
+async def test_checks_are_together_and_measuring_is_alone(directory):
     async with asyncio.TaskGroup() as group:
         _, one, leave_one = visitor(group, alone=False)
         _, two, leave_two = visitor(group, alone=False)
         await one.wait()
         await two.wait()
         _, measuring, leave_measuring = visitor(group, alone=True)
+        await is_locked(directory / "door.lock")
         leave_one.set()
         await settled()
         assert not measuring.is_set()
