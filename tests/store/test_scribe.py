@@ -190,11 +190,14 @@ async def on_disk(told, seq):
             await turns(1)
 
 
-async def busy_scribe(store):
-    """A scribe that has just handed over a first batch, so that the next one has time."""
+async def busy_scribe(store, *, held_back=False):
+    """A scribe that has just handed over a first batch, so that the next one has time; or can't be committed yet."""
     scribe, told = open_scribe(store), []
     write(scribe, 1, told)
     await on_disk(told, 1)
+    store.jots.clear()
+    if held_back:
+        store.go_on.clear()
     return scribe
 
 
@@ -202,7 +205,6 @@ async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free
     monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
     store, told = Jotting(), []
     scribe = await busy_scribe(store)
-    store.jots.clear()
     scribe.write(event(2, "started"))  # goes with the others: without it there would be a gap
     write(scribe, 3, told)
     write(scribe, 4, told)
@@ -224,7 +226,6 @@ async def test_a_turn_with_many_events_is_committed_at_once(count, jots, monkeyp
     monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
     store, told = Jotting(), []
     scribe = await busy_scribe(store)
-    store.jots.clear()
     for seq in range(2, 2 + count):
         write(scribe, seq, told)
     await turns(1)
@@ -286,9 +287,7 @@ async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
 async def test_what_is_written_in_the_turn_in_which_the_time_has_come_is_jotted_down_before_it_goes_over(monkeypatch):
     monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
-    store.jots.clear()
-    store.go_on.clear()
+    scribe = await busy_scribe(store, held_back=True)
     write(scribe, 2, told)
     await turns()
     write(scribe, 3, told)
@@ -330,9 +329,7 @@ async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told
 
 async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what_comes_after_it():
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
-    store.jots.clear()
-    store.go_on.clear()
+    scribe = await busy_scribe(store, held_back=True)
     store.able = False
     write(scribe, 2, told)
     await turns()
@@ -351,9 +348,7 @@ async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what
 
 async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk():
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
-    store.jots.clear()
-    store.go_on.clear()
+    scribe = await busy_scribe(store, held_back=True)
     scribe.write(event(2, "call"), durable=lambda: told.append("call"))
     await turns()
     write(scribe, 3, told)
@@ -371,9 +366,7 @@ async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk
 async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole(monkeypatch):
     monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
-    store.jots.clear()
-    store.go_on.clear()
+    scribe = await busy_scribe(store, held_back=True)
     write(scribe, 2, told)
     await turns()
     store.able = False
@@ -409,8 +402,7 @@ async def test_after_a_commit_has_failed_nothing_is_jotted_down():
 async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypatch):
     monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
-    store.go_on.clear()
+    scribe = await busy_scribe(store, held_back=True)
     write(scribe, 2, told)
     closing = asyncio.ensure_future(scribe.close())
     await turns()
