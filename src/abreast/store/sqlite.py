@@ -119,15 +119,16 @@ class SqliteStore:
         number = self._number(run_id)
         with one_sentence(self.path):
             taken = self._locks.is_taken(number)
-        if not taken and number in self._locks.written_in():
+        if not taken and self._locks.path(number).exists():  # an empty one is gone now
             self._recover(number)
         return taken
 
     def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
         """Write events in one transaction; `sync` puts them on disk. `DriverReplaced` if the epoch is not the run's."""
         number = self._driving.get(run_id) or self._number(run_id)
+        step = _step(number, epoch, events, spent)  # before anybody has to wait for us
         with self._db.writing(sync=False) as db:
-            if not _advance(db, number, epoch, events, spent):
+            if not _take_step(db, *step):
                 raise replaced(self.get(run_id), epoch)
         spool = self._spools.get(run_id)
         if spool is not None and events:
@@ -318,7 +319,7 @@ class SqliteStore:
         if events:
             known = facts_of(spent)
             most = {name: max(then.get(name, 0), known.get(name, 0)) for name in then.keys() | known.keys()}
-            _advance(db, number, epoch, events, most)
+            _take_step(db, *_step(number, epoch, events, most))
         return True
 
     def _recover(self, number: int) -> None:
@@ -352,13 +353,17 @@ class SqliteStore:
         return True
 
 
-def _advance(
-    db: sqlite3.Connection, number: int, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
-) -> bool:
-    """Write a run's next events; False if it is no longer this driver's."""
-    rows, blobs = event_columns(number, events)
+def _step(
+    number: int, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+) -> tuple[Row, list[Row], list[Row]]:
+    """A run's next events, as columns of its own row, of the events, and of their bodies that are long."""
     last, beat = (events[-1].seq, events[-1].wall) if events else (0, 0.0)
-    if not db.execute(sql("advance_run"), (last, facts_text(spent), beat, number, epoch)).rowcount:
+    return (last, facts_text(spent), beat, number, epoch), *event_columns(number, events)
+
+
+def _take_step(db: sqlite3.Connection, columns: Row, rows: Sequence[Row], blobs: Sequence[Row]) -> bool:
+    """Write them; False if the run is no longer this driver's."""
+    if not db.execute(sql("advance_run"), columns).rowcount:
         return False
     db.executemany(sql("insert_event"), rows)
     if blobs:
