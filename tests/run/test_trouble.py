@@ -1,5 +1,6 @@
 """When the store fails in the middle of a run: one clear error, and nothing recorded is lost."""
 
+import asyncio
 import json
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 import abreast
 from abreast.core.errors import DriverReplaced, StoreCorrupt, StoreError, StoreNewer
+from abreast.core.events import RUN_ENDED
 from abreast.store.port import Driver
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import Gate, MemoryStore
@@ -106,9 +108,37 @@ async def test_whenever_a_commit_fails_the_map_ends_with_its_error_and_no_task_i
             for name in "abc":
                 async for outcome in run.map(work, range(10), width=3, name=name):
                     seen.append((name, outcome.index))
-            raise StoreError("the disk broke")  # so late that only the end could not be written
     recorded = {(r.path.split("/")[1], r.data["index"]) for r in store.outcomes("job-1")}
     assert set(seen) <= recorded
+
+
+class FailingAtTheEnd(MemoryStore):
+    """A store whose disk breaks when all is done but to say so."""
+
+    def commit(self, run_id, epoch, events, spent):
+        if any(event.kind == RUN_ENDED for event in events):
+            raise StoreError("the disk broke")
+        super().commit(run_id, epoch, events, spent)
+
+
+async def test_a_commit_that_fails_when_no_map_is_open_any_more_is_told_at_the_end():
+    async def work(item):
+        return item
+
+    store, seen = FailingAtTheEnd(), []
+    with pytest.raises(StoreError, match="the disk broke"):
+        async with abreast.open_run("job", store=store) as run:
+            seen = await run.map(work, range(10), width=3).values()
+    assert seen == list(range(10))
+    assert len(store.outcomes("job-1")) == 10
+    assert store.get("job-1").state == "running"  # nobody could write that it ended
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), asyncio.CancelledError()])
+async def test_but_an_error_of_ones_own_comes_first(error):
+    with pytest.raises(type(error)):
+        async with abreast.open_run("job", store=FailingAtTheEnd()):
+            raise error
 
 
 @pytest.mark.parametrize("effect", ["pure", "once"])

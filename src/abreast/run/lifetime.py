@@ -104,6 +104,8 @@ async def close_run(setting: Setting, error: BaseException | None) -> None:
             await scribe.close()
             if not scribe.broken:
                 store.end(row.id, row.epoch, state, reason, setting.clock.wall())
+            elif scribe.failure is not None and error is None:  # no map was open that would have raised it
+                raise scribe.failure
     finally:
         if store is not None and row is not None:
             store.let_go(row.id)

@@ -84,6 +84,8 @@ class Scribe:
         self._left = float("-inf")  # when the last one went over
         self._bare = 0  # batches on their way that are not jotted down: what comes after them can't be, either
         self.broken = False
+        self.failure: AbreastError | None = None
+        """What a commit or a flush was refused with, first: nothing was written after that."""
         self._closing = False
         self._unsound = False  # the disk has refused a flush
         self._dirty = False  # something is committed and not on its way to the disk
@@ -253,7 +255,7 @@ class Scribe:
             flushed = threading.Event()
             self._unflushed.put(flushed)  # what was committed before is told first: it stands
             flushed.wait()
-            self._tell(self._listener.failed, _in_a_sentence(error, self._store))
+            self._fail(error)
             return
         self._tell(self._acknowledge, batches, len(events), SYSTEM_CLOCK.now() - began)
         waiting = [call for batch in batches for call in batch.durable]
@@ -287,9 +289,14 @@ class Scribe:
             self._store.sync()
         except Exception as error:  # noqa: BLE001 - as above
             self._unsound = self.broken = True
-            self._tell(self._listener.failed, _in_a_sentence(error, self._store))
+            self._fail(error)
         else:
             self._tell(_call_all, waiting)
+
+    def _fail(self, error: Exception) -> None:
+        failure = _in_a_sentence(error, self._store)
+        self.failure = self.failure or failure
+        self._tell(self._listener.failed, failure)
 
     def _acknowledge(self, batches: Sequence[_Batch], events: int, took: float) -> None:
         self._bare -= sum(batch.bare for batch in batches)
