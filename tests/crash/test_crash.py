@@ -63,7 +63,8 @@ class Job:
         return _final(json.loads(data) for (data,) in rows)
 
     def jotted(self) -> set[int]:
-        lines = [line for file in Path(f"{self.store}-locks").glob("*.lock") for line in file.read_text().splitlines()]
+        files = Path(f"{self.store}-locks").glob("*.lock")
+        lines = [line for file in files for line in file.read_text().split("\n")[:-1]]  # a last one may be half a line
         events = [event for line in lines for event in json.loads(line)[2]]
         return _final(event[6] for event in events if event[1] == "item-settled")
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import select
+import threading
 from os import pidfd_open  # by its name, for a test may take it from the module
 from pathlib import Path
 
@@ -57,6 +59,16 @@ def nothing_left():
     yield
     assert _lasting(lambda: children() - had) == set()
     assert _lasting(lambda: open_files().items() - had_open.items()) == set()
+
+
+def run_and_leave_nothing(main):
+    """Run the coroutine in a loop of its own: no child, no open file and no thread of it outlives it."""
+    threads = set(threading.enumerate())  # those of others may end meanwhile
+    with nothing_left():
+        found = asyncio.run(main())
+        gc.collect()
+    assert set(threading.enumerate()) <= threads
+    return found
 
 
 def _lasting(look):

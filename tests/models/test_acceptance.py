@@ -6,7 +6,6 @@ import json
 import statistics
 import subprocess
 import sys
-import threading
 import traceback
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from abreast.models.lanes import check_keys, read_lanes, split_name
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import open_storm
 from abreast.testing.storm import FAULTS, start_process
+from tests.executors.traces import run_and_leave_nothing
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-planted-5e1f0b7d-acceptance"
@@ -61,21 +61,7 @@ def state_of(path, run_id="r-1"):
         return store.get(run_id).state
 
 
-def sockets():
-    links = Path("/proc/self/fd").iterdir()
-    return sum(link.is_symlink() and str(link.readlink()).startswith("socket:") for link in links)
-
-
 # --- cancelled calls --------------------------------------------------------------------------------------------------
-
-
-def nothing_left(main):
-    """Run it, and see that no thread and no socket outlives it."""
-    threads, before = threading.enumerate(), sockets()
-    asyncio.run(main())
-    gc.collect()
-    assert threading.enumerate() == threads
-    assert sockets() == before
 
 
 @every_shape
@@ -101,7 +87,7 @@ def test_a_hundred_calls_cancelled_in_flight_are_a_hundred_disconnects_and_leave
             await model.close()
             assert not {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
 
-    nothing_left(main)
+    run_and_leave_nothing(main)
     settled = events_of(path, "call-settled")
     assert [event.data["state"] for event in settled] == ["cancelled"] * 100
     assert all(event.data["estimate"] and event.data["usd"] > 0 for event in settled)
@@ -124,7 +110,7 @@ def test_after_an_early_success_no_request_is_in_flight():
             await storm.until(lambda stats: stats.disconnects == 99)
             assert storm.stats().in_flight == 0
 
-    nothing_left(main)
+    run_and_leave_nothing(main)
 
 
 async def test_an_item_that_takes_too_long_hangs_up_and_its_call_is_recorded(tmp_path):

@@ -3,12 +3,10 @@
 import asyncio
 import pickle
 import socket
-import threading
 import traceback
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -35,6 +33,7 @@ from abreast.models.http import Http, endpoint
 from abreast.models.openai import OpenAI
 from abreast.models.provider import Events
 from abreast.testing.storm import FAULTS, open_storm
+from tests.executors.traces import run_and_leave_nothing
 from tests.models.serving import KEY, Recorded, ask, closing, events, serving, speaking
 
 
@@ -241,14 +240,6 @@ async def cancelled(tasks) -> None:
     assert all(isinstance(each, asyncio.CancelledError) for each in ended)
 
 
-def sockets() -> int:
-    count = 0
-    for file in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):
-            count += str(file.readlink()).startswith("socket:")
-    return count
-
-
 @every_adapter
 @both_ways
 def test_a_hundred_cancelled_calls_are_a_hundred_disconnects_and_leave_nothing(make, stream):
@@ -278,10 +269,7 @@ def test_a_hundred_cancelled_calls_are_a_hundred_disconnects_and_leave_nothing(m
             left = {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
             assert not left
 
-    threads, open_sockets = threading.enumerate(), sockets()
-    asyncio.run(main())
-    assert threading.enumerate() == threads
-    assert sockets() == open_sockets
+    run_and_leave_nothing(main)
 
 
 async def test_a_listener_that_raises_closes_the_connection_and_its_error_is_its_own():

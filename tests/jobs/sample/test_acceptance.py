@@ -1,13 +1,10 @@
 """Samples over real HTTP through the whole stack, against a storm that writes down the truth."""
 
 import asyncio
-import gc
 import re
-import threading
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +16,7 @@ from abreast.models.lanes import read_lanes
 from abreast.models.port import Message
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import open_storm
+from tests.executors.traces import run_and_leave_nothing
 
 SHAPES = ("openai", "anthropic", "gemini")
 AT_ONCE = abreast.Retry(2, base=0.0, cap=0.0)
@@ -39,11 +37,6 @@ def opened(url, shape="openai", width=8):
 def settled(path, run_id="r-1"):
     with closing(SqliteStore(path)) as store:
         return store.events(run_id, kinds={"call-settled"}, limit=1000)
-
-
-def sockets():
-    links = Path("/proc/self/fd").iterdir()
-    return sum(link.is_symlink() and str(link.readlink()).startswith("socket:") for link in links)
 
 
 class Stalled(Rejection):
@@ -91,11 +84,7 @@ def test_after_an_early_success_the_server_has_no_request_in_flight_and_losers_a
             assert not {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
             return result
 
-    threads, open_before = threading.enumerate(), sockets()
-    result = asyncio.run(main())
-    gc.collect()
-    assert threading.enumerate() == threads
-    assert sockets() == open_before
+    result = run_and_leave_nothing(main)
     assert (result.ok, result.winner.branch, result.counts.started, result.counts.cancelled) == (True, 0, 4, 3)
     assert [attempt.state for attempt in result.attempts] == ["passed", "cancelled", "cancelled", "cancelled"]
     lost = [attempt.usage for attempt in result.attempts[1:]]
