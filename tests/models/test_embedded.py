@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from abreast.core.errors import CallFailed, NoSuchModel, ReplyInvalid, RequestRefused, TooLong
-from abreast.models import embedded, weights
+from abreast.models import embedded, embedded_call, weights
 from abreast.models.embedded import Embedded
 from abreast.models.port import Message, Request, ToolCall
 from abreast.models.weights import SMOLLM2
@@ -124,7 +124,7 @@ async def test_another_seed_gives_another_text(model):
 
 @pytest.mark.parametrize("seed", [None, 0, -1, 2**32 - 1, 2**70])
 def test_no_seed_means_that_the_library_chooses_one(seed):
-    assert 0 <= embedded._body(ask("Hello", seed=seed))["seed"] < 2**32 - 1
+    assert 0 <= embedded_call._body(ask("Hello", seed=seed))["seed"] < 2**32 - 1
 
 
 async def gone(model):
@@ -309,7 +309,7 @@ SCRIPTS = {
         heard.wait()
     """,
     "exits while it loads": """
-        import abreast.models.embedded as module
+        import abreast.models.embedded_memory as module
         loading, load = threading.Event(), module._load
         def slow(*args):
             loading.set()
