@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from abreast.jobs.candidates import timing
+from abreast.jobs.candidates import race as racing
 from abreast.jobs.candidates.child import timed as child
 from abreast.jobs.candidates.inputs import Input, Inputs, choose
 from abreast.jobs.candidates.measure import Plan, measure
+from abreast.jobs.candidates.race import Race
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.stand import Made
 from abreast.jobs.candidates.target import Target, candidate_text
-from abreast.jobs.candidates.timing import Race, line_profile, scout, time_candidate
+from abreast.jobs.candidates.timing import line_profile, scout, time_candidate
 from abreast.jobs.candidates.watching import Tests
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.projects import FAST, SLOW, make_sums
@@ -76,7 +77,7 @@ def cache(tmp_path, monkeypatch):
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(timing, "_WORTH", 1e-9)  # the noise does not matter here, and starting interpreters takes long
+    monkeypatch.setattr(racing, "_WORTH", 1e-9)  # the noise does not matter here, and starting interpreters takes long
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ class Starts:
 
 
 async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms(monkeypatch):
-    monkeypatch.setattr(timing, "_WORTH", 2.0)
+    monkeypatch.setattr(racing, "_WORTH", 2.0)
     stands = Starts()
     found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
     await measure(found.run_once, plan=Plan(first=5, most=5))
@@ -274,10 +275,10 @@ async def test_a_candidate_that_is_much_faster_is_found_and_nothing_is_touched(p
     assert fingerprint(project) == before
 
 
-@pytest.mark.parametrize("event", [timing._INSTRUCTIONS, (1, 1)])
+@pytest.mark.parametrize("event", [racing._INSTRUCTIONS, (1, 1)])
 async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_is_said(project, monkeypatch, event):
     """Once for instructions, which not every machine counts; once for a clock of the kernel, which all have."""
-    monkeypatch.setattr(timing, "_INSTRUCTIONS", event)
+    monkeypatch.setattr(racing, "_INSTRUCTIONS", event)
     found = await timed(project, candidate_text(SLOW, TARGET, FAST), most=4)
     if found.instruction_ratio is None:
         assert event == (0, 1)
@@ -300,7 +301,7 @@ async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_
     ],
 )  # fmt: skip
 async def test_what_behaves_otherwise_when_it_is_timed_is_refused(project, monkeypatch, line, verdict, said):
-    monkeypatch.setattr(timing, "_PATIENCE", 2.0)
+    monkeypatch.setattr(racing, "PATIENCE", 2.0)
     head = "import os\nimport sys\nSTATE = set()\nLATE = lambda: sys._getframe(3).f_code.co_name == '_timed'\n\n\n"
     text = head + SLOW.replace("    found = 0\n", line + "    found = 0\n", 1)
     found = await timed(project, text)
@@ -310,8 +311,8 @@ async def test_what_behaves_otherwise_when_it_is_timed_is_refused(project, monke
 
 async def test_what_is_fast_only_the_second_time_is_refused(project, monkeypatch):
     shares = []
-    first_calls = timing.Race.first_calls
-    monkeypatch.setattr(timing.Race, "first_calls", lambda race: shares.append(first_calls(race)) or shares[-1])
+    first_calls = Race.first_calls
+    monkeypatch.setattr(Race, "first_calls", lambda race: shares.append(first_calls(race)) or shares[-1])
     cached = SLOW.replace("def pairs", "def count").replace("How many", "Count") + (
         "\n\nSEEN = {}\n\n\ndef pairs(numbers, wanted):\n    key = (tuple(numbers), wanted)\n"
         "    if key not in SEEN:\n        SEEN[key] = count(numbers, wanted)\n    return SEEN[key]\n"

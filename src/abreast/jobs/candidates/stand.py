@@ -22,6 +22,7 @@ from abreast.worktrees.slot import Slot
 from abreast.worktrees.staging import remove_tree
 
 _NUMBERS: Final = count()
+PATIENCE: Final = 20.0  # s for an answer, beside what is known to take longer
 _TICK: Final = 100  # ms; how often the end of the process is looked for
 _LONGEST: Final = 64 << 20  # bytes of an answer
 
