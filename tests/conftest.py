@@ -37,6 +37,7 @@ for number, heard in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 
 
 _SLOW = Path(__file__).with_name("slow.txt")
+_LONG = 300  # seconds that one of those may take, unless it says otherwise: they wait for models beside each other
 
 
 def pytest_addoption(parser):
@@ -45,16 +46,15 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """With --short, leave out what takes longest; with --slow, run just that. CI does both."""
-    short, only = config.getoption("--short"), config.getoption("--slow")
-    if not short and not only:
-        return
-    slow = {line for line in _SLOW.read_text("utf-8").splitlines() if line and not line.startswith("#")}
-    parts = ([], [])
-    for item in items:
-        parts[(item.nodeid.partition("[")[0] in slow) == only].append(item)
-    config.hook.pytest_deselected(items=parts[0])
-    items[:] = parts[1]
+    """With --short, leave out what takes longest, which has more time; with --slow, run just that. CI does both."""
+    listed = {line for line in _SLOW.read_text("utf-8").splitlines() if line and not line.startswith("#")}
+    slow = [item for item in items if item.nodeid.partition("[")[0] in listed]
+    for item in slow:
+        item.add_marker(pytest.mark.timeout(_LONG))
+    if config.getoption("--short") or config.getoption("--slow"):
+        chosen = {*slow} if config.getoption("--slow") else {*items} - {*slow}
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = [item for item in items if item in chosen]
 
 
 @pytest.fixture(scope="session")

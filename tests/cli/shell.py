@@ -11,7 +11,7 @@ from pathlib import Path
 
 from abreast.store.sqlite import SqliteStore
 
-PATIENCE = 100  # seconds until a process that should end by itself is taken to hang
+PATIENCE = 280  # seconds until a process that should end by itself is taken to hang
 ABREAST = (sys.executable, "-m", "abreast")
 
 
