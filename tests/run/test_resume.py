@@ -748,7 +748,7 @@ async def test_items_that_were_jotted_down_and_can_not_be_committed_are_not_aske
             loop.call_soon_threadsafe(looked.set)
             return super().events(*arguments, **more)
 
-    with contextlib.closing(Full(tmp_path / "runs.db")) as store:
+    with contextlib.closing(Full(tmp_path / "runs.db")) as store, pytest.raises(StoreFull):
         async with abreast.open_run("job", store=store) as run:
             items = run.intake("items", iter(range(5))).__aiter__()
             asked = asyncio.ensure_future(anext(items))
