@@ -81,10 +81,17 @@ def test_runs_appear_and_move_while_the_page_is_open(served, open_page, driven):
     expect(page.locator("#items tbody tr")).to_have_count(8)
 
 
+def whole(page):
+    """The page once all of it is there: what is clicked on must not move away meanwhile."""
+    for part in ("#job", "#errors", "#items tbody tr >> nth=0"):
+        expect(page.locator(part)).to_be_visible()
+    return page
+
+
 def test_a_bar_and_a_row_lead_to_prompt_reply_and_traceback(store, open_page):
     run = made(store)
     with serving(store, prompt_of=lambda row, key, value: f"What about {key}?") as served:
-        page = open_page(served, f"/run/{run}")
+        page = whole(open_page(served, f"/run/{run}"))
         page.locator("#items tbody tr", has_text="0003").click()
         panel = page.locator("#item")
         expect(panel.get_by_label("Prompt")).to_have_text("What about 0003?")
@@ -193,7 +200,7 @@ def test_nothing_that_a_run_says_can_run(store, open_page):
         page.locator("tbody a").first.click()
         expect(page.locator("h1")).to_contain_text("onerror")
         expect(page.locator("#errors")).to_contain_text("<script>")
-        panel = page.locator("#item")
+        panel = whole(page).locator("#item")
         for key, shown in (("0000", EVIL), ("0001", LINK), ("0002", "<b>yyyy")):
             page.locator("#items tbody tr", has_text=key).click()
             expect(panel.get_by_label("Reply")).to_contain_text(shown)
@@ -222,7 +229,7 @@ def test_an_inline_script_is_blocked_by_the_policy(served, browser):
 @pytest.mark.parametrize(("scheme", "paper"), [("light", "rgb(247, 247, 245)"), ("dark", "rgb(15, 18, 22)")])
 def test_it_is_legible_in_both_themes_and_on_a_phone(store, served, open_page, scheme, paper):
     run = made(store)
-    page = open_page(served, f"/run/{run}", color_scheme=scheme, viewport={"width": 400, "height": 800})
+    page = whole(open_page(served, f"/run/{run}", color_scheme=scheme, viewport={"width": 400, "height": 800}))
     expect(page.locator("#items tbody tr")).to_have_count(40)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
