@@ -1,5 +1,6 @@
 """Studies for tests, and a bench whose models say what they are told."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -101,3 +102,10 @@ class FakeBench:
     @property
     def asked(self):
         return sum(len(model.prompts) for model in self.models.values())
+
+
+async def until(is_so):
+    """Let the loop turn until something is so."""
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)

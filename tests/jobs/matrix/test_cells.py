@@ -14,7 +14,7 @@ from abreast.jobs.matrix.kept import changes, rows_of
 from abreast.jobs.matrix.study import Choice
 from abreast.models.port import Reply
 from abreast.testing import Gate, ManualClock, MemoryStore
-from tests.jobs.matrix.benches import FakeBench, simple, study
+from tests.jobs.matrix.benches import FakeBench, simple, study, until
 
 
 def answer(prompt):
@@ -147,11 +147,7 @@ async def test_a_lane_is_exactly_as_wide_as_it_says_and_lanes_add_up():
     gate = Gate()
     bench = FakeBench(BOTH, limits=[lambda: abreast.Slots(3)], gate=gate.pass_)
     done = asyncio.ensure_future(go(simple(), bench, MemoryStore(), width=3))
-    for _ in range(20_000):
-        await asyncio.sleep(0)
-        if len(gate.held) == 6:
-            break
-    assert len(gate.held) == 6
+    await until(lambda: len(gate.held) == 6)
     for _ in range(1000):
         await asyncio.sleep(0)
     assert len(gate.held) == 6  # and no more come

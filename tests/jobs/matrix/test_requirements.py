@@ -17,7 +17,7 @@ from abreast.models.port import Reply
 from abreast.store.port import each_event
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import Gate, ManualClock, MemoryStore
-from tests.jobs.matrix.benches import FakeBench, simple, study
+from tests.jobs.matrix.benches import FakeBench, simple, study, until
 
 
 def answer(prompt):
@@ -32,15 +32,6 @@ async def go(made, bench, store, *, width=2, **opening):
     async with abreast.open_run(made.name, store=store, **opening) as run:
         await matrix.run(run)
     return matrix
-
-
-async def until(is_so):
-    """Let the loop turn until something is so."""
-    for _ in range(100_000):
-        if is_so():
-            return
-        await asyncio.sleep(0)
-    pytest.fail("it never was so")
 
 
 def rows(store):
