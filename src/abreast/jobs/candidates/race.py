@@ -182,11 +182,11 @@ class Race:
         return int((await arm.stand.ask(number, {"do": "memory"}, PATIENCE * 5)).get("peak", 0))
 
     def first_calls(self) -> float | None:
-        """Of the seconds that are saved when a call is repeated, the share that a first call saves; None if unknown.
+        """Of the seconds that are saved when a call is repeated, the share that a first call saves.
 
         A first call in a new process also pays for memory that is touched for the first time, about the same on either
-        side. Where that is more than the call itself, nothing can be told; nor where little is saved, or not much more
-        than the control's first calls differ by.
+        side. Where that is more than the call itself, nothing can be told, nor where little is saved: nan. None if it
+        is not much more than the control's first calls differ by: if noise hides it.
         """
         first = {which: sum(self.arms[which].first.values()) for which in _ARMS}
         # The quickest of either kind: on a busy machine a median of the one says nothing beside the least of the other
@@ -196,9 +196,9 @@ class Race:
         }
         saved = later["original"] - later["candidate"]
         noise = abs(first["control"] - first["original"])
-        if first["original"] > 2 * later["original"] or saved <= max(_LITTLE * first["original"], 3 * noise):
-            return None
-        return (first["original"] - first["candidate"]) / saved
+        if first["original"] > 2 * later["original"] or saved <= _LITTLE * first["original"]:
+            return math.nan
+        return None if saved <= 3 * noise else (first["original"] - first["candidate"]) / saved
 
     def regressions(self) -> tuple[str, ...]:
         """Inputs for which the candidate takes longer, by medians."""

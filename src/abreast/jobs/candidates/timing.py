@@ -82,19 +82,21 @@ async def _timed(race: Race, inputs: Inputs, plan: Plan) -> Timed:
     )  # fmt: skip
     if verdict != "faster":
         return found
-    elsewhere = race.works_elsewhere()
+    elsewhere, share = race.works_elsewhere(), race.first_calls()
     bold, block = measurement.candidate.ratio > _BOLD, measurement.blocks
-    while elsewhere is None and bold and block < plan.most:  # what is faster is known; where it works, not yet
+    while bold and block < plan.most and None in (elsewhere, share):  # that it is faster is known; how, not yet
         for turn in turns_of(block, race.seed, plan.laps):
             await race.run_once(turn)
-        elsewhere, block = race.works_elsewhere(), block + 1
+        elsewhere, share, block = race.works_elsewhere(), race.first_calls(), block + 1
     if elsewhere:
         said = "it works elsewhere than where it is timed: on the whole, little of the time is saved"
         return replace(found, verdict="refused", reason=said)
     if elsewhere is None and bold:
         said = f"{reason}; but too much goes on here to know that it does its work where it is timed"
         return replace(found, verdict="undecided", reason=said)
-    share = race.first_calls()
+    if share is None and bold:
+        said = f"{reason}; but too much goes on here to know that it is no faster only when a call is repeated"
+        return replace(found, verdict="undecided", reason=said)
     if share is not None and share < _HARDLY:
         said = (
             f"it is faster only when a call is repeated: first calls save {max(0.0, share):.0%} of what later ones do"
