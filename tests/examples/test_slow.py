@@ -66,7 +66,9 @@ def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
         "examples/slow/test_topological_sort.py", "--candidates", "examples/slow/sort_candidates", "--width", "4",
         "--blocks", "24", "--timeout", "15s",
     )  # fmt: skip
-    assert verdicts.pop("set_of_done") in {"faster", "undecided"}, ended.stdout  # on a machine with much else to do
-    assert verdicts == {"heap": "faster", "layers": "wrong", "no_circle": "timeout"}, ended.stdout
+    report = (clone / ".abreast/reports/optimize-1.html").read_text()
+    busy = verdicts["set_of_done"] == "undecided" and "too much goes on here to know" in report
+    wanted = "undecided" if busy else "faster"
+    assert verdicts == {"heap": "faster", "layers": "wrong", "no_circle": "timeout", "set_of_done": wanted}, report
     assert "layers is wrong: topological_sort(" in ended.stdout
     assert "heap behaves like the original and is " in ended.stdout
