@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.core.halting import ON_ERROR, Halting, OnError, Until
+from abreast.core.halting import ON_ERROR, EndsAt, Halting, OnError, Until
 from abreast.core.outcome import Cancelled, Done, Failed, Outcome
 
 States = list[str]
@@ -121,3 +121,53 @@ def test_until_that_is_neither_number_nor_function_is_a_type_error(until):
 def test_on_error_is_one_of_three_words(on_error):
     with pytest.raises(ValueError, match="on_error must be one of collect, halt, raise"):
         Halting(None, on_error)
+
+
+@given(states=STATES, until=st.none() | st.integers(1, 6), on_error=RULES, data=st.data())
+def test_the_end_is_never_before_the_stop_and_is_known_as_soon_as_it_can_be(states, until, on_error, data):
+    outcomes = outcomes_of(states)
+    rule: Halting[int] = Halting(until, on_error)
+    stop = plain_loop(outcomes, until, on_error)
+    settled: list[Outcome[int]] = []
+    for outcome in data.draw(st.permutations(outcomes)):
+        settled.append(outcome)
+        rule.settle(outcome)
+        known = sorted(settled, key=lambda one: one.index)
+        ended = plain_loop(known, until, on_error)
+        certain = ended and (
+            (on_error != "collect" and not ended[-1].ok)
+            or (until is not None and sum(one.ok for one in ended) == until)
+        )
+        assert rule.end == (ended[-1].index if certain else None)
+        assert rule.end is None or stop[-1].index <= rule.end
+
+
+@given(states=STATES, number=st.integers(1, 4), first=st.integers(0, 12), data=st.data())
+def test_a_number_reached_before_the_first_item_that_may_end_counts_from_there(states, number, first, data):
+    outcomes = outcomes_of(states)
+    failed = [one.index for one in outcomes if not one.ok]
+    expected = next((at for place, at in enumerate(failed) if place + 1 >= number and at >= first), None)
+
+    class Until:
+        ends = (EndsAt[int](lambda outcome: not outcome.ok, number, first),)
+
+        def __call__(self, outcome: Outcome[int]) -> bool:
+            return False
+
+    rule: Halting[int] = Halting(Until())
+    for outcome in data.draw(st.permutations(outcomes)):
+        rule.settle(outcome)
+    assert rule.end == expected
+    seen = halted(outcomes, rule)
+    assert [one.index for one in seen] == list(range(len(outcomes) if expected is None else expected + 1))
+
+
+@given(states=STATES, until=st.integers(1, 6))
+def test_what_was_released_counts_for_the_end_as_what_waits_does(states, until):
+    outcomes = outcomes_of(states)
+    rule: Halting[int] = Halting(until)
+    for outcome in outcomes:
+        rule.settle(outcome)
+        if rule.stops_at(outcome):
+            break
+        assert rule.end is None

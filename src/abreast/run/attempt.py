@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from abreast.core.errors import BudgetSpent, LaneParked, Paused, Stopped, TimedOut
 from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome, Times
 from abreast.run.current import CURRENT, Current
-from abreast.run.setting import GRACE
 
 if TYPE_CHECKING:
     from abreast.run.drive import Drive
@@ -40,7 +39,7 @@ class Attempts:
     def _launch(self, work: Current) -> None:
         work.starting = False
         drive, timeout = self._drive, self._drive.options.timeout
-        if drive.stopped:  # while its start was being written
+        if drive.is_past_end(work):  # since its start was being written
             drive.abandoned(work)
             return
         work.started = self._now()
@@ -93,15 +92,14 @@ class Attempts:
         if work.strays:
             await self._end_strays(work)
         if work.scope is not None:
-            await work.scope.settle_maps(GRACE)
+            await work.scope.settle_maps(self._drive.setting.grace)
 
-    @staticmethod
-    async def _end_strays(work: Current) -> None:
+    async def _end_strays(self, work: Current) -> None:
         """Calls that the item's own tasks are in the middle of end with it, as `asyncio.gather` would leave them."""
         while strays := [task for task in work.strays or () if not task.done()]:
             for task in strays:
                 task.cancel()
-            _, left = await asyncio.wait(strays, timeout=GRACE)
+            _, left = await asyncio.wait(strays, timeout=self._drive.setting.grace)
             if left:
                 return
 
@@ -155,7 +153,7 @@ class Attempts:
         """Whether there is another attempt after this failure; if so it is on its way."""
         drive = self._drive
         retry = drive.options.retry
-        if retry is None or drive.stopped or work.stop_reason not in (None, "timeout"):
+        if retry is None or drive.is_past_end(work) or work.stop_reason not in (None, "timeout"):
             return False
         cause = self._cause(work, error)
         delay = retry.delay(cause, work.attempt, drive.setting.seed, work.path)

@@ -88,22 +88,26 @@ class Book:
         facts: Facts = {"index": work.index, "attempt": work.attempt, "backoff": backoff}
         self._journal.emit(ATTEMPT_FAILED, work.path, lane=work.lane, data=facts, body=codec.encode_error(error))
 
+    def recorded_form(self, work: Current, outcome: Outcome[Any]) -> tuple[Outcome[Any], str | None]:
+        """The outcome as a resumed run would read it, and its text; a failure where its value can't be stored."""
+        if isinstance(outcome, Done):
+            return self._storable(work, outcome)
+        return outcome, codec.encode_error(outcome.error) if isinstance(outcome, Failed) else None
+
     def settle(
         self,
         work: Current,
         outcome: Outcome[Any],
+        body: str | None,
         freed: Callable[[Current], None] | None,
         landed: Callable[[Current, Outcome[Any]], None],
         *,
         speculative: bool,
     ) -> None:
-        """Record an outcome. `freed` is called once a kill can't undo that; `landed` gets it, as a resumed run would,
-        once it is on disk."""  # noqa: D205, D209 - one thought
-        body: str | None = None
-        if isinstance(outcome, Done):
-            outcome, body = self._storable(work, outcome)
-        elif isinstance(outcome, Failed):
-            body = codec.encode_error(outcome.error)
+        """Record an outcome in its `recorded_form`.
+
+        `freed` is called once a kill can't undo that; `landed` gets the outcome once it is on disk.
+        """
         facts = facts_of(outcome, work.attempt, work.digest)
         if speculative:
             facts["speculative"] = True

@@ -32,7 +32,7 @@ from abreast.run.options import SPAN_IN_MEMORY, MapOptions
 from abreast.run.quick import Quick, may_be_quick
 from abreast.run.release import Barrier, Fetch, Release, Stop, Stub
 from abreast.run.room import Room
-from abreast.run.setting import GRACE, Setting
+from abreast.run.setting import Setting
 
 if TYPE_CHECKING:
     from abreast.executors.port import Bound
@@ -69,6 +69,7 @@ class Drive:
         self.error: BaseException | None = None
         self.book: Book | None = None
         self.exhausted = self.stopped = False
+        self._end: int | None = None  # the item at which the map ends at the latest, once that is known
         self._fn = fn
         self._items = items
         self._admission = Admission(self)
@@ -80,7 +81,7 @@ class Drive:
         self._bound: Bound[Any, Any] | None = None
         self._attempts = Attempts(self, fn)
         self._quick: Quick | None = None
-        self._begun = self._ended = self._fetching = self._lost = False
+        self._begun = self._ended = self._fetching = self._lost = self._draining = False
 
     def path_of(self, key: str) -> str:
         """The full path of the item with that key."""
@@ -90,10 +91,16 @@ class Drive:
 
     @property
     def over(self) -> bool:
-        """Whether no outcome will come any more."""
-        if self.works or self.release.ripe:
+        """Whether no outcome will come any more. What is still under way then is ended by `close`, within its grace."""
+        if self.release.ripe:
             return False
-        return self.stopped or (self.exhausted and not self.window.unripe)
+        if self.stopped:
+            return not (self._draining and self.works)
+        return self.exhausted and not self.works and not self.window.unripe
+
+    def is_past_end(self, work: Current) -> bool:
+        """Whether an item is in no result any more, whatever comes of it."""
+        return self.stopped or (self._end is not None and work.index > self._end)
 
     async def wait(self) -> None:
         """Wait until there is something to hand out; slots of the item that waits are free meanwhile."""
@@ -211,7 +218,7 @@ class Drive:
 
     def place(self, work: Current, known: Outcome[Any] | None) -> None:
         """Start an item, or put what is recorded of it in its place."""
-        if self.stopped:
+        if self.is_past_end(work):
             self.works.pop(work.index, None)
         elif known is None:
             self.ask(work)
@@ -219,6 +226,7 @@ class Drive:
             del self.works[work.index]
             if self.book is not None and self.book.timed_out(known):
                 self.why.add("timeout")
+            self._foresee(known)
             self.window.settle(work.index, known)
             self._advance()
 
@@ -265,6 +273,10 @@ class Drive:
 
     def _spent(self, work: Current, error: Stopped) -> None:
         """The item can't start any more: the map ends at its place."""
+        if self.is_past_end(work):
+            self.works.pop(work.index, None)
+            self.wake()
+            return
         if isinstance(error, BudgetSpent):
             self.why.add("budget")
         self.works.pop(work.index, None)
@@ -275,11 +287,7 @@ class Drive:
     def stopped_within(self, work: Current, error: Stopped) -> None:
         """An item can't go on for now: nothing is recorded of it, and the map ends at its place."""
         self.window.finish()
-        if self.stopped:
-            self.works.pop(work.index, None)
-            self.wake()
-        else:
-            self._spent(work, error)
+        self._spent(work, error)
         self._make_room()
 
     # --- settling -------------------------------------------------------------------------------------------------
@@ -287,12 +295,26 @@ class Drive:
     def settled(self, work: Current, outcome: Outcome[Any]) -> None:
         """An item has its outcome: it lands at once, or when it is on disk."""
         if self.book is None or self._lost:
+            self._foresee(outcome)
             self._land(work, outcome)
         else:
             work.settling = True
+            outcome, body = self.book.recorded_form(work, outcome)
+            self._foresee(outcome)
             # Where it may end the map it keeps its place: what started there would be for nothing, and perhaps paid.
-            may_end = self.release.judges or self.options.on_error == "raise"
-            self.book.settle(work, outcome, None if may_end else self._free, self._land, speculative=self.stopped)
+            freed = None if self.release.judges else self._free
+            self.book.settle(work, outcome, body, freed, self._land, speculative=self.is_past_end(work))
+
+    def _foresee(self, outcome: Outcome[Any]) -> None:
+        """If this outcome ends the map whatever came before it: start nothing after it, and end what runs there."""
+        if self.stopped:
+            return
+        end = self.release.settle(outcome)
+        if end is None or (self._end is not None and end >= self._end):
+            return
+        self._end = end
+        self.exhausted = True  # all items up to it have been read
+        self._cut("stopped", past=end)
 
     def _free(self, work: Current) -> None:
         """Let another start in its place: only now, so that no more than `width` items can be repeated after a kill."""
@@ -311,15 +333,18 @@ class Drive:
             window.finish()
         if self.works.pop(work.index, None) is None:
             return
-        if self.stopped:
+        if self.is_past_end(work):
             if type(outcome) is Failed:
                 self.losers.append(outcome)
-            if not self.works:
-                self.wake()
+            if self.stopped:
+                if not self.works:
+                    self.wake()
+            elif not work.freed:
+                self._make_room()
             return
-        self._admission.forget(work.key)
         far = self.book is not None and self.book.stored and work.index - window.ripened > SPAN_IN_MEMORY * window.width
-        window.settle(work.index, Stub(work) if far and window.order == "item" else outcome)
+        kept = self.release.judges and type(outcome) is Failed  # it may be past the end, and is told of then
+        window.settle(work.index, Stub(work) if far and not kept and window.order == "item" else outcome)
         self._advance()
         if not work.freed:
             self._make_room()
@@ -334,6 +359,8 @@ class Drive:
         self.window.finish()
         self._drop(work)
         self.wake()
+        if not self.stopped:
+            self._make_room()
 
     def _make_room(self) -> None:
         if self._room.line.heap:
@@ -355,6 +382,7 @@ class Drive:
             self.error = todo.error or self.error if todo.at is None else todo.error
             if self.book is not None and todo.at is not None:
                 self.book.halted(todo.at, todo.reason)
+            self.losers.extend(held for held in self.window.settled.values() if type(held) is Failed)
             self.stop("stopped", drain=todo.at is None and isinstance(todo.error, BudgetSpent))
         self.wake()
 
@@ -386,15 +414,25 @@ class Drive:
         if self.stopped or self._ended:
             return
         self.stopped = True
-        for work in list(self.works.values()):
-            if work.task is not None:
-                if not drain:
-                    self._attempts.cut(work, reason)
-            elif not work.settling and not work.starting:
-                self._drop(work)
+        self._draining = drain
+        self._cut(reason)
         if self._feeder is not None:
             self._feeder.nudge()
         self.wake()
+
+    def _cut(self, reason: str, past: int = -1) -> None:
+        """Cancel the items after index `past`: those that execute, unless they may end by themselves, or wait.
+
+        What is cancelled already isn't cancelled again: that would interrupt its clean-up.
+        """
+        for work in list(self.works.values()):
+            if work.index <= past:
+                continue
+            if work.task is not None:
+                if not self._draining and work.stop_reason in (None, "timeout"):
+                    self._attempts.cut(work, reason)
+            elif not work.settling and not work.starting:
+                self._drop(work)
 
     def _drop(self, work: Current) -> None:
         """Forget an item that isn't executing: it waits for limits, for its backoff, or to be looked up."""
@@ -423,8 +461,10 @@ class Drive:
                     self._drop(work)
         self.wake()
 
-    async def close(self, reason: str, grace: float = GRACE) -> None:
-        """End everything that is under way, and wait for it. Harmless when nothing is."""
+    async def close(self, reason: str, grace: float | None = None) -> None:
+        """End everything that is under way, and wait for it, as long as the run's grace. Harmless when nothing is."""
+        if grace is None:
+            grace = self.setting.grace
         if not self._begun:
             self._begun = self._ended = self.stopped = True
         if self._ended:

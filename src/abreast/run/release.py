@@ -48,14 +48,22 @@ class Fetch(NamedTuple):
 class Release:
     """Lets outcomes ripen in their order, and judges each once."""
 
-    __slots__ = ("_halting", "judges", "ripe", "window")
+    __slots__ = ("_foresees", "_halting", "judges", "ripe", "window")
 
     def __init__(self, window: Window[Any], halting: Halting[Any]) -> None:
         """From this window, by this rule."""
         self.window = window
         self.ripe: deque[Outcome[Any]] = deque()
         self._halting = halting
+        self._foresees = halting.foresees and window.order == "item"
         self.judges = not halting.always_goes_on
+
+    def settle(self, outcome: Outcome[Any]) -> int | None:
+        """The index after which no item is wanted any more, now that this outcome is known; None while that is open."""
+        if not self._foresees:
+            return None
+        self._halting.settle(outcome)
+        return self._halting.end
 
     def advance(self, ahead: int) -> Stop | Fetch | None:
         """Ripen all whose turn it is; what else there is to do, if anything."""

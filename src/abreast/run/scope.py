@@ -21,7 +21,7 @@ from abreast.run.lifetime import Opening, close_run, open_setting
 from abreast.run.map import Map
 from abreast.run.options import Effect, OnChange, check_name, check_options
 from abreast.run.retry import Retry
-from abreast.run.setting import GRACE, GRACE_ON_INTERRUPT, Setting
+from abreast.run.setting import GRACE_ON_INTERRUPT, Setting
 
 if TYPE_CHECKING:
     from abreast.core.clock import Timer
@@ -272,7 +272,7 @@ class Run:
         """End what is still going on, write what is left, and say how it ended."""
         interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
         try:
-            await self.settle_maps(GRACE_ON_INTERRUPT if interrupted else GRACE)
+            await self.settle_maps(GRACE_ON_INTERRUPT if interrupted else self.setting.grace)
         finally:
             if self._deadline is not None:
                 self._deadline.cancel()

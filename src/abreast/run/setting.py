@@ -44,6 +44,7 @@ class Setting:
     retry_keys: frozenset[str] = frozenset()  # of the failed items to retry, unless all
     own_store: bool = True
     redact: Callable[[str, object], object] | None = None
+    grace: float = GRACE  # seconds
 
     @property
     def stored(self) -> bool:

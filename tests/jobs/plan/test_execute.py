@@ -109,6 +109,28 @@ async def test_fail_fast_cancels_the_rest():
     assert [one.state for one in result.subplans] == ["failed"] + ["cancelled"] * 5
 
 
+async def test_fail_fast_starts_nothing_after_the_failure_while_an_earlier_subplan_still_runs():
+    plan, gate = plan_of(12), Gate()
+    names = [leaf.id for leaf in plan.leaves]
+
+    async def work(leaf):
+        await gate.pass_(leaf.id)
+        if leaf.id == names[1]:
+            raise ValueError("no")
+        return {}
+
+    done = asyncio.ensure_future(ran(plan, work, How(width=4, fail_fast=True)))
+    await gate.wait_for(*names[:4])
+    gate.open(names[1])
+    for _ in range(1000):  # turns of the loop: all that can start has started by then
+        await asyncio.sleep(0)
+    assert gate.held == {names[0]}
+    gate.open(names[0])
+    result = await done
+    assert gate.arrived == names[:4]
+    assert (result.peak, [one.state for one in result.subplans]) == (4, ["done", "failed"] + ["cancelled"] * 10)
+
+
 async def test_attempts_are_one_and_the_retries():
     plan, tried, clock = plan_of(2), [], ManualClock()
 

@@ -495,6 +495,72 @@ async def test_which_item_crossed_the_threshold_is_decided_in_item_order_not_in_
     assert [one["index"] for one in result.steps["fan"].output["quarantine"]] == [0, 1]
 
 
+HALTS = [
+    ({}, ["w1"], "ValueError: no"),
+    ({"max_failures": 0}, ["w1"], "1 of 2 items failed, and at most 0 may"),
+    ({"max_failures": 1}, ["w2", "w1"], "2 of 3 items failed, and at most 1 may"),
+    ({"min_success": 23}, ["w1", "w2"], "2 of 3 items failed, and at most 1 may"),
+]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(("more", "fails", "says"), HALTS)
+async def test_an_item_that_halts_whatever_came_before_it_starts_none_after_it(nested, more, fails, says):
+    kit = FakeKit(gate=Gate(), fails=dict.fromkeys(fails, "no"))
+    names = [f"w{index}" for index in range(3 + len(fails))]  # a failure that is allowed makes room for one more
+
+    async def body():
+        await kit.gate.wait_for(*names[:4])
+        for name in fails:
+            kit.gate.open(name)
+            await turns()
+        await turns()
+        assert kit.gate.held == {"w0"}  # what ran after the last failure is cancelled
+        kit.gate.open("w0", "x0")
+
+    template = [each("w"), each("x")] if nested else [each("w")]
+    result = await at_gate(flow(fan(list(range(24)), *template, width=4, **more)), kit, body)
+    assert [name for name in kit.calls if name.startswith("w")] == names
+    assert kit.peak == 4
+    assert result.error == says
+    assert len(results(result)) == len(fails) + 1
+
+
+async def test_an_abort_starts_nothing_after_it_while_an_earlier_item_still_runs():
+    kit = FakeKit(gate=Gate(), decides={"fan:g:1": "reject"})
+
+    async def body():
+        await kit.gate.wait_for("a0", "a1", "a2", "a3")
+        kit.gate.open("a1")
+        await turns()
+        await turns()
+        assert kit.gate.held == {"a0"}
+        kit.gate.open("a0")
+
+    workflow = flow(fan(list(range(24)), each("a"), gate("g"), width=4, max_failures=20))
+    kit.decides["fan:g:0"] = "approve"
+    result = await at_gate(workflow, kit, body)
+    assert (result.status, result.error) == ("aborted", "the gate 'fan:g:1' was rejected")
+    assert kit.calls == ["a0", "a1", "a2", "a3"]
+
+
+@pytest.mark.parametrize("more", [{}, {"max_failures": 0}])
+async def test_a_failure_within_the_canary_is_judged_in_order(more):
+    kit = FakeKit(gate=Gate(), fails={"w1": "no"})
+
+    async def body():
+        await kit.gate.wait_for("w0", "w1", "w2")
+        kit.gate.open("w1")
+        await turns()
+        assert kit.gate.held == {"w0", "w2"}
+        kit.gate.open_all()
+
+    canary = {"items": 3, "min_success": 0.5}
+    result = await at_gate(flow(fan(list(range(6)), each("w"), width=3, canary=canary, **more)), kit, body)
+    assert result.ok
+    assert len(results(result)) == 6
+
+
 async def test_tolerated_failures_count_towards_a_threshold():
     kit = FakeKit(fails={"w0": "a", "w1": "b"})
     result = await go(flow(fan([0, 1, 2], each("w", continue_on_error=True), max_failures=1)), kit)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from abreast.core.errors import OutcomeUnknown, RecordedError, TimedOut
+from abreast.core.halting import EndsAt
 from abreast.core.item import Item, escape, position_key
 from abreast.core.outcome import Done, Failed, Outcome
 from abreast.jobs.files.expressions import ExpressionFailed, Template
@@ -199,11 +200,37 @@ class _Judge:
             least = math.ceil(part * count) if part < 1 else int(part)
             self._most = min(count - least, count if self._most is None else self._most)
 
+    @property
+    def ends(self) -> tuple[EndsAt[Any], ...]:
+        """Which items end the fan-out whatever became of those before them; what the canary says, only in order."""
+        abort: EndsAt[Any] = EndsAt(self._aborts)
+        if self._most is None:
+            return (abort, EndsAt(self._halts, 1, self._first))
+        return (abort, EndsAt(self._fails, self._most + 1, self._first))
+
+    def _aborts(self, outcome: Outcome[Any]) -> bool:
+        record = self._record(outcome)
+        return record is None or record.fate == "aborted"
+
+    def _halts(self, outcome: Outcome[Any]) -> bool:
+        record = self._record(outcome)
+        return record is not None and record.halts
+
+    def _fails(self, outcome: Outcome[Any]) -> bool:
+        record = self._record(outcome)
+        return record is not None and not record.clean
+
+    def _record(self, outcome: Outcome[Any]) -> Record | None:
+        """What became of an item; None for a fault that is no step's, which is raised where the outcome is read."""
+        try:
+            return self._one.read(outcome)[0]
+        except Exception:  # noqa: BLE001 - raised where the outcome is read
+            return None
+
     def __call__(self, outcome: Outcome[Any]) -> bool:
         """Whether the fan-out ends with this item."""
-        try:
-            record, _ = self._one.read(outcome)
-        except Exception:  # noqa: BLE001 - raised where the outcome is read
+        record = self._record(outcome)
+        if record is None:
             self.stopped = True
             return True
         self._seen += 1
