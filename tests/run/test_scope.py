@@ -8,7 +8,7 @@ import pytest
 
 import abreast
 from abreast.core.errors import Halted, ItemsFailed, KeyReused, TimedOut, WouldBlock
-from abreast.testing import Gate, ManualClock
+from abreast.testing import Gate, ManualClock, MemoryStore
 
 request_id = contextvars.ContextVar("request_id", default="none")
 
@@ -36,6 +36,24 @@ async def test_two_items_with_one_key_are_refused():
     async with abreast.open_run("r") as run:
         with pytest.raises(KeyReused, match="two items have the key 'a'"):
             await run.map(same, ["a", "b", "a"], width=3, key=str).values()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 9])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("how", ["key", "item"])
+async def test_a_repeated_key_is_an_error_at_any_width_however_long_ago_it_was(width, stored, how):
+    async def work(item):
+        return item
+
+    names = ["a", *(f"b{number}" for number in range(30)), "a"]
+    items = names if how == "key" else [abreast.Item(name, name) for name in names]
+    options = {"key": lambda item: item} if how == "key" else {}
+    seen = []
+    async with abreast.open_run("r", store=MemoryStore() if stored else None) as run:
+        with pytest.raises(KeyReused, match="two items have the key 'a'"):
+            async for outcome in run.map(work, items, width=width, span=width, **options):
+                seen.append(outcome.value)
+    assert seen == names[: len(seen)]
 
 
 @pytest.mark.parametrize("key", [7, "", None.__class__])

@@ -24,11 +24,9 @@ class Admission:
         """For the map of this drive."""
         self._drive = drive
         self._options = drive.options
-        self._keys: set[str | int] = set()
+        self._keys: set[int] = set()  # hashes of all keys that are no positions: memory O(n) where keys are given
         self._first_named: int | None = None
         self._needs_of: dict[str | None, Needs] = {}
-        # With a store all keys are watched, as a number each; without one only those in the window: memory stays flat.
-        self._watch_all = drive.setting.stored
 
     def item(self, value: Any, index: int, now: float) -> Current:
         """The item made of a value that was read."""
@@ -61,11 +59,6 @@ class Admission:
             work.credits = paid or None
         return found
 
-    def forget(self, key: str) -> None:
-        """The item has left the window."""
-        if self._keys and not self._watch_all:
-            self._keys.discard(key)
-
     def _lane(self, value: Any) -> str | None:
         lane = self._options.lane
         return lane if lane is None or isinstance(lane, str) else lane(value)
@@ -78,7 +71,7 @@ class Admission:
         by_position = (
             key.isdecimal() and len(key) <= _DIGITS and int(key) < self._first_named and key == position_key(int(key))
         )
-        mark = hash(key) if self._watch_all else key
+        mark = hash(key)
         if by_position or mark in self._keys:
             raise KeyReused(f"{self._drive.path}: two items have the key {key!r}")
         self._keys.add(mark)
