@@ -12,8 +12,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+
+from benchmarks.measure import chat_server
+from benchmarks.works import works
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 1.25
@@ -22,6 +25,7 @@ LOADS = (
     ("A", 10_000, 100, 1),
     ("A0", 10_000, 100, 1),
     ("C", 1_000, 50, 2),
+    ("D", 2_000, 200, 1),
     ("P15", 1_500, 10, 1),
     ("P10k", 10_000, 1, 1),
 )
@@ -54,10 +58,10 @@ def checked_out(ref: str) -> Iterator[Path]:
             git("worktree", "remove", "--force", str(place))
 
 
-def cpu_per_item(library: Path, load: tuple[str, int, int, int]) -> float:
-    """Microseconds of CPU per item with that library, in a fresh process."""
-    contender = "plan_abreast" if load[0] in PLANS else "abreast_map"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+def cpu_per_item(library: Path, load: tuple[str, int, int, int], told: dict[str, str]) -> float:
+    """Microseconds of CPU per item with that library, in a fresh process; `told` is where the chat server is."""
+    contender = "plan_abreast" if load[0] in PLANS else "chat_abreast" if load[0] == "D" else "abreast_map"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | told
     command = [sys.executable, "-m", f"benchmarks.contenders.{contender}", *map(str, load)]
     done = subprocess.run(command, cwd=ROOT, env={**environment, "PYTHONPATH": str(library)}, capture_output=True,
                           text=True, check=True, timeout=300)  # fmt: skip
@@ -68,9 +72,10 @@ def cpu_per_item(library: Path, load: tuple[str, int, int, int]) -> float:
 def compare(load: tuple[str, int, int, int], trees: dict[str, Path], rounds: int) -> float:
     """Measure both trees in turn, print the medians, and give their ratio."""
     samples: dict[str, list[float]] = {name: [] for name in trees}
-    for _ in range(rounds):
-        for name, library in trees.items():
-            samples[name].append(cpu_per_item(library, load))
+    with chat_server(works()["D"].entries[0]) if load[0] == "D" else nullcontext({}) as told:
+        for _ in range(rounds):
+            for name, library in trees.items():
+                samples[name].append(cpu_per_item(library, load, told))
     now, before = (statistics.median(samples[name]) for name in trees)
     print(f"  {load[0]:<3} {now:8.1f} {before:8.1f}   {now / before:.2f} x", flush=True)
     return now / before
