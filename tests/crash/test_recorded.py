@@ -34,6 +34,7 @@ VARYING = {
     "service_s",
     "wall_s",
     "in_flight",
+    "times",
     "usage",
     "requests",
     "input_tokens",
@@ -197,6 +198,47 @@ def test_a_killed_script_goes_on(recorded):
     starts = recorded.starts("values-3")
     once = [*(f"item-{number}" for number in (0, 1, 2, 3, 4, 6)), "child-0", "child-2"]
     assert {name: starts[name] for name in once} == dict.fromkeys(once, 1)
+    assert recorded.server.asked == []
+
+
+REREAD = """
+import asyncio
+import abreast
+import values
+
+def words(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return " ".join([type(value).__name__, *map(words, inner)])
+
+async def main():
+    async with abreast.open_run("values", store=".abreast/abreast.db", run_id="values-1", resume="must") as run:
+        items = [{"number": number} for number in range(8)]
+        async for outcome in run.map(values.work, items, width=2, name="items"):
+            print(words(outcome.value) if outcome.ok else outcome.error.kind)
+            if outcome.index == 0:
+                print(outcome.value[0].at, outcome.value[1]["outcome"].value.height, outcome.value[1]["colour"].text)
+
+asyncio.run(main())
+"""
+
+
+def test_values_of_a_script_come_back_in_their_types(recorded):
+    script = recorded.root / "desk/reread.py"
+    script.write_text(REREAD)
+    said = recorded.program(str(script))
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines() == [
+        "list Point dict Done SampleResult",
+        "/srv/points 49 green",
+        "Box",
+        "list Colour PurePosixPath date timedelta bytes tuple",
+        "list Decimal Fraction complex UUID dict str float int",
+        "LookupError",
+        "dict list Size Size Size int",
+        "dict int Point",
+        "dict int Point",
+    ]
+    assert recorded.starts("values-1").total() == 12  # nothing of it ran again
 
 
 def test_a_killed_sample_goes_on(recorded):
