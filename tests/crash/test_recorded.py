@@ -166,8 +166,10 @@ def test_a_run_is_shown_and_has_its_page(recorded, run):
 
 def go_on(recorded, run, *words):
     """Go on with a run: what was recorded is not done again, and only what was not is asked of models."""
+    noted = {path for _, path in recorded.noted()[run]}
     assert recorded("runs").code == 0  # commits what is noted
     before, calls, asked = recorded.settled(run), recorded.settled(run, "call-settled"), len(recorded.server.asked)
+    assert noted <= (before | calls).keys()
     said = recorded.program(*words)
     assert said.code == 0, said
     again = recorded.settled(run)
@@ -257,7 +259,8 @@ def test_a_killed_workflow_goes_on(recorded):
     assert recorded.answer("flow-3") == recorded.answer("flow-1")
     starts = recorded.starts("flow-3")
     assert starts.keys() == {"list", "begin-a", "begin-b", "begin-c", "begin-d", "end"}
-    assert set(starts.values()) == {1}  # all of them were committed, but the last
+    assert set(starts.values()) == {1}
+    assert len(recorded.server.asked) == 4  # an item of the fan-out, and three colours
 
 
 def test_a_killed_study_goes_on(recorded):
