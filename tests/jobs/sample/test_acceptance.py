@@ -100,15 +100,18 @@ def test_after_an_early_success_the_server_has_no_request_in_flight_and_losers_a
 
 async def test_a_draw_that_raises_for_all_leaves_no_request_in_flight():
     class Refuses(Stalled):
+        """Every first draw is answered; then branch 0 is refused its key while the others are never answered."""
+
         def next(self, question, history):
             if history.branch == 0 and history.attempts:
                 return replace(Rejection().next(question, history), messages=(Message("user", "fault-401"),))
-            return super().next(question, history)
+            return super().next(question, history) if history.attempts else Rejection().next(question, history)
 
     async with open_storm() as storm, opened(storm.url) as model:
 
         async def when_all_draw(text):
-            await storm.until(lambda stats: stats.in_flight == 2)
+            if abreast.current_draw().branch == 0:
+                await storm.until(lambda stats: stats.in_flight == 2 and stats.arrived == 5)
             return False
 
         with pytest.raises(KeyRefused):

@@ -15,7 +15,7 @@ from abreast.core.errors import (
     CheckBroken,
     ConnectionLost,
     KeyRefused,
-    Refused,
+    NoSuchModel,
     ServerFault,
     Throttled,
 )
@@ -402,13 +402,13 @@ async def test_all_branches_err_and_the_first_in_order_is_the_cause():
     assert [str(error) for error in collected.errors] == ["down 1", "down 0"]
 
 
-@pytest.mark.parametrize("loud", [KeyRefused("who are you"), Refused("not this"), ValueError("a bug")])
+@pytest.mark.parametrize("loud", [KeyRefused("who are you"), NoSuchModel("not this"), ValueError("a bug")])
 async def test_what_concerns_all_branches_stops_them_all_at_once(loud):
     gate = Gate()
 
     def says(branch, number):
         async def later():
-            if branch == 1:
+            if branch == 0:
                 return loud
             await gate.pass_(branch)
             return f"{PASS}"
@@ -418,7 +418,7 @@ async def test_what_concerns_all_branches_stops_them_all_at_once(loud):
     table = Table(says)
     with pytest.raises(type(loud)) as told:
         await drawn(table, breadth=3, depth=3)
-    assert [attempt.state for attempt in told.value.attempts if attempt.branch == 1] == ["error"]
+    assert [attempt.state for attempt in told.value.attempts if attempt.branch == 0] == ["error"]
     assert len(table.asked) <= 3
     assert table.now == 0
 

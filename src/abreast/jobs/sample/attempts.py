@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from abreast.core.outcome import NO_USAGE, Usage
+from abreast.jobs.sample.concerns import Concern
 from abreast.models.port import Json
 
 State: TypeAlias = Literal["passed", "failed", "error", "cancelled"]
@@ -37,10 +38,18 @@ class Attempt:
     value: Json = None
     verdicts: tuple[Verdict, ...] = ()
     error: str | None = None
+    """What was raised: its type's name and its message."""
     usage: Usage = NO_USAGE
     seed: int | None = None
     seconds: float = 0.0
     model: str = ""
+    concerns: Concern | None = None
+    """Whom its error concerns: this draw alone, its branch, or every draw of the sample."""
+
+    @property
+    def reason(self) -> str:
+        """The message of its error, without the type's name; empty if there is none."""
+        return (self.error or "").partition(": ")[2]
 
     @property
     def passes(self) -> int:
@@ -67,8 +76,9 @@ class Attempt:
 class Counts:
     """How many draws were started, and what became of them: `completed + cancelled + failed == started`.
 
-    `completed` draws have a text, passed or not; `failed` ones raised. `rounds` is the deepest round that any branch
-    began, at most the depth: it counts rounds of one branch, where `started` counts draws over all of them.
+    `completed` draws were checked, passed or not; `failed` ones raised, or had a reply of no use. `rounds` is the
+    deepest round that any branch began, at most the depth: it counts rounds of one branch, where `started` counts
+    draws over all of them.
     """
 
     started: int = 0
@@ -88,7 +98,7 @@ class SampleResult:
     counts: Counts
     usage: Usage
     errors: tuple[BaseException, ...] = ()
-    """Of branches that failed beside the winner, in (round, branch) order."""
+    """What other draws raised, in (round, branch) order."""
     timing_dependent: frozenset[str] = field(default_factory=frozenset)
 
     @property

@@ -8,28 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from abreast.core.errors import (
-    AbreastError,
-    BranchesFailed,
-    BudgetSpent,
-    ConnectionLost,
-    RecordedError,
-    ReplyInvalid,
-    ReplyTimeout,
-    ServerFault,
-)
+from abreast.core.errors import AbreastError, BranchesFailed, BudgetSpent, Refused, ReplyBroken, ReplyInvalid
 from abreast.core.outcome import NO_USAGE, Done, Usage
 from abreast.core.seeds import derive_seed
 from abreast.executors.port import Bound
 from abreast.jobs.sample.attempts import Attempt, SampleResult, Verdict, by_branch, count
+from abreast.jobs.sample.concerns import Concern, concern_of, error_from, error_text
 from abreast.jobs.sample.here import HERE, Here
 from abreast.jobs.sample.judging import Judging
-from abreast.jobs.sample.race import Pick, Race
+from abreast.jobs.sample.race import Pick, Place, Race
 from abreast.jobs.sample.strategies import History, Question, Strategy
 from abreast.models.port import Json, Model, Reply, Request
 from abreast.run.current import current_item
@@ -42,8 +34,6 @@ DRAW_STARTED: Final = "draw-started"
 DRAW_ENDED: Final = "draw-ended"
 BRANCHES: Final = "branch"
 
-_PASSING: Final = (ServerFault, ConnectionLost, ReplyTimeout, ReplyInvalid)
-"""Failures of a call that say nothing about the next branch; all others stop the sample, loudly."""
 _SEED_BITS: Final = 31
 _LONGEST: Final = 500  # characters of a reason in an event
 MOST: Final = 100_000
@@ -67,6 +57,8 @@ class Draws:
     max_tokens: int | None = None
     seed: int | None = None
     """By default that of the sample's place in its run; branches and rounds each get their own from it."""
+    open: Callable[[str], Model] | None = None
+    """Opens a model that a strategy names; it is called once for each name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,6 @@ class _Ledger:
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
     errors: dict[tuple[int, int], BaseException] = field(default_factory=dict)
     first: list[str] = field(default_factory=list)  # the texts of the first round
-    loud: BaseException | None = None
     warned: bool = False
 
     def add(self, attempt: Attempt, error: BaseException | None = None) -> None:
@@ -106,13 +97,13 @@ class _Ledger:
         """The draws of a branch that an earlier driver has recorded."""
         attempts = [Attempt.of(plain) for plain in recorded]
         for attempt in attempts:
-            error = None
-            if attempt.error is not None:
-                kind, _, message = attempt.error.partition(": ")
-                error = RecordedError(kind, message)
             if (attempt.round, attempt.branch) not in self.attempts:
-                self.add(attempt, error)
+                self.add(attempt, None if attempt.error is None else error_from(attempt.error))
         return attempts
+
+    def concern(self, attempt: Attempt) -> Concern:
+        """Whom the error of an attempt concerns; one recorded before this was noted goes by its type."""
+        return attempt.concerns or concern_of(self.errors[attempt.round, attempt.branch])
 
 
 async def run_sample(scope: Run, question: Question, draws: Draws, strategy: Strategy, shape: Shape) -> SampleResult:
@@ -137,6 +128,7 @@ class _Engine:
         self._seed = derive_seed(base, scope.path if draws.seed is None else "sample")
         self._map: Any = None
         self._winner: Attempt | None = None
+        self._opened: dict[str, Model] = {}  # those that the strategy has named
         # By the executor that the run was given: threads of its own, which see the draw's context and end with it.
         self._threads: Bound[Any, Any] = scope.setting.executor("local").bind(_call, shape.breadth)
         self._judging = Judging(question, self._threads, explain=shape.explain)
@@ -171,31 +163,22 @@ class _Engine:
         async with self._scope.map(self._branch, range(breadth), width=breadth, name=BRANCHES) as branches:
             self._map = branches
             async for outcome in branches:
-                if isinstance(outcome, Done):
-                    self._take(outcome.index, self._ledger.restore(outcome.value))
-        if (loud := self._ledger.loud) is not None:
-            loud.attempts = by_branch(list(self._ledger.attempts.values()))  # type: ignore[attr-defined]
-            raise loud
+                attempts = self._ledger.restore(outcome.value) if isinstance(outcome, Done) else []
+                self._ended(outcome.index, attempts[-1] if attempts else None)
         return self._result(branches.timing_dependent)
 
-    def _take(self, branch: int, attempts: Sequence[Attempt]) -> None:
-        """A branch has ended by itself, now or in an earlier drive of the run."""
-        if attempts and attempts[-1].state == "passed":
-            self._passed(branch, attempts[-1].round)
+    def _ended(self, branch: int, last: Attempt | None) -> None:
+        """A branch has ended with that draw, now or in an earlier drive of the run; stop those that can't win now."""
+        race = self._race
+        if last is not None and last.state == "passed":
+            beaten = race.passed(branch, last.round)
+        elif last is not None and last.state == "error" and self._ledger.concern(last) == "sample":
+            beaten = race.broke(branch, last.round)
         else:
-            self._race.ended(branch)
-
-    def _passed(self, branch: int, number: int) -> None:
-        for beaten in self._race.passed(branch, number):
-            self._map.cancel(beaten, "another draw passed")
-
-    def _stop_all(self, error: BaseException, branch: int) -> None:
-        if self._ledger.loud is None:
-            self._ledger.loud = error
-        for other in range(self._shape.breadth):
-            self._race.ended(other)
-            if other != branch:
-                self._map.cancel(other, "another branch failed in a way that concerns all")
+            beaten = race.ended(branch)
+        why = "another draw passed" if race.broken is None else "another draw met an error that concerns all"
+        for other in beaten:
+            self._map.cancel(other, why)
 
     async def _branch(self, branch: int) -> list[dict[str, Any]]:
         """Draw, check, repair, from this branch's own history, until one passes or the rounds are used up."""
@@ -204,22 +187,17 @@ class _Engine:
         while self._race.may_draw(branch, number):
             here = Here(branch, number, branch * self._shape.depth + number + 1)
             HERE.set(here)
-            attempt, error = await self._draw(here, history)
+            attempt = await self._draw(here, history)
             history.attempts.append(attempt)
-            if error is not None and not isinstance(error, _PASSING):
-                self._stop_all(error, branch)
-            if error is not None:
-                self._race.ended(branch)
-                break
-            if attempt.state == "passed":
-                self._passed(branch, number)
+            if attempt.state == "passed" or attempt.concerns in ("branch", "sample"):
                 break
             number += 1
+        self._ended(branch, history.last)
         return [attempt.plain() for attempt in history.attempts]
 
     # --- one draw -----------------------------------------------------------------------------------------------------
 
-    async def _draw(self, here: Here, history: History) -> tuple[Attempt, BaseException | None]:
+    async def _draw(self, here: Here, history: History) -> Attempt:
         item = current_item()
         if item is None:
             raise RuntimeError("a branch is an item of a map")
@@ -241,13 +219,13 @@ class _Engine:
         except Exception as raised:  # noqa: BLE001 - it is the sample's to judge
             error = raised
             drawn.state = "error"
-        return self._end(drawn, _less(item.usage or NO_USAGE, before), error), error
+        return self._end(drawn, _less(item.usage or NO_USAGE, before), error)
 
     async def _fill(self, drawn: _Drawn, history: History) -> None:
         """Ask, and have the reply checked."""
         draws = self._draws
         turn = self._strategy.next(self._question, history)
-        model = turn.model or draws.model
+        model = self._model(turn.model)
         drawn.model = model.name
         temperature = draws.temperature
         if temperature is None and getattr(model, "greedy", False) and self._shape.breadth * self._shape.depth > 1:
@@ -257,9 +235,20 @@ class _Engine:
             max_tokens=draws.max_tokens, schema=draws.schema,
         )  # fmt: skip
         drawn.reply = await model.complete(request)
+        _check_usable(drawn.reply, model.name)
         self._warn_if_same(drawn)
         drawn.verdicts = await self._judging.verdicts(drawn.reply)
         drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"
+
+    def _model(self, wanted: Model | str | None) -> Model:
+        """The model that a strategy wants, opened if it is named."""
+        if not isinstance(wanted, str):
+            return wanted or self._draws.model
+        if wanted not in self._opened:
+            if self._draws.open is None:
+                raise ValueError(f"the strategy asks {wanted!r}, and no models are opened by name here")
+            self._opened[wanted] = self._draws.open(wanted)
+        return self._opened[wanted]
 
     def _end(self, drawn: _Drawn, used: Usage, error: BaseException | None) -> Attempt:
         attempt = drawn.attempt(used, error)
@@ -288,19 +277,17 @@ class _Engine:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _result(self, why: frozenset[str]) -> SampleResult:
-        ledger = self._ledger
+        ledger, race = self._ledger, self._race
         attempts = by_branch(list(ledger.attempts.values()))
         errors = tuple(ledger.errors[place] for place in sorted(ledger.errors))
         usage = sum((attempt.usage for attempt in attempts), NO_USAGE)
-        best = self._race.best
-        if best is not None:
-            winner: Attempt | None = ledger.attempts[best]
-        else:
-            winner = self._selected(attempts)
+        # Which draws behind an error for all came to their end is a matter of timing: none of them is chosen.
+        counted = tuple(attempt for attempt in attempts if race.broken is None or _place(attempt) < race.broken)
+        winner = self._selected(counted) if race.best is None else ledger.attempts[race.best]
         self._winner = winner
         ok = winner is not None and winner.state == "passed"
         if not ok and errors and not self._shape.collect:
-            self._raise(errors, attempts)
+            self._raise(attempts)
         if self._shape.pick == "first":
             why |= {"pick=first"}
         return SampleResult(ok, winner, attempts, count(attempts), usage, errors, why)
@@ -318,12 +305,15 @@ class _Engine:
             return drawn[chosen]
         return chosen
 
-    def _raise(self, errors: Sequence[BaseException], attempts: tuple[Attempt, ...]) -> None:
-        first = errors[0]
-        if self._shape.breadth == 1:
+    def _raise(self, attempts: tuple[Attempt, ...]) -> None:
+        """An error for all as it is; else the first error, at more than one branch as a cause."""
+        errors, broken = self._ledger.errors, self._race.broken
+        first = errors[min(errors) if broken is None else broken]
+        if self._shape.breadth == 1 or broken is not None:
             first.attempts = attempts  # type: ignore[attr-defined]
             raise first
-        said = f"no branch passed, and {len(errors)} of {self._shape.breadth} raised; the first: "
+        raised = len({branch for _, branch in errors})
+        said = f"no branch passed, and {raised} of {self._shape.breadth} raised; the first: "
         raise BranchesFailed(said + _sentence(first), attempts) from first
 
 
@@ -342,9 +332,10 @@ class _Drawn:
         """As it is kept."""
         reply = self.reply
         return Attempt(
-            self.here.branch, self.here.round, self.here.number, self.state, text=reply.text if reply else "",
+            self.here.branch, self.here.round, self.here.number, self.state, text=reply.text if reply else _said(error),
             value=reply.value if reply else None, verdicts=self.verdicts, usage=used, seed=self.seed,
-            error=None if error is None else _named(error), seconds=reply.seconds if reply else 0.0, model=self.model,
+            error=None if error is None else error_text(error), seconds=reply.seconds if reply else 0.0,
+            model=self.model, concerns=None if error is None else concern_of(error),
         )  # fmt: skip
 
 
@@ -361,8 +352,21 @@ def _less(after: Usage, before: Usage) -> Usage:
     )  # fmt: skip
 
 
-def _named(error: BaseException) -> str:
-    return f"{type(error).__module__}.{type(error).__qualname__}: {error}".removeprefix("builtins.")
+def _check_usable(reply: Reply, name: str) -> None:
+    """Raise for what no check can judge, also where a model of one's own doesn't."""
+    if reply.finish == "refused":
+        raise Refused(f"{name} refused to answer", raw=reply.text)
+    if not reply.text.strip() and not reply.tool_calls:
+        raise ReplyBroken(f"{name} sent an empty reply")
+
+
+def _said(error: BaseException | None) -> str:
+    """What the model said in a reply that breaks the schema: a repair shows it."""
+    return error.raw if isinstance(error, ReplyInvalid) else ""
+
+
+def _place(attempt: Attempt) -> Place:
+    return (attempt.round, attempt.branch)
 
 
 def _why_not(attempt: Attempt) -> str | None:

@@ -62,7 +62,9 @@ def _each(question: Question, draws: Draws, strategy: Strategy) -> tuple[int, fl
     """Tokens and money of one draw, as far as can be told: the model's own estimate, and its price."""
     turn = strategy.next(question, History(0))
     request = Request(turn.messages, system=draws.system, max_tokens=draws.max_tokens, schema=draws.schema)
-    model: Model = turn.model or draws.model
+    model: Model | str = turn.model or draws.model
+    if isinstance(model, str) and draws.open is not None:
+        model = draws.open(model)
     reserve = getattr(model, "reserve", None)
     if reserve is None:
         return 0, None

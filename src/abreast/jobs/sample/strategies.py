@@ -21,6 +21,11 @@ It does not meet these requirements:
 
 Write a new answer that meets all requirements. Give only the answer."""
 
+NO_ANSWER: Final = "(no answer)"
+"""Stands in a repair for the text of a draw that has none: an empty turn is refused by some providers."""
+USABLE: Final = "a usable answer"
+"""What a draw was to be whose reply was declined, empty, broken or not by the schema."""
+
 _ENDS: Final = frozenset(".!?:;")
 _TURN: Final = """Your answer does not meet these requirements:
 {failures}
@@ -63,10 +68,10 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What to ask now, and whom (the sample's own model, if nobody is named)."""
+    """What to ask now, and which model: one that is open, a name, or None for the sample's own."""
 
     messages: tuple[Message, ...]
-    model: Model | None = None
+    model: Model | str | None = None
 
 
 Chosen: TypeAlias = "Attempt | int | None"
@@ -87,8 +92,17 @@ class Strategy(Protocol):
 
 
 def failures(attempt: Attempt) -> str:
-    """The checks that a draw did not pass, each with its reason, in their order; the passed ones are not named."""
-    return "\n".join(f"- {verdict.check}: {verdict.reason}" for verdict in attempt.verdicts if not verdict.ok)
+    """The checks that a draw did not pass, each with its reason, in their order; the passed ones are not named.
+
+    Of a draw that no check has judged, why its reply was of no use.
+    """
+    failed = [f"- {verdict.check}: {verdict.reason}" for verdict in attempt.verdicts if not verdict.ok]
+    return "\n".join(failed + [f"- {USABLE}: {attempt.reason}"] * (attempt.error is not None))
+
+
+def answer(attempt: Attempt) -> str:
+    """The text of a draw, or words that say that there is none."""
+    return attempt.text if attempt.text.strip() else NO_ANSWER
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +135,7 @@ class Repair:
         last = history.last
         text = question.text
         if last is not None:
-            text = self.template.format(prompt=question.text, answer=last.text, failures=failures(last))
+            text = self.template.format(prompt=question.text, answer=answer(last), failures=failures(last))
         return Turn((Message("user", text),))
 
     def select(self, attempts: Sequence[Attempt]) -> Chosen:
@@ -139,7 +153,7 @@ class MultiTurn:
         """The conversation so far, and the next thing to say."""
         turns = [Message("user", question.text)]
         for attempt in history.attempts:
-            turns += [Message("assistant", attempt.text), Message("user", _TURN.format(failures=failures(attempt)))]
+            turns += [Message("assistant", answer(attempt)), Message("user", _TURN.format(failures=failures(attempt)))]
         return Turn(tuple(turns))
 
     def select(self, attempts: Sequence[Attempt]) -> Chosen:
@@ -197,11 +211,11 @@ class BestOf:
 class Escalate:
     """Ask the sample's own model first; when a round brings no progress, ask `slow` from then on.
 
-    `start` says what the slow model begins with: `"fresh"` the prompt alone, `"continue"` the last draw to repair,
-    `"best"` the best draw of the branch to repair.
+    `slow` is a name such as "openai/gpt-4o", or a model that is open already. `start` says what it begins with:
+    `"fresh"` the prompt alone, `"continue"` the last draw to repair, `"best"` the best draw of the branch to repair.
     """
 
-    slow: Model
+    slow: Model | str
     start: Literal["fresh", "continue", "best"] = "fresh"
     early: ClassVar[bool] = True
 
