@@ -202,6 +202,38 @@ async def test_the_winner_and_its_text_are_the_same_at_every_width_and_with_nois
     assert found[0][0]
 
 
+class Unlucky(Rejection):
+    """These (branch, round) ask for something that the storm answers with a fault."""
+
+    def __init__(self, faults):
+        object.__setattr__(self, "faults", faults)
+
+    def next(self, question, history):
+        fault = self.faults.get((history.branch, len(history.attempts)))
+        turn = super().next(question, history)
+        return turn if fault is None else replace(turn, messages=(Message("user", f"fault-{fault}"),))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_refused_empty_and_broken_replies_and_a_page_of_html_change_nothing_but_their_own_draw(shape):
+    """Twelve schedules of one prompt: each fault is a draw's own, but the last, which is behind the winner."""
+    faults = {(0, 0): "html", (1, 0): "refusal", (2, 0): "empty", (3, 0): "malformed", (0, 1): "huge", (2, 1): "401"}
+    good, found = check_only(check(lambda text: abreast.current_draw().round == 1, "in round 1")), set()
+    for width, noise in [(1, 0.0), (4, 0.0), (4, 0.05), (2, 0.02)] * 3:
+        async with open_storm(noise=noise) as storm, opened(storm.url, shape, width=width) as model:
+            result = await abreast.sample(
+                "Say.", model=model, breadth=4, depth=2, seed=7, checks=[good], strategy=Unlucky(faults)
+            )
+            before = [one for one in result.attempts if (one.round, one.branch) <= (1, 1)]
+            states = tuple((one.branch, one.round, one.state, one.error) for one in before)
+            found.add((result.ok, result.winner.branch, result.winner.round, result.text, states))
+            assert result.timing_dependent == frozenset()
+    assert len(found) == 1
+    ok, branch, number, _, states = found.pop()
+    assert (ok, branch, number) == (True, 1, 1)
+    assert [state for *_, state, _ in states] == ["error", "error", "error", "passed", "error", "error"]
+
+
 async def test_two_samples_side_by_side_share_nothing_but_the_lane():
     strategy, number, asked = Repair(), count(), []
 
