@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import Final
+
+SEED_RULE: Final = 2
+"""How new runs make seeds of paths; each run records its rule, and keeps it when it is resumed."""
+FIRST_SEED_RULE: Final = 1
+"""That of runs which recorded none."""
 
 _BITS = 63  # fits a signed 64-bit column and every provider's seed field
 _MANTISSA = 53  # of a float: one bit more, and the largest fraction would round up to 1
@@ -24,6 +30,17 @@ def derive_seed(seed: int, path: str) -> int:
     text = f"{seed}\0{path}".encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(text, digest_size=8).digest()
     return int.from_bytes(digest, "big") >> (64 - _BITS)
+
+
+def seeded_part(path: str, rule: int = SEED_RULE) -> str:
+    """What of a path its seeds are made of: what is below the run's root, so the run's name doesn't change them.
+
+    By rule 1 it was the whole path.
+
+    >>> seeded_part("run/map/0000"), seeded_part("run/map/0000", rule=1)
+    ('map/0000', 'run/map/0000')
+    """
+    return path if rule == FIRST_SEED_RULE else path.partition("/")[2]
 
 
 def derive_fraction(seed: int, path: str) -> float:

@@ -156,7 +156,7 @@ class Attempts:
         if retry is None or drive.is_past_end(work) or work.stop_reason not in (None, "timeout"):
             return False
         cause = self._cause(work, error)
-        delay = retry.delay(cause, work.attempt, drive.setting.seed, work.path)
+        delay = retry.delay(cause, work.attempt, drive.setting.seed, drive.setting.seeded_part(work.path))
         if delay is None:
             return False
         if drive.book is not None:

@@ -272,8 +272,11 @@ class Calling:
         return error.retryable and not self._heard and self._delay(error) is not None
 
     def _delay(self, error: CallFailed) -> float | None:
-        seed = self._item.drive.run.seed if self._item is not None else 0
-        path = self._book.path if self._book is not None else self._caller.name
+        seed, path = 0, self._caller.name
+        if self._item is not None:
+            setting = self._item.drive.setting
+            seed = setting.seed
+            path = path if self._book is None else setting.seeded_part(self._book.path)
         return self._caller.retry.delay(error, len(self._service), seed, path)
 
     async def _back_off(self, error: CallFailed) -> None:

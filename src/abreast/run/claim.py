@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from abreast.core.errors import AbreastError, CancelRequested, NoSuchRun
+from abreast.core.errors import AbreastError, CancelRequested, NoSuchRun, StoreNewer
 from abreast.core.events import BATCH_COMMITTED
-from abreast.core.seeds import draw_seed
+from abreast.core.seeds import FIRST_SEED_RULE, SEED_RULE, draw_seed
 from abreast.core.version import VERSION
 from abreast.store.port import ENDED, Driver, JsonValue, Request, RunRow, Store
 from abreast.store.scribe import Listener, Scribe
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from abreast.run.lifetime import Opening
     from abreast.run.setting import Setting
 
+_SEED_RULE = "seed_rule"
 _NOTED = 0.1  # seconds between two notes about commits
 
 
@@ -31,13 +32,22 @@ def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
     if opening.resume != "never":
         found = store.get(opening.run_id) if opening.run_id else store.newest(name)
         if found is not None and (found.state not in ENDED or opening.resume in ("failed", "retry") or opening.run_id):
+            seed_rule_of(found)
             return store.take_over(found.id, driver), True
         if opening.resume in ("must", "failed", "retry"):
             raise NoSuchRun(f"{store.url} has no {'unfinished ' if found else ''}run named {name!r} to go on with")
     seed = draw_seed() if opening.seed is None else opening.seed
-    manifest = {**_surroundings(), **opening.manifest}
+    manifest = {**_surroundings(), **opening.manifest, _SEED_RULE: SEED_RULE}
     row = store.begin(name, kind=opening.kind, seed=seed, manifest=manifest, tags=opening.tags, driver=driver)
     return row, False
+
+
+def seed_rule_of(row: RunRow) -> int:
+    """The rule by which a run makes its seeds; the first, if it recorded none."""
+    rule = row.manifest.get(_SEED_RULE, FIRST_SEED_RULE)
+    if rule not in (FIRST_SEED_RULE, SEED_RULE):
+        raise StoreNewer(f"{row.id} makes its seeds by rule {rule}, which this version of abreast does not know")
+    return FIRST_SEED_RULE if rule == FIRST_SEED_RULE else SEED_RULE
 
 
 def _surroundings() -> dict[str, JsonValue]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from abreast.core.events import Plain
 from abreast.core.frozen import record
-from abreast.core.seeds import derive_seed
 
 if TYPE_CHECKING:
     from abreast.core.clock import Timer
@@ -96,8 +95,8 @@ class Current:
 
     @property
     def seed(self) -> int:
-        """The item's own seed: the same in every run with the run's seed, at any width."""
-        return derive_seed(self.drive.run.seed, self.path)
+        """The item's own seed: the same in every run with the run's seed, by any name and at any width."""
+        return self.drive.setting.seed_of(self.path)
 
     @property
     def held(self) -> Mapping[str, object]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from abreast.core.clock import Clock
 from abreast.core.errors import BudgetSpent, CancelRequested, Halted, Paused, StoreError
 from abreast.core.frozen import record
-from abreast.core.seeds import draw_seed
+from abreast.core.seeds import SEED_RULE, draw_seed
 from abreast.executors.port import Executor
 from abreast.limits.gate import Gate
 from abreast.run.setting import Setting
@@ -57,12 +57,13 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
         observers = observers_of(opening.hooks)
     store = opening.store() if opening.store is not None else None
     row: RunRow | None = None
-    resumed = False
+    resumed, rule = False, SEED_RULE
     if store is not None:
-        from abreast.run.claim import claim
+        from abreast.run.claim import claim, seed_rule_of
 
         try:
             row, resumed = claim(run.name, store, opening)
+            rule = seed_rule_of(row)
         except BaseException:
             if opening.own_store:
                 store.close()
@@ -73,6 +74,7 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
         executor=opening.executor, root=run, store=store, row=row, resumed=resumed,
         retry_failed=opening.resume in ("failed", "retry"), retry_unknown=opening.resume == "retry",
         retry_keys=opening.retry_keys, redact=opening.redact, own_store=opening.own_store,
+        seed_rule=rule,
     )  # fmt: skip
     if row is not None and run.budget is not None and resumed:
         run.budget.restore(row.spent)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from abreast.core.clock import Clock
 from abreast.core.frozen import record
+from abreast.core.seeds import SEED_RULE, derive_seed, seeded_part
 from abreast.executors.port import Executor
 from abreast.limits.gate import Gate
 
@@ -45,6 +46,15 @@ class Setting:
     own_store: bool = True
     redact: Callable[[str, object], object] | None = None
     grace: float = GRACE  # seconds
+    seed_rule: int = SEED_RULE
+
+    def seed_of(self, path: str) -> int:
+        """The seed of what happens at that path of the run."""
+        return derive_seed(self.seed, self.seeded_part(path))
+
+    def seeded_part(self, path: str) -> str:
+        """What of a path seeds are made of, by the run's own rule."""
+        return seeded_part(path, self.seed_rule)
 
     @property
     def stored(self) -> bool:

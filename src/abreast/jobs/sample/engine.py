@@ -124,8 +124,8 @@ class _Engine:
         self._shape = shape
         self._ledger = _Ledger()
         self._race = Race(shape.breadth, shape.depth, shape.pick, early=strategy.early)
-        base = scope.seed if draws.seed is None else draws.seed
-        self._seed = derive_seed(base, scope.path if draws.seed is None else "sample")
+        own = draws.seed
+        self._seed = scope.setting.seed_of(scope.path) if own is None else derive_seed(own, "sample")
         self._map: Any = None
         self._winner: Attempt | None = None
         self._opened: dict[str, Model] = {}  # those that the strategy has named
