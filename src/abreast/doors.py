@@ -91,9 +91,7 @@ async def sample(
         BranchesFailed: no draw passed and some raised (at breadth 1: what was raised). BudgetSpent: the cap is reached.
     """
     async with contextlib.AsyncExitStack() as stack:
-        asked = await _opened(model, stack)
-        judging = asked if judge is None else await _opened(judge, stack)
-        job = _sample_job(prompt, asked, judging, options)
+        job = _sample_job(prompt, model, judge, options, _opener(stack))
         item = current_item()
         within = run if run is not None else item.run if item is not None else None
         if within is None:
@@ -110,30 +108,58 @@ def sample_sync(prompt: str, **options: Any) -> SampleResult:
     return result
 
 
-def plan_sample(prompt: str, *, model: str | Model | Caller = "local/smollm2", **options: Any) -> SamplePlan:
+def plan_sample(
+    prompt: str,
+    *,
+    model: str | Model | Caller = "local/smollm2",
+    judge: str | Model | Caller | None = None,
+    **options: Any,
+) -> SamplePlan:
     """What a sample may cost at worst, and as expected, before anything is spent."""
-    asked = open_model(model) if isinstance(model, str) else as_caller(model)
     rate = options.pop("pass_rate", None)
-    job = _sample_job(prompt, asked, asked, options)
+    job = _sample_job(prompt, model, judge, options, _opener())
     return job.plan() if rate is None else job.plan(rate)
 
 
-def _sample_job(prompt: str, asked: Caller, judge: Caller, options: dict[str, Any]) -> SampleJob:
+def _sample_job(
+    prompt: str,
+    model: str | Model | Caller,
+    judge: str | Model | Caller | None,
+    options: dict[str, Any],
+    opened: Callable[[str | Model | Caller], Caller],
+) -> SampleJob:
+    """The sample with every model open: its own, those of its judges, and those that its strategy names."""
     from abreast.jobs.sample.checks import Judge
     from abreast.jobs.sample.door import make_job
+    from abreast.jobs.sample.strategies import Escalate
 
-    options = dict(options)
+    options, asked = dict(options), opened(model)
+    judging = asked if judge is None else opened(judge)
     options["checks"] = [
-        replace(one, model=judge) if isinstance(one, Judge) and one.model is None else one
+        replace(one, model=judging if one.model is None else opened(one.model)) if isinstance(one, Judge) else one
         for one in options.get("checks", ())
     ]
-    return make_job(prompt, asked, **options)
+    strategy = options.get("strategy")
+    if isinstance(strategy, Escalate):
+        options["strategy"] = replace(strategy, slow=opened(strategy.slow))
+    job = make_job(prompt, asked, **options)
+    return replace(job, draws=replace(job.draws, open=opened))
 
 
-async def _opened(model: str | Model | Caller, stack: contextlib.AsyncExitStack) -> Caller:
-    if isinstance(model, str):
-        return await stack.enter_async_context(open_model(model))
-    return as_caller(model)
+def _opener(stack: contextlib.AsyncExitStack | None = None) -> Callable[[str | Model | Caller], Caller]:
+    """Opens models, each name once, and has the stack close them."""
+    by_name: dict[str, Caller] = {}
+
+    def opened(model: str | Model | Caller) -> Caller:
+        if not isinstance(model, str):
+            return as_caller(model)
+        if model not in by_name:
+            by_name[model] = open_model(model)
+            if stack is not None:
+                stack.push_async_callback(by_name[model].close)
+        return by_name[model]
+
+    return opened
 
 
 async def workflow(

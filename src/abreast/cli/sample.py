@@ -15,6 +15,7 @@ from abreast.cli.prompt import default_model, read_schema, read_temperature, rea
 from abreast.cli.sampling import SampleStart, Sampling, check_run_name, say_plan, seed_of
 from abreast.cli.stores import StoreChoice
 from abreast.cli.work import View
+from abreast.jobs.sample.door import ERRORS
 from abreast.jobs.sample.race import PICKS
 from abreast.jobs.sample.spec import SampleSpec
 from abreast.jobs.sample.strategies import STRATEGIES
@@ -27,6 +28,7 @@ from abreast.jobs.sample.strategies import STRATEGIES
 @click.option("--depth", "-d", metavar="N", default="1", help="Rounds of each branch: a draw, and N-1 repairs.  [1]")
 @click.option("--strategy", metavar="NAME", help=f"What to ask next: {', '.join(STRATEGIES)}.  [rejection]")
 @click.option("--pick", metavar="HOW", default="ordered", help="ordered, or first: whoever passes first in time.")
+@click.option("--on-error", metavar="HOW", default="raise", help="If none passes: raise, or collect what was raised.")
 @click.option("--judge", metavar="NAME", help="The model that answers 'judge: ...'; by default the same.")
 @click.option("--explain", is_flag=True, help="Run all checks on every draw, also after one has failed.")
 @options.budget
@@ -46,7 +48,8 @@ def command(question: str, **given: Any) -> int:
 
     Checks: json, regex RE, contains TEXT, lines N, max-words N, min-words N, schema FILE, call PKG.MOD:FN,
     'judge: REQUIREMENT'; `hidden` in front keeps one from the model. The winner is the least (round, branch) that
-    passes, the same whatever the delays. Breadth multiplies the cost, and 429s come sooner; --dry-run says what a
+    passes, the same whatever the delays. If none does and something was raised, that is told; with --on-error collect
+    the best draw is printed all the same. Breadth multiplies the cost, and 429s come sooner; --dry-run says what a
     sample may cost. The exit code is 0 if a draw passed, 1 if none did, 3 if a budget is spent.
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
@@ -68,11 +71,14 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
         raise Sorry("the prompt is empty; write: abreast sample PROMPT")
     if given["pick"] not in PICKS:
         raise Sorry(f"--pick: choose one of {', '.join(PICKS)}, not {given['pick']!r}")
+    if given["on_error"] not in ERRORS:
+        raise Sorry(f"--on-error: choose one of {', '.join(ERRORS)}, not {given['on_error']!r}")
     spec = SampleSpec(
         question, model=default_model(config, given["model"]), judge=given["judge"], checks=given["checks"],
-        strategy=given["strategy"], pick=given["pick"], system=given["system"], schema=read_schema(given["schema"]),
-        temperature=read_temperature(given["temperature"]), max_tokens=read_tokens(given["max_tokens"]),
-        budget=config.get(BUDGET, given["budget"]), explain=given["explain"],
+        strategy=given["strategy"], pick=given["pick"], on_error=given["on_error"], system=given["system"],
+        schema=read_schema(given["schema"]), temperature=read_temperature(given["temperature"]),
+        max_tokens=read_tokens(given["max_tokens"]), budget=config.get(BUDGET, given["budget"]),
+        explain=given["explain"],
     )  # fmt: skip
     return replace(spec, breadth=_number("breadth", given), depth=_number("depth", given))
 

@@ -27,7 +27,7 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import BranchesFailed, CallFailed
 from abreast.core.events import Event
 from abreast.core.seeds import derive_seed
-from abreast.jobs.sample.attempts import SampleResult
+from abreast.jobs.sample.attempts import Attempt, SampleResult
 from abreast.jobs.sample.door import SampleJob
 from abreast.jobs.sample.engine import DRAW_ENDED, DRAW_STARTED
 from abreast.jobs.sample.spec import SampleSpec
@@ -43,6 +43,7 @@ KIND: Final = "sample"
 MANIFEST: Final = "sample"
 SCOPE: Final = "draws"
 _WIDE: Final = 60
+_ERRORS: Final = 8  # that are told of where no draw passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +186,31 @@ class Sampling:
             write_all(STDOUT, f"{text.rstrip()}\n".encode("utf-8", "replace"))
         if view.verbose:
             for attempt in result.attempts:
-                why = "; ".join(f"{one.check}: {one.reason}" for one in attempt.verdicts if not one.ok)
-                said = " ".join(attempt.text.split())[:_WIDE]
-                tell(f"branch {attempt.branch} round {attempt.round}: {attempt.state}  {said!r}  {why}")
+                tell(_told_of(attempt))
+        elif not result.ok and not view.quiet:
+            for error in result.errors[:_ERRORS]:
+                tell(one_line(sentence_of(error)))
+            if len(result.errors) > _ERRORS:
+                tell(f"and {len(result.errors) - _ERRORS} errors more; -v tells of each draw")
         if not view.quiet and (not result.ok or sys.stderr.isatty() or view.verbose):
             seconds = SYSTEM_CLOCK.now() - self._began
             parts = [f"{counts.started} draws", f"{counts.cancelled} cancelled"] if counts.cancelled else [
                 f"{counts.started} draws"]  # fmt: skip
-            head = "passed" if result.ok else "no draw passed; this is the best of them"
+            best = "; this is the best of them" if result.winner is not None else ""
+            head = "passed" if result.ok else f"no draw passed{best}"
             used = (
                 f"{result.usage.requests} requests, {result.usage.input_tokens + result.usage.output_tokens:,} tokens"
             )
             tell(f"{head}: {', '.join(parts)}, {used} in {seconds:.1f} s ({self._run_id})")
         return DONE if result.ok else FAILED
+
+
+def _told_of(attempt: Attempt) -> str:
+    """A draw in a line: what it said, and which checks it failed or what was raised."""
+    why = [f"{one.check}: {one.reason}" for one in attempt.verdicts if not one.ok]
+    why += [one_line(attempt.reason or attempt.error)] if attempt.error is not None else []
+    said = " ".join(attempt.text.split())[:_WIDE]
+    return f"branch {attempt.branch} round {attempt.round}: {attempt.state}  {said!r}  {'; '.join(why)}"
 
 
 def check_run_name(name: str) -> None:

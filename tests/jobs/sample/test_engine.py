@@ -1,6 +1,8 @@
 """The engine: which draws are made, which one wins, what is counted, what is raised."""
 
 import asyncio
+import dataclasses
+import json
 import logging
 import warnings
 
@@ -229,6 +231,52 @@ async def test_escalate_asks_the_slow_model_once_there_is_no_progress():
     slow = Table(at(), name="test/slow")
     await drawn(Table(at()), depth=3, strategy=Escalate(model_of(slow), start="continue"))
     assert "bad 0.1" in slow.requests[0].messages[0].content
+
+
+@pytest.fixture
+def scripts(tmp_path, monkeypatch):
+    """Models by name, each a file of replies in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, reply in (("slow", f"{PASS} slow"), ("yes", {"reason": "", "meets": True})):
+        said = reply if isinstance(reply, str) else json.dumps(reply)
+        judging = f"Task:\nSay something good.\n\nAnswer:\n{PASS} slow\n\nDoes the answer meet this: is slow?"
+        lines = [json.dumps({"prompt": prompt, "reply": said}) for prompt in ("Say something good.", judging)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+
+
+async def test_models_may_be_named_wherever_models_are_taken(scripts):
+    judge = abreast.checks.check_only(abreast.checks.judged("is slow", "scripted/yes.jsonl"))
+    checks = [passes, judge]
+    result = await drawn(Table(at()), depth=3, strategy=Escalate("scripted/slow.jsonl"), checks=checks)
+    assert (result.ok, result.text) == (True, f"{PASS} slow")
+    assert [attempt.model for attempt in result.attempts] == ["test/table", "test/table", "scripted/slow.jsonl"]
+    assert [verdict.check for verdict in result.winner.verdicts] == ["is good", "judged: is slow"]
+
+    class Mine(Rejection):
+        def next(self, question, history):
+            return dataclasses.replace(super().next(question, history), model="scripted/slow.jsonl")
+
+    result = await drawn(Table(at()), strategy=Mine())
+    assert (result.text, result.winner.model) == (f"{PASS} slow", "scripted/slow.jsonl")
+    assert abreast.plan_sample("Say.", model="scripted/slow.jsonl", judge="scripted/yes.jsonl", strategy=Mine(),
+                               checks=checks).judges == 1  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [
+    {"strategy": Escalate("nowhere/x")}, {"judge": "nowhere/x"},
+    {"checks": [abreast.checks.judged("is so", "nowhere/x")]},
+])  # fmt: skip
+async def test_a_model_that_is_not_there_is_told_before_any_draw(named):
+    table = Table(at())
+    with pytest.raises(abreast.core.errors.ModelUnknown, match="nowhere"):
+        await drawn(table, **named)
+    assert table.asked == []
+
+
+async def test_a_slow_model_of_ones_own_is_limited_and_counted_as_the_first_one_is():
+    slow = Table(at((0, 2)), name="test/slow")
+    result = await drawn(Table(at()), depth=3, strategy=Escalate(slow))
+    assert (result.ok, result.usage.requests) == (True, 3)
 
 
 @pytest.mark.parametrize(("chosen", "wanted"), [(-1, (2, 1)), (0, (0, 0)), (3, (1, 1))])

@@ -105,18 +105,18 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A check by a model: it is asked whether the text meets a requirement."""
+    """A check by a model, open or named: it is asked whether the text meets a requirement."""
 
     name: str
     requirement: str
-    model: Model | None = None
+    model: Model | str | None = None
     shown: str | None = None
     costs: bool = True
 
     async def run(self, draft: Draft) -> Verdict:
         """Ask it."""
-        if self.model is None:
-            raise RuntimeError("nobody is named who could judge")
+        if self.model is None or isinstance(self.model, str):
+            raise RuntimeError("no model is open that could judge")
         asked = f"Task:\n{draft.prompt}\n\nAnswer:\n{draft.text}\n\nDoes the answer meet this: {self.requirement}?"
         request = Request((Message("user", asked),), system=_JUDGE, temperature=0.0, max_tokens=200, schema=_VERDICT)
         reply = await self.model.complete(request)
@@ -232,8 +232,11 @@ def obeys(schema: Mapping[str, Json] | type) -> Pure:
     return Pure(f"obeys {title}", look, f"Answer with JSON that obeys this schema: {json.dumps(shape)}")
 
 
-def judged(requirement: str, model: Model | None = None) -> Judge:
-    """A model must find that the text meets a requirement; by default the sample's `judge`, or its own model."""
+def judged(requirement: str, model: Model | str | None = None) -> Judge:
+    """A model must find that the text meets a requirement; by default the sample's `judge`, or its own model.
+
+    `model` is a name such as "openai/gpt-4o-mini", or a model that is open already.
+    """
     return Judge(f"judged: {requirement}", requirement, model, f"The answer {requirement}.")
 
 

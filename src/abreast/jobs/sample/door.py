@@ -24,6 +24,8 @@ from abreast.run.hooks import name_of
 from abreast.run.record import usage_of
 from abreast.run.scope import Run
 
+ERRORS: Final = ("raise", "collect")
+"""What is done with errors where no draw passed."""
 THEIR_WORDS: Final = {"loop_budget": "depth", "concurrency_budget": "breadth", "requirements": "checks"}
 """Words of others, and ours for the same."""
 
@@ -100,7 +102,9 @@ def make_job(
             Escalate, your own, or a name such as "repair".
         pick: "ordered" gives the least (round, branch) that passes, the same whatever the delays; "first" gives
             whichever passes first in time, which depends on timing.
-        on_error: "raise" where nothing passed and something raised; "collect" returns the errors with the result.
+        on_error: "raise" where nothing passed and something raised; "collect" returns the errors with the result. A
+            reply that is declined, empty, broken or not by the schema uses its round and is repaired; what concerns
+            every draw, such as a refused key, is raised only if no draw before it in (round, branch) order passed.
         system: what stands before the prompt.
         schema: a JSON schema or pydantic model for the replies.
         temperature: how freely to choose; the provider's default, or 0.8 for several draws from an embedded model.
@@ -119,8 +123,8 @@ def make_job(
         raise ValueError("the prompt is empty")
     if pick not in PICKS:
         raise ValueError(f"pick must be one of {', '.join(PICKS)}, not {pick!r}")
-    if on_error not in ("raise", "collect"):
-        raise ValueError(f"on_error must be raise or collect, not {on_error!r}")
+    if on_error not in ERRORS:
+        raise ValueError(f"on_error must be {' or '.join(ERRORS)}, not {on_error!r}")
     made = tuple(_named(as_check(one), number) for number, one in enumerate(checks, 1))
     names = [one.name for one in made]
     if len(set(names)) < len(names):

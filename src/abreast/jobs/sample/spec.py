@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from abreast.jobs.sample.checks import Check, check, check_only, contains, is_json, judged, lines, obeys, regex, words
-from abreast.jobs.sample.door import SampleJob, make_job
+from abreast.jobs.sample.door import ERRORS, SampleJob, make_job
 from abreast.models.port import Model
 
 _HOTTEST: Final = 100
@@ -31,6 +31,7 @@ _PLAIN: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "depth": (lambda given: _is_number(given, whole=True), "a whole number of at least 1"),
     "strategy": (lambda given: isinstance(given, str), "a text such as repair"),
     "pick": (lambda given: isinstance(given, str), "ordered or first"),
+    "on_error": (lambda given: given in ERRORS, " or ".join(ERRORS)),
     "system": (lambda given: isinstance(given, str), "a text"),
     "schema": (lambda given: isinstance(given, dict), "a JSON schema"),
     "temperature": (lambda given: _is_number(given) and 0 <= given <= _HOTTEST, "a number of at least 0"),
@@ -53,6 +54,7 @@ class SampleSpec:
     depth: int = 1
     strategy: str | None = None
     pick: str = "ordered"
+    on_error: str = "raise"
     system: str | None = None
     schema: dict[str, Any] | None = field(default=None, hash=False)
     temperature: float | None = None
@@ -93,8 +95,8 @@ class SampleSpec:
         made = [parse_check(text, judge, find=find, read=read) for text in self.checks]
         return make_job(
             self.prompt, model, checks=made, breadth=self.breadth, depth=self.depth, strategy=self.strategy,
-            pick=self.pick, system=self.system, schema=self.schema, temperature=self.temperature,  # type: ignore[arg-type]
-            max_tokens=self.max_tokens, budget=self.budget, explain=self.explain,
+            pick=self.pick, on_error=self.on_error, system=self.system, schema=self.schema,  # type: ignore[arg-type]
+            temperature=self.temperature, max_tokens=self.max_tokens, budget=self.budget, explain=self.explain,
         )  # fmt: skip
 
 
