@@ -77,10 +77,11 @@ class BenchKit:
         """Draw a sample from the arm's model."""
         kit = await self._kit(caller)
         result = await kit.draw(run, {**facts, "model": caller.name})
-        won = result.winner
-        # Those after the winner may have been cut off or not, as timing would have it: they are in no row.
+        # Those after the winner, or else after an error for all, may have been cut off or not, as timing would have it:
+        # they are in no row.
         ordered = sorted(result.attempts, key=lambda attempt: (attempt.round, attempt.branch))
-        counted = [one for one in ordered if won is None or (one.round, one.branch) <= (won.round, won.branch)]
+        last = result.winner or next((one for one in ordered if one.concerns == "sample"), None)
+        counted = [one for one in ordered if last is None or (one.round, one.branch) <= (last.round, last.branch)]
         steps = [
             SubResult(f"branch {one.branch} round {one.round}: {one.state}", str(facts.get("prompt", "")), one.text,
                       one.usage.input_tokens, one.usage.output_tokens, one.usage.usd, one.seconds)

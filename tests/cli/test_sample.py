@@ -216,6 +216,71 @@ def test_a_sample_goes_on_from_another_directory_with_the_lanes_and_files_of_its
     assert (again.code, again.rows[0]["counts"]["started"]) == (1, 3)
 
 
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+REPLIES = """
+{"prompt": "Shy.", "error": "Refused", "message": "I would rather not."}
+{"prompt": "Shy.", "reply": "well then"}
+{"prompt": "Locked.", "error": "KeyRefused", "message": "the key is wrong"}
+"""
+SHY = ("sample", "Shy.", "-m", "scripted/replies.jsonl", "-d", "2")
+
+
+def test_a_refused_draw_uses_its_round_and_the_next_one_is_the_answer(abreast):
+    abreast.file("replies.jsonl", REPLIES)
+    said = abreast(*SHY, "-v")
+    assert (said.code, said.out) == (0, "well then\n")
+    assert "abreast: branch 0 round 0: error  ''  I would rather not.\n" in said.err
+
+
+def test_on_error_collect_prints_the_best_draw_and_tells_what_was_raised(abreast):
+    abreast.file("replies.jsonl", REPLIES)
+    raised = abreast(*SHY, "--check", NEVER)
+    assert (raised.code, raised.out, raised.err) == (1, "", "abreast: I would rather not.\n")
+    said = abreast(*SHY, "--check", NEVER, "--on-error", "collect")
+    assert (said.code, said.out) == (1, "well then\n")
+    assert said.err.startswith(
+        "abreast: I would rather not.\nabreast: no draw passed; this is the best of them: 2 draws"
+    )
+    (result,) = abreast(*SHY, "--check", NEVER, "--on-error", "collect", "--json").rows
+    assert (result["ok"], result["text"], result["errors"]) == (False, "well then", ["I would rather not."])
+    assert [one["concerns"] for one in result["attempts"]] == ["draw", None]
+    nothing = abreast("sample", "Locked.", "-m", "scripted/replies.jsonl", "-b", "2", "--on-error", "collect")
+    assert (nothing.code, nothing.out) == (1, "")
+    assert "abreast: the key is wrong\nabreast: no draw passed: " in nothing.err
+    wrong = abreast(*SHY, "--on-error", "ignore")
+    assert (wrong.code, wrong.err) == (2, "abreast: --on-error: choose one of raise, collect, not 'ignore'\n")
+
+
+def test_a_job_file_a_workflow_and_a_study_take_on_error(abreast):
+    abreast.file("replies.jsonl", REPLIES)
+    words = {"prompt": "Shy.", "model": "scripted/replies.jsonl", "depth": 2, "checks": [NEVER], "on_error": "collect"}
+    abreast.file("job.yaml", json.dumps({"sample": words}))
+    (found,) = abreast("run", "job.yaml", "--json").rows
+    assert found["errors"] == ["I would rather not."]
+    flow = {"workflow": {"id": "flow"}, "steps": [{"id": "s", "type": "sample", "sample": words}]}
+    abreast.file("flow.yaml", json.dumps(flow))
+    (found,) = abreast("run", "flow.yaml", "--json").rows
+    assert (found["steps"]["s"]["output"]["text"], found["error"]) == ("well then", "no draw passed its checks")
+    drawn = {word: given for word, given in words.items() if word != "model"}
+    loud = {**drawn, "prompt": "Locked.", "on_error": "raise"}
+    study = {"models": [words["model"]], "strategies": {"calm": {"sample": drawn}, "loud": {"sample": loud}},
+             "inputs": [{"id": "x", "text": "x"}], "scores": [{"contains": "well"}]}  # fmt: skip
+    abreast.file("study.yaml", json.dumps({"matrix": study}))
+    said = abreast("matrix", "run", "study.yaml", "--no-report")
+    rows = abreast("matrix", "export", "study", "--format", "jsonl").rows
+    assert said.code == 1, said
+    assert {row["strategy"]: row.get("output") for row in rows}["calm"] == "well then"
+    abreast.file("odd.yaml", json.dumps({"sample": {**words, "on_error": "odd"}}))
+    assert abreast("run", "odd.yaml").err == "abreast: odd.yaml: sample.on_error must be raise or collect, not 'odd'\n"
+
+
+def test_the_name_of_a_run_does_not_change_its_draws(at, calm, text):
+    abreast = at(calm)
+    (named,) = abreast(*ASKED, "-b", "4", "-d", "3", "--check", NEVER, "--name", "another").rows
+    assert {(one["branch"], one["round"]): one["text"] for one in named["attempts"]} == text
+
+
 # --- the command of the issue -----------------------------------------------------------------------------------------
 
 
