@@ -263,6 +263,36 @@ async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_besi
         assert type(found) is KeyRefused
 
 
+async def test_an_error_for_all_before_a_pass_ends_the_sample_without_a_winner_and_nothing_is_chosen():
+    gate, ended = Gate(), []
+
+    def says(branch, number):
+        async def later():
+            if branch == 0:
+                await gate.pass_(branch)
+                return KeyRefused("who are you")
+            return f"{PASS} {branch}"
+
+        return later()
+
+    class Mine(Rejection):
+        def select(self, attempts):
+            raise AssertionError("there is nothing to choose from")
+
+    def notice(event):
+        if event.kind == "draw-ended" and event.data["branch"] == 1:
+            loop.call_soon_threadsafe(gate.open, 0)  # an observer has a thread of its own
+        if event.kind == "sample-ended":
+            ended.append((event.data["ok"], event.data["winner"]))
+
+    loop = asyncio.get_running_loop()
+    async with abreast.open_run("r", hooks=[notice]) as run:
+        found = await ends(drawn(Table(says), breadth=2, strategy=Mine(), run=run))
+    assert type(found) is KeyRefused
+    assert [one.state for one in found.attempts] == ["error", "passed"]
+    assert ended == [(False, None)]
+
+
 async def test_with_pick_first_an_error_for_all_is_raised_if_it_comes_before_a_pass():
     gate = Gate()
 

@@ -68,7 +68,7 @@ class Function:
     """A check by a function of yours: of the text, or with `of="value"` of the parsed value.
 
     It answers True or False, (False, "why"), a score from 0 to 1 (passed from 0.5 on), or a Verdict. An `async def` is
-    awaited; a plain one runs in a thread. What it raises is a fault of the check, and stops the sample.
+    awaited; a plain one runs in a thread. What it raises is a fault of the check, and concerns every draw.
     """
 
     name: str

@@ -144,11 +144,11 @@ class _Engine:
             for name in await self._threads.close(GRACE):
                 warnings.warn(f"{self._scope.path}: {name} can't be stopped and is still running", stacklevel=2)
             counts = count(list(self._ledger.attempts.values()))
-            passed = any(attempt.state == "passed" for attempt in self._ledger.attempts.values())
+            winner = self._winner
             self._emit(
-                SAMPLE_ENDED, ok=passed, started=counts.started, completed=counts.completed,
-                cancelled=counts.cancelled, failed=counts.failed, rounds=counts.rounds,
-                winner=self._winner.number if self._winner else None,
+                SAMPLE_ENDED, ok=winner is not None and winner.state == "passed", started=counts.started,
+                completed=counts.completed, cancelled=counts.cancelled, failed=counts.failed, rounds=counts.rounds,
+                winner=None if winner is None else winner.number,
             )  # fmt: skip
 
     def _emit(self, kind: str, **facts: Any) -> None:
@@ -281,6 +281,8 @@ class _Engine:
         attempts = by_branch(list(ledger.attempts.values()))
         errors = tuple(ledger.errors[place] for place in sorted(ledger.errors))
         usage = sum((attempt.usage for attempt in attempts), NO_USAGE)
+        if race.broken is not None and not self._shape.collect:
+            self._raise(attempts)
         # Which draws behind an error for all came to their end is a matter of timing: none of them is chosen.
         counted = tuple(attempt for attempt in attempts if race.broken is None or _place(attempt) < race.broken)
         winner = self._selected(counted) if race.best is None else ledger.attempts[race.best]
