@@ -1,6 +1,9 @@
 """Errors in play: the answer is that of drawing one after the other, whatever the delays."""
 
 import asyncio
+import subprocess
+import sys
+from contextlib import closing
 from itertools import product
 
 import pytest
@@ -27,6 +30,7 @@ from abreast.models.port import Reply
 from abreast.models.scripted import Scripted
 from abreast.run.call import Caller
 from abreast.run.lane import Lane
+from abreast.store.sqlite import SqliteStore
 from abreast.testing import Gate, MemoryStore
 from tests.jobs.sample.drawing import PASS, Table, passes
 
@@ -431,6 +435,69 @@ async def test_a_sample_that_is_cut_off_after_an_error_and_resumed_comes_to_the_
     else:
         assert (found.winner.round, found.winner.branch) == wanted
     assert not [place for place in again.asked if place[0] == 1]  # it had ended, and is not drawn again
+
+
+CHILD = """
+import asyncio, sys
+import abreast
+from abreast.core.errors import KeyRefused, Refused
+from abreast.jobs.sample.here import current_draw
+from abreast.models.port import Reply
+
+path, held = sys.argv[1], sys.argv[2] == "held"
+SAYS = {(0, 0): Refused("no"), (0, 1): "good 0.1", (1, 0): Refused("no"), (1, 1): KeyRefused("who are you"),
+        (2, 0): "bad 2.0", (2, 1): "good 2.1"}
+
+class Model:
+    name = "test/child"
+    async def complete(self, request, hear=None):
+        here = current_draw()
+        print("asked", here.branch, here.round, flush=True)
+        if held and here.branch == 0 and here.round == 1:
+            await asyncio.Event().wait()
+        said = SAYS[here.branch, here.round]
+        if isinstance(said, Exception):
+            raise said
+        return Reply(said)
+    async def close(self):
+        pass
+
+async def main():
+    async with abreast.open_run("r", store=path, seed=3) as run:
+        found = await abreast.sample("Say.", model=Model(), run=run, breadth=3, depth=2,
+                                     checks=[lambda text: text.startswith("good")])
+        print("won", found.text, *(type(error).__name__ for error in found.errors), flush=True)
+
+asyncio.run(main())
+"""
+
+
+def started(path, how):
+    command = [sys.executable, "-c", CHILD, str(path), how]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_killed_while_a_draw_before_an_error_for_all_is_under_way_the_resumed_sample_has_the_same_winner(tmp_path):
+    path = tmp_path / "runs.db"
+    with started(path, "held") as child:
+        asked = set()
+        while {"asked 0 1", "asked 1 1"} - asked:
+            asked.add(child.stdout.readline().strip())
+        while not ended_branch(path, 1):
+            assert child.poll() is None
+        child.kill()
+    with started(path, "free") as child:
+        lines = child.stdout.read().splitlines()
+    assert lines[-1] == "won good 0.1 Refused Refused KeyRefused"
+    assert "asked 0 1" in lines
+    assert not [line for line in lines if line.startswith(("asked 1", "asked 0 0"))]  # what is recorded is not asked
+
+
+def ended_branch(path, branch):
+    """Whether the end of a branch is on disk."""
+    with closing(SqliteStore(path)) as store:
+        found = store.events("r-1", kinds={"item-settled"}, limit=100)
+    return any(event.path.endswith(f"/branch/{branch:04}") for event in found)
 
 
 async def test_a_strategy_of_ones_own_sees_the_draws_that_came_to_nothing():
