@@ -39,7 +39,6 @@ DEPRECATED = re.compile(
 # Definitions that nothing in src mentions, and why they are there all the same.
 UNMENTIONED = {
     "DrawFilter": "for users' loggers: which draw a record belongs to",
-    "Escalate": "a strategy that needs another model, which only Python can hand over",
     "Traveller": "what an executor may ask of an item's context, written down as a type",
     **dict.fromkeys(
         ("on_body", "on_header", "on_headers_complete", "on_message_begin", "on_message_complete"),
