@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import abreast
 from abreast.core.halting import Halting
+from abreast.core.outcome import NO_USAGE, Usage
 
 
 class Refused(Exception):
@@ -47,9 +48,18 @@ class World:
             raise Refused(item)
         return item * 10
 
+    def used(self, item: int) -> Usage:
+        """What the item uses, over all its attempts."""
+        attempts = 1 + self.retries if item in self.fails else 1
+        return sum((self._attempt(item) for _ in range(attempts)), NO_USAGE)
+
+    def _attempt(self, item: int) -> Usage:
+        return Usage(1, item + 1, self.turns[item], 0.1 * (item + 1))
+
     async def work(self, item: int) -> int:
         for _ in range(self.turns[item]):
             await asyncio.sleep(0)
+        abreast.current().add_usage(self._attempt(item))
         return self.reply(item)
 
     def options(self) -> dict[str, Any]:
@@ -88,19 +98,21 @@ def worlds(draw: st.DrawFn, most: int = 14) -> World:
 def told(outcome: Any) -> tuple[Any, ...]:
     """What an outcome says, without its timing."""
     what = outcome.value if outcome.ok else getattr(outcome, "error", None)
-    return (outcome.index, outcome.key, outcome.state, what)
+    return (outcome.index, outcome.key, outcome.state, what, outcome.usage)
 
 
-def plain_loop(items: Iterable[Any], reply: Callable[[Any], Any], until: Any, on_error: str) -> tuple[list[Any], Any]:
+def plain_loop(
+    items: Iterable[Any], reply: Callable[[Any], Any], used: Callable[[Any], Usage], until: Any, on_error: str
+) -> tuple[list[Any], Any]:
     """The outcomes of a plain `for` loop, and the error it ended with."""
     rule: Halting[Any] = Halting(until, on_error)  # type: ignore[arg-type]
     outcomes: list[Any] = []
     for index, item in enumerate(items):
         key = f"{index:04d}"
         try:
-            outcome: Any = abreast.Done(index, key, reply(item))
+            outcome: Any = abreast.Done(index, key, reply(item), usage=used(item))
         except Exception as error:
-            outcome = abreast.Failed(index, key, error)
+            outcome = abreast.Failed(index, key, error, usage=used(item))
         if on_error == "raise" and not outcome.ok:
             return outcomes, outcome.error
         outcomes.append(told(outcome))

@@ -15,7 +15,7 @@ def leftovers() -> set[asyncio.Task[object]]:
 
 
 async def agree(world: World, **opening: object) -> None:
-    expected = plain_loop(world.items, world.reply, world.until, world.on_error)
+    expected = plain_loop(world.items, world.reply, world.used, world.until, world.on_error)
     outcomes, error, mapped = await side_by_side(world, **opening)
     assert (outcomes, error) == expected
     assert mapped.peak <= world.width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from abreast.core.frozen import record
 
@@ -26,9 +26,17 @@ class Usage:
             self.requests + other.requests,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            None if self.usd is None or other.usd is None else self.usd + other.usd,
+            None if self.usd is None or other.usd is None else _add_money(self.usd, other.usd),
             self.estimate or other.estimate,
         )
+
+
+MONEY_DIGITS: Final = 12  # decimal places of a sum in US dollars: finer than any price, coarser than float errors
+
+
+def _add_money(one: float, other: float) -> float:
+    """The sum, the same in whatever order calls end: plain floats would differ in the last digits."""
+    return round(one + other, MONEY_DIGITS) if one and other else one or other
 
 
 @record(frozen=True, slots=True)

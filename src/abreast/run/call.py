@@ -20,9 +20,10 @@ from abreast.models.estimate import Estimate, Estimates
 from abreast.models.port import Hear, Json, Message, Model, Reply, Request
 from abreast.models.price import Price
 from abreast.run.callbook import CallBook, Calls, digest_of, recorded_calls_of, restore
-from abreast.run.calling import Calling, add_usage
+from abreast.run.calling import Calling
 from abreast.run.current import Current, current_item
 from abreast.run.lane import Lane
+from abreast.run.record import usage_of
 from abreast.run.retry import Retry
 
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
@@ -149,9 +150,8 @@ class Caller:
             path = calls.path_of(item, digest_of(self._recorded_name, request))
             known = calls.known.get(path)
             if known is not None:
-                reply = restore(known, request)
-                add_usage(item, reply.usage)
-                return reply
+                item.add_usage(usage_of(known.data))  # before it is restored: that raises a recorded failure
+                return restore(known, request)
             book = CallBook(item, item.drive.setting.journal, path=path, model=self.name, lane=self.lane.name)
         if self._cache is not None and (found := await self._cache.find(self.name, request)) is not None:
             found = replace(found, usage=Usage(requests=0), seconds=0.0, first_token=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from abreast.core.clock import sleep_until
 from abreast.core.errors import BudgetSpent, CallFailed, QuotaSpent, Throttled
@@ -243,7 +243,8 @@ class Calling:
 
     def _succeed(self, grant: _Grant, reply: Reply, permit: Permit | None) -> Reply:
         caller = self._caller
-        used = priced(reply.usage, caller.price)
+        told = _ONE if reply.usage is NO_USAGE else reply.usage  # a model of your own may tell nothing
+        used = priced(told, caller.price)
         if permit is not None and (decided := caller.lane.answered(permit, used, reply.headers, self._clock.now())):
             self._tell(decided)
         self._settle(grant, used)
@@ -257,7 +258,7 @@ class Calling:
             reply.first_token,
         )  # fmt: skip
         if self._item is not None:
-            add_usage(self._item, total)
+            self._item.add_usage(total)
         return reply if self._book is None else self._book.replied(reply, self._request, self._times())
 
     def _tell(self, decided: Sequence[Facts]) -> None:
@@ -293,7 +294,7 @@ class Calling:
 
     def _fail(self, error: BaseException) -> None:
         if self._item is not None:
-            add_usage(self._item, self._used)
+            self._item.add_usage(self._used)
         if self._book is not None:
             self._book.failed(error, self._used, self._times())
 
@@ -305,11 +306,3 @@ class Calling:
 
 def _nobody(_error: BudgetSpent | None = None) -> None:
     """Nobody waits for this ticket yet."""
-
-
-def add_usage(item: Current, used: Usage) -> None:
-    """Count what a call used for its item, and for those it is beneath."""
-    above: Any = item
-    while above is not None:
-        above.usage = used if above.usage is None else above.usage + used
-        above = above.drive.parent

@@ -118,6 +118,10 @@ class Current:
             # From an item's thread it goes over to the loop's: events are numbered there, one after the other.
             setting.loop.call_soon_threadsafe(emit) if _in_a_thread() else emit()
 
+    def add_usage(self, used: Usage) -> None:
+        """Count what a call of this item used, or an outcome that it was handed by a map beneath it."""
+        self.usage = used if self.usage is None else self.usage + used
+
     def place(self) -> Place:
         """What of this can travel to another process."""
         return Place(self.path, self.key, self.attempt, self.seed, self.lane, dict(self.held))

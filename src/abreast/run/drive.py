@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from abreast.core.errors import BudgetSpent, KeyReused, Stopped
 from abreast.core.halting import Halting
 from abreast.core.item import Item, escape
-from abreast.core.outcome import Cancelled, Failed, Outcome
+from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Usage
 from abreast.core.window import Window
 from abreast.limits.limit import ONE
 from abreast.limits.line import Ticket
@@ -65,6 +65,8 @@ class Drive:
         self.release: Release = Release(self.window, Halting(options.until, options.on_error))
         self.works: dict[int, Current] = {}  # items read whose outcome has not landed
         self.losers: list[Failed] = []
+        self.unclaimed: dict[int, Usage] = {}  # what items used whose outcomes the caller has not taken
+        self.counts_usage = True  # what an outcome used is added to the item that takes it
         self.why: set[str] = {"order=completion"} if options.order == "completion" else set()
         self.error: BaseException | None = None
         self.book: Book | None = None
@@ -101,6 +103,16 @@ class Drive:
     def is_past_end(self, work: Current) -> bool:
         """Whether an item is in no result any more, whatever comes of it."""
         return self.stopped or (self._end is not None and work.index > self._end)
+
+    def claim_usage(self, index: int) -> None:
+        """The caller takes an outcome: what it used counts for the caller's item from now on.
+
+        Not before: a plain loop would not have run what is never taken. What is recorded comes this way too, so that a
+        resumed item has used what an undisturbed one has.
+        """
+        used = self.unclaimed.pop(index, None)
+        if used is not None and self.parent is not None and self.counts_usage:
+            self.parent.add_usage(used)
 
     async def wait(self) -> None:
         """Wait until there is something to hand out; slots of the item that waits are free meanwhile."""
@@ -226,6 +238,8 @@ class Drive:
             del self.works[work.index]
             if self.book is not None and self.book.timed_out(known):
                 self.why.add("timeout")
+            if known.usage is not NO_USAGE:
+                self.unclaimed[work.index] = known.usage
             self._foresee(known)
             self.window.settle(work.index, known)
             self._advance()
@@ -333,6 +347,8 @@ class Drive:
             window.finish()
         if self.works.pop(work.index, None) is None:
             return
+        if outcome.usage is not NO_USAGE:
+            self.unclaimed[work.index] = outcome.usage
         if self.is_past_end(work):
             if type(outcome) is Failed:
                 self.losers.append(outcome)

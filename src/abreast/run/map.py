@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from abreast.core.errors import ItemsFailed
-from abreast.core.outcome import Done, Failed, Outcome
+from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome, Usage
 
 if TYPE_CHECKING:
     from abreast.run.drive import Drive
@@ -48,6 +48,11 @@ class Map(Generic[T, R]):
         return tuple(self._drive.losers)
 
     @property
+    def speculative(self) -> Usage:
+        """What items used whose outcomes were not taken: those past the stopping point. It depends on timing."""
+        return sum((used for _, used in sorted(self._drive.unclaimed.items())), NO_USAGE)
+
+    @property
     def timing_dependent(self) -> frozenset[str]:
         """What was in play that lets timing change the answer; empty when the law holds unconditionally."""
         return frozenset(self._drive.why)
@@ -77,6 +82,10 @@ class Map(Generic[T, R]):
     def cancel(self, index: int, reason: str) -> None:
         """End one item, whose outcome is then `Cancelled(reason)`; harmless when it has ended already."""
         self._drive.cancel(index, reason)
+
+    def leave_usage(self) -> None:
+        """Add nothing to the item that takes the outcomes: it knows better which of their work counts."""
+        self._drive.counts_usage = False
 
     async def values(self) -> list[R]:
         """All values, in order. One failure is raised as itself, several as `ItemsFailed` with the first as cause."""
@@ -114,6 +123,8 @@ class Map(Generic[T, R]):
                 while ripe:
                     outcome: Outcome[R] = ripe.popleft()
                     window.taken += 1
+                    if outcome.usage is not NO_USAGE:
+                        drive.claim_usage(outcome.index)
                     if window.executing < window.width and not drive.exhausted:
                         drive.pump()
                     if raises and not outcome.ok:

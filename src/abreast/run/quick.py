@@ -75,7 +75,10 @@ class Quick:
         del self._works[index]
         window.executing -= 1
         times = (0.0, 0.0, 0.0, self._now() - work.started)
-        outcome = Done(index, work.key, value, None, work.usage or NO_USAGE, times)
+        usage = NO_USAGE if work.usage is None else work.usage
+        if usage is not NO_USAGE:
+            drive.unclaimed[index] = usage
+        outcome = Done(index, work.key, value, None, usage, times)
         if index == window.ripened:
             window.ripened = index + 1
             self._ripe.append(outcome)
