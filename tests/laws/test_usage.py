@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import abreast
 from abreast.core.errors import Refused, ServerFault, StoreFull
-from abreast.core.events import Event
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.models.port import Hear, Reply, Request
 from abreast.models.price import FlatPrice
@@ -23,6 +22,7 @@ from abreast.run.current import Current
 from abreast.run.drive import Drive
 from abreast.run.lane import Lane
 from abreast.testing import MemoryStore
+from tests.dying import Dying
 
 PRICE = FlatPrice(0.1, 0.7)
 RETRY = abreast.Retry(3, base=0.0, cap=0.0)
@@ -145,25 +145,6 @@ async def outcomes_of(world: World, **opening: Any) -> list[tuple[Any, ...]]:
         return [
             (o.key, o.state, o.value, o.usage) async for o in run.map(work, range(len(world.items)), width=world.width)
         ]
-
-
-class Dying:
-    """A store that takes so many commits and no more: what comes later is lost, as by a kill."""
-
-    def __init__(self, store: MemoryStore, commits: int) -> None:
-        self._store, self._left = store, commits
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def jot(self, *_: object) -> bool:
-        return False
-
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
-        if self._left == 0:
-            raise StoreFull("the end")
-        self._left -= 1
-        self._store.commit(run_id, epoch, events, spent)
 
 
 async def after_crashes(world: World, commits: Sequence[int]) -> list[tuple[Any, ...]]:

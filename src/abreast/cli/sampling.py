@@ -235,7 +235,8 @@ def result_as_json(result: SampleResult, run_id: str) -> dict[str, Any]:
         "run": run_id, "ok": result.ok, "text": result.text, "value": result.value,
         "winner": None if winner is None else {"branch": winner.branch, "round": winner.round, "number": winner.number},
         "attempts": [attempt.plain() for attempt in result.attempts], "counts": asdict(result.counts),
-        "usage": asdict(result.usage), "errors": [sentence_of(error) for error in result.errors],
+        "usage": asdict(result.usage), "speculative": asdict(result.speculative),
+        "errors": [sentence_of(error) for error in result.errors],
         "timing_dependent": sorted(result.timing_dependent),
     }  # fmt: skip
 

@@ -97,9 +97,12 @@ class SampleResult:
     attempts: tuple[Attempt, ...]
     counts: Counts
     usage: Usage
+    """Of all draws, `speculative` ones included: what was paid for."""
     errors: tuple[BaseException, ...] = ()
     """What other draws raised, in (round, branch) order."""
     timing_dependent: frozenset[str] = field(default_factory=frozenset)
+    speculative: Usage = NO_USAGE
+    """Of draws past the winner in (round, branch) order: how many there were depends on timing."""
 
     @property
     def text(self) -> str:
@@ -122,6 +125,21 @@ def count(attempts: Sequence[Attempt]) -> Counts:
         failed=states.count("error"),
         rounds=max((attempt.round + 1 for attempt in attempts), default=0),
     )
+
+
+def split_usage(attempts: Sequence[Attempt], last: tuple[int, int] | None) -> tuple[Usage, Usage]:
+    """What draws up to the (round, branch) `last` used, and what the others did: those past it, or cut off.
+
+    The first is the same whatever the delays: it is what a sample of one draw after the other would have used.
+    """
+    counted = speculative = NO_USAGE
+    for attempt in by_branch(attempts):
+        place = (attempt.round, attempt.branch)
+        if attempt.state == "cancelled" or (last is not None and place > last):
+            speculative += attempt.usage
+        else:
+            counted += attempt.usage
+    return counted, speculative
 
 
 def by_branch(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:

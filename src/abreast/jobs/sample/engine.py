@@ -17,7 +17,7 @@ from abreast.core.errors import AbreastError, BranchesFailed, BudgetSpent, Refus
 from abreast.core.outcome import NO_USAGE, Done, Usage
 from abreast.core.seeds import derive_seed
 from abreast.executors.port import Bound
-from abreast.jobs.sample.attempts import Attempt, SampleResult, Verdict, by_branch, count
+from abreast.jobs.sample.attempts import Attempt, SampleResult, Verdict, by_branch, count, split_usage
 from abreast.jobs.sample.concerns import Concern, concern_of, error_from, error_text
 from abreast.jobs.sample.here import HERE, Here
 from abreast.jobs.sample.judging import Judging
@@ -143,6 +143,7 @@ class _Engine:
         finally:
             for name in await self._threads.close(GRACE):
                 warnings.warn(f"{self._scope.path}: {name} can't be stopped and is still running", stacklevel=2)
+            self._count_usage()
             counts = count(list(self._ledger.attempts.values()))
             winner = self._winner
             self._emit(
@@ -156,12 +157,22 @@ class _Engine:
         if journal is not None:
             journal.emit(kind, self._scope.path, data=facts)
 
+    def _count_usage(self) -> None:
+        """Add to the item that the sample is beneath what its draws used, but for those past the last that counts."""
+        item = current_item()
+        if item is not None:
+            item.add_usage(self._split_usage()[0])
+
+    def _split_usage(self) -> tuple[Usage, Usage]:
+        return split_usage(list(self._ledger.attempts.values()), self._race.best or self._race.broken)
+
     # --- the branches -----------------------------------------------------------------------------------------------
 
     async def run(self) -> SampleResult:
         breadth = self._shape.breadth
         async with self._scope.map(self._branch, range(breadth), width=breadth, name=BRANCHES) as branches:
             self._map = branches
+            branches.leave_usage()  # a branch may hold draws past the winner
             async for outcome in branches:
                 attempts = self._ledger.restore(outcome.value) if isinstance(outcome, Done) else []
                 self._ended(outcome.index, attempts[-1] if attempts else None)
@@ -292,7 +303,7 @@ class _Engine:
             self._raise(attempts)
         if self._shape.pick == "first":
             why |= {"pick=first"}
-        return SampleResult(ok, winner, attempts, count(attempts), usage, errors, why)
+        return SampleResult(ok, winner, attempts, count(attempts), usage, errors, why, self._split_usage()[1])
 
     def _selected(self, attempts: tuple[Attempt, ...]) -> Attempt | None:
         drawn = tuple(attempt for attempt in attempts if attempt.state in ("passed", "failed"))
