@@ -124,9 +124,10 @@ def latencies(rows: Sequence[Row]) -> list[Latency]:
 def loads(rows: Sequence[Row]) -> list[Load]:
     """Each lane's service times against the calls in flight when each was sent, of cells that were done.
 
+    A resumed cell all of whose calls were recorded before is left out: what was in flight then is not known.
     p is corrected by Holm for all lanes.
     """
-    lanes = grouped((row.lane, (float(row.in_flight), row.service_s)) for row in finished(rows))
+    lanes = grouped((row.lane, (float(row.in_flight), row.service_s)) for row in finished(rows) if row.in_flight)
     tests = [correlation(*zip(*sorted(pairs), strict=True)) for _, pairs in lanes]
     tests = [replace(one, p=p) for one, p in zip(tests, corrected([one.p for one in tests]), strict=True)]
     return [

@@ -36,10 +36,12 @@ class Notes:
     began: float
     attempts: list[Attempt] = field(default_factory=list)
     steps: list[SubResult] = field(default_factory=list)
+    earlier: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that calls took which an earlier driver recorded: they are not made again."""
 
     def times(self) -> dict[str, float]:
         """The seconds of the cell, apart: they add up to `wall_s` where its calls came one after the other."""
-        found = {"queue_s": 0.0, "hold_s": 0.0, "backoff_s": 0.0, "service_s": 0.0}
+        found = {"queue_s": 0.0, "hold_s": 0.0, "backoff_s": 0.0, "service_s": 0.0, **self.earlier}
         before, why = self.began, "queue_s"
         for one in sorted(self.attempts, key=lambda attempt: attempt.began):
             found[why] += max(0.0, one.began - before)
@@ -48,7 +50,7 @@ class Notes:
             found[_SPENT[one.end]] += own
             found["queue_s"] += spent - own
             before, why = max(before, one.ended), _AFTER[one.end]
-        return {**found, "wall_s": before - self.began}
+        return {**found, "wall_s": before - self.began + sum(self.earlier.values())}
 
 
 _SPENT: dict[End, str] = {"done": "service_s", "throttled": "hold_s", "fault": "backoff_s"}

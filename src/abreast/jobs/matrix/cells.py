@@ -15,11 +15,12 @@ from abreast.core.errors import AbreastError, BudgetSpent, NotRecorded, Paused
 from abreast.core.item import Item
 from abreast.core.outcome import Done, Failed, Outcome
 from abreast.jobs.matrix.bench import NOTES, Asked, Bench, Notes
+from abreast.jobs.matrix.earlier import earlier_seconds
 from abreast.jobs.matrix.rows import SubResult
 from abreast.jobs.matrix.scores import Judged, score
 from abreast.jobs.matrix.study import CONTROL_LANE, Cell, Choice, Study
 from abreast.run.call import Caller
-from abreast.run.current import current_item
+from abreast.run.current import Current, current_item
 from abreast.run.scope import Run
 
 REPLY: Final = "reply"
@@ -139,9 +140,7 @@ class Matrix:
     # --- one cell -------------------------------------------------------------------------------------------------
 
     async def _cell(self, _value: list[str]) -> dict[str, Any]:
-        work = current_item()
-        if work is None:
-            raise RuntimeError("a cell runs inside an item of a map")
+        work = _work()
         name = f"{work.drive.options.name}/{work.key}"
         cell = self._open[name]
 
@@ -155,7 +154,8 @@ class Matrix:
 
     async def _reply(self, cell: Cell) -> dict[str, Any]:
         """Ask by the cell's strategy; `CellFailed` with what is known of it if that fails."""
-        notes = Notes(self._bench.clock.now())
+        work = _work()
+        notes = Notes(self._bench.clock.now(), earlier=await earlier_seconds(work))
         NOTES.set(notes)
         facts: dict[str, Any] = {}
         try:
@@ -163,9 +163,9 @@ class Matrix:
         except (BudgetSpent, Paused, NotRecorded, asyncio.CancelledError):
             raise
         except Exception as error:
-            failure = {**_told_of(cell), **facts, **_wire(notes), "error_type": type(error).__name__}
+            failure = {**_told_of(cell), **facts, **_wire(notes, work), "error_type": type(error).__name__}
             raise CellFailed(str(error) or type(error).__name__, failure) from error
-        return {**_told_of(cell), **facts, **_wire(notes)}
+        return {**_told_of(cell), **facts, **_wire(notes, work)}
 
     async def _prompt(self, cell: Cell, facts: dict[str, Any]) -> None:
         strategy, names = cell.strategy, {"input": dict(cell.input.value)}
@@ -190,13 +190,13 @@ class Matrix:
             if words.get(word) is None and getattr(cell.model, word) is not None:
                 words[word] = getattr(cell.model, word)
         caller = await self._bench.caller(cell.model.name)
-        found = await self._bench.sample(_scope(), words, caller)
+        found = await self._bench.sample(_work().run, words, caller)
         _note(found)
         facts |= {"output": found["text"], "value": found.get("value")}
 
     async def _workflow(self, cell: Cell, facts: dict[str, Any]) -> None:
         caller = await self._bench.caller(cell.model.name)
-        found = await self._bench.workflow(_scope(), cell.strategy.file or "", dict(cell.input.value), caller)
+        found = await self._bench.workflow(_work().run, cell.strategy.file or "", dict(cell.input.value), caller)
         _note(found)
         if not found["ok"]:
             raise CellFailed(str(found.get("error") or "the workflow failed"))
@@ -248,11 +248,11 @@ _STRATEGIES: Final[dict[str, Callable[[Matrix, Cell, dict[str, Any]], Any]]] = {
 }  # fmt: skip
 
 
-def _scope() -> Run:
+def _work() -> Current:
     work = current_item()
     if work is None:
         raise RuntimeError("a cell runs inside an item of a map")
-    return work.run
+    return work
 
 
 def _note(found: Mapping[str, Any]) -> None:
@@ -267,11 +267,14 @@ def _told_of(cell: Cell) -> dict[str, Any]:
     return {"truth": cell.input.truth, "made_of": cell.made_of}
 
 
-def _wire(notes: Notes) -> dict[str, Any]:
-    """What happened on the wire. A lone prompt has no sub-results: they would say the same once more."""
-    sent = [one for one in notes.attempts if one.end != "throttled"]
+def _wire(notes: Notes, work: Current) -> dict[str, Any]:
+    """What happened on the wire. A lone prompt has no sub-results: they would say the same once more.
+
+    Attempts are the requests of the calls that count, those that an earlier driver made included; a 429 is none.
+    """
+    sent = 0 if work.usage is None else work.usage.requests
     found: dict[str, Any] = {
-        **notes.times(), "attempts": max(1, len(sent)) if notes.attempts else 0,
+        **notes.times(), "attempts": sent or (1 if notes.attempts else 0),
         "in_flight": notes.attempts[-1].in_flight if notes.attempts else 0,
     }  # fmt: skip
     if [step.name for step in notes.steps] != [LONE]:

@@ -1,0 +1,42 @@
+"""Seconds of a cell's calls that an earlier driver recorded: a resumed cell counts them, and makes only the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abreast.core.events import CALL_SETTLED, ITEM_SETTLED
+from abreast.run.current import Current
+
+_MOST = 1_000_000  # calls of one cell
+_FINAL = ("done", "failed")
+
+
+async def earlier_seconds(work: Current) -> dict[str, float]:
+    """Seconds of the recorded calls beneath an item, by column of its row; empty where there are none.
+
+    Calls before a final outcome of the item belong to that outcome: the item runs again because it changed, or failed.
+    """
+    setting = work.drive.setting
+    scribe, store, row = setting.scribe, setting.store, setting.row
+    if not setting.resumed or scribe is None or store is None or row is None:
+        return {}
+    kinds = {CALL_SETTLED, ITEM_SETTLED}
+    calls: dict[str, Any] = {}
+    for event in await scribe.read(lambda: store.events(row.id, kinds=kinds, prefix=work.path, limit=_MOST)):
+        final = event.data.get("state") in _FINAL
+        if event.kind == CALL_SETTLED and final:
+            calls[event.path] = event.data
+        elif event.path == work.path and final:
+            calls.clear()
+    return _seconds(calls) if calls else {}
+
+
+def _seconds(calls: dict[str, Any]) -> dict[str, float]:
+    """The last attempt of a call was answered; the time of those before it went into trying again."""
+    found = {"queue_s": 0.0, "backoff_s": 0.0, "service_s": 0.0}
+    for facts in calls.values():
+        *failed, last = facts.get("service") or [0.0]
+        found["queue_s"] += facts.get("waited", 0.0)
+        found["backoff_s"] += facts.get("backoff", 0.0) + sum(failed)
+        found["service_s"] += last
+    return found

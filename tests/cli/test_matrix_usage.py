@@ -1,0 +1,107 @@
+"""What a study cost, over real HTTP: killed and resumed it tells the figures of one that was left alone."""
+
+import json
+import signal
+import threading
+from collections import Counter
+
+import pytest
+
+from abreast.testing.storm import start_process
+from tests.cli.shell import PATIENCE, Shell
+from tests.cli.test_matrix import _strike, declare, lasting, rows_of
+
+STUDY = """
+matrix:
+  name: costs
+  models: [a/one]
+  strategies:
+    plain: {prompt: "say {{ input.text }} fault-429x1", max_tokens: 20}
+    own: {python: "mine:ask"}
+    refused: {prompt: "fault-refusal {{ input.text }}", max_tokens: 20}
+    drawn:
+      sample:
+        prompt: "draw {{ input.text }}"
+        breadth: 2
+        depth: 2
+        strategy: repair
+        max_tokens: 20
+        checks: ["hidden regex ^nothing says this$"]
+    flow: {workflow: flow.yaml}
+  inputs: data.jsonl
+  scores: [contains, {judge: "is it good?"}]
+"""
+FLOW = """
+workflow: {id: flow, inputs: {text: {type: string}}}
+steps:
+  - {id: first, type: prompt, prompt: "first {{ inputs.text }}", max_tokens: 20}
+  - {id: second, type: prompt, prompt: "second {{ steps.first.output.text }}", max_tokens: 20}
+"""
+MINE = """
+async def ask(value, model):
+    said = [await model.ask(f"{word} {value['text']}", step=word, max_tokens=20) for word in ("one", "two", "three")]
+    return " ".join(said)
+"""
+CALLS = 4 * (1 + 3 + 1 + 4 + 2) + 4 * 4  # of strategies, and of the judge for cells that are done
+
+
+def write(abreast, storm):
+    declare(abreast, storm)
+    abreast.file("study.yaml", STUDY)
+    abreast.file("flow.yaml", FLOW)
+    abreast.file("mine.py", MINE)
+    rows = [{"id": f"i{n}", "text": f"text {n}", "truth": "e"} for n in range(4)]
+    abreast.file("data.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def figures(abreast):
+    """Rows with their attempts; what cells and what is beneath them used; the totals by model, as the page has them."""
+    rows = rows_of(abreast, "costs-1")
+    counted = {key: {**row, "attempts": rows[key]["attempts"]} for key, row in lasting(rows).items()}
+    words = ("state", "requests", "input_tokens", "output_tokens", "usd", "estimate")
+    items = {row["path"]: [row.get(word) for word in words] for row in abreast("export", "costs").rows}
+    shown = abreast("show", "costs", "--json").rows[0]
+    return counted, items, shown["usage"]
+
+
+@pytest.fixture(scope="module")
+def calm(warm, tmp_path_factory):
+    """The figures of a study that was left alone."""
+    abreast = Shell(tmp_path_factory.mktemp("calm"), warm)
+    with start_process() as storm:
+        write(abreast, storm)
+        said = abreast("matrix", "run", "study.yaml", "--seed", "7", "--no-report")
+        assert said.code == 1, said  # of the refused
+        assert storm.stats().admitted == CALLS
+    return figures(abreast)
+
+
+def test_the_figures_are_those_of_the_calls(calm):
+    rows, items, usage = calm
+    assert Counter(row["strategy"] for row in rows.values()) == dict.fromkeys(
+        ("plain", "own", "refused", "drawn", "flow"), 4
+    )
+    attempts = {row["strategy"]: row["attempts"] for row in rows.values()}
+    assert attempts == {"plain": 1, "own": 3, "refused": 1, "drawn": 4, "flow": 2}
+    assert all(row["output_tokens"] and row["usd"] for row in rows.values())
+    assert usage["a/one"]["requests"] == CALLS
+    cells = [used for path, used in items.items() if path.count("/") == 2]
+    assert sum(used[1] for used in cells) == CALLS  # with the judge's
+
+
+@pytest.mark.parametrize("after", [9, 26, 49])
+def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_left_alone(abreast, calm, after):
+    with start_process(latency=0.02) as storm:
+        write(abreast, storm)
+        arguments = ("matrix", "run", "study.yaml", "--seed", "7", "--no-report")
+        with abreast.start(*arguments, measured=False) as process:
+            striker = threading.Thread(target=_strike, args=(process, storm, after))
+            striker.start()
+            process.communicate(timeout=PATIENCE)
+            striker.join()
+        assert process.returncode == -signal.SIGKILL
+        assert abreast("resume", "costs-1").code == 1
+        rows, items, usage = figures(abreast)
+    assert rows == calm[0]
+    assert items == calm[1]
+    assert usage == calm[2]
