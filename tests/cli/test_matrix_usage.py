@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import threading
 from collections import Counter
 
@@ -105,3 +106,23 @@ def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_l
     assert rows == calm[0]
     assert items == calm[1]
     assert usage == calm[2]
+
+
+def test_a_call_that_was_in_flight_at_a_kill_is_told_apart_from_what_was_used(abreast):
+    with start_process(fault_at={2: "stall"}) as storm:
+        declare(abreast, storm)
+        arguments = ("map", "--prompt", "say {}", "--model", "a/one", "--width", "1", "--max-tokens", "20")
+        with abreast.start(*arguments, stdin=subprocess.PIPE, measured=False) as process:
+            striker = threading.Thread(target=_strike, args=(process, storm, 2))
+            striker.start()
+            process.communicate(b"one\ntwo\nthree\n", timeout=PATIENCE)
+            striker.join()
+        assert process.returncode == -signal.SIGKILL
+        before = abreast("show", "last", "--json").rows[0]
+        assert (before["usage"]["a/one"]["requests"], before["cut_off"]["requests"]) == (1, 1)
+        assert abreast("resume").code == 0
+        after = abreast("show", "last", "--json").rows[0]
+        rows = abreast("export", "last").rows
+    assert (after["usage"]["a/one"]["requests"], after["cut_off"]) == (3, before["cut_off"])
+    assert [row["requests"] for row in rows] == [1, 1, 1]
+    assert "cut off    1 requests by a stop or a kill, at most" in abreast("show", "last").out

@@ -17,10 +17,9 @@ from abreast.cli.recorded import each_result, row_of_recorded, tally
 from abreast.cli.results import Row
 from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.tables import local_moment, moment, say, say_facts, say_json
-from abreast.core.events import CALL_SETTLED, MAP_ENDED
+from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
-from abreast.core.outcome import NO_USAGE, Usage
-from abreast.run.record import usage_of
+from abreast.run.totals import CALL_KINDS, CallTotals, call_totals
 from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
 
 _SHOWN: Final = 10  # failed items named
@@ -47,7 +46,7 @@ def command(*, run: str, key: str | None, limits: bool, store: str | None, as_js
         elif as_json:
             say_json({
                 **facts_of_run(opened, row), "items": _counts(opened, row),
-                "timing_dependent": timing_dependent(opened, row), "usage": usage_by_model(opened, row),
+                "timing_dependent": timing_dependent(opened, row), **_usage_facts(totals_of(opened, row)),
                 "manifest": dict(row.manifest),
             })  # fmt: skip
         else:
@@ -99,21 +98,31 @@ def timing_dependent(store: Store, row: RunRow) -> list[str]:
     return sorted({why for event in ended for why in str(event.data.get("timing_dependent") or "").split(",") if why})
 
 
-def usage_by_model(store: Store, row: RunRow) -> dict[str, Row]:
-    """What the run's calls to models have used, by model; an unknown price stays unknown."""
-    total: dict[str, Usage] = {}
-    for event in each_event(store, row.id, {CALL_SETTLED}):
-        model = str(event.data["model"])
-        total[model] = total.get(model, NO_USAGE) + usage_of(event.data)
-    return {model: asdict(used) for model, used in sorted(total.items())}
+def totals_of(store: Store, row: RunRow) -> CallTotals:
+    """What the run's calls to models have used; an unknown price stays unknown."""
+    return call_totals(each_event(store, row.id, CALL_KINDS), driven=state_of(store, row) == "running")
 
 
-def _used(usage: dict[str, Row]) -> str:
+def _usage_facts(totals: CallTotals) -> Row:
+    usage = {model: asdict(used) for model, used in sorted(totals.by_model.items())}
+    return {"usage": usage, "cut_off": totals.cut_off if totals.cut_off["requests"] else None}
+
+
+def _used(totals: CallTotals) -> str:
     return "; ".join(
-        f"{model}: {used['requests']:,} requests, {used['input_tokens']:,} + {used['output_tokens']:,} tokens"
-        + (", unknown cost" if used["usd"] is None else f", {used['usd']:.4g} usd" if used["usd"] else "")
-        for model, used in usage.items()
+        f"{model}: {used.requests:,} requests, {used.input_tokens:,} + {used.output_tokens:,} tokens"
+        + (", unknown cost" if used.usd is None else f", {used.usd:.4g} usd" if used.usd else "")
+        for model, used in sorted(totals.by_model.items())
     )
+
+
+def said_of_cut_off(totals: CallTotals) -> str | None:
+    """What calls took that were cut off, in words; None if there were none."""
+    lost = totals.cut_off
+    if not lost["requests"]:
+        return None
+    cost = f", {lost['usd']:.4g} usd" if lost["usd"] else ""
+    return f"{lost['requests']:,.0f} requests by a stop or a kill, at most {lost['tokens']:,.0f} tokens{cost}"
 
 
 def _counts(store: Store, row: RunRow) -> dict[str, int]:
@@ -123,13 +132,13 @@ def _counts(store: Store, row: RunRow) -> dict[str, int]:
 
 def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
     state = state_of(store, row)
-    counts = _counts(store, row)
+    counts, totals = _counts(store, row), totals_of(store, row)
     said = ", ".join(f"{number} {name}" for name, number in counts.items() if number or name == "done")
     say_facts({
         "run": row.id, "state": state, "reason": row.reason, "items": said,
         "timing": _on_timing(timing_dependent(store, row)), "command": _started_with(row),
         "directory": row.manifest.get("cwd"), "started": local_moment(row.created), "ended": local_moment(row.ended),
-        "used": _used(usage_by_model(store, row)),
+        "used": _used(totals), "cut off": said_of_cut_off(totals),
         "drivers": row.epoch if row.epoch > 1 else None, "driver": row.driver if state == "running" else None,
         "seed": row.seed, "tags": " ".join(row.tags), "commit": row.manifest.get("commit"),
     })  # fmt: skip

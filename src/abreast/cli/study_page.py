@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from abreast.cli.show import said_of_cut_off, totals_of
 from abreast.cli.stores import FOLDER, StoreChoice
 from abreast.jobs.matrix.design import Current, Design
 from abreast.jobs.matrix.kept import rows_of
@@ -49,6 +50,8 @@ def write_page(store: Store, row: RunRow, path: Path, *, every: bool = False) ->
     rows, facts = [one for one in rows_of(store, row) if current.passes(one)], facts_of(row, manifest_of(store, row))
     if current.said is not None:
         facts["left out"] = current.said
+    if cut := said_of_cut_off(totals_of(store, row)):
+        facts["cut off"] = cut
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".md":
         path.write_text(markdown(rows, facts), "utf-8")
