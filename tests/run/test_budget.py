@@ -7,8 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import abreast
-from abreast.core.errors import BudgetSpent
+from abreast.core.errors import BudgetSpent, StoreFull
+from abreast.core.outcome import Usage
+from abreast.models.port import Reply
+from abreast.run.call import Caller
+from abreast.run.lane import Lane
 from abreast.testing import Gate, ManualClock, MemoryStore
+from tests.dying import Dying
 
 
 @settings(max_examples=60)
@@ -148,3 +153,48 @@ async def test_what_was_spent_is_still_known_after_a_driver_without_a_budget():
     last = abreast.Budget(requests=10)
     await drive(6, last, "retry")
     assert last.spent["requests"] == 4  # three of the first driver, one of the last
+
+
+class Echo:
+    """A model that says what it was asked, and counts."""
+
+    name = "test/echo"
+
+    def __init__(self):
+        self.sent = 0
+
+    async def complete(self, request, hear=None):
+        self.sent += 1
+        return Reply(request.messages[-1].content, usage=Usage(1, 1, 1))
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("calls", [1, 2, 3])
+@pytest.mark.parametrize("commits", range(1, 9))
+async def test_a_request_that_was_recorded_before_a_crash_is_charged_once(calls, nested, commits):
+    store, echo = MemoryStore(), Echo()
+    model = Caller(echo, Lane("test"))
+
+    async def ask(text):
+        return (await model.ask(text)).text
+
+    async def work(item):
+        run = abreast.current().run
+        asked = [f"{item} {number}" for number in range(calls)]
+        return [await (run.step(text, ask, text) if nested else ask(text)) for text in asked]
+
+    async def go(store, requests):
+        async with abreast.open_run("b", store=store, budget=abreast.Budget(requests=requests)) as run:
+            return await run.map(work, range(2), width=1).values()
+
+    try:
+        await go(Dying(store, commits), 2 * calls)
+    except StoreFull:
+        recorded = len(store.events("b-1", kinds={"call-settled"}))
+        lost = echo.sent - recorded  # sent, and not recorded: asked and charged again
+        assert len(await go(store, 2 * calls + lost)) == 2
+        assert echo.sent == 2 * calls + lost
+        assert store.get("b-1").spent["requests"] <= echo.sent

@@ -53,6 +53,8 @@ class Admission:
             hold = self._options.hold
             weights = dict(((lane, 1), *hold) if lane is not None else hold)
             found = self._needs_of[lane] = self._drive.run.lanes.needs(weights.items())
+        if work.charged_before:  # what it asks from now on is charged call by call
+            found = tuple(need for need in found if not need[1].charged)
         parent = self._drive.parent
         if found and parent is not None:
             found, paid = needs_beneath(parent, found)

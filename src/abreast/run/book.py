@@ -14,6 +14,7 @@ from typing import Any
 from abreast.core.errors import CannotStore, ItemChanged, OutcomeUnknown, RecordedError, TimedOut
 from abreast.core.events import (
     ATTEMPT_FAILED,
+    CALL_SETTLED,
     ITEM_QUEUED,
     ITEM_SETTLED,
     ITEM_STARTED,
@@ -30,6 +31,7 @@ from abreast.run.options import MapOptions
 from abreast.run.record import facts_of, is_final, restore
 from abreast.run.setting import Setting
 from abreast.store import codec
+from abreast.store.port import Store
 
 _NAMED = 10  # items named in a message before it says "and N more"
 
@@ -138,8 +140,11 @@ class Book:
         if self.stored:
             work.digest = codec.digest(work.value)
 
-    async def lookup(self, works: Sequence[Current]) -> dict[int, Outcome[Any]]:
-        """What is recorded of these items and still stands, by index. `ItemChanged` names those that differ."""
+    async def lookup(self, works: Sequence[Current], *, charged: bool = False) -> dict[int, Outcome[Any]]:
+        """What is recorded of these items and still stands, by index. `ItemChanged` names those that differ.
+
+        With `charged` (there is a budget) it is noted of the others whether they were charged for a request already.
+        """
         if not self._setting.resumed or not works:
             return {}
         paths = {work.path: work for work in works}
@@ -162,7 +167,23 @@ class Book:
         for path, work in paths.items():
             if path in self._in_doubt and path not in found and not self._retries(work.key, unknown=True):
                 known[work.index] = self._unknown(work)
+        if charged:
+            await self._find_charged([work for work in works if work.index not in known and not work.afresh])
         return known
+
+    async def _find_charged(self, works: Sequence[Current]) -> None:
+        """Mark items for whose request a budget was charged: the first call or step beneath them, which is recorded."""
+
+        def look(store: Store, run: str) -> list[Current]:
+            return [
+                work
+                for work in works
+                if store.events(run, kinds={CALL_SETTLED}, prefix=f"{work.path}/", limit=1)
+                or store.outcomes(run, prefix=f"{work.path}/", limit=1)
+            ]
+
+        for work in await self._read(look):
+            work.charged_before = True
 
     @staticmethod
     def timed_out(known: Outcome[Any]) -> bool:

@@ -68,6 +68,7 @@ class Current:
     scope: Run | None = None
     calls: Calls | None = None  # to models, those an earlier driver recorded included
     strays: set[asyncio.Task[Any]] | None = None  # tasks of the user's own that are in a call
+    charged_before = False  # by an earlier driver, for a request that is recorded beneath it
     afresh = False  # it failed before and is tried again: what its calls said then doesn't count
     _path: str | None = None
 

@@ -70,7 +70,8 @@ class Feeder:
                 continue
             try:
                 works = await self._read()
-                known = await drive.book.lookup(works) if drive.book is not None else {}
+                charged = bool(drive.run.lanes.budgets)
+                known = await drive.book.lookup(works, charged=charged) if drive.book is not None else {}
             except (ItemChanged, KeyReused, StoreError) as error:
                 drive.fail(error)
                 return

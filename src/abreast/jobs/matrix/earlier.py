@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from abreast.core.events import CALL_SETTLED, ITEM_SETTLED
+from abreast.core.events import CALL_SETTLED
 from abreast.run.current import Current
 
 _MOST = 1_000_000  # calls of one cell
@@ -20,18 +21,17 @@ async def earlier_seconds(work: Current) -> dict[str, float]:
     scribe, store, row = setting.scribe, setting.store, setting.row
     if not setting.resumed or scribe is None or store is None or row is None:
         return {}
-    kinds = {CALL_SETTLED, ITEM_SETTLED}
-    calls: dict[str, Any] = {}
-    for event in await scribe.read(lambda: store.events(row.id, kinds=kinds, prefix=work.path, limit=_MOST)):
-        final = event.data.get("state") in _FINAL
-        if event.kind == CALL_SETTLED and final:
-            calls[event.path] = event.data
-        elif event.path == work.path and final:
-            calls.clear()
+    found, recorded = await scribe.read(lambda: (
+        store.events(row.id, kinds={CALL_SETTLED}, prefix=work.path, limit=_MOST),
+        store.recorded(row.id, [work.path]).get(work.path),
+    ))  # fmt: skip
+    final = recorded is not None and recorded.data.get("state") in _FINAL
+    since = recorded.seq if recorded is not None and final else 0
+    calls = {event.path: event.data for event in found if event.seq > since and event.data.get("state") in _FINAL}
     return _seconds(calls) if calls else {}
 
 
-def _seconds(calls: dict[str, Any]) -> dict[str, float]:
+def _seconds(calls: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """The last attempt of a call was answered; the time of those before it went into trying again."""
     found = {"queue_s": 0.0, "backoff_s": 0.0, "service_s": 0.0}
     for facts in calls.values():
