@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
+from abreast.core.errors import StoreReadOnly
 from abreast.executors.local import LocalExecutor
 from abreast.executors.port import Executor
 from abreast.limits.budget import Budget
@@ -91,8 +92,11 @@ def open_run(
     return Run(name, lanes=Lanes(lanes, own), budget=own, opening=opening)
 
 
-def find_store(given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0) -> Store:
-    """The store that a path, a URL or a Store stands for; it waits up to `busy_timeout` seconds for a locked file."""
+def find_store(given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0, reads: bool = False) -> Store:
+    """The store that a path, a URL or a Store stands for; it waits up to `busy_timeout` seconds for a locked file.
+
+    With `reads`, one that can't be written is read by way of a copy, which doesn't change any more.
+    """
     if not isinstance(given, (str, PathLike)):
         return given
     place = fspath(given)
@@ -101,7 +105,15 @@ def find_store(given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0
         raise ValueError(f"there is no store for {scheme}://; a path such as runs.db is an SQLite store")
     from abreast.store.sqlite import SqliteStore
 
-    return SqliteStore(rest if mark else place, busy_timeout=busy_timeout)
+    path = rest if mark else place
+    try:
+        return SqliteStore(path, busy_timeout=busy_timeout)
+    except StoreReadOnly:
+        if not reads or not Path(path).is_file():
+            raise
+        from abreast.store.copied import CopiedStore
+
+        return CopiedStore(path, busy_timeout=busy_timeout)
 
 
 def find_executor(given: str | Executor) -> Executor:

@@ -64,7 +64,7 @@ _MEANINGS: Final[tuple[tuple[type[AbreastError], int, str], ...]] = (
     (PriceUnknown, USAGE, ""),
     (StoreNewer, USAGE, f"update abreast, or {_OTHER_STORE}"),
     (StoreCorrupt, USAGE, f"put back a copy of it, or {_OTHER_STORE}"),
-    (StoreReadOnly, FAILED, f"see to its permissions, or {_OTHER_STORE}"),
+    (StoreReadOnly, USAGE, f"see to its permissions, or {_OTHER_STORE}"),
     (StoreFull, FAILED, f"make room, or {_OTHER_STORE}"),
     (StoreLocked, FAILED, f"end that process, or {_OTHER_STORE}"),
 )

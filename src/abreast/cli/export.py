@@ -57,7 +57,7 @@ def command(
         _pyarrow()
         if output is None and sys.stdout.isatty():
             raise Sorry("Parquet is not for reading on a terminal; name a file with -o FILE")
-    with StoreChoice(Config.load(), store).existing() as opened:
+    with StoreChoice(Config.load(), store).existing(reads=True) as opened:
         row = find_run(opened, run)
         with target(output) as file:
             count = _WRITERS[chosen](file, _rows(opened, row))
@@ -73,7 +73,7 @@ def _write_page(choice: StoreChoice, run: str, form: str | None, output: str | N
     from abreast.cli.ui import prompt_of, secrets_here
     from abreast.web.export import html
 
-    with choice.existing() as opened:
+    with choice.existing(reads=True) as opened:
         row = find_run(opened, run)
         name = output or f"{row.id.replace('/', '-')}.html"
         with target(None if name == "-" else name) as file:

@@ -34,7 +34,7 @@ def command(
     if state is not None and state not in states:
         raise Sorry(f"--state: there is no state {state!r}; there are {', '.join(states)}")
     choice = StoreChoice(Config.load(), store)
-    with choice.look() as opened:
+    with choice.look(reads=True) as opened:
         if opened is None:
             tell(f"no runs yet: there is no store at {choice.place}")
             return 0

@@ -36,7 +36,7 @@ def command(*, run: str, key: str | None, limits: bool, store: str | None, as_js
     RUN is an id such as map-3, a name (then the newest run of that name), or `last`.
     """
     choice = StoreChoice(Config.load(), store)
-    with choice.existing() as opened:
+    with choice.existing(reads=True) as opened:
         row = find_run(opened, run)
         if limits:
             _show_limits(opened, row, key, as_json=as_json)

@@ -45,16 +45,16 @@ class StoreChoice:
         return f" --store {shlex.quote(self.place)}" if self.by_hand else ""
 
     @contextmanager
-    def open(self) -> Iterator[Store]:
-        """Open it, and make it if need be."""
+    def open(self, *, reads: bool = False) -> Iterator[Store]:
+        """Open it, and make it if need be; `reads` as in `look`."""
         path = self.path
         if path is not None:
-            if self.by_default:
+            if self.by_default and not (reads and path.exists()):
                 _make_folder(path.parent)
             if path.exists() and not path.is_file() and not path.is_dir():
                 raise Sorry(f"{path} is not a file, so it can't be a store; use another with --store FILE")
         try:
-            store = find_store(self.place, busy_timeout=self.patience)
+            store = find_store(self.place, busy_timeout=self.patience, reads=reads)
         except ValueError as error:
             raise Sorry(f"--store: {error}") from None
         try:
@@ -63,18 +63,21 @@ class StoreChoice:
             store.close()
 
     @contextmanager
-    def look(self) -> Iterator[Store | None]:
-        """Open it to look at what is there; None, and nothing made, if it doesn't exist."""
+    def look(self, *, reads: bool = False) -> Iterator[Store | None]:
+        """Open it to look at what is there; None, and nothing made, if it doesn't exist.
+
+        With `reads`, for a command that writes nothing: one that can't be written is read all the same.
+        """
         if self.path is not None and not self.path.exists():
             yield None
         else:
-            with self.open() as store:
+            with self.open(reads=reads) as store:
                 yield store
 
     @contextmanager
-    def existing(self) -> Iterator[Store]:
+    def existing(self, *, reads: bool = False) -> Iterator[Store]:
         """Open it for work on a run that must be there."""
-        with self.look() as store:
+        with self.look(reads=reads) as store:
             if store is None:
                 raise Sorry(f"there is no store at {self.place}, so no run; name the right one with --store FILE")
             yield store

@@ -39,7 +39,7 @@ def study_run(store: Store, wanted: str) -> RunRow:
 
 def write_report(wanted: str, out: str | None, choice: StoreChoice, *, every: bool, as_json: bool) -> int:
     """Write a report; where it is, is printed."""
-    with choice.existing() as store:
+    with choice.existing(reads=True) as store:
         row = study_run(store, wanted)
         if next(rows_of(store, row), None) is None:
             raise Sorry(f"{row.id} has no rows yet")
@@ -78,7 +78,7 @@ def export_rows(wanted: str, form: str, out: str | None, choice: StoreChoice, *,
     """Write one row for each cell of the study's file; with `every`, for those too that are no longer in it."""
     if form == "parquet" and out is None:
         raise Sorry("Parquet is not for reading on a terminal; name a file with --out FILE")
-    with choice.existing() as store:
+    with choice.existing(reads=True) as store:
         row = study_run(store, wanted)
         current = Current(None if every else design_of(store, row))
         rows = filter(current.passes, rows_of(store, row))
@@ -132,7 +132,7 @@ def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool)
     from abreast.jobs.matrix.changes import compare
     from abreast.jobs.matrix.markdown import changes_markdown
 
-    with choice.existing() as store:
+    with choice.existing(reads=True) as store:
         runs = [study_run(store, wanted) for wanted in (first, second)]
         rows = [list(filter(Current(design_of(store, row)).passes, rows_of(store, row))) for row in runs]
     ids = [row.id for row in runs]

@@ -50,7 +50,7 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     except ImportError:
         raise Sorry(NEEDS_UI) from None
     choice = StoreChoice(Config.load(), store)
-    with choice.open() as opened, _listening(host, wanted) as listening:
+    with choice.open(reads=True) as opened, _listening(host, wanted) as listening:
         number = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         names = {host, "localhost"} if _is_here(host) else {host, socket.gethostname(), *_addresses(host)}

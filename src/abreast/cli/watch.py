@@ -124,7 +124,7 @@ def command(
     """
     seconds = _seconds(window)
     choice = StoreChoice(Config.load(), store)
-    with choice.existing() as opened:
+    with choice.existing(reads=True) as opened:
         view = View(opened, find_run(opened, run or LAST), seconds, limits=limits)
         with suppress(KeyboardInterrupt):
             _watch(view, once=once, as_json=as_json)

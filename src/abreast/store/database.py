@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK, pause
-from abreast.core.errors import StoreCorrupt, StoreError, StoreGone, StoreNewer
+from abreast.core.errors import StoreCorrupt, StoreError, StoreGone, StoreNewer, StoreReadOnly
 from abreast.store.faults import one_sentence
 from abreast.store.sql import migrations
 
@@ -35,6 +35,7 @@ class Database:
         self._log: int | None = None  # the write-ahead log, which is there as long as a connection is
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
+        self._refusal: str | None = None
         with one_sentence(path):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             _make_file(path)
@@ -54,6 +55,7 @@ class Database:
         """
         with self._lock, one_sentence(self.path):
             self._check_open()
+            self._check_writable()
             self._check_there()
             db = self._writer
             self._patiently(db, "BEGIN IMMEDIATE")
@@ -102,6 +104,7 @@ class Database:
         """The write connection outside a transaction."""
         with self._lock, one_sentence(self.path):
             self._check_open()
+            self._check_writable()
             yield self._writer
 
     def tidy(self) -> None:
@@ -120,6 +123,14 @@ class Database:
             while self._idle:
                 self._idle.pop().close()
             self._writer.close()
+
+    def refuse_writes(self, sentence: str) -> None:
+        """Answer every write from now on with a `StoreReadOnly` that says this."""
+        self._refusal = sentence
+
+    def _check_writable(self) -> None:
+        if self._refusal is not None:
+            raise StoreReadOnly(self._refusal)
 
     def _check_open(self) -> None:
         if self._closed:
