@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from benchmarks.measure import chat_server
@@ -72,7 +72,10 @@ def cpu_per_item(library: Path, load: tuple[str, int, int, int], told: dict[str,
 def compare(load: tuple[str, int, int, int], trees: dict[str, Path], rounds: int) -> float:
     """Measure both trees in turn, print the medians, and give their ratio."""
     samples: dict[str, list[float]] = {name: [] for name in trees}
-    with chat_server(works()["D"].entries[0]) if load[0] == "D" else nullcontext({}) as told:
+    server: AbstractContextManager[dict[str, str]] = nullcontext({})
+    if load[0] == "D":
+        server = chat_server(works()["D"].entries[0])
+    with server as told:
         for _ in range(rounds):
             for name, library in trees.items():
                 samples[name].append(cpu_per_item(library, load, told))
