@@ -291,10 +291,10 @@ def test_thresholds_end_a_map_where_the_plain_loop_does(world, number, first):
             options = {**world.options(), "until": rules, "on_error": "collect"}
             return [told(outcome) async for outcome in run.map(world.work, world.items, **options)]
 
-    everything, _ = plain_loop(world.items, world.reply, None, "collect")
+    everything, _ = plain_loop(world.items, world.reply, world.used, None, "collect")
     made = [
         abreast.Done(index, key, what) if state == "done" else abreast.Failed(index, key, what)
-        for index, key, state, what in everything
+        for index, key, state, what, _ in everything
     ]
     end = loop_of(rules.ends, made)
     assert asyncio.run(main()) == (everything if end is None else everything[: end + 1])
