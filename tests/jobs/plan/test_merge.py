@@ -94,6 +94,8 @@ CONFLICTS = {
     "rename/modify": (rename("long.py", "moved.py"), change("long.py", "line 5", "x"), ConflictKind.RENAME, "long.py"),
     "modify/rename": (change("long.py", "line 5", "x"), rename("long.py", "moved.py"), ConflictKind.RENAME, "long.py"),
     "rename/rename": (rename("long.py", "one.py"), rename("long.py", "two.py"), ConflictKind.RENAME, "two.py"),
+    "delete/rename": (delete("long.py"), rename("long.py", "moved.py"), ConflictKind.RENAME, "long.py"),
+    "rename/delete": (rename("long.py", "moved.py"), delete("long.py"), ConflictKind.RENAME, "long.py"),
     "two renamed to one": (rename("long.py", "one.py"), rename("image.png", "one.py"), ConflictKind.RENAME, "one.py"),
     "binary": (create("image.png", b"\0one"), create("image.png", b"\0two"), ConflictKind.BINARY, "image.png"),
     "text that became binary": (
@@ -169,6 +171,79 @@ def test_with_last_wins_the_later_side_is_there_and_what_it_replaced_is_listed(b
     assert "one.py" not in bench.snapshots.entries(merged.tree) or name != "rename/rename"
     apply(merged, bench.snapshots, bench.root)
     assert bench.snapshots.take(bench.root) == merged.tree
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_last_wins_never_wins_against_the_source(bench, name):
+    first, second, kind, path = CONFLICTS[name]
+    bench.subplan("two", second)
+    first(bench.root)
+    before = on_disk(bench.root)
+    merged = bench.merge(strategy=Strategy.LAST_WINS)
+    assert [(each.kind, each.path, each.other) for each in merged.conflicts] == [(kind, path, SOURCE)]
+    assert merged.overwritten == ()
+    with pytest.raises(MergeBlocked, match=f"{kind} conflict between {SOURCE} and two"):
+        apply(merged, bench.snapshots, bench.root)
+    assert on_disk(bench.root) == before
+
+
+def test_last_wins_keeps_an_edit_of_the_source_that_an_earlier_subplan_had_merged_with(bench):
+    bench.subplan("one", change("text.py", "line 15", "one"))
+    bench.subplan("two", change("text.py", "line 15", "two"))
+    change("text.py", "line 1\n", "mine\n")(bench.root)
+    merged = bench.merge(strategy=Strategy.LAST_WINS)
+    assert [(each.path, each.other, each.leaf) for each in merged.overwritten] == [("text.py", "one", "two")]
+    assert merged.blocked == ()
+    text = bench.text(merged, "text.py").split("\n")
+    assert ("mine" in text, "two" in text, "one" in text) == (True, True, False)
+
+
+def test_last_wins_is_blocked_by_an_edit_of_the_source_beneath_that_of_an_earlier_subplan(bench):
+    """The first goes with the edit, the second with neither: to let it win would lose the edit as well."""
+    bench.subplan("one", change("text.py", "line 15", "one"))
+
+    def both(root):
+        change("text.py", "line 15", "two")(root)
+        change("text.py", "line 1\n", "two as well\n")(root)
+
+    bench.subplan("two", both)
+    change("text.py", "line 1\n", "mine\n")(bench.root)
+    merged = bench.merge(strategy=Strategy.LAST_WINS)
+    assert [(each.path, each.other, each.leaf) for each in merged.conflicts] == [("text.py", SOURCE, "two")]
+    assert merged.overwritten == ()
+    assert "mine" in bench.text(merged, "text.py").split("\n")
+
+
+@pytest.mark.parametrize("strategy", [Strategy.THREE_WAY, Strategy.LAST_WINS])
+def test_what_is_merged_and_applied_once_more_changes_nothing(bench, strategy):
+    """What one has deleted and another created much alike is no rename of the source's own."""
+    bench.subplan("one", delete("long.py"))
+    bench.subplan("two", create("alike.py", LINES * 3))
+    bench.subplan("three", rename("other.py", "moved.py"))
+    for _ in range(2):
+        merged = bench.merge(strategy=strategy)
+        assert merged.blocked == ()
+        written = apply(merged, bench.snapshots, bench.root)
+    assert written == ()
+
+
+def test_a_rename_that_has_no_room_stays_out_with_both_halves(bench):
+    bench.subplan("one", create("new", "a file\n"))
+
+    def move(root):
+        rename("d/inner.py", "new/inner.py")(root)
+        (root / "d").rmdir()
+        (root / "d").write_text("in its place\n")
+
+    bench.subplan("two", move)
+    merged = bench.merge()
+    found = bench.snapshots.entries(merged.tree)
+    assert {"new", "d/inner.py"} <= set(found)
+    assert not {"new/inner.py", "d"} & set(found)
+    assert [(each.kind, each.path) for each in merged.conflicts] == [
+        (ConflictKind.DIRECTORY, "new/inner.py"),
+        (ConflictKind.DIRECTORY, "d"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["content", "rename/rename", "a directory replaced"])
@@ -394,6 +469,26 @@ def test_or_it_is_a_request_to_the_owner_which_blocks_until_it_is_left_on_purpos
         apply(merged, bench.snapshots, bench.root)
     assert apply(merged, bench.snapshots, bench.root, leave_requests=True) == ("a/f0.py",)
     assert (bench.root / "b/f0.py").exists()
+
+
+@pytest.mark.parametrize(("path", "to"), [("a/f0.py", "b/moved.py"), ("b/f0.py", "a/moved.py")])
+def test_a_rename_whose_other_half_is_another_subplan_s_is_a_request_with_both_halves(owned, path, to):
+    bench, plan, ownership = owned
+    one, two = plan.owner("a/f0.py"), plan.owner("b/f0.py")
+
+    def edit(root):
+        change("a/f1.py", "line 5", "mine")(root)
+        rename(path, to)(root)
+
+    bench.subplan(one, edit)
+    merged = bench.merge(ownership=ownership, outside=Outside.REQUEST)
+    assert [(each.owners, each.rename) for each in merged.requests] == [((two,), (path, to))]
+    assert f"{path}: renamed to {to} by {one}" in str(merged.requests[0])
+    assert apply(merged, bench.snapshots, bench.root, leave_requests=True) == ("a/f1.py",)
+    assert (bench.root / path).read_text() == LINES
+    assert not (bench.root / to).exists()
+    refused = bench.merge(ownership=ownership)
+    assert [each.rename for each in refused.refused] == [(path, to)]
 
 
 def test_new_files_belong_to_those_who_have_files_beside_them(owned):

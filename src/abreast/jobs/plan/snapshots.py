@@ -64,11 +64,38 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """What is merged or left as one: a changed path, or both halves of a rename, which then has both names."""
+
+    changed: tuple[Changed, ...]
+    rename: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """What changed between two snapshots, sorted. A rename is a deletion and a creation; `renames` says which."""
 
     changed: tuple[Changed, ...] = ()
     renames: Mapping[str, str] = field(default_factory=dict)
+    _by_path: dict[str, Changed] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Find paths at once."""
+        self._by_path.update((each.path, each) for each in self.changed)
+
+    def at(self, path: str) -> Changed | None:
+        """What changed at a path; None if nothing did."""
+        return self._by_path.get(path)
+
+    def steps(self) -> Iterator[Step]:
+        """What changed, with the halves of each rename together."""
+        targets = set(self.renames.values())
+        for each in self.changed:
+            to = self.renames.get(each.path)
+            if to is not None:
+                yield Step((each, self._by_path[to]), (each.path, to))
+            elif each.path not in targets:
+                yield Step((each,))
 
 
 @dataclass(slots=True)

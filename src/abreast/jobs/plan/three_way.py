@@ -27,7 +27,7 @@ class ConflictKind(StrEnum):
     CREATE_CREATE = "create/create"
     """Both created it, with different content."""
     RENAME = "rename"
-    """One renamed what the other renamed or changed, or both renamed to one name."""
+    """One renamed what the other renamed, changed or deleted, or both renamed to one name."""
     BINARY = "binary"
     """Both changed it, and it is no text."""
     MODE = "mode"
