@@ -26,16 +26,19 @@ class Edits:
         self.words = {}
         self.deleted = set()
 
-    def word(self, path):
+    def word(self):
         self.count += 1
-        word = f"{self.who}-wrote-{self.count}"
-        self.words[word] = path
-        return word
+        return f"{self.who}-wrote-{self.count}"
 
     def of(self, tree):
+        """The tree after some edits; where in it the new words are, is in `words`."""
         tree = dict(tree)
         for _ in range(self.chance.randrange(1, 4)):
             self.one(tree)
+        lines = {line: path for path, text in tree.items() for line in text.splitlines()}
+        self.words = {
+            word: lines[word] for word in (f"{self.who}-wrote-{n + 1}" for n in range(self.count)) if word in lines
+        }
         return tree
 
     def one(self, tree):
@@ -44,17 +47,19 @@ class Edits:
         match self.chance.randrange(6):
             case 0 | 1:
                 head, _, rest = tree[path].partition("\n")
-                tree[path] = f"{head}\n{self.word(path)}\n{rest}"  # all at the same place: these conflict
+                tree[path] = f"{head}\n{self.word()}\n{rest}"  # all at the same place: these conflict
             case 2:
-                tree[path] += f"{self.word(path)}\n"
+                tree[path] += f"{self.word()}\n"
             case 3:
-                tree[f"{folder}/moved-{self.chance.randrange(3)}"] = tree.pop(path)
+                to = f"{folder}/moved-{self.chance.randrange(3)}"
+                if to not in tree:
+                    tree[to] = tree.pop(path)
             case 4:
                 self.deleted.add(tree.pop(path).partition("\n")[0])
             case 5:
                 new = f"{folder}/new-{self.chance.randrange(2)}"
                 if new not in tree:
-                    tree[new] = content(self.word(new))
+                    tree[new] = content(self.word())
 
 
 class World:
@@ -110,27 +115,9 @@ def lost(world, seed):
         removed = any(word in one.deleted for one in (*parts, user))
         if lines.count(word) != 1 and not (lines.count(word) == 0 and (removed or path in listed)):
             found.append(f"{word} is there {lines.count(word)} times")
-    for one in parts:
-        gone = [
-            word for word, path in one.words.items()
-            if word not in lines and word in texts_of(world, changes, one.who) and path not in listed
-            and not any(name in listed for name in renamed(world, changes, one.who, path))
-        ]  # fmt: skip
-        found += gone
-    return found + [word for word in user.words if word in "\n".join(source.values()) and word not in lines]
-
-
-def texts_of(world, changes, leaf):
-    """What a subplan had in the end: some of what it wrote, it has deleted itself."""
-    tree = next(each.result for each in changes if each.leaf == leaf)
-    entries = world.snapshots.entries(tree)
-    return b"".join(world.snapshots.read_many(entry.blob for entry in entries.values()).values()).decode()
-
-
-def renamed(world, changes, leaf, path):
-    change = next(each for each in changes if each.leaf == leaf)
-    renames = world.snapshots.changes(change.base, change.result).renames
-    return [name for pair in renames.items() if path in pair for name in pair]
+    written = [(word, path) for one in parts for word, path in one.words.items()]
+    found += [word for word, path in written if word not in lines and path not in listed]
+    return found + [word for word in user.words if word not in lines]
 
 
 def test_what_parts_and_the_source_have_is_there_or_its_loss_is_listed(tmp_path):

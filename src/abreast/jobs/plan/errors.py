@@ -7,7 +7,8 @@ AbreastError
 |-- PlanFailed        some subplans are not done
 |-- MergeBlocked      a merge has conflicts, refusals, requests or faults, and can't be applied
 |-- SourceChanged     the source tree is no longer what was merged into
-`-- ApplyInterrupted  an apply was interrupted, and not taken back yet
+|-- ApplyInterrupted  an apply was interrupted, and not taken back yet
+`-- ApplyRunning      an apply or an undo is under way in the same tree
 """
 
 from __future__ import annotations
@@ -54,3 +55,7 @@ class ApplyInterrupted(AbreastError):
     """An apply was interrupted and not taken back yet; the message says where it is. Call `recover`."""
 
     retryable = False
+
+
+class ApplyRunning(AbreastError):
+    """An apply or an undo is under way in the same tree; the message names it. Try again when it has ended."""
