@@ -305,7 +305,7 @@ def _complete(root: Path, stage: Path, journal: dict[str, Any]) -> None:
         applied = sorted((root / HOME).glob(f"{APPLIED}*"))
         last = int(applied[-1].name.removeprefix(APPLIED)) if applied else 0
         stage.rename(root / HOME / f"{APPLIED}{last + 1:06}")
-        for old in applied[: len(applied) + 1 - KEPT]:
+        for old in applied[: max(0, len(applied) + 1 - KEPT)]:
             shutil.rmtree(old, ignore_errors=True)
 
 
