@@ -131,6 +131,36 @@ async def test_fail_fast_starts_nothing_after_the_failure_while_an_earlier_subpl
     assert (result.peak, [one.state for one in result.subplans]) == (4, ["done", "failed"] + ["cancelled"] * 10)
 
 
+@pytest.mark.parametrize("store", [None, MemoryStore])
+async def test_fail_fast_calls_no_subplan_cancelled_that_is_done(store):
+    plan, gate, third = plan_of(6), Gate(), asyncio.Event()
+    leaves = [leaf.id for leaf in plan.leaves]
+
+    async def work(leaf):
+        if leaf.id == leaves[2]:
+            third.set()  # it has the place of the second one, which has ended
+        if leaf.id == leaves[0]:
+            await third.wait()
+            raise ValueError("no")
+        if leaf.id != leaves[1]:
+            await gate.pass_(leaf.id)
+        return {"leaf": leaf.id}
+
+    kept = store() if store else None
+    result = await ran(plan, work, How(width=2, fail_fast=True), kept)
+    assert [one.state for one in result.subplans] == ["failed", "done"] + ["cancelled"] * 4
+    assert result.subplans[1].value == {"leaf": leaves[1]}
+    if kept is None:
+        return
+
+    async def fails(leaf):
+        raise ValueError(f"not {leaf.id}")
+
+    again = await ran(plan, fails, How(width=1, fail_fast=True), kept, resume="retry", run_id=kept.runs()[0].id)
+    assert [one.state for one in again.subplans] == ["failed", "done"] + ["cancelled"] * 4
+    assert again.subplans[1].value == {"leaf": leaves[1]}
+
+
 async def test_attempts_are_one_and_the_retries():
     plan, tried, clock = plan_of(2), [], ManualClock()
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from typing import Any, Final, Literal, TypeAlias
 
-from abreast.core.item import Item
+from abreast.core.item import Item, escape
 from abreast.core.outcome import Cancelled, Done, Outcome
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.nodes import Node, Plan
 from abreast.run.current import current_item
+from abreast.run.record import restore
 from abreast.run.scope import Run
 from abreast.store import codec
+from abreast.store.port import Recorded
 
 SUBPLANS: Final = "subplans"
 MAX_PARALLEL: Final = 5
@@ -107,7 +109,30 @@ async def run_plan(
             if isinstance(outcome, Done):
                 values[outcome.key] = outcome.value
             order.ended(outcome.key, ok=isinstance(outcome, Done))
+    found |= {one.key: _subplan(one) for one in mapped.losers}
+    missing = {name: _made_of(leaf, around) for name, leaf in leaves.items() if name not in found}
+    found |= await _finished(run, missing, values)
     return PlanResult(tuple(found.get(name) or order.why(name) for name in leaves), mapped.peak)
+
+
+async def _finished(
+    run: Run, made_of: Mapping[str, Mapping[str, Any]], done: Mapping[str, dict[str, Any]]
+) -> dict[str, Subplan]:
+    """The subplans among these that are recorded as done: a halt leaves them out of the outcomes, but they are done."""
+    setting = run.setting
+    store, row, scribe = setting.store, setting.row, setting.scribe
+    if store is None or row is None or scribe is None:
+        return {name: Subplan(name, "done", done[name]) for name in made_of if name in done}
+    if not made_of:
+        return {}
+    paths = {f"{run.path}/{SUBPLANS}/{escape(name)}": name for name in made_of}
+    recorded: Mapping[str, Recorded] = await scribe.read(lambda: store.recorded(row.id, list(paths)))
+    found: dict[str, Subplan] = {}
+    for path, one in recorded.items():
+        name, outcome = paths[path], restore(one)
+        if isinstance(outcome, Done) and one.data.get("digest") == codec.digest(made_of[name]):
+            found[name] = replace(_subplan(outcome), leaf=name)
+    return found
 
 
 def _say_divided(run: Run, plan: Plan, how: How) -> None:
