@@ -160,7 +160,7 @@ def test_what_was_cut_off_and_never_resumed_is_kept_and_its_worktrees_go_at_appl
         process.kill()
         process.communicate(timeout=PATIENCE)
     assert len(git(project.folder, "worktree", "list").splitlines()) == 3
-    said = project("plan", "apply", "plan-1")
+    said = project("plan", "apply", "plan-1", "--partial")
     assert said.code == 0, said
     assert said.err.count("was cut off; what it had done is kept") == 2
     assert len(git(project.folder, "worktree", "list").splitlines()) == 1

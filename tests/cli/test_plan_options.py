@@ -159,12 +159,14 @@ def test_what_is_asked_of_others_is_listed_or_left_out(project):
     assert [name.split("/")[3].split("-")[0] for name in kept] == ["beta"]  # a part of it is in no tree yet
 
 
-def test_the_last_one_wins_where_that_is_told(project):
+def test_what_was_changed_by_hand_stays_whichever_strategy_is_told(project):
     ran(project, "--command", MARK)
     project.file("src/beta/m2.py", "x = 2\n# by hand\n")
-    assert project("plan", "apply", "plan").code == 1
-    assert project("plan", "apply", "plan", "--strategy", "last-wins").code == 0
-    assert (project.folder / "src/beta/m2.py").read_text() == "x = 2\n# seen\n"
+    for strategy in ("three-way", "sequential", "fail-on-conflict", "last-wins"):
+        said = project("plan", "apply", "plan", "--strategy", strategy)
+        assert said.code == 1
+        assert "beta/m2.py: content conflict between source and beta-" in said.out
+        assert (project.folder / "src/beta/m2.py").read_text() == "x = 2\n# by hand\n"
 
 
 def test_a_directory_without_git_is_divided_worked_on_and_merged(project, tmp_path):

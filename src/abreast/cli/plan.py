@@ -11,8 +11,8 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, SEED, Config
 from abreast.cli.errors import Sorry, system_words, tell
-from abreast.cli.plan_job import KIND, ORDERS, PlanJob, make_plan
-from abreast.cli.stores import StoreChoice
+from abreast.cli.plan_job import KIND, ORDERS, PlanJob, make_plan, repair_tree
+from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.tables import say_json
 from abreast.cli.work import View
 from abreast.jobs.plan.imports import Imports
@@ -149,15 +149,16 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
     from abreast.cli.resume import command as resume_any
     from abreast.cli.resume import newest_unfinished
 
-    if run is None:
-        with StoreChoice(Config.load(), store).existing() as opened:
-            row = newest_unfinished(opened, {KIND})
-        if row is None:
-            tell("nothing to resume: no plan is waiting to go on")
-            return 0
-        run = row.id
+    with StoreChoice(Config.load(), store).existing() as opened:
+        row = newest_unfinished(opened, {KIND}) if run is None else find_run(opened, run)
+    directory = Path.cwd() if row is None or row.kind != KIND else Path(PlanJob.of_run(row).path)
+    if directory.is_dir():
+        repair_tree(directory)
+    if row is None:
+        tell("nothing to resume: no plan is waiting to go on")
+        return 0
     others: dict[str, Any] = {"inputs": (), "width": None, "retries": None, "timeout": None}
-    code: int = click.get_current_context().invoke(resume_any, run=run, store=store, **given, **others)
+    code: int = click.get_current_context().invoke(resume_any, run=row.id, store=store, **given, **others)
     return code
 
 
@@ -176,6 +177,7 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
     help="What becomes of writes outside of a subplan's files.",
 )
 @click.option("--leave-requests", is_flag=True, help="With --outside request: merge all but those writes.")
+@click.option("--partial", is_flag=True, help="Merge what is done, though other subplans failed or did not run.")
 @click.option("--gate/--no-gate", default=True, help="Look first whether it compiles, imports resolve, checks pass.")
 @checking
 @options.dry_run
@@ -185,10 +187,27 @@ def apply(*, run: str, store: str | None, **given: Any) -> int:
     """Merge what the subplans of RUN did into its tree: all of it, or nothing where something stands in the way.
 
     What the merge would break is a fault that the tree doesn't have now; it is told with the subplans to blame.
+    `abreast plan undo` takes an apply back.
     """
     from abreast.cli.plan_apply import ApplyOptions, apply_run
 
     return apply_run(run, StoreChoice(Config.load(), store), ApplyOptions(**given))
+
+
+@command.command("undo")
+@options.dry_run
+@options.common
+@options.optional_run
+def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) -> int:
+    """Take back what `abreast plan apply` wrote for RUN, or the newest apply: files are again as they were before.
+
+    Contents, permissions, links, deleted and created files, and directories that went with their last file. If one of
+    these files was changed since, it is named, and nothing is taken back. What was before the ten newest applies of a
+    directory is kept.
+    """
+    from abreast.cli.plan_undo import undo_run
+
+    return undo_run(run, StoreChoice(Config.load(), store), dry_run=dry_run, as_json=as_json)
 
 
 def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:

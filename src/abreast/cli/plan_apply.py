@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from abreast.cli.children import Groups
-from abreast.cli.errors import DONE, FAILED, Sorry, explain, tell
-from abreast.cli.plan_job import KIND, PlanJob
+from abreast.cli.errors import DONE, FAILED, Sorry, explain, one_line, tell
+from abreast.cli.plan_job import KIND, PlanJob, repair_tree
 from abreast.cli.planning import save_what_was_cut_off, snapshots_of
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.tables import say, say_json
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.core.events import ITEM_SETTLED
 from abreast.executors.commands import Commands
-from abreast.jobs.plan.apply import apply, recover
+from abreast.jobs.plan.apply import apply
 from abreast.jobs.plan.checks import Check, Looked, Whole, look_at_imports
 from abreast.jobs.plan.commands import Processes
-from abreast.jobs.plan.execute import SUBPLANS
+from abreast.jobs.plan.execute import PLAN_DIVIDED, SUBPLANS
 from abreast.jobs.plan.kept import Kept
 from abreast.jobs.plan.merge import Change, Merged, Outside, Strategy, merge
 from abreast.jobs.plan.nodes import Plan
@@ -40,6 +41,7 @@ class ApplyOptions:
     strategy: str = "three-way"
     outside: str = "refuse"
     leave_requests: bool = False
+    partial: bool = False
     gate: bool = True
     check: str | None = None
     dry_run: bool = False
@@ -52,10 +54,26 @@ class _Recorded:
 
     changes: list[Change] = field(default_factory=list)
     files: dict[str, list[str]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    """How each one that has an outcome ended, at last."""
+    leaves: list[str] | None = None
+    """All subplans of the run; None if it is so old that it doesn't say."""
+
+    def not_done(self, plan: Plan) -> dict[str, str]:
+        """The subplans that are not done, and what became of them."""
+        leaves = [leaf.id for leaf in plan.leaves] if self.leaves is None else self.leaves
+        return {leaf: self.states.get(leaf, "not run") for leaf in leaves if leaf not in self.files}
 
 
 def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
     """Merge, look at it, write it; the exit code."""
+    row, job, recorded = find_plan(wanted, choice)
+    with asyncio.Runner() as runner:
+        return runner.run(_Applying(job, row.id, recorded, options).drive())
+
+
+def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, _Recorded]:
+    """A recorded plan, and what it did; a killed apply in its directory is repaired. `Sorry` if there is none."""
     with choice.existing() as store:
         row = find_run(store, wanted)
         if row.kind != KIND:
@@ -64,19 +82,34 @@ def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
         recorded = _recorded(store, row)
     if not Path(job.path).is_dir():
         raise Sorry(f"{job.path}, which {row.id} divided, is not there any more")
-    with asyncio.Runner() as runner:
-        return runner.run(_Applying(job, row.id, recorded, options).drive())
+    repair_tree(Path(job.path))
+    return row, job, recorded
 
 
 def _recorded(store: Store, row: RunRow) -> _Recorded:
     found: dict[str, Any] = {}
-    for event in each_event(store, row.id, {ITEM_SETTLED}):
+    states: dict[str, str] = {}
+    leaves: list[str] | None = None
+    for event in each_event(store, row.id, {ITEM_SETTLED, PLAN_DIVIDED}):
+        if event.kind == PLAN_DIVIDED:
+            nodes: Any = codec.decode(event.body) if event.body else []
+            inner = {node["parent"] for node in nodes}
+            leaves = [node["id"] for node in nodes if node["id"] not in inner]
+            continue
         parts = event.path.split("/")
-        if len(parts) == 3 and parts[1] == SUBPLANS and event.data.get("state") == "done" and event.body:  # noqa: PLR2004
-            found[parts[2]] = codec.decode(event.body)
+        if len(parts) != 3 or parts[1] != SUBPLANS:  # noqa: PLR2004
+            continue
+        leaf = parts[2]
+        states[leaf] = str(event.data.get("state"))
+        if states[leaf] == "done" and event.body:
+            found[leaf] = codec.decode(event.body)
+        elif states[leaf] == "failed":  # also one that was done before, and ran again as its files had changed
+            found.pop(leaf, None)
     return _Recorded(
         [Change(leaf, found[leaf]["base"], found[leaf]["result"]) for leaf in sorted(found)],
         {leaf: found[leaf]["files"] for leaf in sorted(found)},
+        states,
+        leaves,
     )
 
 
@@ -105,8 +138,6 @@ class _Applying:
                 return code
 
     async def _merge(self, interrupts: Interrupts) -> int:
-        if recovered := recover(self._root):
-            tell(f"took back {recovered} merge(s) that had been cut off")
         save_what_was_cut_off(self._job.path, self._snapshots)
         reap_worktrees(self._root)
         plan, imports = self._job.divided()
@@ -123,17 +154,31 @@ class _Applying:
         merged = merge_some(changes)
         left = merged.requests if self._options.leave_requests else ()
         blocked = [line for line in merged.blocked if line not in set(map(str, left))]
-        missing = sum(leaf.id not in self._recorded.files for leaf in plan.leaves)
-        notes = [f"{missing} of {len(plan.leaves)} subplans are not done, and left out"] if missing else []
+        missing = self._recorded.not_done(plan)
+        notes: list[str] = []
+        if missing and self._options.partial:
+            whole = len(missing) + len(self._recorded.files)
+            notes = [f"{len(missing)} of {whole} subplans are not done, and left out"]
+        elif missing:
+            blocked = [*(f"{leaf}: {state}; --partial applies the others" for leaf, state in missing.items()), *blocked]
         paths: tuple[str, ...] = ()
         if not blocked and self._options.gate:
             looked = await self._look(Whole(merged, changes, merge_some, imports, self._snapshots))
             blocked, notes = [str(each) for each in looked.faults], [*notes, *looked.notes]
         if not blocked and not self._options.dry_run:
             interrupts.let_be()
-            paths = apply(merged, self._snapshots, self._root, leave_requests=self._options.leave_requests)
-            Kept(self._snapshots).drop(self._run, set(merged.merged) - {each.leaf for each in left})
-        return self._say(merged, blocked, notes, paths)
+            paths = self._write(merged, set(merged.merged) - {each.leaf for each in left})
+        return self._say(_Result(merged, blocked, notes, paths, [str(each) for each in left]))
+
+    def _write(self, merged: Merged, finished: set[str]) -> tuple[str, ...]:
+        """Write it, and let go of what these leaves have made; an undo holds that again."""
+        kept = Kept(self._snapshots)
+        held = [[each.leaf, each.how, each.tree] for each in kept.held(self._run) if each.leaf in finished]
+        record = {"run": self._run, "at": SYSTEM_CLOCK.wall(), "held": held}
+        leave = self._options.leave_requests
+        paths = apply(merged, self._snapshots, self._root, leave_requests=leave, record=record)
+        kept.drop(self._run, finished)
+        return paths
 
     def _in_order(self, plan: Plan) -> list[Change]:
         """The changes in the order of the plan; what it doesn't have any more comes last."""
@@ -158,17 +203,38 @@ class _Applying:
             processes = Processes(commands, self._groups.started, self._groups.ended)
             return await Check(command, trees.slots[0], processes).look(whole)
 
-    def _say(self, merged: Merged, blocked: list[str], notes: list[str], paths: tuple[str, ...]) -> int:
+    def _say(self, result: _Result) -> int:
+        merged, blocked = result.merged, result.blocked
+        overwritten = [str(each) for each in merged.overwritten]
         if self._options.as_json:
-            say_json({"merged": list(merged.merged), "blocked": blocked, "notes": notes, "written": list(paths)})
+            say_json({
+                "merged": list(merged.merged), "blocked": blocked, "notes": result.notes,
+                "written": list(result.paths), "overwritten": overwritten, "left": result.left,
+            })  # fmt: skip
             return FAILED if blocked else DONE
         for line in blocked:
-            say(line)
-        for line in notes:
-            tell(line)
+            say(one_line(line))
+        for line in result.notes:
+            tell(one_line(line))
         if blocked:
             tell(f"nothing was written: {len(blocked)} thing(s) stand in the way")
             return FAILED
+        for line in overwritten:
+            say(one_line(f"overwritten: {line}"))
+        for line in result.left:
+            say(one_line(f"left out: {line}"))
         tell(f"{len(merged.merged)} subplans can be merged" if self._options.dry_run else
-             f"{len(paths)} files written, from {len(merged.merged)} subplans")  # fmt: skip
+             f"{len(result.paths)} files written, from {len(merged.merged)} subplans")  # fmt: skip
         return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What came of an apply."""
+
+    merged: Merged
+    blocked: list[str]
+    notes: list[str]
+    paths: tuple[str, ...]
+    left: list[str]
+    """Requests that were left out because they were to be."""

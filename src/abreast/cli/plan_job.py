@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.cli import units
-from abreast.cli.errors import Sorry
+from abreast.cli.errors import FAILED, Sorry, tell
+from abreast.core.errors import AbreastError
 from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.errors import ApplyRunning, PlanInvalid
 from abreast.jobs.plan.imports import Imports, read_imports
 from abreast.jobs.plan.inventory import take_inventory
 from abreast.jobs.plan.nodes import Options, Plan
+from abreast.jobs.plan.repair import repair
 from abreast.store.port import JsonValue, RunRow
 
 KIND: Final = "plan"
@@ -194,11 +196,23 @@ def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str
                 raise Sorry(f"{spell(word)} is for a model, and {spell(kind)} asks none; leave one of them out")
 
 
+def repair_tree(root: Path) -> None:
+    """Take back or complete what a killed apply has left, and say so; `Sorry` if that can't be."""
+    try:
+        for line in repair(root):
+            tell(line)
+    except ApplyRunning as error:
+        raise Sorry(str(error), FAILED) from None
+    except (AbreastError, OSError) as error:
+        raise Sorry(f"a merge was cut off, and can't be taken back: {error}", FAILED) from None
+
+
 def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
-    """The plan of a directory; `Sorry` says what can't be."""
+    """The plan of a directory, after a killed apply is repaired; `Sorry` says what can't be."""
     root = Path(path)
     if not root.is_dir():
         raise Sorry(f"{path} is no directory")
+    repair_tree(root)
     numbers: dict[str, Any] = {}
     for word in DIVIDING:
         if given.get(word) is not None:
