@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from abreast.cli.children import Groups
-from abreast.cli.errors import DONE, FAILED, Sorry, explain, one_line, tell
+from abreast.cli.errors import DONE, FAILED, Sorry, explain, system_words, tell
 from abreast.cli.plan_job import KIND, PlanJob, repair_tree
 from abreast.cli.planning import save_what_was_cut_off, snapshots_of
 from abreast.cli.signals import Interrupts
@@ -24,8 +24,10 @@ from abreast.jobs.plan.apply import apply
 from abreast.jobs.plan.checks import Check, Looked, Whole, look_at_imports
 from abreast.jobs.plan.commands import Processes
 from abreast.jobs.plan.execute import PLAN_DIVIDED, SUBPLANS
+from abreast.jobs.plan.inventory import list_submodules
 from abreast.jobs.plan.kept import Kept
 from abreast.jobs.plan.merge import Change, Merged, Outside, Strategy, merge
+from abreast.jobs.plan.names import printable
 from abreast.jobs.plan.nodes import Plan
 from abreast.jobs.plan.ownership import Ownership
 from abreast.jobs.plan.snapshots import Snapshots
@@ -58,6 +60,8 @@ class _Recorded:
     """How each one that has an outcome ended, at last."""
     leaves: list[str] | None = None
     """All subplans of the run; None if it is so old that it doesn't say."""
+    replaced: list[str] = field(default_factory=list)
+    """Those that were done when the tree was divided otherwise, and whose files were done again."""
 
     def not_done(self, plan: Plan) -> dict[str, str]:
         """The subplans that are not done, and what became of them."""
@@ -105,12 +109,22 @@ def _recorded(store: Store, row: RunRow) -> _Recorded:
             found[leaf] = codec.decode(event.body)
         elif states[leaf] == "failed":  # also one that was done before, and ran again as its files had changed
             found.pop(leaf, None)
+    replaced = _replaced(found, leaves)
+    found = {leaf: facts for leaf, facts in found.items() if leaf not in replaced}
     return _Recorded(
         [Change(leaf, found[leaf]["base"], found[leaf]["result"]) for leaf in sorted(found)],
         {leaf: found[leaf]["files"] for leaf in sorted(found)},
         states,
         leaves,
+        replaced,
     )
+
+
+def _replaced(found: Mapping[str, Any], leaves: Sequence[str] | None) -> list[str]:
+    """Subplans of an earlier division whose files a subplan of the newest one has done: that counts, and only once."""
+    now = set(found) if leaves is None else set(leaves)
+    again = {path for leaf in now & set(found) for path in found[leaf]["files"]}
+    return sorted(leaf for leaf in set(found) - now if not again.isdisjoint(found[leaf]["files"]))
 
 
 class _Applying:
@@ -136,6 +150,9 @@ class _Applying:
                 why, code = explain(error)
                 tell(why)
                 return code
+            except OSError as error:
+                tell(f"nothing was written: {printable(str(error.filename or self._root))}: {system_words(error)}")
+                return FAILED
 
     async def _merge(self, interrupts: Interrupts) -> int:
         save_what_was_cut_off(self._job.path, self._snapshots)
@@ -155,10 +172,10 @@ class _Applying:
         left = merged.requests if self._options.leave_requests else ()
         blocked = [line for line in merged.blocked if line not in set(map(str, left))]
         missing = self._recorded.not_done(plan)
-        notes: list[str] = []
+        notes = [f"{leaf}: left out, as its files were done again" for leaf in self._recorded.replaced]
         if missing and self._options.partial:
             whole = len(missing) + len(self._recorded.files)
-            notes = [f"{len(missing)} of {whole} subplans are not done, and left out"]
+            notes.append(f"{len(missing)} of {whole} subplans are not done, and left out")
         elif missing:
             blocked = [*(f"{leaf}: {state}; --partial applies the others" for leaf, state in missing.items()), *blocked]
         paths: tuple[str, ...] = ()
@@ -190,7 +207,8 @@ class _Applying:
         had = self._recorded.files
         taken = {path for files in had.values() for path in files}
         others = {leaf.id: [path for path in leaf.files if path not in taken] for leaf in plan.leaves}
-        return Ownership({leaf: files for leaf, files in others.items() if leaf not in had} | had)
+        leaves = {leaf: files for leaf, files in others.items() if leaf not in had} | had
+        return Ownership(leaves, list_submodules(self._root))
 
     async def _look(self, whole: Whole) -> Looked:
         looked = await look_at_imports(whole)
@@ -213,19 +231,25 @@ class _Applying:
             })  # fmt: skip
             return FAILED if blocked else DONE
         for line in blocked:
-            say(one_line(line))
+            say(printable(line))
         for line in result.notes:
-            tell(one_line(line))
+            tell(printable(line))
         if blocked:
             tell(f"nothing was written: {len(blocked)} thing(s) stand in the way")
             return FAILED
         for line in overwritten:
-            say(one_line(f"overwritten: {line}"))
+            say(printable(f"overwritten: {line}"))
         for line in result.left:
-            say(one_line(f"left out: {line}"))
+            say(printable(f"left out: {line}"))
         tell(f"{len(merged.merged)} subplans can be merged" if self._options.dry_run else
-             f"{len(result.paths)} files written, from {len(merged.merged)} subplans")  # fmt: skip
+             f"{self._files(result)} files written, from {len(merged.merged)} subplans")  # fmt: skip
         return DONE
+
+    def _files(self, result: _Result) -> int:
+        """How many files were written: one that was renamed is one."""
+        if not result.paths:
+            return 0
+        return len(result.paths) - len(self._snapshots.changes(result.merged.source, result.merged.tree).renames)
 
 
 @dataclass(frozen=True, slots=True)

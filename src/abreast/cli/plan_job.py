@@ -221,7 +221,7 @@ def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
             except ValueError as error:
                 raise Sorry(f"--{word.replace('_', '-')}: {error}") from None
     try:
-        inventory = take_inventory(root)
+        inventory = take_inventory(root).without_submodules()
         imports = read_imports(root, inventory)
         return decompose(inventory, imports, Options(**numbers)), imports
     except PlanInvalid as error:

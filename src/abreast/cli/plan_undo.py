@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from abreast.cli.errors import DONE, FAILED, Sorry, explain, one_line, system_words, tell
+from abreast.cli.errors import DONE, FAILED, Sorry, explain, system_words, tell
 from abreast.cli.plan_apply import find_plan
 from abreast.cli.plan_job import KIND, PlanJob, repair_tree
 from abreast.cli.planning import snapshots_of
@@ -12,6 +12,7 @@ from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say, say_json
 from abreast.core.errors import AbreastError
 from abreast.jobs.plan.kept import Kept
+from abreast.jobs.plan.names import printable
 from abreast.jobs.plan.undo import Applied, applies, changed_since, undo
 
 
@@ -34,7 +35,7 @@ def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json:
         say_json({"run": run, "restored": [] if dry_run else restored, "changed": changed})
         return FAILED if changed else DONE
     for path in changed:
-        say(one_line(f"{path}: changed since it was applied"))
+        say(printable(f"{path}: changed since it was applied"))
     if changed:
         tell(f"nothing was taken back: {len(changed)} file(s) changed since {run} was applied")
         return FAILED

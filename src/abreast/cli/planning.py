@@ -26,6 +26,7 @@ from abreast.jobs.plan.errors import PlanFailed, PlanInvalid
 from abreast.jobs.plan.execute import How, PlanResult, all_needs, check_needs, run_plan
 from abreast.jobs.plan.in_worktrees import WORKTREES, Start, Task, in_worktrees
 from abreast.jobs.plan.kept import rescue
+from abreast.jobs.plan.names import printable
 from abreast.jobs.plan.ownership import Ownership
 from abreast.jobs.plan.score import dependencies
 from abreast.jobs.plan.snapshots import Snapshots
@@ -132,6 +133,8 @@ class Planning:
             )  # fmt: skip
             for failure in trees.failures:
                 tell(f"worktree {failure.index} could not be made: {one_line(failure.reason)}")
+            for note in trees.notes:
+                tell(printable(note))
             base = await asyncio.to_thread(snapshots.take, trees.slots[0].root)
             caller = None
             if job.command is None and job.call is None:

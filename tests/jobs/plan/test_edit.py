@@ -1,5 +1,6 @@
 """A model edits the files of a subplan: whole files, only its own, that compile; what breaks a rule is told to it."""
 
+import os
 import re
 
 import pytest
@@ -136,3 +137,15 @@ async def test_a_file_that_holds_our_own_marks_is_told_from_them(tmp_path):
     assert result["written"] == ["a/one.py"]
     assert mark_of(model.calls[0]) not in content
     assert (tmp_path / "a/one.py").read_text() == content
+
+
+async def test_files_whose_names_are_no_line_of_text_are_named_but_not_shown(tmp_path):
+    odd = ["a/new\nline.py", os.fsdecode(b"a/non\xff.py"), "a/esc\x1b[2J.py", "a/space.py "]
+    files = {**FILES, **dict.fromkeys(odd, "secret = 1\n")}
+    own = ("a/one.py", *odd)
+    result, model = await edited(tmp_path, lambda asked: block(asked, "a/one.py", "x = 2\n"), files=files, own=own)
+    assert result["written"] == ["a/one.py"]
+    prompt = model.calls[0].messages[0].content
+    assert "secret" not in prompt
+    assert r"not to be changed: a/new\nline.py, a/non\udcff.py, a/esc\x1b[2J.py, a/space.py" in prompt
+    prompt.encode()  # it can be sent

@@ -53,6 +53,22 @@ async def test_every_node_is_there_with_its_size_and_state():
     assert view["outside"] == []
 
 
+def test_what_was_done_again_after_the_tree_was_divided_otherwise_counts_once():
+    store = MemoryStore()
+    hand = Hand(store, "plan", "plan")
+
+    def divided(*names):
+        return ("plan-divided", "plan", {}, json.dumps([{"id": one, "parent": None, "scope": one} for one in names]))
+
+    done = json.dumps({"files": ["a/f"], "changed": ["a/f"]})
+    hand.write(divided("old", "b"), settled("plan/subplans/old", done))
+    hand.write(divided("new", "b"), settled("plan/subplans/new", done))
+    view = viewed(store, hand.id)
+    assert (sum(view["counts"].values()), view["counts"]["done"]) == (2, 1)
+    assert [node["id"] for node in view["nodes"]] == ["new", "b"]
+    assert (view["clashes"], view["outside"]) == ([], [])
+
+
 async def test_what_needs_a_failed_subplan_is_blocked_by_name():
     store, plan = MemoryStore(), plan_of(3)
     first, second, third = (leaf.id for leaf in plan.leaves)

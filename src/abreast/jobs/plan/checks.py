@@ -18,6 +18,7 @@ from abreast.jobs.plan.commands import Processes
 from abreast.jobs.plan.gate import Blamed, Fault, Gate, blame, importers
 from abreast.jobs.plan.imports import Imports
 from abreast.jobs.plan.merge import SOURCE, Change, Merged
+from abreast.jobs.plan.names import as_word
 from abreast.jobs.plan.snapshots import Snapshots
 from abreast.worktrees.slot import Slot
 
@@ -133,7 +134,7 @@ class Check:
     async def _run(self, whole: Whole, tree: str, tests: tuple[str, ...]) -> str | None:
         await self._slot.reset()
         await asyncio.to_thread(put, whole.snapshots, self._slot.root, tree)
-        argv = ["sh", "-c", self._command.replace(TESTS, '"$@"'), "sh", *tests]
+        argv = ["sh", "-c", self._command.replace(TESTS, '"$@"'), "sh", *map(as_word, tests)]
         finished = await self._processes.run(argv, self._slot.root, {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
         if not finished.exit_code:
             return None

@@ -15,6 +15,7 @@ from typing import Any, Final
 from abreast.executors.commands import Commands, Finished
 from abreast.jobs.plan.assignment import Assignment
 from abreast.jobs.plan.errors import SubplanFailed
+from abreast.jobs.plan.names import as_word
 from abreast.run.current import Current, current_item
 
 _KEEP: Final = 1 << 20
@@ -50,8 +51,10 @@ class CommandTask:
     """Runs a command by `sh`: `{files}` are the subplan's files, each one word.
 
     $ABREAST_SUBPLAN is the subplan's name, $ABREAST_SCOPE its directory, $ABREAST_FILE_LIST a file with its files, one
-    on each line, $ABREAST_INSTRUCTION_FILE a file with the instruction. $ABREAST_FILES and $ABREAST_INSTRUCTION are the
-    same as text, unless that is too long for a variable.
+    on each line (without those that have a line break in their names), $ABREAST_FILE_LIST0 one with all of them, each
+    ended by a NUL, $ABREAST_INSTRUCTION_FILE a file with the instruction. $ABREAST_FILES and $ABREAST_INSTRUCTION are
+    the first and the last as text, unless that is too long for a variable. A name that starts with a dash has ./ before
+    it, so that no command takes it for an option.
     """
 
     def __init__(self, command: str, processes: Processes) -> None:
@@ -72,7 +75,7 @@ class CommandTask:
     def _argv(self, assignment: Assignment) -> list[str]:
         if "{files}" not in self._command:
             return ["sh", "-c", self._command]
-        return ["sh", "-c", self._command.replace("{files}", '"$@"'), "sh", *assignment.files]
+        return ["sh", "-c", self._command.replace("{files}", '"$@"'), "sh", *map(as_word, assignment.files)]
 
 
 class CallTask:
@@ -115,13 +118,15 @@ class CallTask:
 
 
 def _variables(assignment: Assignment, place: Path) -> dict[str, str]:
-    files = "\n".join(assignment.files)
-    listed, told = place / "files", place / "instruction"
-    listed.write_bytes(os.fsencode(f"{files}\n"))
+    names = [as_word(file) for file in assignment.files]
+    files = "\n".join(name for name in names if "\n" not in name)  # it would be read as two, which may be others
+    listed, ended, told = place / "files", place / "files0", place / "instruction"
+    listed.write_bytes(os.fsencode(f"{files}\n" if files else ""))
+    ended.write_bytes(b"".join(os.fsencode(name) + b"\0" for name in names))
     told.write_text(assignment.instruction, "utf-8")
     found = {
-        "ABREAST_SUBPLAN": assignment.id, "ABREAST_SCOPE": assignment.scope, "ABREAST_FILE_LIST": str(listed),
-        "ABREAST_INSTRUCTION_FILE": str(told),
+        "ABREAST_SUBPLAN": assignment.id, "ABREAST_SCOPE": as_word(assignment.scope), "ABREAST_FILE_LIST": str(listed),
+        "ABREAST_FILE_LIST0": str(ended), "ABREAST_INSTRUCTION_FILE": str(told),
     }  # fmt: skip
     texts = {"ABREAST_FILES": files, "ABREAST_INSTRUCTION": assignment.instruction}
     return found | {name: text for name, text in texts.items() if len(os.fsencode(text)) < _VARIABLE}

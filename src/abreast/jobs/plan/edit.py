@@ -18,6 +18,7 @@ from typing import Any, Final
 from abreast.jobs.plan.assignment import Assignment
 from abreast.jobs.plan.errors import EditRefused
 from abreast.jobs.plan.inventory import HUGE, is_binary
+from abreast.jobs.plan.names import is_one_line, printable
 from abreast.jobs.plan.ownership import Ownership
 from abreast.models.port import Message, Model, Reply, Request
 
@@ -41,7 +42,7 @@ Use the paths as they are shown. If nothing has to change, answer: {nothing}"""
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The files of a subplan as text, and those that are no text."""
+    """The files of a subplan as text, and those that are no text, or whose names can't be written on a line."""
 
     texts: Mapping[str, str]
     others: tuple[str, ...]
@@ -58,7 +59,7 @@ class _Shown:
                 text = None if is_binary(content) else content.decode()
             except UnicodeDecodeError:
                 text = None
-            if text is None:
+            if text is None or not is_one_line(file):
                 others.append(file)
             else:
                 texts[file] = text
@@ -70,7 +71,7 @@ class _Shown:
             end = "" if text.endswith("\n") or not text else "\n"
             parts.append(f"=== {self.mark} FILE {file}\n{text}{end}=== {self.mark} END")
         if self.others:
-            parts.append(f"Also there, but no text: {', '.join(self.others)}")
+            parts.append(f"Also there, but not to be changed: {', '.join(map(printable, self.others))}")
         return "\n".join(parts)
 
 

@@ -75,6 +75,15 @@ class Inventory:
         """All paths."""
         return tuple(file.path for file in self.files)
 
+    def without_submodules(self) -> Inventory:
+        """What can be worked on: a submodule is a repository of its own, and no worktree has its files."""
+        kept = tuple(file for file in self.files if file.form is not Form.SUBMODULE)
+        left = len(self.files) - len(kept)
+        if not left:
+            return self
+        note = _counted(left, "submodule is", "submodules are", "left out")
+        return Inventory(kept, self.source, (*self.notes, note))
+
     @property
     def tokens(self) -> int:
         """Of all files."""
@@ -129,6 +138,12 @@ def list_paths(root: Path) -> list[str]:
         for path in (_walk(root) if listed is None else listed[0])
         if solid.holds(path) and ((place := root / path).is_symlink() or place.is_file())
     )
+
+
+def list_submodules(root: Path) -> list[str]:
+    """The paths of the submodules beneath `root`, whether their files are there or not. Sorted."""
+    listed = _tracked(root, untracked=False)
+    return [] if listed is None else sorted(listed[1])
 
 
 def _tracked(root: Path, *, untracked: bool) -> tuple[list[str], set[str], list[str]] | None:

@@ -81,7 +81,8 @@ class Merged:
     def blocked(self) -> tuple[str, ...]:
         """Why it can't be applied, one line each; none if it can."""
         lines = [str(each) for each in (*self.conflicts, *self.refused, *self.requests)]
-        return (*lines, *(f"{leaf}: left out" for leaf in self.left_out))
+        named = {each.leaf for each in self.conflicts} | {each.leaf for each in self.refused}
+        return (*lines, *(f"{leaf}: left out" for leaf in self.left_out if leaf not in named))
 
 
 def merge(

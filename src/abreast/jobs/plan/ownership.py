@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Self
 
 from abreast.jobs.plan.nodes import ROOT, Plan
+
+SUBMODULE: Final = "a submodule"
+"""The owner of all that is in a repository within the repository."""
 
 
 class Ownership:
     """The owners of paths, by the files of each leaf."""
 
-    def __init__(self, leaves: Mapping[str, Iterable[str]]) -> None:
-        """Remember which leaves have files in each directory, and beneath it."""
+    def __init__(self, leaves: Mapping[str, Iterable[str]], submodules: Iterable[str] = ()) -> None:
+        """Remember which leaves have files in each directory, and beneath it; submodules belong to none of them."""
+        self._submodules = frozenset(submodules)
         self._owners = {path: leaf for leaf, files in leaves.items() for path in files}
         self._here: dict[str, set[str]] = defaultdict(set)
         self._beneath: dict[str, set[str]] = defaultdict(set)
@@ -36,6 +40,8 @@ class Ownership:
         A new file may be written by those that have files in its directory; where that is new too, or has none itself,
         by those of the nearest directory that has.
         """
+        if self._submodules and any(above in self._submodules for above in (path, *_above(path))):
+            return (SUBMODULE,)
         owner = self._owners.get(path)
         if owner is not None:
             return (owner,)
@@ -50,3 +56,9 @@ class Ownership:
     def allows(self, leaf: str, path: str) -> bool:
         """Whether a leaf may write a path."""
         return leaf in self.owners(path)
+
+
+def _above(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path

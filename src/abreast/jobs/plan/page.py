@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.version import VERSION
+from abreast.jobs.plan.names import printable
 from abreast.jobs.plan.nodes import Kind, Node, Plan
 from abreast.jobs.plan.score import Score
 from abreast.jobs.plan.squares import Box, squares
-from abreast.jobs.plan.tree import WORDS, printable, score_lines
+from abreast.jobs.plan.tree import WORDS, score_lines
 
 _SIZE: Final = Box(0, 0, 1200, 720)
 _FRAME: Final = 3.0

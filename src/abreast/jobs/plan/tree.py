@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from abreast.jobs.plan.names import printable
 from abreast.jobs.plan.nodes import LEAF_REASONS, Kind, Node, Plan, Reason
 from abreast.jobs.plan.score import Score
 
@@ -114,8 +115,3 @@ def _listed(lines: list[str]) -> list[str]:
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def printable(text: str) -> str:
-    """Names may have anything in them: a newline, an escape sequence, bytes that are no text."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

@@ -43,11 +43,13 @@ class PlanFold:
         """Nothing yet."""
         self._nodes: dict[str, dict[str, Any]] = {}
         self._leaves: dict[str, _Leaf] = {}
+        self._divided = False
 
     def add(self, event: Event) -> None:
         """Take in the next event."""
         if event.kind == _DIVIDED:
             self._nodes = {str(node.get("id")): dict(node) for node in map(mapping, listed(value_in(event)))}
+            self._divided = bool(self._nodes)
             return
         if event.kind in (RUN_RESUMED, RUN_ENDED):
             self._stop()
@@ -86,7 +88,8 @@ class PlanFold:
         """The tree with every state; of very many nodes the first."""
         if state != "running":
             self._stop()
-        for name in self._leaves:
+        # Of an earlier division, what was done again would count twice.
+        for name in () if self._divided else self._leaves:
             self._nodes.setdefault(name, {"id": name, "parent": None, "scope": name})
         inner = {node.get("parent") for node in self._nodes.values()}
         states = {name: self._state(name, state) for name in self._nodes if name not in inner}
@@ -145,7 +148,7 @@ class PlanFold:
     def _changes(self) -> dict[str, list[str]]:
         """Who has changed which file."""
         found: dict[str, list[str]] = {}
-        for name in sorted(self._leaves):
+        for name in sorted(self._leaves.keys() & self._nodes.keys()):
             for path in self._leaves[name].changed if self._leaves[name].state == "done" else ():
                 found.setdefault(path, []).append(name)
         return found
@@ -156,7 +159,7 @@ class PlanFold:
 
     def _outside(self) -> list[tuple[str, list[str]]]:
         """Files that others than their owners have changed."""
-        owner = {path: name for name, leaf in self._leaves.items() for path in leaf.files}
+        owner = {path: name for name, leaf in self._leaves.items() if name in self._nodes for path in leaf.files}
         found = {
             path: [name for name in leaves if owner.get(path, name) != name] for path, leaves in self._changes().items()
         }
