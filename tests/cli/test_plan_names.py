@@ -79,7 +79,7 @@ def odd(project, tmp_path):
     project.environment["ABREAST_CACHE"] = str(tmp_path / "cache")
     for folder in ("-f", "new\nline", os.fsdecode(b"non\xfe"), "\x1b[2J", " "):
         for name in ODD:
-            project.file(f"odd/{folder}/{name}", "x = 1\n")
+            project.file(f"odd/{folder}/{name}", f"x = {folder + name!a}\n" * 9)
     project.git("add", "-A")
     project.git("commit", "-qm", "odd")
     return project

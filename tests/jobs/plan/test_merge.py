@@ -491,6 +491,24 @@ def test_a_rename_whose_other_half_is_another_subplan_s_is_a_request_with_both_h
     assert [each.rename for each in refused.refused] == [(path, to)]
 
 
+def test_a_file_moved_to_another_subplan_s_directory_is_a_move_however_much_it_was_changed(owned):
+    bench, plan, ownership = owned
+    one = plan.owner("a/f0.py")
+
+    def edit(root):
+        (root / "a/f0.py").unlink()
+        fill(root, {"b/deep/f0.py": "quite another text\n", "a/new.py": "mine\n"})
+        (root / "a/f1.py").unlink()
+        fill(root, {"a/deep/f1.py": "within its own\n"})
+
+    bench.subplan(one, edit)
+    merged = bench.merge(ownership=ownership, outside=Outside.REQUEST)
+    assert [each.rename for each in merged.requests] == [("a/f0.py", "b/deep/f0.py")]
+    written = apply(merged, bench.snapshots, bench.root, leave_requests=True)
+    assert written == ("a/deep/f1.py", "a/f1.py", "a/new.py")
+    assert (bench.root / "a/f0.py").read_text() == LINES
+
+
 def test_new_files_belong_to_those_who_have_files_beside_them(owned):
     _, plan, ownership = owned
     a, b, c = (plan.owner(path) for path in ("a/f0.py", "b/f0.py", "b/c/f0.py"))

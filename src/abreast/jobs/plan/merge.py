@@ -163,9 +163,16 @@ class _Merge:
         """What a leaf may do, and what it may not: a rename of which it owns only one half is not its own."""
         own: list[Step] = []
         foreign: list[Request] = []
-        for step in difference.steps():
-            request = self._request(leaf, step)
-            if request is None:
+        moved: set[str] = set()
+        steps = [*difference.steps()]
+        for move in _moves(steps) if self.ownership is not None else ():
+            if (request := self._request(leaf, move)) is not None:
+                foreign.append(request)
+                moved.update(each.path for each in move.changed)
+        for step in steps:
+            if step.changed[0].path in moved:
+                continue
+            if (request := self._request(leaf, step)) is None:
                 own.append(step)
             else:
                 foreign.append(request)
@@ -179,3 +186,18 @@ class _Merge:
             return None
         owners = sorted({owner for each in outside for owner in self.ownership.owners(each.path)})
         return Request(leaf, tuple(owners), outside[0], step.rename)
+
+
+def _moves(steps: Sequence[Step]) -> list[Step]:
+    """Files that went and came again under the same name elsewhere, too much changed for git to call it a rename."""
+    gone, come = _by_name(steps, came=False), _by_name(steps, came=True)
+    pairs = [(gone[name][0], come[name][0]) for name in gone if len(gone[name]) == len(come.get(name, ())) == 1]
+    return [Step((old, new), (old.path, new.path)) for old, new in pairs]
+
+
+def _by_name(steps: Sequence[Step], *, came: bool) -> dict[str, list[Changed]]:
+    found: dict[str, list[Changed]] = {}
+    for (each,) in (step.changed for step in steps if step.rename is None):
+        if (each.before is None) == came and (each.after is None) != came:
+            found.setdefault(each.path.rpartition("/")[2], []).append(each)
+    return found
