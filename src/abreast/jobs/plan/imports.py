@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import ast
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from abreast.jobs.plan.import_scanner import ImportScanner, Statement
 from abreast.jobs.plan.inventory import FileEntry, Form, Inventory
 
 _ENDINGS: Final = (".py", ".pyi")
@@ -49,17 +49,18 @@ class Imports:
 
 
 def read_imports(root: Path, inventory: Inventory) -> Imports:
-    """Parse every Python file of the inventory; one that can't be read or parsed is named in `unread`."""
+    """Look into every Python file of the inventory; one that can't be read is named in `unread`."""
+    scanner = ImportScanner()
     files = [file for file in inventory.files if _is_python(file)]
     modules = Modules([file.path for file in files])
-    parsed: dict[str, list[ast.Import | ast.ImportFrom]] = {}
+    parsed: dict[str, list[Statement]] = {}
     unread: list[tuple[str, str]] = []
     for file in files:
         if file.binary or file.huge:
             unread.append((file.path, "too large" if file.huge else "binary"))
             continue
         try:
-            parsed[file.path] = _parse((root / file.path).read_bytes())
+            parsed[file.path] = scanner.read((root / file.path).read_bytes())
         except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
             unread.append((file.path, _why(error)))
     modules.name_root(each for statements in parsed.values() for each in statements)
@@ -75,27 +76,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"line {error.lineno or 0}: {error.msg}"
     return str(error) or type(error).__name__
-
-
-def _parse(source: bytes) -> list[ast.Import | ast.ImportFrom]:
-    if b"import" not in source:
-        return []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape is the author's business
-        return list(_statements(ast.parse(source).body))
-
-
-def _statements(body: Sequence[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Imports anywhere: in functions, under `try` and `if TYPE_CHECKING`. Expressions have none, and are not walked."""
-    pending = list(reversed(body))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            found = getattr(node, name, None)
-            if isinstance(found, list):
-                pending.extend(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +101,11 @@ class Modules:
         self._folders = {folder for path in paths for folder in _folders_above(path)}
         homes = {self._home(path) for path in paths}
         self._homes = sorted(homes, key=lambda home: (home != "src", home.count("/"), home))
-        self._roots: dict[str, list[str]] = {}
         self._own = ""
+        self._files = _by_module(self._paths)
+        self._tops: dict[tuple[str, str], str | None] = {}  # answers of `_top`
 
-    def name_root(self, statements: Iterable[ast.Import | ast.ImportFrom]) -> None:
+    def name_root(self, statements: Iterable[Statement]) -> None:
         """Find what the root calls itself, if it is a package: the name under which most of its modules are imported.
 
         Not the name of its directory, which is another one in a copy or a worktree.
@@ -134,7 +115,7 @@ class Modules:
         votes = Counter(first for each in statements for first, rest in _spelled(each) if rest and self._file(rest))
         self._own = min(votes, key=lambda name: (-votes[name], name), default="")
 
-    def targets(self, path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    def targets(self, path: str, statement: Statement) -> Iterator[str]:
         """The files that a statement of `path` imports."""
         if isinstance(statement, ast.Import):
             places = [self._place(path, alias.name) for alias in statement.names]
@@ -145,7 +126,7 @@ class Modules:
         if base is not None:
             yield from self._members(base, [alias.name for alias in statement.names])
 
-    def wanted(self, path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[Wanted]:
+    def wanted(self, path: str, statement: Statement) -> Iterator[Wanted]:
         """What a statement of `path` wants of this repository; nothing if it is about another package."""
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -176,11 +157,11 @@ class Modules:
         first, _, rest = name.partition(".")
         if first == self._own and first:
             return _join(*rest.split("."))
-        for root in self._search(path, first):
-            head = _join(root, first)
-            if self._file(head) or head in self._folders:
-                return _join(root, *name.split("."))
-        return None
+        key = (self._home(path), first)
+        if key not in self._tops:
+            self._tops[key] = self._top(*key)
+        root = self._tops[key]
+        return None if root is None else _join(root, *name.split("."))
 
     def _base(self, path: str, statement: ast.ImportFrom) -> str | None:
         """Where the module of a `from` would be."""
@@ -204,19 +185,21 @@ class Modules:
             yield own
 
     def _file(self, place: str) -> str | None:
-        candidates = (f"{place}{ending}" for ending in _ENDINGS) if place else ()
-        inits = (_join(place, f"{_INIT}{ending}") for ending in _ENDINGS)
-        return next((path for path in (*inits, *candidates) if path in self._paths), None)
+        return self._files.get(place)
 
-    def _search(self, path: str, first: str) -> list[str]:
+    def _top(self, home: str, first: str) -> str | None:
+        """The directory that a top-level name is in, for files whose own is `home`; None if it is nowhere here."""
+        return next((root for root in self._search(home, first) if self._is_there(_join(root, first))), None)
+
+    def _is_there(self, place: str) -> bool:
+        return place in self._folders or self._file(place) is not None
+
+    def _search(self, home: str, first: str) -> Iterator[str]:
         """Directories in which a top-level name may be, nearest first."""
-        home = self._home(path)
-        if home not in self._roots:
-            self._roots[home] = [home, *(folder for folder in _folders_above(home) if folder != home)]
-        own = self._roots[home]
-        if first in sys.stdlib_module_names:  # `import json` is no file of another part of the repository
-            return own
-        return [*own, *(other for other in self._homes if other not in own)]
+        own = [home, *(folder for folder in _folders_above(home) if folder != home)]
+        yield from own
+        if first not in sys.stdlib_module_names:  # `import json` is no file of another part of the repository
+            yield from (other for other in self._homes if other not in own)
 
     def _home(self, path: str) -> str:
         """The directory above the topmost package of a file."""
@@ -226,7 +209,7 @@ class Modules:
         return home
 
 
-def _spelled(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+def _spelled(statement: Statement) -> Iterator[tuple[str, str]]:
     """The first part of each absolute name, and the rest as a path."""
     if isinstance(statement, ast.Import):
         spelled = [alias.name for alias in statement.names]
@@ -237,6 +220,20 @@ def _spelled(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]
     for name in spelled:
         first, *rest = name.split(".")
         yield first, _join(*rest)
+
+
+def _by_module(paths: Iterable[str]) -> dict[str, str]:
+    """The file of each module, by its place without an ending; a package comes before a module, `.py` before `.pyi`."""
+    found: dict[str, tuple[int, str]] = {}
+    for path in paths:
+        stem, _, ending = path.rpartition(".")
+        rank = _ENDINGS.index(f".{ending}")
+        places = [(stem, len(_ENDINGS) + rank)]
+        if _stem(path) == _INIT:
+            places.append((_above(path), rank))
+        for place, order in places:
+            found[place] = min(found.get(place, (order, path)), (order, path))
+    return {place: path for place, (_, path) in found.items()}
 
 
 def _above(path: str) -> str:

@@ -1,0 +1,148 @@
+"""Finds the import statements of a Python file without parsing the rest of it.
+
+A parser spends more than 9 of 10 parts of its time on code that imports nothing. Here, strings and comments are blanked
+up to the last `import`, and only the statements that are left go to the parser. Wherever the text could mean something
+else (an `import` in no statement, a quote or a parenthesis without its other half, Python 2), the whole file is parsed:
+what is found is what the parser finds. Other errors of syntax are not looked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+Statement: TypeAlias = ast.Import | ast.ImportFrom
+
+# Each loop is unrolled (plain characters, then any number of: one special, plain characters), and each branch begins
+# with a plain character, to which the search can jump: five times as fast as the usual way to write it.
+_BLANKED: Final = re.compile(
+    r"""\#[^\n]*
+    | \"\"\" [^"\\]* (?: (?: \\. | "(?!"") ) [^"\\]* )* (?: \"\"\" | \Z )
+    | \'\'\' [^'\\]* (?: (?: \\. | '(?!'') ) [^'\\]* )* (?: \'\'\' | \Z )
+    | \" [^"\\\n]* (?: \\. [^"\\\n]* )* \"
+    | \' [^'\\\n]* (?: \\. [^'\\\n]* )* \'
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+# The word first, what is around it second: a search for plain letters is ten times as fast as one for `\bimport`.
+_WORD: Final = re.compile(r"import(?<!\wimport)\b")
+_HEAD: Final = re.compile(r"(?:.*[;:])?[ \t\f]*(from\b[\w. \t\f]*)?")
+_TAIL: Final = re.compile(r"[ \t\f]*\([^)]*\)|[^;\n(]*")
+_CODING: Final = re.compile(rb"\A(?:[^\n]*\n)?[^\n]*coding[:=][ \t]*(?!utf-?8\b)", re.IGNORECASE)
+_PYTHON_2: Final = re.compile(r"^[ \t]*(?:print[ \t]+(?:[^ \t=(.,:)]|$)|except [^\n:(]*,)", re.MULTILINE)
+_EXCEPT: Final = re.compile(r"except [^\n:(]*,")
+
+
+class ImportScanner:
+    """Reads the imports of many files; a statement that comes again is not parsed again."""
+
+    def __init__(self) -> None:
+        """Nothing read yet."""
+        self._known: dict[str, list[Statement]] = {}
+        self.parsed_bytes = 0
+        """How much went through the parser: single statements, and files that had to be parsed whole."""
+
+    def read(self, source: bytes) -> list[Statement]:
+        """The imports of a file, wherever they stand in it; raises what `ast.parse` does if it had to be parsed."""
+        if b"import" not in source:
+            return []
+        found = self._scan(source)
+        if found is None:
+            self.parsed_bytes += len(source)
+            found = parse_imports(source)
+        return found
+
+    def _scan(self, source: bytes) -> list[Statement] | None:
+        """The same by looking at the text; None if that may be wrong."""
+        text = _text(source)
+        if text is None or _looks_broken(text):
+            return None
+        code = _code(text[: _end_of_line(text, text.rindex("import"))])
+        if "'" in code or '"' in code:
+            return None
+        try:
+            return [each for spelled in _spelled(code) for each in self._statements(spelled)]
+        except (SyntaxError, ValueError):
+            return None
+
+    def _statements(self, spelled: str) -> list[Statement]:
+        known = self._known.get(spelled)
+        if known is None:
+            self.parsed_bytes += len(spelled)
+            known = self._known[spelled] = list(_walk(ast.parse(spelled).body))
+        return known
+
+
+def parse_imports(source: bytes) -> list[Statement]:
+    """The imports of a file by parsing it whole."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an invalid escape is the author's business
+        return list(_walk(ast.parse(source).body))
+
+
+def _walk(body: Sequence[ast.AST]) -> Iterator[Statement]:
+    """Imports anywhere: in functions, under `try` and `if TYPE_CHECKING`. Expressions have none, and are not walked."""
+    pending = list(reversed(body))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found = getattr(node, name, None)
+            if isinstance(found, list):
+                pending.extend(found)
+
+
+def _text(source: bytes) -> str | None:
+    """The file as text with plain line ends; None if only the parser can tell how it is encoded."""
+    if b"\0" in source or _CODING.search(source):
+        return None
+    try:
+        text = source.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _code(text: str) -> str:
+    """The text without strings and comments, and continued lines in one."""
+    code = _BLANKED.sub(" ", text)
+    return code.replace("\\\n", " ") if "\\" in code else code
+
+
+def _spelled(code: str) -> Iterator[str]:
+    """The text of each import statement; `ValueError` if an `import` is in none."""
+    for word in _WORD.finditer(code):
+        head = _HEAD.fullmatch(code, code.rfind("\n", 0, word.start()) + 1, word.start())
+        tail = _TAIL.match(code, word.end())
+        if head is None or tail is None:
+            raise ValueError("an import that is no statement")
+        yield f"{head[1] or ''}import{tail[0]}"
+
+
+def _looks_broken(text: str) -> bool:
+    """Whether parentheses don't match, or there is a statement of Python 2; what strings and comments have is fine."""
+    uneven = text.count("(") != text.count(")")
+    if not uneven and "print " not in text and not _EXCEPT.search(text):
+        return False
+    code = _code(text)
+    return code.count("(") != code.count(")") or _PYTHON_2.search(code) is not None
+
+
+def _end_of_line(text: str, at: int) -> int:
+    """Where the logical line ends that `at` is in: a bracket that is open there is closed by then."""
+    end = text.find("\n", at)
+    if end < 0:
+        return len(text)
+    if "(" in text[at:end]:
+        closed = text.find(")", at)
+        end = max(end, text.find("\n", closed) if closed >= 0 else end)
+    while text[end - 1] == "\\":
+        following = text.find("\n", end + 1)
+        if following < 0:
+            return len(text)
+        end = following
+    return end
