@@ -75,14 +75,41 @@ case $ABREAST_SCOPE in beta/) [ -e "$GO" ];; esac
     assert (project.folder / "src/delta/m1.py").read_text() == "by = 'delta/'\n"
 
 
-def test_a_circle_of_dependencies_is_told_before_anything_starts(project):
-    project.file("src/alpha/__init__.py", "import beta\n")
-    project.file("src/beta/__init__.py", "import alpha\n")
+def test_a_circle_of_imports_runs_as_one_group_after_what_it_needs_and_before_what_needs_it(project, tmp_path):
+    imported = {"alpha": "beta", "beta": "delta", "delta": "beta\nimport gamma", "gamma": "os"}
+    for folder, name in imported.items():
+        project.file(f"src/{folder}/__init__.py", f"import {name}\n")
     project.git("add", "-A")
-    said = project("plan", "run", "src", "--command", "true", "--order", "dependencies")
-    assert said.code == 2
-    assert "subplans need each other in a circle: alpha-" in said.err
-    assert not project.store.exists()
+    for name in ("beta", "delta"):
+        os.mkfifo(tmp_path / name)
+    # Each of the circle waits for the other one: it ends only if both run at once.
+    command = """
+case $ABREAST_SCOPE in
+    beta/) echo > "$PIPES/delta"; read -r _ < "$PIPES/beta";;
+    delta/) read -r _ < "$PIPES/delta"; echo > "$PIPES/beta";;
+esac
+cat */by > seen 2> /dev/null
+echo "$ABREAST_SCOPE" > "$ABREAST_SCOPE"by
+mv seen "$ABREAST_SCOPE"seen.txt
+"""
+    arguments = ("--command", command, "--order", "dependencies", "-w", "4", "--timeout", "60s")
+    found, _ = ran(project, *arguments, PIPES=str(tmp_path))
+    assert {one["state"] for one in found.values()} == {"done"}
+    assert project("plan", "apply", "plan").code == 0
+    seen = {part: (project.folder / f"src/{part}/seen.txt").read_text().split() for part in imported}
+    assert seen == {"gamma": [], "beta": ["gamma/"], "delta": ["gamma/"], "alpha": ["beta/", "delta/", "gamma/"]}
+
+
+def test_what_needs_a_circle_is_blocked_if_any_of_it_failed(project):
+    for folder, name in {"alpha": "beta", "beta": "delta", "delta": "beta", "gamma": "os"}.items():
+        project.file(f"src/{folder}/__init__.py", f"import {name}\n")
+    project.git("add", "-A")
+    command = "case $ABREAST_SCOPE in delta/) exit 3;; esac"
+    found, _ = ran(project, "--command", command, "--order", "dependencies", code=1)
+    assert {name: one["state"] for name, one in found.items()} == {
+        "alpha": "blocked", "beta": "done", "delta": "failed", "gamma": "done",
+    }  # fmt: skip
+    assert found["alpha"]["error"].startswith("it needs delta-")
 
 
 def test_at_a_failure_all_stop_or_all_others_end(project, tmp_path):

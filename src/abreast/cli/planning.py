@@ -22,13 +22,13 @@ from abreast.cli.tables import say_json, say_table
 from abreast.cli.work import View, entered
 from abreast.executors.commands import Commands
 from abreast.jobs.plan.commands import CallTask, CommandTask, Processes
-from abreast.jobs.plan.errors import PlanFailed, PlanInvalid
-from abreast.jobs.plan.execute import How, PlanResult, all_needs, check_needs, run_plan
+from abreast.jobs.plan.errors import PlanFailed
+from abreast.jobs.plan.execute import How, PlanResult, all_needs, run_plan
 from abreast.jobs.plan.in_worktrees import WORKTREES, Start, Task, in_worktrees
 from abreast.jobs.plan.kept import rescue
 from abreast.jobs.plan.names import printable
 from abreast.jobs.plan.ownership import Ownership
-from abreast.jobs.plan.score import dependencies
+from abreast.jobs.plan.score import dependencies, in_groups
 from abreast.jobs.plan.snapshots import Snapshots
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Limit
@@ -85,11 +85,8 @@ class Planning:
         elif job.command is None:
             self._check_model()
         self._plan, imports = job.divided()
-        self._needs = dependencies(self._plan, imports) if job.order == "dependencies" else None
-        try:
-            check_needs(self._plan, self._needs or {})
-        except PlanInvalid as error:
-            raise Sorry(f"{error}; run them with --order parallel, or divide less far") from None
+        ordered = job.order == "dependencies"
+        self._needs = in_groups(dependencies(self._plan, imports)) if ordered else None
 
     def _check_model(self) -> None:
         budgets = (Budget.parse(self._job.budget),) if self._job.budget else ()

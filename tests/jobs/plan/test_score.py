@@ -11,7 +11,7 @@ from abreast.jobs.plan.decompose import decompose
 from abreast.jobs.plan.imports import Imports
 from abreast.jobs.plan.inventory import Inventory
 from abreast.jobs.plan.nodes import Options
-from abreast.jobs.plan.score import Bound, Hub, Pair, dependencies, score
+from abreast.jobs.plan.score import Bound, Hub, Pair, dependencies, in_groups, score
 from tests.jobs.plan.trees import edges_of, layouts, pairs, paths_of, weighed
 
 FILES = {"a/1.py": 10, "a/2.py": 20, "b/1.py": 40, "c/1.py": 30, "d/1.py": 100, "d/2.py": 0}
@@ -52,13 +52,20 @@ def test_a_file_that_three_other_leaves_import_is_a_hub(planned):
     assert score(plan, imports).hubs == (Hub("b/1.py", plan.owner("b/1.py"), 4, 3),)
 
 
-def test_leaves_in_a_circle_are_named_and_stand_in_a_row(planned):
+def test_leaves_in_a_circle_are_named_and_the_heaviest_of_them_counts(planned):
     plan, _ = planned
     a, b, c, d = (plan.owner(f"{name}/1.py") for name in "abcd")
     found = score(plan, Imports.of({"a/1.py": ["b/1.py"], "b/1.py": ["a/2.py"], "d/1.py": ["a/1.py"]}))
     assert found.cycles == ((a, b),)
-    assert found.critical_path == (a, b, d)
-    assert c not in found.critical_path
+    assert found.critical_path == (b, d)
+    assert not {a, c} & set(found.critical_path)
+
+
+def test_leaves_in_a_circle_are_one_group():
+    needs = {"a": ["b"], "b": ["c", "e"], "c": ["b", "d"], "d": [], "e": [], "f": ["c"]}
+    group = ("d", "e")
+    assert in_groups(needs) == {"a": ("b", "c"), "b": group, "c": group, "d": (), "e": (), "f": ("b", "c")}
+    assert in_groups({"a": ["b"], "b": ["a"]}) == {"a": (), "b": ()}
 
 
 def test_without_imports_nothing_is_cut_and_the_heaviest_leaf_is_the_path(planned):

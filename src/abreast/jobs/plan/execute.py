@@ -149,11 +149,6 @@ def _say_divided(run: Run, plan: Plan, how: How) -> None:
     journal.emit(PLAN_DIVIDED, run.path, body=codec.encode(nodes, run.path))
 
 
-def check_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> None:
-    """`PlanInvalid` if leaves need each other in a circle: it can be told before anything is opened."""
-    _Order({leaf.id: leaf for leaf in plan.leaves}, needs)
-
-
 def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """What each leaf needs, and what these need in turn, in the order of the plan; the needs have no circle."""
     found: dict[str, set[str]] = {}

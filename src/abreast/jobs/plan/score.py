@@ -10,7 +10,7 @@ has to read is. Bounds are bounds: no schedule beats them, and none is promised 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,10 +65,10 @@ class Score:
     """Of each leaf, in the order of the plan."""
     over_budget: tuple[str, ...]
     critical_path: tuple[str, ...]
-    """The heaviest chain of leaves that each need the one before; those in a circle stand in a row."""
+    """The heaviest chain of leaves that each need the one before; a circle runs side by side: its heaviest is named."""
     critical_tokens: int
     cycles: tuple[tuple[str, ...], ...]
-    """Leaves that need each other in a circle: they can't be ordered by dependency."""
+    """Leaves that need each other in a circle: ordered by dependency, they run as one group."""
     speedup: tuple[Bound, ...]
 
 
@@ -113,6 +113,30 @@ def dependencies(plan: Plan, imports: Imports | None = None) -> dict[str, tuple[
     return {leaf: tuple(sorted(found)) for leaf, found in needs.items()}
 
 
+def in_groups(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """What each leaf waits for if leaves that need each other in a circle are one group; there is no circle any more.
+
+    Leaves of a group don't wait for each other. Each waits for all that the group needs, and what needs one of them
+    waits for all of them.
+    """
+    leaves, groups, graph = _grouped(needs)
+    group_of = {place: group for group in groups for place in group}
+    found: dict[str, tuple[str, ...]] = {}
+    for place, leaf in enumerate(leaves):
+        own = group_of[place]
+        needed = {other for one in own for to in graph[one] for other in group_of[to]}
+        found[leaf] = tuple(sorted(leaves[other] for other in needed.difference(own)))
+    return found
+
+
+def _grouped(needs: Mapping[str, Sequence[str]]) -> tuple[list[str], list[list[int]], list[list[int]]]:
+    """The leaves, their groups by number (needed ones first; one alone is a group), and what each number needs."""
+    leaves = list(needs)
+    number = {leaf: place for place, leaf in enumerate(leaves)}
+    graph = [sorted(number[to] for to in needs[leaf]) for leaf in leaves]
+    return leaves, cycles(graph), graph
+
+
 def _hubs(cut: Sequence[tuple[str, str]], edges: Sequence[tuple[str, str]], owner: dict[str, str]) -> tuple[Hub, ...]:
     importers = Counter(to for _, to in edges)
     leaves: dict[str, set[str]] = defaultdict(set)
@@ -133,23 +157,21 @@ def _pairs(cut: Sequence[tuple[str, str]], owner: dict[str, str]) -> tuple[Pair,
 def _critical(
     weights: dict[str, int], needs: dict[str, tuple[str, ...]]
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """The circles of leaves, and the heaviest path through what is left when each circle is one."""
-    leaves = list(weights)
-    number = {leaf: place for place, leaf in enumerate(leaves)}
-    graph = [sorted(number[to] for to in needs[leaf]) for leaf in leaves]
-    groups = cycles(graph)  # needed ones first, so that one pass is enough
+    """The circles of leaves, and the heaviest path, in which of each circle the heaviest leaf counts."""
+    leaves, groups, graph = _grouped(needs)  # needed ones first, so that one pass is enough
     group_of = {place: which for which, group in enumerate(groups) for place in group}
+    heaviest = [max(group, key=lambda place: (weights[leaves[place]], -place)) for group in groups]
     reach: list[int] = []
     before: list[int | None] = []
     for which, group in enumerate(groups):
         needed = sorted({group_of[to] for place in group for to in graph[place]} - {which})
         best = max(needed, key=lambda other: (reach[other], -other), default=None)
-        reach.append(sum(weights[leaves[place]] for place in group) + (0 if best is None else reach[best]))
+        reach.append(weights[leaves[heaviest[which]]] + (0 if best is None else reach[best]))
         before.append(best)
     at: int | None = max(range(len(groups)), key=lambda which: (reach[which], -which))
     path: list[str] = []
     while at is not None:
-        path = [*(leaves[place] for place in groups[at]), *path]
+        path = [leaves[heaviest[at]], *path]
         at = before[at]
     circles = tuple(tuple(leaves[place] for place in group) for group in groups if len(group) > 1)
     return circles, tuple(path)

@@ -105,7 +105,10 @@ def score_lines(plan: Plan, report: Score) -> list[str]:
             for pair in report.conflict_pairs
         ]
     )
-    return [*lines, *_listed([f"circle of {len(circle)} subplans" for circle in report.cycles])]
+    return [
+        *lines,
+        *_listed([f"circle of {len(circle)} subplans, by dependency one group" for circle in report.cycles]),
+    ]
 
 
 def _listed(lines: list[str]) -> list[str]:
