@@ -216,7 +216,7 @@ class _Applying:
         if looked.faults or command is None:
             return looked
         async with AsyncExitStack() as stack:
-            trees = await stack.enter_async_context(open_worktrees(self._root, 1))
+            trees = await stack.enter_async_context(open_worktrees(self._root, 1, own_git=True))
             commands = await stack.enter_async_context(Commands())
             processes = Processes(commands, self._groups.started, self._groups.ended)
             return await Check(command, trees.slots[0], processes).look(whole)

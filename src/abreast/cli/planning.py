@@ -126,13 +126,14 @@ class Planning:
             snapshots = await asyncio.to_thread(snapshots_of, job.path)
             await asyncio.to_thread(save_what_was_cut_off, job.path, snapshots)
             trees = await stack.enter_async_context(
-                open_worktrees(job.path, min(job.width, len(self._plan.leaves)))
+                open_worktrees(job.path, min(job.width, len(self._plan.leaves)), own_git=True)
             )  # fmt: skip
             for failure in trees.failures:
                 tell(f"worktree {failure.index} could not be made: {one_line(failure.reason)}")
             for note in trees.notes:
                 tell(printable(note))
-            base = await asyncio.to_thread(snapshots.take, trees.slots[0].root)
+            first = trees.slots[0]
+            base = await asyncio.to_thread(snapshots.take, first.root, git_dir=first.git_dir)
             caller = None
             if job.command is None and job.call is None:
                 caller = await stack.enter_async_context(self._open_model(store))

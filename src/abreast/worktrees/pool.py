@@ -6,7 +6,8 @@
                 ...                                      # in `evaluate`: current().held["worktrees"]
 
 While it is open, the repository has one entry per slot in `.git/worktrees`, each a detached HEAD at the commit that is
-checked out. Afterwards it has none, and never gains an object, a ref, a stash, a hook or an index entry.
+checked out. Afterwards it has none, and never gains an object, a ref, a stash, a hook or an index entry. With `own_git`
+it has no entry at all: each slot has a git directory of its own (`own_git.py`), which git commands in it can't leave.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from abreast.worktrees.aside import Stop, aside
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import Git, GitFailed, Repository, find_repository
 from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
+from abreast.worktrees.own_git import OwnGit
 from abreast.worktrees.slot import Slot, kept_note
 from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
 
@@ -62,7 +64,9 @@ class Worktrees:
     some can't be removed, after all others are. Cancelled, either goes on until nothing is left, then is cancelled.
     """
 
-    def __init__(self, root: Path, count: int, cache: Path, timeout: float, clock: Clock) -> None:
+    def __init__(
+        self, root: Path, count: int, cache: Path, timeout: float, clock: Clock, *, own_git: bool = False
+    ) -> None:
         """Made by `open_worktrees`; nothing happens before it is entered."""
         self.slots: tuple[Slot, ...] = ()
         """What there is to be lent, as the things of an `abreast.Pool`."""
@@ -77,6 +81,7 @@ class Worktrees:
         self._cache = cache
         self._timeout = timeout
         self._clock = clock
+        self._own_git = own_git
         self._commands = Commands()
         self._base: _Base | None = None
         self._snapshot: Snapshot | None = None
@@ -135,7 +140,7 @@ class Worktrees:
 
     def _open(self, stop: Stop) -> None:
         repository = find_repository(self._root, stop, self._timeout)
-        base = _Base(repository, self._cache, self._timeout, self._clock)
+        base = _Base(repository, self._cache, self._timeout, self._clock, own_git=self._own_git)
         if base.home.is_relative_to(repository.top):
             raise WorktreesUnavailable(
                 f"the cache directory {self._cache} is inside of {repository.top}: set ABREAST_CACHE to another place"
@@ -161,10 +166,13 @@ class _Base:
 
     home/ledger.jsonl    which slots may exist
     home/owners/N.lock   held by the process whose pool N is
-    home/N/              pool N: `stage` (the snapshot), `scratch` (for commands) and the slots
+    home/N/              pool N: `stage` (the snapshot), `scratch` (for commands), `git` (`own_git.py`) and the slots
     """
 
-    def __init__(self, repository: Repository, cache: Path, timeout: float, clock: Clock) -> None:
+    def __init__(
+        self, repository: Repository, cache: Path, timeout: float, clock: Clock, *, own_git: bool = False
+    ) -> None:
+        self._own_git = own_git and repository.common is not None
         self.repository = repository
         self.home = home_of(repository, cache)
         self.number = new_number()
@@ -206,7 +214,7 @@ class _Base:
             slot=index,
             pool=self.number,
             repository=str(self.repository.place),
-            head=self.repository.head if self.repository.is_linked else None,
+            head=self.repository.head if self.repository.is_linked and not self._own_git else None,
             pid=os.getpid(),
             started=start_of(os.getpid()) or "",
         )
@@ -216,8 +224,9 @@ class _Base:
         made: list[Slot] = []
         failures: list[SlotFailed] = []
         entries = list(self.entries)
+        own = OwnGit(self.repository, snapshot, self.pool / "git") if self._own_git else None
         with ThreadPoolExecutor(min(len(entries), _COPYING), "abreast-slot") as threads:
-            futures = [threads.submit(self._make_one, entry, snapshot, stop) for entry in entries]
+            futures = [threads.submit(self._make_one, entry, snapshot, own, stop) for entry in entries]
         for entry, future in zip(entries, futures, strict=True):
             try:
                 made.append(future.result())
@@ -227,12 +236,14 @@ class _Base:
                 failures.append(SlotFailed(entry.slot, str(error)))
         return made, failures
 
-    def _make_one(self, entry: Entry, snapshot: Snapshot, stop: Stop) -> Slot:
+    def _make_one(self, entry: Entry, snapshot: Snapshot, own: OwnGit | None, stop: Stop) -> Slot:
         path = Path(entry.path)
         path.mkdir(mode=0o700)  # by ourselves: git would take one that is there already, if it is empty
         slot = Slot(entry.slot, path, self.repository, snapshot, self.pool / "scratch")
         try:
-            if entry.head is not None:
+            if own is not None:
+                slot.own(own)
+            elif entry.head is not None:
                 with self._git(stop) as git:
                     # A commit's id, not a branch's name: there is nothing that could be tracked.
                     git("worktree", "add", "--detach", "--no-checkout", path, entry.head)
@@ -430,6 +441,7 @@ def open_worktrees(
     cache: str | Path | None = None,
     timeout: float = TIMEOUT,
     clock: Clock = SYSTEM_CLOCK,
+    own_git: bool = False,
 ) -> Worktrees:
     """Up to `count` copies of the working tree that `root` is in, as an async context manager; none if `count` is 0.
 
@@ -442,8 +454,9 @@ def open_worktrees(
         cache: where they are made; `ABREAST_CACHE`, or `abreast` in the user's cache directory.
         timeout: seconds that one git command, or the wait for the repository's lock, may take.
         clock: by which the wait for the lock is measured.
+        own_git: give each slot a git directory of its own, so that no git command in it reaches the repository.
     """
     if isinstance(count, bool) or count != int(count) or count < 0:
         raise ValueError(f"the number of worktrees is 0 or more, not {count!r}")
     place = cache_directory() if cache is None else Path(cache)
-    return Worktrees(Path(root), count, place, timeout, clock)
+    return Worktrees(Path(root), count, place, timeout, clock, own_git=own_git)

@@ -14,6 +14,7 @@ from abreast.executors.commands import Commands
 from abreast.worktrees.aside import Stop, aside
 from abreast.worktrees.errors import OutsideRepository, SlotClosed
 from abreast.worktrees.git import Git, Repository
+from abreast.worktrees.own_git import OwnGit
 from abreast.worktrees.staging import (
     Snapshot,
     directories,
@@ -84,6 +85,12 @@ class Slot:
         self._snapshot = snapshot
         self._looks: dict[str, _Look] = {}
         self._git: GitFiles | None = None
+        self._own: OwnGit | None = None
+
+    @property
+    def git_dir(self) -> Path | None:
+        """A git directory outside of the slot that knows what it began with; None if it has none of its own."""
+        return self._own.place if self._own is not None else None
 
     def __repr__(self) -> str:
         """Where it is."""
@@ -147,6 +154,16 @@ class Slot:
         if self.commands is not None:
             await aside(self.restore)
 
+    async def begin_here(self) -> None:
+        """What is in it now is what it begins with: for its own git, if it has one, that is the state of HEAD."""
+        own = self._own
+        if own is not None and self.commands is not None:
+            await aside(lambda stop: own.commit(self.path, Git(self.path, stop)))
+
+    def own(self, own: OwnGit) -> None:
+        """From now on, `restore` gives it a git directory of its own."""
+        self._own = own
+
     def adopt(self, git: Git) -> None:
         """After `git worktree add`: give git the staged state of the main tree, and keep its files for `restore`."""
         link = self.path / ".git"
@@ -170,6 +187,8 @@ class Slot:
                 make_piece(self._snapshot, name, self.path / name)
                 self._looks[name] = _Look.at(self.path / name)
         finish_directories(self._snapshot, self.path, directories(self._snapshot))
+        if self._own is not None:
+            self._own.install(self.path, Git(self.repository.top, stop))
         self._restore_git()
 
     def _clear(self, stop: Stop) -> None:
@@ -183,7 +202,7 @@ class Slot:
             for entry in list(os.scandir(place)):
                 stop.check()
                 name = f"{above}/{entry.name}" if above else entry.name
-                if name == ".git" and self._git is not None:
+                if name == ".git" and (self._git is not None or self._own is not None):
                     continue
                 look = _Look.at(Path(entry.path))
                 if self._is_as_it_was(name, look):

@@ -17,6 +17,8 @@ class Assignment:
     instruction: str
     path: Path
     """The top of its worktree: a copy of the directory that the plan divides. Nobody else writes there."""
+    scratch: Path | None = None
+    """A directory beside the worktree, for what isn't part of the result; it goes when the worktree goes."""
 
     @property
     def places(self) -> tuple[Path, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -20,6 +21,13 @@ from abreast.run.current import Current, current_item
 
 _KEEP: Final = 1 << 20
 _VARIABLE: Final = 100_000  # bytes; the system bounds a variable: what is longer is in a file alone
+# What `git rev-parse --local-env-vars` lists, and its like: set by a hook that started us, they lead to its repository.
+_OF_A_REPOSITORY: Final = re.compile(
+    r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|CONFIG_COUNT|CONFIG_PARAMETERS|CONFIG_(KEY|VALUE)_\d+|DIR"
+    r"|GRAFT_FILE|IMPLICIT_WORK_TREE|INDEX_FILE|INTERNAL_SUPER_PREFIX|NAMESPACE|NO_REPLACE_OBJECTS|OBJECT_DIRECTORY"
+    r"|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE|SHALLOW_FILE|WORK_TREE)"
+)
+_CEILING: Final = "GIT_CEILING_DIRECTORIES"
 _CALL: Final = "from abreast.jobs.plan.called import main; main()"
 
 
@@ -32,7 +40,8 @@ class Processes:
     ended: Callable[[int], None] = lambda _group: None
 
     async def run(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> Finished:
-        """Run a command to its end."""
+        """Run a command to its end; variables that would lead git to another repository are left out."""
+        env = {name: value for name, value in env.items() if not _OF_A_REPOSITORY.fullmatch(name)}
         item, group = current_item(), 0
 
         def started(pgid: int) -> None:
@@ -64,7 +73,7 @@ class CommandTask:
 
     async def __call__(self, assignment: Assignment) -> dict[str, Any]:
         """Run it; `SubplanFailed` if its exit code isn't 0."""
-        with tempfile.TemporaryDirectory(prefix="abreast-subplan-") as place:
+        with _folder(assignment) as place:
             env = {**os.environ, **_variables(assignment, Path(place))}
             finished = await self._processes.run(self._argv(assignment), assignment.path, env)
         wrote = _wrote(finished)
@@ -92,7 +101,7 @@ class CallTask:
 
     async def __call__(self, assignment: Assignment) -> dict[str, Any]:
         """Call it; `SubplanFailed` has what it raised."""
-        with tempfile.TemporaryDirectory(prefix="abreast-subplan-") as name:
+        with _folder(assignment) as name:
             place = Path(name)
             facts = {
                 "call": self._call, "home": self._home, "id": assignment.id, "scope": assignment.scope,
@@ -117,6 +126,11 @@ class CallTask:
         return {"value": answer["value"], **wrote}
 
 
+def _folder(assignment: Assignment) -> tempfile.TemporaryDirectory[str]:
+    """A directory for what is told to the work: beside its worktree, so that it goes with it after a kill."""
+    return tempfile.TemporaryDirectory(prefix="abreast-subplan-", dir=assignment.scratch)
+
+
 def _variables(assignment: Assignment, place: Path) -> dict[str, str]:
     names = [as_word(file) for file in assignment.files]
     files = "\n".join(name for name in names if "\n" not in name)  # it would be read as two, which may be others
@@ -128,6 +142,9 @@ def _variables(assignment: Assignment, place: Path) -> dict[str, str]:
         "ABREAST_SUBPLAN": assignment.id, "ABREAST_SCOPE": as_word(assignment.scope), "ABREAST_FILE_LIST": str(listed),
         "ABREAST_FILE_LIST0": str(ended), "ABREAST_INSTRUCTION_FILE": str(told),
     }  # fmt: skip
+    if assignment.scratch is not None:
+        # Should the worktree lose its `.git`, git must not find a repository above it.
+        found[_CEILING] = os.pathsep.join(filter(None, [str(assignment.scratch.parent), os.environ.get(_CEILING)]))
     texts = {"ABREAST_FILES": files, "ABREAST_INSTRUCTION": assignment.instruction}
     return found | {name: text for name, text in texts.items() if len(os.fsencode(text)) < _VARIABLE}
 

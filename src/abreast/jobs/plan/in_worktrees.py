@@ -59,7 +59,8 @@ def in_worktrees(task: Task, snapshots: Snapshots, start: Start, run: str, instr
     def look(slot: Slot) -> str:
         """What is in a worktree; one look at a time, as an interrupted one goes on in its thread."""
         with looks[slot.index]:
-            return snapshots.take(slot.root, seen.setdefault(slot.index, Seen(slot.scratch / f"index-{slot.index}")))
+            known = seen.setdefault(slot.index, Seen(slot.scratch / f"index-{slot.index}"))
+            return snapshots.take(slot.root, known, slot.git_dir)
 
     async def work(leaf: Node) -> dict[str, Any]:
         slot = _slot()
@@ -67,9 +68,10 @@ def in_worktrees(task: Task, snapshots: Snapshots, start: Start, run: str, instr
         base = await asyncio.to_thread(start.tree, leaf.id, snapshots)
         if base != start.base:
             await asyncio.to_thread(put, snapshots, slot.root, base)
+            await slot.begin_here()
         begin(slot, snapshots, run, leaf.id, base)
         try:
-            facts = await task(Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root))
+            facts = await task(Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root, slot.scratch))
             tree = await asyncio.to_thread(look, slot)
             changed = await asyncio.to_thread(snapshots.changes, base, tree)
         except BaseException as error:

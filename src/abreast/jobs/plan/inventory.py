@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -129,9 +130,13 @@ def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
     return Inventory(tuple(files), source, tuple(notes))
 
 
-def list_paths(root: Path) -> list[str]:
-    """What a snapshot has: files and links that git tracks or doesn't ignore; without git, all of them. Sorted."""
-    listed = _tracked(root, untracked=True)
+def list_paths(root: Path, git_dir: Path | None = None) -> list[str]:
+    """What a snapshot has: files and links that git tracks or doesn't ignore; without git, all of them. Sorted.
+
+    With a `git_dir`, that is what says what is tracked and ignored, and `root` is a worktree whose own git directory
+    may have been changed or removed: what is tracked there besides is listed too.
+    """
+    listed = _tracked(root, untracked=True, git_dir=git_dir)
     solid = _Solid(root)
     return sorted(
         path
@@ -146,14 +151,21 @@ def list_submodules(root: Path) -> list[str]:
     return [] if listed is None else sorted(listed[1])
 
 
-def _tracked(root: Path, *, untracked: bool) -> tuple[list[str], set[str], list[str]] | None:
+def _tracked(
+    root: Path, *, untracked: bool, git_dir: Path | None = None
+) -> tuple[list[str], set[str], list[str]] | None:
+    extra = {} if git_dir is None else {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(_top(root, git_dir))}
     try:
-        listed = git("ls-files", "-z", "--stage", cwd=root).stdout
-        others = names(git("ls-files", "-z", "--others", "--exclude-standard", cwd=root).stdout)
+        listed = git("ls-files", "-z", "--stage", cwd=root, extra=extra).stdout
+        others = names(git("ls-files", "-z", "--others", "--exclude-standard", cwd=root, extra=extra).stdout)
     except GitFailed as error:
         if "not a git repository" in str(error) or "not installed" in str(error):
             return None
         raise
+    if git_dir is not None:
+        with suppress(GitFailed):  # it may be ruined, or gone
+            own = {"GIT_CEILING_DIRECTORIES": str(git_dir.parent)}
+            listed += git("ls-files", "-z", "--stage", cwd=root, extra=own).stdout
     staged = [line.split("\t", 1) for line in names(listed)]
     paths = {path for _, path in staged}  # a set: a path with an unsettled merge comes three times
     others = [path for path in others if not path.endswith("/") and path.split("/", 1)[0] not in _LEFT_OUT]
@@ -164,6 +176,11 @@ def _tracked(root: Path, *, untracked: bool) -> tuple[list[str], set[str], list[
         return [*paths, *others], links, []
     notes = [_counted(len(others), "file is", "files are", "not tracked by git, and left out")] if others else []
     return list(paths), links, notes
+
+
+def _top(root: Path, git_dir: Path) -> Path:
+    """The top of the worktree that `root` is in: it is beside the git directory."""
+    return git_dir.parent / root.relative_to(git_dir.parent).parts[0]
 
 
 def _walk(root: Path) -> Iterator[str]:

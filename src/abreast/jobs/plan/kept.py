@@ -70,6 +70,7 @@ def _word(name: str) -> str:
 def begin(slot: Slot, snapshots: Snapshots, run: str, leaf: str, base: str) -> None:
     """Note beside a worktree whose work begins in it: should the driver be killed, `rescue` finds it."""
     facts = {"home": str(snapshots.home), "root": str(slot.root), "run": run, "leaf": leaf, "base": base}
+    facts |= {"git": str(slot.git_dir)} if slot.git_dir is not None else {}
     slot.keep(json.dumps(facts))
 
 
@@ -84,7 +85,8 @@ def rescue(root: Path, snapshots: Snapshots) -> list[Held]:
             continue
         if facts.get("home") != str(snapshots.home):
             continue
-        tree = snapshots.take(place) if place.is_dir() else base
+        git_dir = Path(facts["git"]) if "git" in facts else None
+        tree = snapshots.take(place, git_dir=git_dir) if place.is_dir() else base
         if tree != base:
             kept.hold(run, leaf, "cut-off", tree)
             found.append(Held(run, leaf, "cut-off", tree))
