@@ -4,12 +4,14 @@ import os
 import random
 import select
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 
 import pytest
 
-from tests.cli.shell import PATIENCE, Shell
+from tests.cli.shell import PATIENCE, Shell, unmeasured
 from tests.jobs.plan.repositories import git, repository
 
 PARTS = 8
@@ -171,3 +173,70 @@ def test_what_was_cut_off_and_never_resumed_is_kept_and_its_worktrees_go_at_appl
     assert sorted(name.split("/")[3][:5] for name in names) == ["part0", "part1"]
     assert git(project.folder, "--git-dir", home, "show", f"{names[0]}:part0/m0.txt") == b"half\n"
     assert (project.folder / "part0/m0.txt").read_text() == "x = 0\n"
+
+
+# A driver that kills itself: before or after the call with this number of one of our functions.
+DIES = """
+import importlib, os, signal, sys
+
+module, name, when, count, *arguments = sys.argv[1:]
+owner, _, function = name.rpartition(".")
+owner = getattr(importlib.import_module(module), owner) if owner else importlib.import_module(module)
+real, calls = getattr(owner, function), []
+
+def dies(*given, **named):
+    calls.append(function)
+    last = len(calls) == int(count)
+    if last and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    value = real(*given, **named)
+    if last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+setattr(owner, function, dies)
+from abreast.cli.main import main
+sys.argv = ["abreast", *arguments]
+main()
+"""
+
+
+@pytest.mark.parametrize("point", [
+    ("abreast.worktrees.pool", "_Base.prepare", "after", 1),
+    ("abreast.worktrees.own_git", "OwnGit.install", "after", 1),
+    ("abreast.worktrees.own_git", "_Model._fill_index", "before", 1),
+    ("abreast.jobs.plan.commands", "_variables", "after", 2),
+    ("abreast.jobs.plan.commands", "_wrote", "before", 3),
+    ("abreast.jobs.plan.kept", "Kept.hold", "after", 4),
+    ("abreast.worktrees.slot", "Slot.let_go", "after", PARTS),
+    ("abreast.worktrees.pool", "_Base.remove", "before", 1),
+    ("abreast.worktrees.pool", "_remove_files", "after", 1),
+    ("abreast.worktrees.pool", "_Base._drop", "after", 1),
+    ("abreast.worktrees.pool", "remove_tree", "after", WIDTH + 1),
+    ("abreast.worktrees.pool", "_Base._tidy", "before", 1),
+    ("abreast.store.locks", "DriverLocks.free", "before", 1),
+])  # fmt: skip
+def test_after_a_kill_anywhere_the_next_command_clears_up_and_no_work_is_lost(begin, tmp_path, point):
+    project = begin(0)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    project.environment["TMPDIR"] = str(temporary)
+    command = [sys.executable, "-c", DIES, *map(str, point), "plan", "run", "--command", WORK]
+    killed = subprocess.run(
+        [*command, "-w", str(WIDTH)], cwd=project.folder, env=unmeasured(project.environment), capture_output=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed
+    written = in_worktrees(project) | held(project)
+    said = project("plan", "show")
+    assert said.code == 0, said
+    assert not list(project.cache.rglob("*"))
+    assert not list(temporary.rglob("abreast-subplan-*"))
+    assert written <= held(project)
+    if project.store.exists() and project("runs", "--json").rows:
+        assert project("resume", "plan-1").code in {0, 2}  # 2: it had ended already
+    else:
+        assert project("plan", "run", "--command", WORK).code == 0
+    assert project("plan", "apply", "plan-1").code == 0
+    assert all((project.folder / f"part{part}/m1.txt").read_text() == "done\n" for part in range(PARTS))
+    assert not list(project.cache.rglob("*"))

@@ -12,6 +12,7 @@ from abreast.cli import options
 from abreast.cli.config import BUDGET, SEED, Config
 from abreast.cli.errors import Sorry, system_words, tell
 from abreast.cli.plan_job import KIND, ORDERS, PlanJob, make_plan, repair_tree
+from abreast.cli.plan_leftovers import clear_leftovers
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.tables import say_json
 from abreast.cli.work import View
@@ -48,7 +49,7 @@ checking = click.option(
 @click.argument("path", metavar="[PATH]", default=".")
 def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any) -> int:
     """Show the tree of subplans that PATH is divided into, and why each part is divided or not."""
-    plan, imports = make_plan(path, given)
+    plan, imports = _look_at(path, given)
     if html is not None:
         return _write_page(plan, imports, path, html)
     return say_plan(plan, imports, ids=ids, as_json=as_json)
@@ -61,7 +62,7 @@ def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any)
 @click.argument("path", metavar="[PATH]", default=".")
 def score(*, path: str, as_json: bool, **given: Any) -> int:
     """Say how well PATH divides, before anything is spent: cuts, hubs, likely conflicts, the gain of each width."""
-    plan, imports = make_plan(path, given)
+    plan, imports = _look_at(path, given)
     return say_plan(plan, imports, as_json=as_json, only_score=True)
 
 
@@ -155,6 +156,7 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
     if directory.is_dir():
         repair_tree(directory)
     if row is None:
+        clear_leftovers(directory)
         tell("nothing to resume: no plan is waiting to go on")
         return 0
     others: dict[str, Any] = {"inputs": (), "width": None, "retries": None, "timeout": None}
@@ -208,6 +210,13 @@ def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) ->
     from abreast.cli.plan_undo import undo_run
 
     return undo_run(run, StoreChoice(Config.load(), store), dry_run=dry_run, as_json=as_json)
+
+
+def _look_at(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
+    """The plan of a directory, once what killed plans have left there is cleared up."""
+    made = make_plan(path, given)
+    clear_leftovers(Path(path))
+    return made
 
 
 def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:

@@ -12,7 +12,8 @@ from typing import Any
 from abreast.cli.children import Groups
 from abreast.cli.errors import DONE, FAILED, Sorry, explain, system_words, tell
 from abreast.cli.plan_job import KIND, PlanJob, repair_tree
-from abreast.cli.planning import save_what_was_cut_off, snapshots_of
+from abreast.cli.plan_leftovers import clear_leftovers
+from abreast.cli.planning import snapshots_of
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.tables import say, say_json
@@ -33,7 +34,7 @@ from abreast.jobs.plan.ownership import Ownership
 from abreast.jobs.plan.snapshots import Snapshots
 from abreast.store import codec
 from abreast.store.port import RunRow, Store, each_event
-from abreast.worktrees.pool import open_worktrees, reap_worktrees
+from abreast.worktrees.pool import open_worktrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,7 @@ class _Applying:
                 return FAILED
 
     async def _merge(self, interrupts: Interrupts) -> int:
-        save_what_was_cut_off(self._job.path, self._snapshots)
-        reap_worktrees(self._root)
+        clear_leftovers(self._root)
         plan, imports = self._job.divided()
         source = self._snapshots.take(self._root)
         ownership = self._ownership(plan)

@@ -7,6 +7,7 @@ from pathlib import Path
 from abreast.cli.errors import DONE, FAILED, Sorry, explain, system_words, tell
 from abreast.cli.plan_apply import find_plan
 from abreast.cli.plan_job import KIND, PlanJob, repair_tree
+from abreast.cli.plan_leftovers import clear_leftovers
 from abreast.cli.planning import snapshots_of
 from abreast.cli.stores import StoreChoice
 from abreast.cli.tables import say, say_json
@@ -20,6 +21,7 @@ def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json:
     """Take back the newest apply, of a run or of all; the exit code."""
     root, applied = _newest(choice) if wanted is None else _newest_of(wanted, choice)
     run = str(applied.record["run"])
+    clear_leftovers(root)
     try:
         changed = changed_since(root, applied)
         if not changed and not dry_run:

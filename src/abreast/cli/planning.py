@@ -15,6 +15,7 @@ from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
 from abreast.cli.plan_job import KIND, PlanJob
+from abreast.cli.plan_leftovers import clear_leftovers
 from abreast.cli.signals import Interrupts
 from abreast.cli.stopping import STOPS, cut_short_by
 from abreast.cli.stores import FOLDER, StoreChoice
@@ -25,7 +26,6 @@ from abreast.jobs.plan.commands import CallTask, CommandTask, Processes
 from abreast.jobs.plan.errors import PlanFailed
 from abreast.jobs.plan.execute import How, PlanResult, all_needs, run_plan
 from abreast.jobs.plan.in_worktrees import WORKTREES, Start, Task, in_worktrees
-from abreast.jobs.plan.kept import rescue
 from abreast.jobs.plan.names import printable
 from abreast.jobs.plan.ownership import Ownership
 from abreast.jobs.plan.score import dependencies, in_groups
@@ -59,13 +59,6 @@ def snapshots_of(path: str) -> Snapshots:
     if not (home / ".gitignore").exists():
         (home / ".gitignore").write_text("*\n")
     return Snapshots(home / "plan.git")
-
-
-def save_what_was_cut_off(path: str, snapshots: Snapshots) -> None:
-    """Hold what killed drivers have left in worktrees, and say so."""
-    for each in rescue(Path(path), snapshots):
-        tell(f"{each.leaf} of {each.run} was cut off; what it had done is kept: "
-             f"git --git-dir {snapshots.home} ls-tree -r {each.tree}")  # fmt: skip
 
 
 class Planning:
@@ -124,7 +117,7 @@ class Planning:
             if start.run_id is not None:
                 await end_leftovers(store, start.run_id)
             snapshots = await asyncio.to_thread(snapshots_of, job.path)
-            await asyncio.to_thread(save_what_was_cut_off, job.path, snapshots)
+            await asyncio.to_thread(clear_leftovers, Path(job.path))
             trees = await stack.enter_async_context(
                 open_worktrees(job.path, min(job.width, len(self._plan.leaves)), own_git=True)
             )  # fmt: skip

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,7 @@ from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavai
 from abreast.worktrees.git import Git, GitFailed, Repository, find_repository
 from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
 from abreast.worktrees.own_git import OwnGit
-from abreast.worktrees.slot import Slot, kept_note
+from abreast.worktrees.slot import KEPT, Slot, kept_note
 from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
 
 TIMEOUT: Final = 120.0
@@ -309,7 +310,25 @@ class _Base:
                 if not kept:
                     remove_tree(self.home / f"{number:x}")
             self._locks.free(number, for_good=not kept)
+        for number in self._abandoned() - pools.keys():
+            if self._locks.take(number):  # else a process is about to make or remove it
+                self._clear(number)
         return tuple(left)
+
+    def _abandoned(self) -> set[int]:
+        """Numbers of pools of which a directory or a lock file is there: killed while it went, it is in no ledger."""
+        pools = {int(name, 16) for name in _names(self.home) if re.fullmatch(r"[0-9a-f]+", name)}
+        locks = [re.fullmatch(r"(\d+)\.lock", name) for name in _names(self.home / "owners")]
+        return pools.union(int(lock[1]) for lock in locks if lock)
+
+    def _clear(self, number: int) -> None:
+        """Remove a pool that no process owns any more, unless something in it is to be kept."""
+        place = self.home / f"{number:x}"
+        kept = any(place.glob(f"*{KEPT}"))
+        with contextlib.suppress(OSError):
+            if not kept:
+                remove_tree(place)
+        self._locks.free(number, for_good=not kept)
 
     def _reap_one(self, entry: Entry, git: Git) -> Left | None:
         path = Path(entry.path)
@@ -357,6 +376,12 @@ def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[
     return found
 
 
+def has_pools(root: str | Path, *, cache: str | Path | None = None) -> bool:
+    """Whether there is anything of a pool of a project: of one that is open, or whose owner died."""
+    repository = find_repository(Path(root), Stop())
+    return home_of(repository, cache_directory() if cache is None else Path(cache)).is_dir()
+
+
 def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[Left, ...]:
     """Remove what dead owners have left of their pools, as every new pool does; what can't be removed is returned."""
     stop = Stop()
@@ -373,6 +398,13 @@ def home_of(repository: Repository, cache: Path) -> Path:
 def new_number() -> int:
     """A number that no other pool has."""
     return secrets.randbits(62)
+
+
+def _names(place: Path) -> list[str]:
+    try:
+        return os.listdir(place)  # noqa: PTH208 - names alone
+    except FileNotFoundError:
+        return []
 
 
 def _make_directory(place: Path) -> None:

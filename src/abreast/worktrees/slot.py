@@ -26,6 +26,9 @@ from abreast.worktrees.staging import (
 # ns; a file system's clock may tick as slowly: a change right after a look at a file can leave its times alone.
 _RACY: Final = 50_000_000
 
+KEPT: Final = ".kept"
+"""How the names of notes end that say that a slot holds what must not be lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Look:
@@ -244,7 +247,7 @@ class Slot:
 
 def kept_note(slot: Path) -> Path:
     """Where it is noted that a slot holds what must not be lost: beside it, where nothing in it can change it."""
-    return slot.with_name(f"{slot.name}.kept")
+    return slot.with_name(f"{slot.name}{KEPT}")
 
 
 def _equal(one: Path, other: Path, chunk: int = 1 << 20) -> bool:

@@ -33,6 +33,8 @@ class Held:
     leaf: str
     how: str
     tree: str
+    home: Path | None = None
+    """The object database, where that isn't known otherwise."""
 
 
 class Kept:
@@ -74,21 +76,25 @@ def begin(slot: Slot, snapshots: Snapshots, run: str, leaf: str, base: str) -> N
     slot.keep(json.dumps(facts))
 
 
-def rescue(root: Path, snapshots: Snapshots) -> list[Held]:
-    """Hold what drivers that were killed have left in worktrees of plans of `root`; these may then be removed."""
-    kept, found = Kept(snapshots), []
+def rescue(root: Path) -> list[Held]:
+    """Hold what drivers that were killed have left in worktrees of the repository of `root`; these may then be removed.
+
+    Each is held where its plan keeps its trees. Where that is gone, the worktree stays.
+    """
+    found = []
     for each in unfinished_in(root):
         try:
             facts = json.loads(each.note)
             run, leaf, base, place = facts["run"], facts["leaf"], facts["base"], Path(facts["root"])
+            home, git_dir = Path(facts["home"]), Path(facts["git"]) if "git" in facts else None
         except (ValueError, KeyError, TypeError):  # another's note
             continue
-        if facts.get("home") != str(snapshots.home):
+        if not home.is_dir():
             continue
-        git_dir = Path(facts["git"]) if "git" in facts else None
+        snapshots = Snapshots(home)
         tree = snapshots.take(place, git_dir=git_dir) if place.is_dir() else base
         if tree != base:
-            kept.hold(run, leaf, "cut-off", tree)
-            found.append(Held(run, leaf, "cut-off", tree))
+            Kept(snapshots).hold(run, leaf, "cut-off", tree)
+            found.append(Held(run, leaf, "cut-off", tree, home))
         each.let_go()
     return found
