@@ -215,7 +215,7 @@ main()
     ("abreast.worktrees.pool", "remove_tree", "after", WIDTH + 1),
     ("abreast.worktrees.pool", "_Base._tidy", "before", 1),
     ("abreast.store.locks", "DriverLocks.free", "before", 1),
-])  # fmt: skip
+], ids=lambda point: f"{point[2]}-{point[1]}")  # fmt: skip
 def test_after_a_kill_anywhere_the_next_command_clears_up_and_no_work_is_lost(begin, tmp_path, point):
     project = begin(0)
     temporary = tmp_path / "temporary"
