@@ -46,9 +46,9 @@ def map(fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: An
         [outcome.value for outcome in abreast.map(lambda x: x * x, range(5), width=3)]      # [0, 1, 4, 9, 16]
 
     `fn` may be a plain function (it runs in threads) or `async def`. All options of `run.map` are taken, and `store=`,
-    `lanes=`, `budget=`, `seed=`, `resume=` of `open_run`; the run is named after the map. Inside an item (a plain
-    function's) it becomes a map beneath that item. Items are read in a thread of abreast's own. Leaving the loop early
-    stops what is still going on.
+    `lanes=`, `budget=`, `seed=`, `resume=`, `types=` of `open_run`; the run is named after the map. Inside an item (a
+    plain function's) it becomes a map beneath that item. Items are read in a thread of abreast's own. Leaving the loop
+    early stops what is still going on.
 
     Raises ValueError or TypeError at once for options that make no sense; `WouldBlock` inside an `async def` item,
     where it would stop the loop that it waits for: use `async for ... in abreast.current().run.map(...)` there.
@@ -182,7 +182,7 @@ async def workflow(
         run: the run that it belongs to; by default the one around the current item, else one named after the workflow.
         model: the model for prompts that name none.
         verdicts: what gates are told, by their full ids.
-        **opening: options of `open_run`, for a run of its own: `store`, `budget`, `lanes`, `seed`, `resume`.
+        **opening: options of `open_run`, for a run of its own: `store`, `budget`, `lanes`, `seed`, `resume`, `types`.
 
     Raises:
         WorkflowInvalid: the file can't be run; it has every problem with its line. ValueError: the inputs don't fit.
@@ -214,7 +214,7 @@ def _read_workflow(path: Path, kinds: Mapping[str, CustomKind]) -> Workflow:
     return load(path.read_text("utf-8"), path.name, directory=path.resolve().parent, kinds=kinds)
 
 
-_OPENING = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact")
+_OPENING = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact", "types")
 
 
 def _beneath(

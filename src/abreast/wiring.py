@@ -50,6 +50,7 @@ def open_run(
     retry_keys: Sequence[str] = (),
     manifest: Mapping[str, JsonValue] | None = None,
     redact: Callable[[str, object], object] | None = None,
+    types: Sequence[type] = (),
     clock: Clock = SYSTEM_CLOCK,
 ) -> Run:
     """A run, to be used as `async with abreast.open_run("summaries", store="runs.db") as run:`.
@@ -72,6 +73,8 @@ def open_run(
         retry_keys: with `resume="retry"`, the keys of the failed items to run again; all of them if none are named.
         manifest: facts to record about it, beside the script, arguments, directory, versions and git commit.
         redact: called with (path, value) before a value is written; what it returns is written, and handed out.
+        types: your dataclasses, enums, named tuples and pydantic models that recorded values may have. Only needed for
+            those that your program has not imported when it resumes: a store's types are never imported by name.
         clock: for tests in virtual time.
 
     Raises (when the block is entered):
@@ -88,8 +91,17 @@ def open_run(
         store=None if store is None else lambda: find_store(store), own_store=isinstance(store, (str, PathLike)),
         seed=seed, resume=resume, run_id=run_id, kind=kind, tags=tuple(tags), hooks=tuple(hooks),
         manifest=dict(manifest or {}), redact=redact, retry_keys=frozenset(retry_keys),
+        types=_named(types),
     )  # fmt: skip
     return Run(name, lanes=Lanes(lanes, own), budget=own, opening=opening)
+
+
+def _named(types: Sequence[type]) -> Mapping[str, type]:
+    if not types:
+        return {}
+    from abreast.store.named import types_by_name
+
+    return types_by_name(types)
 
 
 def find_store(given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0, reads: bool = False) -> Store:

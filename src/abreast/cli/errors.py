@@ -24,6 +24,7 @@ from abreast.core.errors import (
     StoreLocked,
     StoreNewer,
     StoreReadOnly,
+    TypeNotLoaded,
 )
 from abreast.run.intake import InputIncomplete
 
@@ -64,6 +65,7 @@ _MEANINGS: Final[tuple[tuple[type[AbreastError], int, str], ...]] = (
     (PriceUnknown, USAGE, ""),
     (StoreNewer, USAGE, f"update abreast, or {_OTHER_STORE}"),
     (StoreCorrupt, USAGE, f"put back a copy of it, or {_OTHER_STORE}"),
+    (TypeNotLoaded, USAGE, ""),
     (StoreReadOnly, USAGE, f"see to its permissions, or {_OTHER_STORE}"),
     (StoreFull, FAILED, f"make room, or {_OTHER_STORE}"),
     (StoreLocked, FAILED, f"end that process, or {_OTHER_STORE}"),

@@ -362,6 +362,10 @@ class StoreCorrupt(StoreError):
     """The file is not a store, or is damaged."""
 
 
+class TypeNotLoaded(StoreError):
+    """A recorded value has a type that this program has not imported; the message names it and what to do."""
+
+
 class StoreReadOnly(StoreError):
     """The file or its directory can't be written."""
 

@@ -158,7 +158,7 @@ class Book:
                 if not self._reruns:
                     changed.append(work.key)
             elif is_final(recorded, retry_failed=self._retries(work.key)):
-                known[work.index] = replace(restore(recorded), index=work.index, key=work.key)
+                known[work.index] = replace(restore(recorded, self._setting.types), index=work.index, key=work.key)
             else:
                 work.afresh = recorded.data["state"] == "failed"
         if changed:
@@ -190,7 +190,7 @@ class Book:
         """Whether an item that is recorded as failed had run out of time."""
         if not isinstance(known, Failed) or not isinstance(known.error, RecordedError):
             return False
-        return known.error.kind == codec.type_name(TimedOut)
+        return codec.is_recorded(known.error, TimedOut)
 
     def _retries(self, key: str, *, unknown: bool = False) -> bool:
         """Whether a failure of that item is to be tried again, or what nobody knows the fate of."""
@@ -202,7 +202,11 @@ class Book:
         """Outcomes that were recorded a while ago and are wanted again."""
         paths = {work.path: work for work in works}
         found = await self._read(lambda store, run: store.recorded(run, list(paths)))
-        return {paths[path].index: replace(restore(recorded), key=paths[path].key) for path, recorded in found.items()}
+        types = self._setting.types
+        return {
+            paths[path].index: replace(restore(recorded, types), key=paths[path].key)
+            for path, recorded in found.items()
+        }
 
     async def _read(self, look: Callable[[Any, str], Any]) -> Any:
         setting = self._setting

@@ -109,7 +109,7 @@ class Intake:
             await self._wait()
         for event in page:
             _, bodies = items_read(event)
-            self._keep(event.seq, bodies, [codec.decode(body) for body in bodies])
+            self._keep(event.seq, bodies, [codec.decode(body, self._setting.types) for body in bodies])
 
     def _ended(self) -> bool:
         if self._error is not None:
@@ -157,8 +157,13 @@ class Intake:
         return not self._closed
 
     def _check(self, item: Any, place: int) -> None:
-        if place < len(self._before) and codec.encode(item, self._path) != self._before[place]:
+        if place < len(self._before) and not self._is_before(item, self._before[place]):
             raise InputIncomplete(f"{self._path}: item {place} is not the one read before; hand in the same items")
+
+    def _is_before(self, item: Any, before: str) -> bool:
+        """Whether the item is the one recorded, also where an earlier version wrote the same value differently."""
+        text = codec.encode(item, self._path)
+        return text == before or text == codec.encode(codec.decode(before, self._setting.types), self._path)
 
     def _call(self, what: Any, *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever wanted the items

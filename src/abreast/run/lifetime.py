@@ -45,6 +45,7 @@ class Opening:
     manifest: Mapping[str, JsonValue] = field(default_factory=dict)
     redact: Callable[[str, object], object] | None = None
     retry_keys: frozenset[str] = frozenset()
+    types: Mapping[str, type] = field(default_factory=dict)
 
 
 async def open_setting(run: Run, opening: Opening) -> Setting:
@@ -74,7 +75,7 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
         executor=opening.executor, root=run, store=store, row=row, resumed=resumed,
         retry_failed=opening.resume in ("failed", "retry"), retry_unknown=opening.resume == "retry",
         retry_keys=opening.retry_keys, redact=opening.redact, own_store=opening.own_store,
-        seed_rule=rule,
+        seed_rule=rule, types=opening.types,
     )  # fmt: skip
     if row is not None and run.budget is not None and resumed:
         run.budget.restore(row.spent)

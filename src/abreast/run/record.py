@@ -50,16 +50,17 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
     return Usage(data["requests"], data["input_tokens"], data["output_tokens"], data["usd"], data["estimate"])
 
 
-def restore(recorded: Recorded) -> Outcome[Any]:
-    """The outcome as it was, its value decoded, a failure as a `RecordedError`."""
+def restore(recorded: Recorded, types: Mapping[str, type] = codec.NO_TYPES) -> Outcome[Any]:
+    """The outcome as it was, its value decoded, a failure as a `RecordedError`; `types` are those handed in."""
     data: Mapping[str, Any] = recorded.data
     index, key = int(data["index"]), unescape(recorded.path.rpartition("/")[2])
     usage, times = usage_of(data), _times(data)
     if data["state"] == "done":
-        value = codec.decode(recorded.body or "null")
+        value = codec.decode(recorded.body or "null", types)
         return Done(index, key, value, recorded.lane, usage, times)
     if data["state"] == "failed":
-        return Failed(index, key, codec.decode_error(recorded.body or "{}"), recorded.lane, usage, times)
+        error = codec.decode_error(recorded.body or "{}", lambda text: codec.decode(text, types))
+        return Failed(index, key, error, recorded.lane, usage, times)
     return Cancelled(index, key, str(data.get("reason", "")), recorded.lane, usage, times)
 
 

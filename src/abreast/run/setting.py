@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from abreast.core.clock import Clock
@@ -47,6 +48,7 @@ class Setting:
     redact: Callable[[str, object], object] | None = None
     grace: float = GRACE  # seconds
     seed_rule: int = SEED_RULE
+    types: Mapping[str, type] = field(default_factory=dict)  # handed in to be read back, by `module:qualname`
 
     def seed_of(self, path: str) -> int:
         """The seed of what happens at that path of the run."""

@@ -10,10 +10,10 @@ import hashlib
 import json
 import math
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from abreast.core.errors import CannotStore, RecordedError, StoreCorrupt, StoreError
+from abreast.core.errors import AbreastError, CannotStore, RecordedError, StoreCorrupt, StoreError
 
 TAG: Final = "~"
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -29,6 +29,7 @@ _MARK: Final = '{"~":'  # inside a JSON string its quotes would be escaped, so t
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _STR: Final = frozenset({str})
 _PLAIN: Final = 1 << 63
+NO_TYPES: Final[Mapping[str, type]] = {}
 
 
 def json_writer(*, ascii_only: bool = False, sort_keys: bool = False) -> Callable[[object], str]:
@@ -97,18 +98,34 @@ def read_back(value: object, text: str) -> object:
     return dict(value) if isinstance(value, dict) else list(flat)
 
 
-def decode(text: str) -> object:
-    """The value that was encoded; its types are imported by name. `StoreError` when one is gone or has changed."""
+def decode(text: str, types: Mapping[str, type] = NO_TYPES) -> object:
+    """The value that was encoded. `StoreError` when a type of it has changed.
+
+    No module is imported but abreast's own: a user's type that is neither imported already nor among `types` is a
+    `TypeNotLoaded`.
+    """
     try:
         if _MARK not in text:
             return _read(text)
         from abreast.store.forms import revive
 
-        return json.loads(text, object_hook=revive)
+        return json.loads(text, object_hook=lambda form: revive(form, types))
     except (ValueError, TypeError) as error:
         raise StoreCorrupt(f"a recorded value is damaged: {error}") from error
     except RecursionError as error:
         raise StoreError("a recorded value is nested too deeply to be read from so deep a call") from error
+
+
+def decode_facts(text: str) -> object:
+    """The facts of an event or a run: as `decode`, but a type that goes by its name stays plain data."""
+    try:
+        if _MARK not in text:
+            return _read(text)
+        from abreast.store.forms import revive_facts
+
+        return json.loads(text, object_hook=revive_facts)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreCorrupt(f"a recorded fact is damaged: {error}") from error
 
 
 def decode_plain(text: str) -> object:
@@ -138,14 +155,24 @@ def encode_error(error: BaseException) -> str:
     return text if details is None else f'{text[:-1]},"details":{details}}}'
 
 
-def decode_error(text: str) -> RecordedError:
-    """The failure as it was recorded; `StoreCorrupt` if this is no such record."""
+def decode_error(text: str, read: Callable[[str], object] | None = None) -> RecordedError:
+    """The failure as it was recorded, its details in JSON's own types unless `read` decodes them otherwise.
+
+    `StoreCorrupt` if this is no such record.
+    """
+    read = read or decode_plain
     try:
         record = json.loads(text)
-        details = decode(text)["details"] if "details" in record else None  # type: ignore[index]
+        details = read(text)["details"] if "details" in record else None  # type: ignore[index]
         return RecordedError(record["type"], record["message"], record["trace"], details)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreCorrupt(f"a recorded failure is damaged: {error!r}") from error
+
+
+def is_recorded(error: RecordedError, kind: type[AbreastError]) -> bool:
+    """Whether a recorded failure is of that type of abreast's own, whichever module it stood in then."""
+    package, _, name = error.kind.partition(".")
+    return package == "abreast" and name.rpartition(".")[2] == kind.__name__
 
 
 def type_name(kind: type) -> str:

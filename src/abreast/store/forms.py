@@ -13,7 +13,7 @@ from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, Windows
 from typing import Any, Final
 from uuid import UUID
 
-from abreast.core.errors import StoreError
+from abreast.core.errors import StoreError, TypeNotLoaded
 from abreast.store import named
 from abreast.store.codec import TAG, is_text, json_writer, type_name
 from abreast.store.walk import Form, Refused, Walk, Writer, tagged
@@ -28,19 +28,26 @@ def to_form(value: object, *, canonical: bool) -> object:
     return Walk(_writer_of, canonical=canonical).form(value)
 
 
-def revive(form: Form) -> object:
+def revive(form: Form, types: named.Types) -> object:
     """The value a form stands for; what is inside it has been revived already."""
     tag = form.get(TAG)
     if tag is None:
         return form
-    reader = _READERS.get(tag)
-    if reader is None:
+    reader, by_name = _READERS.get(tag), _READERS_BY_NAME.get(tag)
+    if reader is None and by_name is None:
         raise StoreError(f"a recorded value has the form {tag!r}, which this version of abreast doesn't know")
     try:
-        return reader(form)
+        return reader(form) if by_name is None else by_name(form, types)  # type: ignore[misc]
+    except TypeNotLoaded:
+        raise
     except Exception as error:
         what = form.get("t", tag)
         raise StoreError(f"a recorded value, a {what}, can't be read back: {type(error).__name__}: {error}") from error
+
+
+def revive_facts(form: Form) -> object:
+    """The same for the facts of an event or a run, which have no types of their own: such a one stays plain."""
+    return flatten(form) if form.get(TAG) in _READERS_BY_NAME else revive(form, {})
 
 
 def flatten(form: Form) -> object:
@@ -159,6 +166,9 @@ _READERS: Final[Mapping[str, Callable[[Form], object]]] = {
     "complex": lambda form: complex(*form["v"]),
     "uuid": lambda form: UUID(form["v"]),
     "path": _read_path,
+}
+
+_READERS_BY_NAME: Final[Mapping[str, Callable[[Form, named.Types], object]]] = {
     "dataclass": named.read_dataclass,
     "namedtuple": named.read_namedtuple,
     "enum": named.read_enum,
@@ -168,7 +178,7 @@ _READERS: Final[Mapping[str, Callable[[Form], object]]] = {
 }
 
 _FLAT: Final[Mapping[str, Callable[[Form], object]]] = {
-    **dict.fromkeys(_READERS, lambda form: form["v"]),
+    **dict.fromkeys((*_READERS, *_READERS_BY_NAME), lambda form: form["v"]),
     "str": lambda form: _read_str(form).encode("utf-8", "replace").decode(),
     "int": _READERS["int"],
     "dict": lambda form: {str(key): inner for key, inner in form["v"]},

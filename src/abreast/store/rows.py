@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy
 from abreast.core.events import Event
-from abreast.store.codec import decode, encode, json_writer
+from abreast.store.codec import decode_facts, encode, json_writer
 from abreast.store.port import Driver, Recorded, RunRow
 
 SEQ_BITS: Final = 40
@@ -31,7 +31,7 @@ def facts_text(facts: Mapping[str, object] | Sequence[str]) -> str:
 
 def facts_of(text: str | None) -> Any:  # noqa: ANN401 - as the columns they come from
     """The facts again, in containers of their own: nothing a reader does to them comes back to the store."""
-    return decode(text) if text else {}
+    return decode_facts(text) if text else {}
 
 
 def driver_text(driver: Driver) -> str:
