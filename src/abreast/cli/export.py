@@ -21,6 +21,7 @@ from abreast.cli.errors import Sorry, system_words, tell
 from abreast.cli.recorded import each_result, row_of_recorded
 from abreast.cli.results import Row, json_line
 from abreast.cli.stores import StoreChoice, find_run
+from abreast.core.file_names import file_name
 from abreast.store.port import RunRow, Store
 
 Write: TypeAlias = Callable[[BinaryIO, Iterator[Row]], int]
@@ -75,7 +76,7 @@ def _write_page(choice: StoreChoice, run: str, form: str | None, output: str | N
 
     with choice.existing(reads=True) as opened:
         row = find_run(opened, run)
-        name = output or f"{row.id.replace('/', '-')}.html"
+        name = output or f"{file_name(row.id)}.html"
         with target(None if name == "-" else name) as file:
             file.write(html(opened, row.id, prompt_of, secrets_here(os.environ)).encode("utf-8", "replace"))
     if name != "-" and not quiet:

@@ -27,6 +27,7 @@ from abreast.cli.study_page import shown
 from abreast.cli.tables import say, say_facts, say_json, say_table
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.file_names import file_name
 from abreast.executors.commands import Commands
 from abreast.jobs.candidates.author import ModelAuthor, blocks_of
 from abreast.jobs.candidates.engine import How, Setting, Trials
@@ -284,8 +285,9 @@ class Optimizing:
     def _write(self, report: Report) -> None:
         """The page, and the winner's patch: beside the store, the patch also where it was asked for."""
         folder = (self._choice.path.parent if self._choice.path else self._cwd / FOLDER) / "reports"
-        named = folder / f"{self._run_id or KIND}.patch"
-        files: dict[Path, str] = {folder / f"{self._run_id or KIND}.html": report.html({"run": self._run_id})}
+        name = file_name(self._run_id or KIND)
+        named = folder / f"{name}.patch"
+        files: dict[Path, str] = {folder / f"{name}.html": report.html({"run": self._run_id})}
         if report.patch:
             files[self._cwd / self._spec.output if self._spec.output else named] = report.patch
         for path, text in files.items():

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from abreast.cli.show import said_of_cut_off, totals_of
 from abreast.cli.stores import FOLDER, StoreChoice
+from abreast.core.file_names import file_name
 from abreast.jobs.matrix.design import Current, Design
 from abreast.jobs.matrix.kept import rows_of
 from abreast.store import codec
@@ -22,7 +23,7 @@ _CHOSEN: Final = ("models", "strategies", "inputs", "repeats")
 def report_path(row: RunRow, choice: StoreChoice) -> Path:
     """Where a report is written unless somebody says otherwise: beside the store."""
     folder = Path(FOLDER) if choice.path is None else choice.path.parent
-    return folder / "reports" / f"{row.id}.html"
+    return folder / "reports" / f"{file_name(row.id)}.html"
 
 
 def manifest_of(store: Store, row: RunRow) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.file_names import file_name
 from abreast.limits.governor import Dimension, Known
 
 VERSION: Final = 1
@@ -52,8 +53,7 @@ class Profile:
     def __init__(self, lane: str, address: str | None, key: str | None, folder: Path | None = None) -> None:
         """`key` tells accounts apart; no more than a short digest of it is in the file's name, and nothing in it."""
         told = hashlib.blake2b(f"{address}\0{key}".encode(), digest_size=6, person=b"abreast-lane").hexdigest()
-        plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in lane)
-        self.path = (folder or state_directory() / "lanes") / f"{plain}-{told}.json"
+        self.path = (folder or state_directory() / "lanes") / f"{file_name(lane)}-{told}.json"
 
     def read(self) -> Learned | None:
         """What was learned; None if there is nothing, or nothing that this version understands, which is noted."""

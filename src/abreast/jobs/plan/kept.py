@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
+from abreast.core.file_names import MAX_BYTES, file_name
 from abreast.jobs.plan.snapshots import Snapshots
 from abreast.worktrees.pool import unfinished_in
 from abreast.worktrees.slot import Slot
@@ -65,8 +66,12 @@ class Kept:
 
 
 def _word(name: str) -> str:
-    """A name as one part of a reference, which may have no dots at its ends, no slashes and few signs."""
-    return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    """A name as one part of a reference, which may have no dots at its ends, no slashes and few signs.
+
+    A reference is a file, so a long name is cut, and told from others by a digest.
+    """
+    word = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    return word if len(word) <= MAX_BYTES else file_name(word).replace("~", "-")  # which git refuses
 
 
 def begin(slot: Slot, snapshots: Snapshots, run: str, leaf: str, base: str) -> None:
