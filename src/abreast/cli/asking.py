@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import click
 
 from abreast.cli.errors import one_line
+from abreast.cli.visible import visible
 from abreast.executors.local import LocalExecutor
 from abreast.jobs.workflow.kit import Question
 from abreast.jobs.workflow.steps import Input
@@ -53,7 +54,7 @@ def decide_on_terminal(line: Line | None) -> Callable[[Question], Awaitable[str 
 
 
 def _decide(question: Question) -> str:
-    say = sys.stderr.write
+    say = _say
     say(f"\n{one_line(question.step)}: {question.message}\n")
     if question.show_file:
         for text in _shown(question.show_file):
@@ -73,6 +74,10 @@ def _decide(question: Question) -> str:
             return found
         say(f"write a number from 1 to {len(question.options)}, or one of the words\n")
         sys.stderr.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(visible(text))
 
 
 def _shown(path: str) -> list[str]:

@@ -6,6 +6,7 @@ import sys
 import traceback
 from typing import Final
 
+from abreast.cli.visible import visible
 from abreast.core.errors import (
     AbreastError,
     BudgetSpent,
@@ -83,7 +84,7 @@ def explain(error: AbreastError) -> tuple[str, int]:
 def tell(sentence: str) -> None:
     """Say something to the person, on stderr; if nobody listens there, that is no reason to stop."""
     try:
-        sys.stderr.write(f"abreast: {sentence}\n")
+        sys.stderr.write(f"abreast: {visible(sentence)}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
@@ -94,7 +95,7 @@ def tell_unexpected(error: BaseException, *, verbose: bool) -> None:
     hint = "" if verbose else " (-v shows where); please report it"
     tell(f"internal error: {type(error).__name__}: {one_line(str(error))}{hint}")
     if verbose:
-        traceback.print_exception(error)
+        sys.stderr.write(visible("".join(traceback.format_exception(error))))
 
 
 def one_line(text: str) -> str:

@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 
 from rich.text import Text
 
+from abreast.cli.errors import one_line
 from abreast.cli.limit_chart import CONCURRENCY, Flow, LimitChart
 from abreast.cli.picture import Canvas, Frame, clock
 from abreast.cli.strips import RUNNING, Level
@@ -42,17 +43,19 @@ def snapshot(chart: LimitChart, run: str, state: str, now: float) -> dict[str, A
 def draw(chart: LimitChart, run: str, state: str, now: float, canvas: Canvas) -> Text:
     """All lanes, one below the other."""
     frame = Frame.of(chart, now, max(10, canvas.width - _MARGIN))
-    lines = [Text().append(f"{run}  ", "bold").append(f"{state} {_after(chart, now)}", "dim")]
+    lines = [Text().append(f"{one_line(run)}  ", "bold").append(f"{state} {_after(chart, now)}", "dim")]
     if not chart.flows:
         lines.append(Text("no call to a model is recorded"))
     for flow in chart.flows.values():
-        lines += [Text(), Text().append(flow.name, "bold").append(f"  {_words(flow)}", "dim")]
+        lines += [Text(), Text().append(one_line(flow.name), "bold").append(f"  {_words(flow)}", "dim")]
         lines += _plot(flow, frame, canvas)
         shown = list(flow.decisions)
         listed = shown if len(shown) <= _LISTED else [*shown[: _LISTED // 2], None, *shown[-_LISTED // 2 :]]
         for decision in listed:
             told = "..." if decision is None else f"{clock(round(decision.at, 2)):>9}  {decision.spoken()}"
-            lines.append(Text(f"{'':{_MARGIN}}{told}", "yellow" if decision and decision.cause == "429" else ""))
+            lines.append(
+                Text(f"{'':{_MARGIN}}{one_line(told)}", "yellow" if decision and decision.cause == "429" else "")
+            )
     return Text("\n", no_wrap=True, end="").join(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from abreast.cli.errors import one_line
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 
 
@@ -31,7 +32,7 @@ class OptimizeLine:
             elif name in self._checked:
                 self._checked.remove(name)
                 self._over.add(name)
-        sys.stderr.write(f"\r\x1b[2K{self.text()}")
+        sys.stderr.write(f"\r\x1b[2K{one_line(self.text())}")
         sys.stderr.flush()
 
     def text(self) -> str:

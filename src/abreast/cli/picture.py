@@ -105,7 +105,7 @@ def words(chart: Chart, now: float) -> list[tuple[str, str]]:
 
 def one_liner(chart: Chart, run: str, state: str, now: float) -> str:
     """The run in one line of plain text."""
-    return f"{run} {state} {_after(chart, now)}: {', '.join(said for said, _ in words(chart, now))}"
+    return f"{one_line(run)} {state} {_after(chart, now)}: {', '.join(said for said, _ in words(chart, now))}"
 
 
 def _after(chart: Chart, now: float) -> str:
@@ -161,7 +161,7 @@ def _name(strip: Strip) -> str:
 
 
 def _header(chart: Chart, run: str, state: str, now: float) -> Text:
-    line = Text().append(f"{run}  ", "bold").append(state, _ink(state if state in _COLOURS else CANCELLED))
+    line = Text().append(f"{one_line(run)}  ", "bold").append(state, _ink(state if state in _COLOURS else CANCELLED))
     line.append(f" {_after(chart, now)}", "dim")
     for said, kind in words(chart, now):
         line.append("   ").append(said, _ink(kind) if kind else "dim")

@@ -234,7 +234,7 @@ def say_plan(
     plan: Plan, imports: Imports, *, ids: bool = False, as_json: bool = False, only_score: bool = False
 ) -> int:
     """Print a plan: as JSON, as a tree with its score, or the score alone."""
-    from abreast.jobs.plan.tree import score_lines, show, to_json
+    from abreast.jobs.plan.tree import printable, score_lines, show, to_json
 
     report = score_of(plan, imports)
     if as_json:
@@ -245,7 +245,7 @@ def say_plan(
     console = Console(highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False)
     if only_score:
         for line in score_lines(plan, report):
-            console.print(line, markup=False)
+            console.print(printable(line), markup=False)
     else:
         console.print(show(plan, report, ids=ids))
     return 0

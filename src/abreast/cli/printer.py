@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Final, TypeAlias
 
 from abreast.cli.errors import FAILED, PIPE_CLOSED, Sorry, system_words
+from abreast.cli.visible import for_file
 
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -67,8 +68,8 @@ class Printer:
 
 
 def write_all(where: int, data: bytes) -> None:
-    """Write all of it to a file descriptor, also to one that somebody has made non-blocking."""
-    rest = memoryview(data)
+    """Write all of it to a file descriptor, also to one that is non-blocking; a terminal shows control characters."""
+    rest = memoryview(for_file(where, data))
     while rest:
         try:
             rest = rest[os.write(where, rest) :]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from abreast.cli.errors import one_line
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import (
     ATTEMPT_FAILED,
@@ -113,7 +114,7 @@ class Progress:
 
         over = self._done + self._failed
         elapsed = max(SYSTEM_CLOCK.now() - self._began, 1e-3)
-        line = Text(f"{self._name}  {over}/{self._read}{'' if self._complete else '+'}  ")
+        line = Text(f"{one_line(self._name)}  {over}/{self._read}{'' if self._complete else '+'}  ")
         line.append(f"{self._running} running", "cyan")
         if self._failed:
             line.append(f"  {self._failed} failed", "red")

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from abreast.cli.errors import one_line
 from abreast.cli.printer import STDERR, STDOUT, Piece
+from abreast.cli.visible import visible_json
 from abreast.core.errors import RecordedError
 from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome
 from abreast.store import codec
@@ -21,8 +22,8 @@ _OWN_ERRORS: Final = ("abreast.cli.command.", "abreast.executors.commands.", "ab
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """One line of JSON; half a surrogate pair, which isn't text, becomes a question mark."""
-    return _JSON(row).encode("utf-8", "replace").decode()
+    """One line of JSON without control characters; half a surrogate pair, which is no text, becomes a question mark."""
+    return visible_json(_JSON(row).encode("utf-8", "replace").decode())
 
 
 def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
@@ -49,7 +50,7 @@ def how(outcome: Outcome[Any]) -> str:
     """What became of an item that isn't done, in words."""
     if isinstance(outcome, Failed):
         return f"failed: {one_line(sentence_of(outcome.error))}"
-    return f"was cancelled: {outcome.reason}" if isinstance(outcome, Cancelled) else "is done"
+    return f"was cancelled: {one_line(outcome.reason)}" if isinstance(outcome, Cancelled) else "is done"
 
 
 def row_of(outcome: Outcome[Any]) -> Row:
@@ -130,7 +131,7 @@ def written(left: Mapping[str, Any]) -> Row:
 
 def _text(value: object) -> bytes:
     """A function's value as a line."""
-    text = value if isinstance(value, str) else _JSON(plain(value))
+    text = value if isinstance(value, str) else visible_json(_JSON(plain(value)))
     return f"{text}\n".encode("utf-8", "replace")
 
 

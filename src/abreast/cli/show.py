@@ -17,6 +17,7 @@ from abreast.cli.recorded import each_result, row_of_recorded, tally
 from abreast.cli.results import Row
 from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.tables import local_moment, moment, say, say_facts, say_json
+from abreast.cli.visible import visible
 from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
 from abreast.run.totals import CALL_KINDS, CallTotals, call_totals
@@ -29,11 +30,13 @@ _SHOWN: Final = 10  # failed items named
 @options.run
 @click.argument("key", metavar="[KEY]", required=False)
 @click.option("--limits", is_flag=True, help="Draw calls in flight over time, how many were allowed, and why.")
+@click.option("--raw", is_flag=True, help="Print what an item wrote as it is: a terminal obeys its control characters.")
 @options.common
-def command(*, run: str, key: str | None, limits: bool, store: str | None, as_json: bool) -> int:
-    """Show the run RUN, or its item KEY: what it wrote, what became of it and how long it took.
+def command(*, run: str, key: str | None, limits: bool, raw: bool, store: str | None, as_json: bool) -> int:
+    r"""Show the run RUN, or its item KEY: what it wrote, what became of it and how long it took.
 
-    RUN is an id such as map-3, a name (then the newest run of that name), or `last`.
+    RUN is an id such as map-3, a name (then the newest run of that name), or `last`. Control characters that an item
+    wrote are shown as \x1b, so that they can't drive your terminal.
     """
     choice = StoreChoice(Config.load(), store)
     with choice.existing(reads=True) as opened:
@@ -42,7 +45,7 @@ def command(*, run: str, key: str | None, limits: bool, store: str | None, as_js
             _show_limits(opened, row, key, as_json=as_json)
         elif key is not None:
             found = row_of_recorded(find_item(opened, row, key))
-            say_json({"run": row.id, **found}) if as_json else _show_item(found)
+            say_json({"run": row.id, **found}) if as_json else _show_item(found, raw=raw)
         elif as_json:
             say_json({
                 **facts_of_run(opened, row), "items": _counts(opened, row),
@@ -145,7 +148,7 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
     failed = [found for found in each_result(store, row.id) if found.data["state"] == "failed"]
     for found in failed[:_SHOWN]:
         error = row_of_recorded(found)["error"]
-        say(f"  {found.path.rpartition('/')[2]}: {one_line(error['message']) or error['type']}")
+        say(f"  {one_line(found.path.rpartition('/')[2])}: {one_line(error['message']) or error['type']}")
     if len(failed) > _SHOWN:
         say(f"  and {len(failed) - _SHOWN} more")
     if hint := _next_step(row, state, counts["failed"]):
@@ -178,7 +181,7 @@ def _started_with(row: RunRow) -> str:
     return shlex.join(map(str, argv)) if isinstance(argv, list) else ""
 
 
-def _show_item(row: Row) -> None:
+def _show_item(row: Row, *, raw: bool) -> None:
     error: Any = row.get("error") or {}
     say_facts({
         "item": row["key"], "path": row["path"], "state": row["state"], "exit code": row.get("exit_code"),
@@ -195,4 +198,5 @@ def _show_item(row: Row) -> None:
     for name in ("stdout", "stderr"):
         if row.get(name):
             say(f"--- {name}")
-            sys.stdout.write(row[name] if row[name].endswith("\n") else f"{row[name]}\n")
+            wrote = row[name] if raw else visible(row[name])
+            sys.stdout.write(wrote if wrote.endswith("\n") else f"{wrote}\n")

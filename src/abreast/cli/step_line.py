@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+from abreast.cli.errors import one_line
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 
@@ -36,7 +37,7 @@ class StepLine:
         self._drawn = now
         failed = f", {self._failed} failed" if self._failed else ""
         where = event.path.partition("/")[2][-_WIDE:]
-        sys.stderr.write(f"\r\x1b[2K{self._done} done{failed}, {self._running} running  {where}")
+        sys.stderr.write(f"\r\x1b[2K{self._done} done{failed}, {self._running} running  {one_line(where)}")
         sys.stderr.flush()
 
     def end(self) -> None:

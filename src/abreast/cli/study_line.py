@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from abreast.cli.errors import one_line
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.outcome import Outcome
 from abreast.jobs.matrix.bench import LaneCount
@@ -37,7 +38,7 @@ class StudyLine:
         now = SYSTEM_CLOCK.now()
         if now - self._drawn >= _EVERY:
             self._drawn = now
-            sys.stderr.write(f"\r\x1b[2K{self.text(now)}")
+            sys.stderr.write(f"\r\x1b[2K{one_line(self.text(now))}")
             sys.stderr.flush()
 
     def text(self, now: float) -> str:

@@ -11,11 +11,16 @@ import click
 
 from abreast.cli.errors import one_line
 from abreast.cli.results import json_line
+from abreast.cli.visible import visible
 
 
-def say(text: str) -> None:
-    """One line of output."""
-    sys.stdout.write(f"{text}\n".encode("utf-8", "replace").decode())
+def say(text: str, *, bold: int = 0) -> None:
+    """One line of output; on a terminal its control characters are shown, and its first `bold` ones are bold."""
+    text = text.encode("utf-8", "replace").decode()
+    if sys.stdout.isatty():
+        title = click.style(visible(text[:bold]), bold=True) if bold else ""
+        text = title + visible(text[bold:])
+    sys.stdout.write(f"{text}\n")
 
 
 def say_json(row: Mapping[str, Any]) -> None:
@@ -27,7 +32,8 @@ def say_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Rows in columns as wide as they need to be; the last one may be as long as it likes."""
     texts = [[one_line(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
-    say(_bold(_line(head, widths)))
+    title = _line(head, widths)
+    say(title, bold=len(title))
     for row in texts:
         say(_line(row, widths))
 
@@ -37,7 +43,7 @@ def say_facts(facts: Mapping[str, object]) -> None:
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
         if value not in (None, "", [], ()):
-            say(f"{_bold(name.ljust(width))}  {one_line(str(value))}")
+            say(f"{name.ljust(width)}  {one_line(str(value))}", bold=width)
 
 
 def moment(when: float | None) -> str | None:
@@ -61,7 +67,3 @@ def span(seconds: float) -> str:
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-
-
-def _bold(text: str) -> str:
-    return click.style(text, bold=True) if sys.stdout.isatty() else text

@@ -1,0 +1,45 @@
+r"""Control characters in recorded text, shown to a terminal instead of being obeyed by it.
+
+What a model or a command wrote may hold escape sequences that clear the screen, set the window's title or answer
+questions on the keyboard's behalf, and marks that turn the direction of writing. On a terminal they are printed as
+`\x1b`. What is piped or written to a file stays as it is, byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+_DIRECTION: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that override the direction of writing
+_OTHERS: Final = f"\x7f-\x9f\u2028\u2029{_DIRECTION}"  # what JSON leaves as it is
+_ESCAPED: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f{_OTHERS}\udc80-\udcff]|\r(?!\n)")
+_ESCAPED_IN_JSON: Final = re.compile(f"[{_OTHERS}]")
+
+
+def visible(text: str) -> str:
+    r"""The text with its control characters written out; newlines and tabs are left.
+
+    >>> visible("\x1b[2Jgone?\n")
+    '\\x1b[2Jgone?\n'
+    """
+    return _ESCAPED.sub(_written, text)
+
+
+def visible_json(line: str) -> str:
+    """JSON that says the same, with the control characters that JSON allows written as JSON writes the others."""
+    return _ESCAPED_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+def for_file(descriptor: int, data: bytes) -> bytes:
+    """What to write to an open file: made visible if it is a terminal, else as it is."""
+    if not os.isatty(descriptor):
+        return data
+    return visible(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _written(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004 - a byte that is no text, as `surrogateescape` reads it
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"  # noqa: PLR2004
