@@ -26,8 +26,10 @@ def on_a_terminal(abreast, *words, given=b"", typed=b""):
     """What a command sends to the terminal that its stdout and stderr are; with something typed, its stdin too."""
     ours, theirs = pty.openpty()
     environment = {**abreast.environment, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
-    with subprocess.Popen([*ABREAST, *words], cwd=abreast.folder, env=environment, stdin=theirs if typed else subprocess.PIPE,
-                          stdout=theirs, stderr=theirs) as process:  # fmt: skip
+    stdin = theirs if typed else subprocess.PIPE
+    with subprocess.Popen(
+        [*ABREAST, *words], cwd=abreast.folder, env=environment, stdin=stdin, stdout=theirs, stderr=theirs
+    ) as process:
         os.close(theirs)
         if typed:
             os.write(ours, typed)
@@ -119,10 +121,10 @@ def test_names_and_replies_of_a_study_are_shown(abreast):
 
 
 def test_what_a_gate_asks_is_shown(abreast):
-    steps = [{"id": "ask", "type": "gate", "message": f"well? {EVIL}", "options": ["yes", "no"]}]
+    steps = [{"id": "ask", "type": "gate", "message": f"well? {EVIL}", "options": ["approve", "reject"]}]
     flow = {"workflow": {"id": "f", "name": "f", "version": "1.0.0"}, "steps": steps}
     abreast.file("flow.yaml", json.dumps(flow))
-    seen = on_a_terminal(abreast, "run", "flow.yaml", typed=b"yes\n")
+    seen = on_a_terminal(abreast, "run", "flow.yaml", typed=b"approve\n")
     assert "\\x0dPWNED" in seen
     assert not OBEYED.search(seen), seen
 
