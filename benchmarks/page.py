@@ -212,7 +212,7 @@ def _page(browser: Browser) -> Page:
 
 def _at(address: str, path: str) -> str:
     parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}{path}?{parts.query}"
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{path.removeprefix('/')}?{parts.query}"
 
 
 def _use(page: Page) -> float:

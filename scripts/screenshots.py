@@ -149,7 +149,7 @@ def take(chromium: str, address: str, only: str | None) -> None:
                 continue
             context = browser.new_context(viewport=size, color_scheme=colours, reduced_motion="reduce")
             page = context.new_page()
-            page.goto(f"{parts.scheme}://{parts.netloc}{path}?{parts.query}")
+            page.goto(f"{parts.scheme}://{parts.netloc}{parts.path}{path.removeprefix('/')}?{parts.query}")
             page.wait_for_load_state("load")
             page.wait_for_selector(".lane canvas, tr[data-run]")
             page.wait_for_timeout(1500)

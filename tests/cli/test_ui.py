@@ -21,7 +21,7 @@ def opened(address, path, body=None):
     origin = f"http://{parts.netloc}"
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", "Origin": origin} if data else {}
-    request = urllib.request.Request(f"{origin}{path}?{parts.query}", data, headers)
+    request = urllib.request.Request(f"{origin}{parts.path}{path.removeprefix('/')}?{parts.query}", data, headers)
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
             return response.status, response.read().decode()
@@ -43,6 +43,10 @@ def test_it_prints_an_address_with_a_token_serves_there_and_ends_by_ctrl_c(abrea
         status, body = opened(address, "/run/map-1.json")
         assert (status, json.loads(body)["counts"]["done"]) == (200, 2)
         assert opened(address.partition("?")[0], "/")[0] == 403
+        parts = urlsplit(address)
+        assert len(parts.path) > 30  # it can't be guessed
+        assert parts.path.strip("/") not in parts.query
+        assert opened(f"http://{parts.netloc}/?{parts.query}", "/run/map-1.json") == (404, "")
         process.send_signal(signal.SIGINT)
         said = end(process)
         assert (said.code, said.err) == (0, "")

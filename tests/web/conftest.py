@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import http.server
 import os
 import secrets
 import socket
@@ -50,14 +51,19 @@ def store(tmp_path):
 class Served:
     """The page of a store, served by a thread of this process."""
 
-    def __init__(self, port, token):
+    def __init__(self, port, token, base):
         self.port = port
+        self.base = base
         self.token = token
         self.launched = []
 
+    def at(self, path="/"):
+        """A path of the page, beneath the one that can't be guessed."""
+        return f"{self.base}{path.removeprefix('/')}"
+
     def address(self, path="/"):
-        """The address of a path, with the token."""
-        return f"http://127.0.0.1:{self.port}{path}{'&' if '?' in path else '?'}token={self.token}"
+        """The address of a path of the page, with the token."""
+        return f"http://127.0.0.1:{self.port}{self.at(path)}{'&' if '?' in path else '?'}token={self.token}"
 
 
 @contextmanager
@@ -73,9 +79,36 @@ def serving(store, **more):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            yield Served(port, token)
+            yield Served(port, token, site.base)
         finally:
             server.should_exit = True
+            thread.join(30)
+
+
+class _Listening(http.server.BaseHTTPRequestHandler):
+    """Another program on this machine: it answers, and keeps what it was sent."""
+
+    def do_GET(self):
+        self.server.seen.append(dict(self.headers))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@contextmanager
+def another_program():
+    """A server on another port of this machine."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Listening) as server:
+        server.seen = []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
             thread.join(30)
 
 

@@ -2,12 +2,14 @@
 
 import http.client
 import json
+import urllib.request
+from urllib.parse import quote
 
 import pytest
 
 from abreast import open_run
 from abreast.store.port import Driver
-from tests.web.conftest import serving
+from tests.web.conftest import another_program, serving
 
 KEY = "sk-planted-0123456789abcdef"
 
@@ -16,9 +18,9 @@ KEY = "sk-planted-0123456789abcdef"
 def ask(served):
     """Ask the page for something: status, headers, body."""
 
-    def asked(path, *, method="GET", token=True, host=None, body=None, **headers):
+    def asked(path, *, method="GET", token=True, host=None, body=None, beneath=True, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
-        connection.putrequest(method, path, skip_host=True)
+        connection.putrequest(method, served.at(path) if beneath else path, skip_host=True)
         connection.putheader("Host", host or f"127.0.0.1:{served.port}")
         if token:
             connection.putheader("Cookie", f"abreast-{served.port}={served.token}")
@@ -51,6 +53,31 @@ def test_without_the_token_nothing_is_shown(ask, path):
     assert (status, "token" in body) == (403, True)
 
 
+@pytest.mark.parametrize(
+    "path", ["/", "/runs.json", "/static/main.js", "/run/x.json", "/live", "/favicon.ico", "//", "/é"]
+)
+def test_off_its_path_nothing_is_said_whoever_asks(ask, served, path):
+    for token in (False, True):
+        status, headers, body = ask(quote(path), beneath=False, token=token)
+        assert (status, body) == (404, "")
+        assert {name.lower() for name in headers} <= {"content-length", "date"}
+    assert ask(served.base.rstrip("/"), beneath=False)[::2] == (404, "")
+    assert ask(f"/{served.token}/", beneath=False)[::2] == (404, "")
+
+
+def test_another_port_of_this_machine_is_never_sent_the_cookie(served):
+    """Cookies don't know of ports: a jar that obeys the standard, as browsers do, sends them to all."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with another_program() as other:
+        assert browser.open(served.address(), timeout=30).status == 200
+        for path in ("/", "/run/x", "/static/main.js"):
+            assert browser.open(f"http://127.0.0.1:{other.server_port}{path}", timeout=30).status == 200
+        # By the cookie alone, the page knows the browser again: there was one to send.
+        assert browser.open(f"http://127.0.0.1:{served.port}{served.at('/runs.json')}", timeout=30).status == 200
+    assert len(other.seen) == 3
+    assert [headers["Cookie"] for headers in other.seen if "Cookie" in headers] == []
+
+
 def test_a_wrong_token_is_none(ask, served):
     assert ask("/?token=guess", token=False)[0] == 403
     assert ask("/", token=False, Cookie=f"abreast-{served.port}=guess")[0] == 403
@@ -64,6 +91,7 @@ def test_the_printed_address_gives_a_cookie_that_scripts_and_other_sites_do_not_
     assert cookie.startswith(f"abreast-{served.port}={served.token};")
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
+    assert f"Path={served.base};" in cookie
     assert ask("/runs.json")[0] == 200
 
 
@@ -143,7 +171,9 @@ async def test_a_secret_of_the_environment_is_on_no_page(store):
         for path in (".json", "/lanes.json", "/items.json", "/errors.json", "/item.json?path=leak/echo/0000",
                      "/item.json?path=leak/echo/0001", "/job.json"):  # fmt: skip
             connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
-            connection.request("GET", f"/run/leak-1{path}", headers={"Cookie": f"abreast-{page.port}={page.token}"})
+            connection.request(
+                "GET", page.at(f"/run/leak-1{path}"), headers={"Cookie": f"abreast-{page.port}={page.token}"}
+            )
             response = connection.getresponse()
             body = response.read().decode()
             connection.close()
@@ -164,7 +194,9 @@ async def test_news_have_no_secret_either_however_it_is_written(store, key):
     with serving(store, secrets=[key]) as page:
         for path in ("/live", ".json", "/item.json?path=leak/echo/0000", "/job.json"):
             connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
-            connection.request("GET", f"/run/leak-1{path}", headers={"Cookie": f"abreast-{page.port}={page.token}"})
+            connection.request(
+                "GET", page.at(f"/run/leak-1{path}"), headers={"Cookie": f"abreast-{page.port}={page.token}"}
+            )
             response = connection.getresponse()
             lines = []
             while not any(b"{" in line for line in lines):  # of a stream, the first news
@@ -188,7 +220,7 @@ async def test_each_twin_answers_by_itself(store):
             with serving(store) as page:
                 connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
                 headers = {"Cookie": f"abreast-{page.port}={page.token}"}
-                connection.request("GET", f"/run/quiet-1/{name}", headers=headers)
+                connection.request("GET", page.at(f"/run/quiet-1/{name}"), headers=headers)
                 said = json.loads(connection.getresponse().read())
                 connection.close()
                 assert part(said) == {"items.json": 7, "lanes.json": 1}[name]

@@ -9,7 +9,7 @@ import pytest
 
 from abreast import Slots, open_run
 from abreast.web.pages import Desk, head, lanes
-from tests.web.conftest import serving
+from tests.web.conftest import another_program, serving
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = functools.partial(sync_api.expect)
@@ -294,4 +294,15 @@ def test_all_is_from_here(store, served, open_page):
     page.goto(served.address(f"/run/{run}"))
     expect(page.locator("#items tbody tr")).to_have_count(40)
     assert asked
-    assert all(url.startswith(f"http://127.0.0.1:{served.port}/") for url in asked)
+    assert all(url.startswith(f"http://127.0.0.1:{served.port}{served.base}") for url in asked)
+
+
+def test_a_browser_sends_the_cookie_to_no_other_port(store, served, open_page):
+    page = open_page(served, f"/run/{made(store)}")
+    expect(page.locator("#items tbody tr")).to_have_count(40)
+    with another_program() as other:
+        page.goto(f"http://127.0.0.1:{other.server_port}/run/x")
+        page.goto(f"http://127.0.0.1:{served.port}{served.base}")  # by the cookie alone
+        expect(page.locator("tr[data-run]")).to_have_count(1)
+    assert other.seen
+    assert [headers["Cookie"] for headers in other.seen if "Cookie" in headers] == []

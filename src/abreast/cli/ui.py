@@ -36,8 +36,8 @@ _SHORTEST: Final = 8  # characters; a shorter secret is in every other word
 def command(*, port: str, host: str, allow_others: bool, store: str | None, as_json: bool) -> int:
     """Show the runs of the store as a page in the browser, live, until Ctrl-C.
 
-    It listens on this machine only, unless told otherwise. The address that is printed has a token in it: who has that
-    may look at all runs, cancel and resume them, and decide at gates.
+    It listens on this machine only, unless told otherwise. The address that is printed has a secret path and a token in
+    it: who has these may look at all runs, cancel and resume them, and decide at gates.
     """
     try:
         wanted = units.number(port, least=0)
@@ -58,7 +58,7 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
             opened, token, {f"{_bracketed(name)}:{number}" for name in names}, f"abreast-{number}",
             secrets=secrets_here(os.environ), launch=Launcher(choice.place), prompt_of=prompt_of,
         )  # fmt: skip
-        address = f"http://{_bracketed(host)}:{number}/?token={token}"
+        address = f"http://{_bracketed(host)}:{number}{site.base}?token={token}"
         say_json({"address": address}) if as_json else say(address)
         if not as_json and not _is_here(host):
             tell("other machines can reach it: who has the token may act, and the line is not encrypted")

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from abreast.core.errors import AbreastError, NoSuchRun
 from abreast.store.port import RunRow, Store
@@ -41,6 +42,8 @@ class Site:
     secrets: Collection[str] = field(default=(), repr=False)
     launch: Launch | None = None
     prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
+    base: str = field(default_factory=lambda: f"/{token_urlsafe(24)}/", repr=False)
+    """The path that the page is beneath, which can't be guessed: its cookie goes nowhere else."""
     closing: threading.Event = field(default_factory=threading.Event)
     """Set when the server is to stop: streams end then."""
 
@@ -53,7 +56,7 @@ def make_app(site: Site) -> ASGIApp:
         "item": pages.item, "job": pages.job,
     }  # fmt: skip
     routes = [
-        Route("/", _shell),
+        Route("/", server.shell),
         Route("/runs.json", partial(server.answer, pages.runs)),
         Route("/live", server.live_runs),
         Route("/static/{name}", _static),
@@ -62,11 +65,11 @@ def make_app(site: Site) -> ASGIApp:
         Route("/run/{run:path}/live", server.live_run),
         Route("/run/{run:path}/act", server.act, methods=["POST"]),
         Route("/run/{run:path}.json", partial(server.answer, pages.head)),
-        Route("/run/{run:path}", _shell),
+        Route("/run/{run:path}", server.shell),
     ]
     handlers = {AbreastError: server.trouble, HTTPException: server.refused, Exception: server.refused}
-    app = Starlette(routes=routes, exception_handlers=handlers)
-    return Guard(app, token=site.token, hosts=site.hosts, cookie=site.cookie)
+    app = Starlette(routes=[Mount(site.base.rstrip("/"), routes=routes)], exception_handlers=handlers)
+    return Guard(app, token=site.token, hosts=site.hosts, cookie=site.cookie, base=site.base)
 
 
 class _Server:
@@ -75,6 +78,11 @@ class _Server:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._desk = pages.Desk(site.store, site.prompt_of)
+
+    async def shell(self, _: Request) -> Response:
+        """The page without what it shows; its links name the path that it is beneath."""
+        text = (STATIC / "index.html").read_text(encoding="utf-8").replace('="/', f'="{self._site.base}')
+        return Response(text, headers={"cache-control": "no-cache"}, media_type="text/html")
 
     async def answer(self, said: Callable[..., dict[str, object]], request: Request) -> Response:
         return self._json(
@@ -120,10 +128,6 @@ class _Server:
     def _json(self, said: dict[str, object], status: int = 200) -> Response:
         text = json_text(said, self._site.secrets)
         return Response(text.encode("utf-8", "replace"), status, {"cache-control": "no-store"}, _JSON)
-
-
-async def _shell(_: Request) -> Response:
-    return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
 
 
 async def _static(request: Request) -> Response:

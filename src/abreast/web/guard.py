@@ -1,7 +1,9 @@
 """Who may see the page: those who have its token, by its own name, and from itself.
 
-The token is in the address that `abreast ui` prints; the first visit turns it into a cookie. The Host header is checked
-so that no other site can rebind its name to this address, and a POST must come from the page itself.
+The token is in the address that `abreast ui` prints; the first visit turns it into a cookie. A browser sends cookies to
+every port of a host, so the page is beneath a path that can't be guessed, and the cookie is bound to that path: another
+program that listens on this machine is never sent it. The Host header is checked so that no other site can rebind its
+name to this address, and a POST must come from the page itself.
 """
 
 from __future__ import annotations
@@ -32,27 +34,30 @@ _SAFE: Final = ("GET", "HEAD")
 
 
 class Guard:
-    """Stands before the application: 400 by another name, 403 without the token or from another site."""
+    """Stands before the application: 404 off its path, 400 by another name, 403 without the token or from elsewhere."""
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], cookie: str) -> None:
-        """`hosts` are the names, with their port, by which the page may be asked for."""
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], cookie: str, base: str) -> None:
+        """`hosts` are the names, with their port, by which the page may be asked for; it is beneath the path `base`."""
         self._app = app
         self._token = token
         self._hosts = frozenset(host.lower() for host in hosts)
         self._cookie = cookie
+        self._base = base
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or say why not."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if not self._is_beneath(scope["path"]):
+            await _say_nothing(send)
+            return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         refused = self._refused(scope["method"], headers, scope["query_string"])
         extra = list(_HEADERS)
         if refused is None and self._has_token(scope["query_string"]):
-            extra.append((
-                b"set-cookie", f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict".encode("latin-1")
-            ))  # fmt: skip
+            cookie = f"{self._cookie}={self._token}; Path={self._base}; HttpOnly; SameSite=Strict"
+            extra.append((b"set-cookie", cookie.encode("latin-1")))
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -74,6 +79,10 @@ class Guard:
             return 403, "Only the page itself may ask for that."
         return None
 
+    def _is_beneath(self, path: str) -> bool:
+        start = path[: len(self._base)]
+        return secrets.compare_digest(start.encode("utf-8", "surrogatepass"), self._base.encode())
+
     def _has_token(self, query: bytes) -> bool:
         given = parse_qs(query.decode("latin-1")).get("token", [""])[0]
         return secrets.compare_digest(given.encode(), self._token.encode())
@@ -92,6 +101,12 @@ def _from_itself(headers: dict[str, str], host: str) -> bool:
     if origin is None:
         return headers.get("sec-fetch-site") == "same-origin"
     return origin.lower() == f"http://{host}"
+
+
+async def _say_nothing(send: Send) -> None:
+    """What a server answers that has nothing there."""
+    await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _refuse(send: Send, status: int, sentence: str) -> None:

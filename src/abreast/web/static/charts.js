@@ -1,5 +1,6 @@
 // Charts by Plotly, which comes with the installed package. It is large, so it is fetched when a chart is first seen.
 import { el } from "./dom.js";
+import { base } from "./net.js";
 
 let loading = null;
 
@@ -7,7 +8,7 @@ let loading = null;
 export function plotly() {
   loading ??= new Promise((resolve, reject) => {
     if (globalThis.Plotly) return resolve(globalThis.Plotly);
-    const script = el("script", { src: "/plotly.js" });
+    const script = el("script", { src: `${base}plotly.js` });
     script.onload = () => resolve(globalThis.Plotly);
     script.onerror = () => reject(new Error("charts need Plotly: pip install 'abreast[ui]'"));
     document.head.append(script);

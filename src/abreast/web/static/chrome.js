@@ -1,6 +1,6 @@
 // What stands around every page: the bar at the top, the theme, questions before something is done, short notes.
 import { el, fill } from "./dom.js";
-import { alone } from "./net.js";
+import { alone, base } from "./net.js";
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -9,7 +9,7 @@ export function bar(trail) {
   const link = el("span", { id: "link", class: "link", role: "status" });
   fill(
     document.getElementById("top"),
-    el("a", { href: alone ? "#main" : "/", class: "home" }, mark(), "abreast"),
+    el("a", { href: alone ? "#main" : base, class: "home" }, mark(), "abreast"),
     el("nav", { "aria-label": "Where you are" }, trail),
     link, themes(),
   );

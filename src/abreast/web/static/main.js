@@ -1,6 +1,6 @@
 // Which page this is, by its address.
 import { el, fill } from "./dom.js";
-import { alone } from "./net.js";
+import { alone, base } from "./net.js";
 
 const address = new URL(location.href);
 if (address.searchParams.has("token")) { // it is a cookie by now, and has no place in the history
@@ -8,10 +8,10 @@ if (address.searchParams.has("token")) { // it is a cookie by now, and has no pl
   history.replaceState(null, "", address);
 }
 const main = document.getElementById("main");
-const run = alone ? document.documentElement.dataset.run : decodeURIComponent(address.pathname.replace(/^\/run\//, ""));
+const run = alone ? document.documentElement.dataset.run : decodeURIComponent(address.pathname.slice(`${base}run/`.length));
 
 try {
-  if (alone || address.pathname.startsWith("/run/")) {
+  if (alone || address.pathname.startsWith(`${base}run/`)) {
     const page = await import("./run.js");
     await page.run(main, run);
   } else {

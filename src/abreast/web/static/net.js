@@ -6,6 +6,9 @@ let offline = null;
 /** Whether this is a file of one run, with nobody behind it. */
 export const alone = kept !== null;
 
+/** The path that the page is beneath; it ends with a slash. */
+export const base = document.documentElement.dataset.base ?? "/";
+
 /** What an address says, as JSON; an error is one sentence. */
 export async function get(address, fields = {}) {
   if (alone) {
@@ -31,7 +34,7 @@ async function answered(response) {
 
 /** The address of a run, or of something of it. */
 export function of(run, rest = "") {
-  return `/run/${encodeURIComponent(run)}${rest}`;
+  return `${base}run/${encodeURIComponent(run)}${rest}`;
 }
 
 /**

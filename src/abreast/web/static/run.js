@@ -6,13 +6,13 @@ import { brief, count, many, moment, money, span } from "./format.js";
 import { Items } from "./items.js";
 import { Panel } from "./item.js";
 import { Lanes } from "./lanes.js";
-import { alone, get, listen, of, paced, post } from "./net.js";
+import { alone, base, get, listen, of, paced, post } from "./net.js";
 import { meter } from "./runs.js";
 
 /** Draw the page of a run into `main`. */
 export async function run(main, id) {
   document.title = `${id} · abreast`;
-  bar([alone ? null : el("a", { href: "/" }, "Runs"), el("span", { "aria-current": "page" }, id)]);
+  bar([alone ? null : el("a", { href: base }, "Runs"), el("span", { "aria-current": "page" }, id)]);
   const head = await get(of(id, ".json"));
   new Page(main, id).begin(head);
 }

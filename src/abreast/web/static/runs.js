@@ -2,7 +2,7 @@
 import { badge, bar, connected, note } from "./chrome.js";
 import { el, fill, renew } from "./dom.js";
 import { brief, count, many, moment, money, span } from "./format.js";
-import { get, listen, of, paced } from "./net.js";
+import { base, get, listen, of, paced } from "./net.js";
 
 const COLUMNS = ["Run", "State", "Progress", "Cost", "Tokens", "Started", "Took"];
 
@@ -30,7 +30,7 @@ export function runs(main) {
   const show = paced(async () => {
     let said;
     try {
-      said = await get("/runs.json", { q: search.value, state: state.value || fields.get("state"), kind: kind.value || fields.get("kind"), at });
+      said = await get(`${base}runs.json`, { q: search.value, state: state.value || fields.get("state"), kind: kind.value || fields.get("kind"), at });
     } catch (error) {
       note(error.message, "error");
       return;
@@ -48,7 +48,7 @@ export function runs(main) {
   state.onchange = again;
   kind.onchange = again;
   show();
-  listen("/live", show, connected);
+  listen(`${base}live`, show, connected);
 }
 
 function line(run) {
