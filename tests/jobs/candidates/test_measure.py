@@ -7,6 +7,8 @@ import time
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from abreast.jobs.candidates.measure import (
     ARMS,
@@ -238,6 +240,32 @@ def test_at_the_end_what_lies_within_the_noise_is_the_same():
 
 def test_a_loud_machine_does_not_call_everything_the_same():
     assert judge_times(times(1.06, 1.2, blocks=40), Plan(most=40)).verdict == "undecided"
+
+
+@pytest.mark.parametrize("control", [1.0, 1.08, 1.3, 1 / 1.3])
+@pytest.mark.parametrize("ratio", [0.02, 0.5, 0.8, 0.9])
+def test_at_the_end_an_interval_wholly_below_one_is_slower_however_loud_the_machine(ratio, control):
+    measured = judge_times(times(ratio, control, blocks=40), Plan(most=40))
+    assert measured.candidate.high < 1
+    assert measured.verdict == "slower"
+
+
+@given(
+    ratio=st.floats(0.3, 3.0),
+    control=st.floats(0.7, 1.4),
+    noise=st.lists(st.floats(0.8, 1.25), min_size=6, max_size=30),
+)
+@settings(max_examples=60, deadline=None)
+def test_at_the_end_no_interval_below_one_is_undecided_and_none_with_one_in_it_is_decided(ratio, control, noise):
+    taken = times(ratio, control, blocks=len(noise))
+    taken["candidate"] = [(noise[at] / ratio,) * 2 for at in range(len(noise))]
+    measured = judge_times(taken, Plan(first=6, most=len(noise)))
+    if measured.candidate.high < 1:
+        assert measured.verdict in {"slower", "same"}
+    if measured.verdict == "faster":
+        assert measured.candidate.low > 1.02
+    if measured.verdict == "slower":
+        assert measured.candidate.high < 1
 
 
 # --- machines that are not quiet

@@ -20,7 +20,7 @@ taken after 6 blocks, 8, 11, and so on up to a fixed number; the permitted share
 among them. The same: all that the ratio may be, by ordinary confidence (97.5% on either side), is within the threshold,
 and the control's is within 5%. Who misses a gain of a percent or two by that has lost little, and four times as many
 blocks would be needed to be as sure as of a gain. At the end also what lies within the noise floor, if that is under
-5%. Otherwise undecided.
+5%; and slower is what else has its whole interval below 1. Otherwise undecided.
 """
 
 from __future__ import annotations
@@ -185,7 +185,10 @@ def _verdict(sure: tuple[Interval, Interval], likely: tuple[float, float], plan:
     # A loud machine may not call everything the same.
     if likely[0] <= plan.threshold and likely[1] <= plan.alike:
         return "same"
-    return "same" if last and candidate.spread <= min(control.spread, plan.alike) else "undecided"
+    if last and candidate.spread <= min(control.spread, plan.alike):
+        return "same"
+    # `slower` accepts nothing, so at the end it needs no more than an interval without a gain in it.
+    return "slower" if last and candidate.high < 1 else "undecided"
 
 
 def _log_ratios(ours: Sequence[tuple[float, ...]], theirs: Sequence[tuple[float, ...]]) -> list[float]:
