@@ -63,7 +63,8 @@ def project(abreast, tmp_path):
     abreast.git = git
     abreast.environment["ABREAST_CACHE"] = str(tmp_path / "cache")
     (tmp_path / "tmp").mkdir()
-    abreast.environment["TMPDIR"] = str(tmp_path / "tmp")  # with locks of its own: else it waits while others measure
+    abreast.environment["TMPDIR"] = str(tmp_path / "tmp")
+    abreast.environment["ABREAST_LOCKS"] = str(tmp_path / "tmp")  # of its own: else it waits while others measure
     return abreast
 
 

@@ -30,6 +30,7 @@ def optimized(clone, tmp_path, *words):
     before = look(clone, without=(".abreast",))
     (tmp_path / "tmp").mkdir()
     apart = {"ABREAST_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
+    apart["ABREAST_LOCKS"] = apart["TMPDIR"]
     ended = subprocess.run(
         [sys.executable, "-m", "abreast", "optimize", *words], cwd=clone, stdin=subprocess.DEVNULL, timeout=MINUTES,
         env={**environment(clone), **apart}, capture_output=True, text=True, check=False,

@@ -23,7 +23,8 @@ def cache(tmp_path, monkeypatch):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
     # A machine of its own: else it waits while another test measures.
-    monkeypatch.setattr("abreast.jobs.candidates.machine.machine_directory", lambda: tmp_path / "locks")
+    (tmp_path / "locks").mkdir()
+    monkeypatch.setenv("ABREAST_LOCKS", str(tmp_path / "locks"))
 
 
 @pytest.fixture
