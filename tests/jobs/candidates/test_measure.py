@@ -16,6 +16,7 @@ from abreast.jobs.candidates.measure import (
     Plan,
     Turn,
     interval,
+    is_hopeless,
     judge_times,
     measure,
     student_t,
@@ -125,6 +126,7 @@ async def test_what_a_run_raises_goes_on():
         {"resamples": 2},
         {"laps": 0},
         {"laps": 3},
+        {"laps": -1},
     ],
 )
 def test_a_plan_that_makes_no_sense_is_an_error(wrong):
@@ -266,6 +268,26 @@ def test_at_the_end_no_interval_below_one_is_undecided_and_none_with_one_in_it_i
         assert measured.candidate.low > 1.02
     if measured.verdict == "slower":
         assert measured.candidate.high < 1
+
+
+async def test_a_candidate_that_is_many_times_slower_is_known_after_a_block():
+    machine = Machine("all", 3, speedup=1 / 41)
+    measured = await measure(machine.run_once)
+    assert (measured.verdict, measured.blocks) == ("slower", 1)
+    assert measured.candidate.low <= measured.candidate.ratio <= measured.candidate.high < 1 / 8
+
+
+def test_only_what_is_slower_in_every_run_is_hopeless():
+    def of(candidate, original=((1.0, 1.1),) * 2):
+        return is_hopeless({"original": list(original), "control": list(original), "candidate": list(candidate)})
+
+    assert of([(41.0, 40.0), (45.0, 44.0)])
+    assert of([(2.3, 2.4), (2.3, 2.5)])
+    assert not of([(2.3, 2.4), (2.3, 2.1)])
+    assert not of([(41.0, 40.0)], [(1.0, 9.0)])
+    assert of([(41.0, 40.0)], [(1.0, 1.1)])
+    assert not of([(4.0, 4.0)], [(1.0, 1.1)])  # one block needs more
+    assert not of([(41.0,)], [(1.0,)])  # and one run is none
 
 
 # --- machines that are not quiet

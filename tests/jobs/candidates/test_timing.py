@@ -6,7 +6,10 @@ import os
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from abreast.jobs.candidates import inputs as choosing
 from abreast.jobs.candidates import race as racing
 from abreast.jobs.candidates.child import timed as child
 from abreast.jobs.candidates.inputs import Input, Inputs, choose
@@ -105,9 +108,36 @@ def test_inputs_that_differ_and_take_longest_are_chosen_as_far_as_a_round_stays_
     found = choose(
         [call(0, 0.001, "a"), call(1, 0.002, "b"), call(2, 0.001, "a"), call(3, 9.0, "c"), call(4, 0.05, "d")]
     )
-    assert [one.name for one in found.chosen] == ["t#4", "t#1", "t#0"]
+    assert [one.name for one in found.chosen] == ["t#3", "t#4", "t#1", "t#0"]  # the longest whatever it takes
     assert (found.of, found.rounds) == (4, 1)
-    assert found.notes == ("3 of 4 different inputs were timed",)
+    assert found.notes == ("t#3 takes long, and was called once a turn",)
+    assert [found.chunks_of(one) for one in found.chosen] == [0, 2, 2, 2]
+
+
+def test_what_is_left_out_is_named_the_longest_first():
+    found = choose([call(number, 0.05 - number / 1000, str(number)) for number in range(9)])
+    assert [one.name for one in found.chosen] == ["t#0"]
+    assert [one.name for one in found.left] == [f"t#{number}" for number in range(1, 9)]
+    assert found.untimed == "1 of 9 different inputs were timed, not t#1 (49 ms), t#2 (48 ms), t#3 (47 ms) and 5 more"
+    assert found.untimed in found.notes
+
+
+@given(st.lists(st.floats(1e-6, 100), min_size=1, max_size=30))
+def test_the_longest_call_is_always_timed_and_everything_else_is_timed_or_left_out(seconds):
+    found = choose([call(number, took, str(number)) for number, took in enumerate(seconds)])
+    assert found.chosen[0].seconds == max(seconds)
+    assert len(found.chosen) <= 6
+    assert sum(one.seconds for one in found.chosen[1:]) <= 0.06
+    assert len(found.left) == min(20, len(seconds) - len(found.chosen))
+    assert sum(found.chunks_of(one) for one in found.chosen if one.seconds > 0.3) == 0
+    plan = found.fitted(Plan(most=56))
+    assert 6 <= plan.most <= 56
+    assert plan.most == 6 or plan.most * 3 * plan.laps * found.turn <= 300
+
+
+def test_a_call_whose_arguments_were_not_looked_at_differs_from_all_others():
+    found = choose([call(0, 0.001, ""), call(1, 0.001, ""), call(2, 0.001, "a"), call(3, 0.001, "a")])
+    assert found.of == 3
 
 
 def test_short_calls_are_repeated_and_that_is_said():
@@ -117,14 +147,14 @@ def test_short_calls_are_repeated_and_that_is_said():
     assert choose([call(0, 0.0005, "a")]).rounds == 2
 
 
-@pytest.mark.parametrize(("seconds", "laps"), [(0.00001, 8), (0.001, 8), (0.01, 8), (0.02, 4), (0.2, 2), (5.0, 2)])
+@pytest.mark.parametrize(("seconds", "laps"), [(0.00001, 8), (0.001, 8), (0.01, 8), (0.02, 4), (0.2, 2), (5.0, 1)])
 def test_short_turns_go_there_and_back_more_often(seconds, laps):
     assert choose([call(0, seconds, "a")]).laps == laps
 
 
-def test_where_all_calls_are_long_the_shortest_is_timed_by_its_first_call():
-    found = choose([call(0, 3.0, "a"), call(1, 2.0, "b", copyable=False)])
-    assert [one.name for one in found.chosen] == ["t#1"]
+def test_where_all_calls_are_long_the_longest_is_timed_by_its_first_call():
+    found = choose([call(0, 3.0, "a", copyable=False), call(1, 2.0, "b")])
+    assert [one.name for one in found.chosen] == ["t#0"]
     assert found.chunks == 0
     assert any("can't be copied" in note for note in found.notes)
 
@@ -356,6 +386,99 @@ async def test_what_works_before_the_word_or_after_it_said_done_is_refused(proje
     else:
         assert found.verdict == "refused"
         assert found.reason.startswith("it works elsewhere than where it is timed")
+
+
+# A workload: `add` counts up to `size` by steps, some calls of the tests are long, and `step` says by which way.
+STEPS = """\
+def add(size, step=1):
+    found = 0
+    for _ in range(size * step):
+        found += 1
+    return found // step
+"""
+WORK = Target("sums.py", "add")
+
+
+def workload(place, **sizes):
+    tests = "".join(f"def test_{name}():\n    assert add({size}) == {size}\n\n\n" for name, size in sizes.items())
+    return make_sums(place, **{"sums.py": STEPS, "test_sums.py": "from sums import add\n\n\n" + tests})
+
+
+async def timed_as_chosen(project, text, *, most=20):
+    """What is said of a candidate for `add`, by the calls that a scout chooses; and these."""
+    async with open_worktrees(project, 2) as trees:
+        inputs = await scout(trees.slots[0], WORK, TESTS, 600)
+        trees.slots[1].write_candidate("sums.py", text)
+        how = {"rules": STRICT, "plan": Plan(first=6, most=most), "seed": 7}
+        return inputs, await time_candidate(trees.slots, WORK, TESTS, inputs, how)
+
+
+LONG = 300_000
+PATIENT = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def short_round(monkeypatch):
+    """A round in which LONG has no room, though it takes only some milliseconds."""
+    monkeypatch.setattr(choosing, "_ROUND", 0.002)
+
+
+@PATIENT
+@pytest.mark.usefixtures("short_round")
+async def test_a_candidate_that_is_slower_in_the_one_long_call_is_never_faster(tmp_path):
+    project = workload(tmp_path / "work", short=2_000, other=1_500, long=LONG)
+    text = STEPS.replace(
+        "    found = 0\n", f"    if size < {LONG}:\n        return size\n    found, step = 0, step * 20\n"
+    )
+    inputs, found = await timed_as_chosen(project, text)
+    assert inputs.chosen[0].name == "test_sums.py::test_long#0"
+    assert found.verdict == "slower", found
+    assert found.high < 0.5
+
+
+@PATIENT
+@pytest.mark.usefixtures("short_round")
+async def test_a_candidate_that_is_much_faster_in_the_one_long_call_is_faster(tmp_path):
+    project = workload(tmp_path / "work", short=2_000, other=1_500, long=LONG)
+    text = STEPS.replace("    found = 0\n", f"    if size == {LONG}:\n        return size\n    found = 0\n")
+    inputs, found = await timed_as_chosen(project, text)
+    assert inputs.chosen[0].name == "test_sums.py::test_long#0"
+    assert found.verdict == "faster", found
+    assert found.low > 1.5
+
+
+@PATIENT
+@pytest.mark.usefixtures("short_round")
+async def test_a_call_that_was_not_to_be_timed_and_is_slower_leaves_no_faster(tmp_path):
+    """The second call does not fit into a short round beside the longest one."""
+    project = workload(tmp_path / "work", long=LONG, second=LONG - 10, short=2_000)
+    text = STEPS.replace(
+        "    found = 0\n",
+        f"    if size != {LONG - 10}:\n        return size\n    found, step = 0, step * 12\n",
+    )
+    inputs, found = await timed_as_chosen(project, text)
+    chosen = {one.name for one in inputs.chosen}
+    assert len(inputs.left) == 1
+    assert not {one.name for one in inputs.left} & chosen
+    assert found.verdict in {"slower", "undecided"}, found
+    if inputs.left[0].name.endswith("test_second#0"):  # else the slower one was timed from the beginning
+        assert any("test_second#0" in note for note in found.notes)
+
+
+async def test_the_time_of_a_generator_is_that_until_its_end_and_its_test_sees_all_of_it(tmp_path):
+    source = "def each(size):\n    for one in range(size):\n        yield one\n"
+    tests = (
+        "from sums import each\n\n\n"
+        "def test_few():\n    for _ in range(20):\n        assert len(list(each(2))) == 2\n\n\n"
+        + "".join(
+            f"def test_{n}():\n    assert sum(each({n})) == {n * (n - 1) // 2}\n\n\n" for n in (3, 4, 5, 6, 7, 8, 9000)
+        )
+    )
+    project = make_sums(tmp_path / "lazy", **{"sums.py": source, "test_sums.py": tests})
+    async with open_worktrees(project, 1) as trees:
+        inputs = await scout(trees.slots[0], Target("sums.py", "each"), TESTS, 600)
+    assert inputs.chosen[0].name == "test_sums.py::test_9000#0"
+    assert inputs.of == 8
 
 
 async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inputs_are_fresh(tmp_path):

@@ -5,8 +5,8 @@ Every process passes the door on its way in, and one that measures keeps it unti
 checks can't starve it.
 
 The files are in a directory with one literal path, not in `TMPDIR`: that differs between sessions, jobs and users.
-`flock` rather than an abstract Unix socket, because a lock must be shared or exclusive, ends with its process, and works
-on a file that is only readable: the first user creates the files, and other users lock them without writing to them.
+It is `flock` rather than an abstract Unix socket: that can be shared or exclusive, ends with its process, and works on
+a file that is only readable. So the first user creates the files, and others lock them without writing to them.
 `/run/lock` is meant for this and is not cleaned by age; where it is not open to all users, `/tmp` is used.
 """
 

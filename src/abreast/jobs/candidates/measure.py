@@ -20,7 +20,8 @@ taken after 6 blocks, 8, 11, and so on up to a fixed number; the permitted share
 among them. The same: all that the ratio may be, by ordinary confidence (97.5% on either side), is within the threshold,
 and the control's is within 5%. Who misses a gain of a percent or two by that has lost little, and four times as many
 blocks would be needed to be as sure as of a gain. At the end also what lies within the noise floor, if that is under
-5%; and slower is what else has its whole interval below 1. Otherwise undecided.
+5%; and slower is what else has its whole interval below 1. Otherwise undecided. A candidate of which every run takes
+many times as long as every other run is slower at once.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ Times: TypeAlias = dict[Which, list[tuple[float, ...]]]
 ARMS: tuple[Which, ...] = ("original", "candidate", "control")
 _ORDERS: tuple[tuple[int, int, int], ...] = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 _TRIM = 0.2
+_MUCH_SLOWER = 8.0  # times as long in all runs of the first block, and it is over
+_TWICE = 2.0  # after further blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,8 @@ class Plan:
     def __post_init__(self) -> None:
         if not (4 <= self.first <= self.most):  # noqa: PLR2004 - fewer have no spread to speak of
             raise ValueError("a plan has at least 4 blocks, and at most as many as it says")
-        if self.laps < 1 or self.laps % 2:
-            raise ValueError("a block goes there and back: its laps are an even number")
+        if self.laps < 1 or (self.laps % 2 and self.laps > 1):
+            raise ValueError("a block goes there and back: its laps are an even number, or 1 for long runs")
         if not (self.threshold >= 0 and 0 < self.false_faster < 1 and self.growth > 1 and self.resamples >= 50):  # noqa: PLR2004
             raise ValueError("a plan whose numbers make no sense")
 
@@ -140,6 +143,8 @@ async def measure(run_once: RunOnce, *, plan: Plan | None = None, seed: int = 0)
                 taken[turn.which].append(_checked(await run_once(turn)))
             for which in ARMS:
                 times[which].append(tuple(taken[which]))
+            if is_hopeless(times):
+                return _slower(times)
         measurement = judge_times(times, plan, seed)
         if measurement.verdict != "undecided":
             return measurement
@@ -157,6 +162,29 @@ def _checked(seconds: float) -> float:
     if not 0 < seconds < math.inf:
         raise ValueError(f"a run took {seconds} seconds, which is no time")
     return seconds
+
+
+def is_hopeless(times: Times) -> bool:
+    """Whether every run of the candidate is so much slower than every other run that more of them tell nothing new.
+
+    By this nothing is accepted, so it needs no bound on false alarms; it spares a candidate that is many times slower
+    from taking many times as long to be measured.
+    """
+    others = max(second for which in ("original", "control") for block in times[which] for second in block)
+    quickest = min(second for block in times["candidate"] for second in block)
+    blocks, runs = len(times["candidate"]), sum(map(len, times["candidate"]))
+    return runs > 1 and quickest > (_MUCH_SLOWER if blocks == 1 else _TWICE) * others
+
+
+def _slower(times: Times) -> Measurement:
+    """With the extremes of what was seen in the place of bounds: there are too few blocks for an interval."""
+
+    def seen(which: Which) -> Interval:
+        logs = _log_ratios(times["original"], times[which])
+        return Interval(math.exp(fmean(logs)), math.exp(min(logs)), math.exp(max(logs)))
+
+    kept = {which: tuple(all_) for which, all_ in times.items()}
+    return Measurement("slower", seen("candidate"), seen("control"), len(times["original"]), kept)
 
 
 def judge_times(times: Times, plan: Plan, seed: int = 0) -> Measurement:

@@ -14,15 +14,15 @@ import math
 import os
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.seeds import derive_seed
-from abreast.jobs.candidates.inputs import Inputs
+from abreast.jobs.candidates.inputs import Input, Inputs, in_words
 from abreast.jobs.candidates.measure import Turn, Which
 from abreast.jobs.candidates.record import Invocation, RecordInvalid, decode, judge
 from abreast.jobs.candidates.rules import Rules
-from abreast.jobs.candidates.stand import PATIENCE, Made, Place, Stand, StandFailed
+from abreast.jobs.candidates.stand import PATIENCE, SECONDS_ALIVE, Made, Place, Stand, StandFailed, StandTimedOut
 from abreast.jobs.candidates.stands import Stands
 from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.witnessed import Tests
@@ -30,9 +30,13 @@ from abreast.worktrees.slot import Slot
 
 _WORTH: Final = 2.0  # s that a block may cost in starting stands; beyond that, they are used for several
 _GENERATION: Final = 10  # blocks that a stand is used for, at most
+_LIFE: Final = 300.0  # s that the blocks of one generation may take, if one block does not take longer
+_SLOWEST: Final = 10  # times as long as the original: so long the stand of a candidate must live
 _LITTLE: Final = 1 / 4  # of a first call: so much must be saved to be seen in it
 _INSTRUCTIONS: Final = (0, 1)  # perf_event_open's: of the hardware, instructions
 _COUNTS: Final = 3
+_COUNTING: Final = 2  # times as long as a call may take
+_LONG: Final = 1.0  # s; a call that takes longer is counted once
 _SURE: Final = 4.0  # errors of a median
 _WORSE: Final = 1.15  # an input that takes so many times as long is a regression
 _ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
@@ -40,6 +44,10 @@ _ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
 
 class BehavesOtherwise(StandFailed):
     """When it is timed, the candidate does something else than the original."""
+
+
+class OriginalTimedOut(StandFailed):
+    """The original itself took much longer than it did before: nothing can be measured now."""
 
 
 @dataclass(slots=True)
@@ -103,21 +111,37 @@ class Race:
         wanted = tuple(one.name for one in self._inputs.chosen)
         hash_seed = derive_seed(self.seed, f"generation/{self._generation}") % 4_000_000_000
         self._generation += 1
-        places = [Place(self.arms[which].slot, self._target, self._tests, wanted, hash_seed) for which in _ARMS]
+        blocks = self._blocks()
+        alive = 2 * PATIENCE + blocks * self._inputs.laps * (2 + _SLOWEST) * self._inputs.turn
+        seconds = max(SECONDS_ALIVE, 2 * alive)
+        places = [
+            Place(self.arms[which].slot, self._target, self._tests, wanted, hash_seed, seconds) for which in _ARMS
+        ]
         for which, (stand, _) in zip(_ARMS, await self._stands.started(places), strict=True):
             self.arms[which].stand = stand
         for number in range(len(wanted)):  # the original first: the others are judged by it
             if number not in self._records:
                 await self._made(self.arms["original"], "original", number)
-        self._until = block + max(1, min(_GENERATION, int((SYSTEM_CLOCK.now() - began) / _WORTH)))
+        self._until = block + max(1, min(blocks, int((SYSTEM_CLOCK.now() - began) / _WORTH)))
+
+    def _blocks(self) -> int:
+        """How many blocks one generation may be used for."""
+        return max(1, min(_GENERATION, int(_LIFE / (len(_ARMS) * self._inputs.laps * self._inputs.turn))))
 
     async def _made(self, arm: _Arm, which: str, number: int, cpu: int | None = None) -> tuple[float, Made]:
         """One input: the seconds that count, and all that was made."""
         if arm.stand is None:
             raise RuntimeError("nobody stands there")
         one, good = self._inputs.chosen[number], self._good.setdefault(number, [])
-        chunks = [1, *([self._inputs.rounds] * self._inputs.chunks if one.copyable else [])]
-        made = await arm.stand.make(number, chunks, PATIENCE + 20 * self._inputs.rounds * one.seconds, good, cpu)
+        chunks = [1, *([self._inputs.rounds] * self._inputs.chunks_of(one))]
+        patience = self._inputs.patience(one, least=PATIENCE)
+        try:
+            made = await arm.stand.make(number, chunks, patience, good, cpu)
+        except StandTimedOut:
+            said = f"{one.name} did not end within {patience:.0f} s"
+            if which == "candidate":
+                raise StandTimedOut(f"{said}; the original takes {in_words(one.seconds)}") from None
+            raise OriginalTimedOut(f"{said} for the original: too much goes on here to measure it") from None
         if made.record is not None:
             self._judge(which, number, made.record)
             good.append(made.digest)
@@ -143,10 +167,14 @@ class Race:
     # --- beside the time ----------------------------------------------------------------------------------------------
 
     async def memory_ratio(self) -> float | None:
-        """The most memory that a call took, candidate to original."""
-        peaks = {which: [await self._peak(self.arms[which], number) for number in range(len(self._inputs.chosen))]
-                 for which in ("original", "candidate")}  # fmt: skip
-        most = {which: max(found) for which, found in peaks.items()}
+        """The most memory that a call took, candidate to original; None if it can't be had."""
+        most = dict.fromkeys(("original", "candidate"), 0)
+        for which in most:
+            for number, one in enumerate(self._inputs.chosen):
+                told = await self._asked(self.arms[which], number, one, {"do": "memory"})
+                if told is None:
+                    return None
+                most[which] = max(most[which], int(told.get("peak", 0)))
         return most["candidate"] / most["original"] if most["original"] else None
 
     async def instruction_ratio(self) -> tuple[float | None, str]:
@@ -156,30 +184,39 @@ class Race:
         """
         counts = {"original": 0, "candidate": 0}
         for which in counts:
-            for number in range(len(self._inputs.chosen)):
-                found = await self._counted(self.arms[which], number)
+            for number, one in enumerate(self._inputs.chosen):
+                found = await self._counted(self.arms[which], number, one)
                 if isinstance(found, str):
                     return None, found
                 counts[which] += found
         return (counts["candidate"] / counts["original"], "") if counts["original"] else (None, "nothing was counted")
 
-    async def _counted(self, arm: _Arm, number: int) -> int | str:
+    async def _counted(self, arm: _Arm, number: int, one: Input) -> int | str:
         """Of one call: the least of a few counts, as what is counted besides is never negative."""
-        least: int | None = None
-        for _ in range(_COUNTS):
-            if arm.stand is None:
-                break
-            told = await arm.stand.ask(number, {"do": "count", "event": _INSTRUCTIONS}, PATIENCE * 5)
+        found: list[int] = []
+        for _ in range(_COUNTS if one.seconds <= _LONG else 1):
+            told = await self._asked(arm, number, one, {"do": "count", "event": _INSTRUCTIONS})
+            if told is None:
+                return "it took too long"
             count = told.get("count")
             if not isinstance(count, int):
                 return str(told.get("uncounted", "it did not say"))
-            least = count if least is None else min(least, count)
-        return "nobody stands there" if least is None else least
+            found.append(count)
+        return min(found)
 
-    async def _peak(self, arm: _Arm, number: int) -> int:
+    async def _asked(self, arm: _Arm, number: int, one: Input, order: dict[str, object]) -> dict[str, Any] | None:
+        """One call made for another purpose than its time; None if it takes too long, or there is no process."""
         if arm.stand is None:
-            return 0
-        return int((await arm.stand.ask(number, {"do": "memory"}, PATIENCE * 5)).get("peak", 0))
+            return None
+        try:
+            # Counting allocations makes a call several times slower.
+            return await arm.stand.ask(number, order, self._inputs.patience(one, least=PATIENCE) * _COUNTING)
+        except StandTimedOut:
+            await self._stands.end()
+            self._until = 0
+            for each in self.arms.values():
+                each.stand = None
+            return None
 
     def first_calls(self) -> float | None:
         """Of the seconds that are saved when a call is repeated, the share that a first call saves.

@@ -63,6 +63,8 @@ class Report:
         baseline = {
             "tests": watched.tests, "passed": watched.passed, "invocations": len(watched.invocations),
             "inputs": len(self.inputs.chosen) if self.inputs else 0, "seconds": self._seconds(),
+            "different": self.inputs.of if self.inputs else 0,
+            "untimed": [one.name for one in self.inputs.left] if self.inputs else [],
         } if watched else None  # fmt: skip
         return {
             "target": str(self.target), "baseline": baseline, "candidates": [one.plain() for one in self.tried],
@@ -108,6 +110,8 @@ class Report:
         if watched is not None:
             shown["original"] = f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls"
             shown["confinement"] = self.walls
+        if self.inputs is not None and self.inputs.untimed:
+            shown["timed"] = self.inputs.untimed
         if self.noise_floor is not None:
             shown["noise floor"] = f"{self.noise_floor:.1%}"
         if self.uncounted:

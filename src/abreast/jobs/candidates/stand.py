@@ -22,7 +22,8 @@ from abreast.worktrees.slot import Slot
 from abreast.worktrees.staging import remove_tree
 
 _NUMBERS: Final = count()
-PATIENCE: Final = 20.0  # s for an answer, beside what is known to take longer
+PATIENCE: Final = 60.0  # s for an answer, at least: a slow machine is no fault of a candidate
+SECONDS_ALIVE: Final = 600.0
 _TICK: Final = 100  # ms; how often the end of the process is looked for
 _LONGEST: Final = 64 << 20  # bytes of an answer
 
@@ -57,8 +58,10 @@ class Place:
     tests: Tests
     wanted: tuple[str, ...] = ()
     hash_seed: int = 0
-    seconds: float = 600.0
+    seconds: float = SECONDS_ALIVE
     """How long it may live."""
+    digests: bool = True
+    """Whether it says which calls have the same arguments; a pass that only times them needs not know."""
 
 
 class Stand:
@@ -86,6 +89,7 @@ class Stand:
             "top": str(slot.repository.top), "slot": str(slot.path), "qualname": place.target.qualname,
             "file": str(slot.mirror(place.target.file).relative_to(slot.path)),
             "names": place.tests.names, "extra": place.tests.extra, "wanted": place.wanted,
+            "digests": place.digests,
         }  # fmt: skip
         (self._directory / "orders.json").write_text(json.dumps(orders), "ascii")
         for name in ("up", "down", *(f"down-{number}" for number in range(len(place.wanted)))):

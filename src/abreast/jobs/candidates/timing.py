@@ -6,21 +6,27 @@ Which calls to time is seen beforehand; a race tells how long they take, and whe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.jobs.candidates.inputs import Inputs, choose
-from abreast.jobs.candidates.measure import Measurement, Plan, measure, turns_of
-from abreast.jobs.candidates.race import Race
+from abreast.jobs.candidates.measure import Measurement, measure, turns_of
+from abreast.jobs.candidates.race import OriginalTimedOut, Race
 from abreast.jobs.candidates.stand import PATIENCE, Place, StandFailed, StandTimedOut
 from abreast.jobs.candidates.stands import Stands, within_stands
 from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.tried import Timed
+from abreast.jobs.candidates.untimed import PASSES, Comparison, Pass, compare_passes, doubt
 from abreast.jobs.candidates.witnessed import Tests
 from abreast.worktrees.slot import Slot
 
 _LOOKS: Final = 6  # at each call, to know about how long it takes
+_LONGEST: Final = 3  # calls that are looked at though they take long
+_FEWEST: Final = 2  # passes over the tests, of either side
+_PASSING: Final = 60.0  # s after which no further pass begins
+_PROFILED: Final = 1.0  # s of a call
 _HARDLY: Final = 1 / 3  # of what repeated calls save, first calls must save more than this part
 _BOLD: Final = 1.5  # who claims more than that must be seen to do all of its work where it is timed
 
@@ -33,17 +39,22 @@ async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> Inp
         place = Place(slot, target, tests, seconds=seconds)
         _, told = (await stands.started([place]))[0]
         try:
-            first = choose(told["calls"])
+            # A machine with much else to do may make a short call look long: more than one is looked at again.
+            first = choose(told["calls"], longest=_LONGEST)
         except (ValueError, TypeError, KeyError):
             raise StandFailed(f"no call of {target.qualname} could be timed {told.get('failed', '')}".strip()) from None
         await stands.end()
-        # What it told is the time until it returned, which of a generator is nothing.
-        stand, _ = (await stands.started([replace(place, wanted=tuple(one.name for one in first.chosen))]))[0]
+        wanted = tuple(one.name for one in first.chosen)
+        alive = seconds + sum(first.patience(one, least=PATIENCE) for one in first.chosen)
+        stand, _ = (await stands.started([replace(place, wanted=wanted, seconds=alive)]))[0]
         calls = []
         for number, one in enumerate(first.chosen):
-            made = await stand.make(number, [1] * _LOOKS if one.copyable else [1], seconds, ())
+            looks = [1] * _LOOKS if first.chunks_of(one) else [1]
+            made = await stand.make(number, looks, first.patience(one, least=PATIENCE), ())
             calls.append((one.name, min(made.chunks), one.name, one.copyable))
-        found.append(replace(choose(calls), of=first.of))
+        again = choose(calls)
+        left = sorted([*again.left, *first.left], key=lambda one: -one.seconds)
+        found.append(replace(again, of=first.of, left=tuple(left)))
 
     await within_stands(look)
     return found[0]
@@ -56,53 +67,99 @@ async def time_candidate(
     found: list[Timed] = []
 
     async def work(stands: Stands) -> None:
-        race = Race(stands, slots, target, tests, inputs)
-        race.rules, race.seed = how["rules"], how["seed"]
-        found.append(await _timed(race, inputs, how["plan"]))
+        found.append(await _Timing(stands, slots, target, tests, how).timed(inputs))
 
     try:
         await within_stands(work)
     except StandTimedOut as error:
         return Timed("timeout", str(error), inputs=len(inputs.chosen))
+    except OriginalTimedOut as error:
+        return Timed("undecided", str(error), inputs=len(inputs.chosen))
     except StandFailed as error:
         return Timed("refused", str(error), inputs=len(inputs.chosen))
     return found[0]
 
 
-async def _timed(race: Race, inputs: Inputs, plan: Plan) -> Timed:
-    plan = replace(plan, laps=inputs.laps)
-    measurement = await measure(race.run_once, plan=plan, seed=race.seed)
-    memory = await race.memory_ratio()
-    instructions, uncounted = await race.instruction_ratio()
-    verdict, reason = measurement.verdict, _sentence(measurement, instructions)
-    found = Timed(
-        verdict, reason, measurement.candidate.ratio, measurement.candidate.low, measurement.candidate.high,
-        measurement.noise_floor, measurement.blocks, _round_of(measurement, inputs), len(inputs.chosen), memory,
-        race.regressions(), inputs.notes, instructions, uncounted,
-    )  # fmt: skip
-    if verdict != "faster":
+@dataclass(frozen=True, slots=True)
+class _Timing:
+    """One candidate, in the second slot, beside the original in the first."""
+
+    stands: Stands
+    slots: tuple[Slot, Slot]
+    target: Target
+    tests: Tests
+    how: Mapping[str, Any]
+
+    async def timed(self, inputs: Inputs) -> Timed:
+        """The verdict; one that is faster has all other calls of the tests compared as well."""
+        found = await self._measured(inputs)
+        if found.verdict != "faster":
+            return found
+        comparison = await self._compared(inputs)
+        if more := comparison.worth_timing():
+            known = {one.name: one for one in inputs.left}
+            inputs = inputs.beside([known.get(one.name, one) for one in more])
+            found = await self._measured(inputs)
+        said = doubt(comparison, inputs, found.low or 1.0) if found.verdict == "faster" else ""
+        if said:
+            found = replace(found, verdict="undecided", reason=f"{found.reason}; but {said}")
+        names = ", ".join(one.name for one in more)
+        told = f"timed because it seemed slower in the tests: {names}" if names else ""
+        return replace(found, notes=(*found.notes, told)) if told else found
+
+    async def _measured(self, inputs: Inputs) -> Timed:
+        """The verdict by these inputs alone."""
+        race = Race(self.stands, self.slots, self.target, self.tests, inputs)
+        race.rules, race.seed = self.how["rules"], self.how["seed"]
+        measurement = await measure(race.run_once, plan=inputs.fitted(self.how["plan"]), seed=race.seed)
+        one = measurement.candidate
+        memory = await race.memory_ratio()
+        instructions, uncounted = await race.instruction_ratio()
+        found = Timed(
+            measurement.verdict, _sentence(measurement, instructions), one.ratio, one.low, one.high,
+            measurement.noise_floor, measurement.blocks, _round_of(measurement, inputs), len(inputs.chosen), memory,
+            race.regressions(), inputs.notes, instructions, uncounted,
+        )  # fmt: skip
+        return await self._believed(race, found, inputs) if found.verdict == "faster" else found
+
+    async def _compared(self, inputs: Inputs) -> Comparison:
+        """Passes over the tests, original and candidate in turns."""
+        passes: tuple[list[Pass], list[Pass]] = ([], [])
+        began = SYSTEM_CLOCK.now()
+        while len(passes[0]) < PASSES and (len(passes[0]) < _FEWEST or SYSTEM_CLOCK.now() - began < _PASSING):
+            for slot, found in zip(self.slots, passes, strict=True):
+                await self.stands.end()
+                place = Place(slot, self.target, self.tests, digests=False)
+                _, told = (await self.stands.started([place]))[0]
+                try:
+                    found.append(Pass.of(told))
+                except ValueError as error:
+                    raise StandFailed(str(error)) from None
+        await self.stands.end()
+        return compare_passes(*passes, [one.name for one in inputs.chosen])
+
+    async def _believed(self, race: Race, found: Timed, inputs: Inputs) -> Timed:
+        """What is faster, unless it works elsewhere than where it is timed, or only when a call is repeated."""
+        plan, reason = inputs.fitted(self.how["plan"]), found.reason
+        elsewhere, share = race.works_elsewhere(), race.first_calls()
+        bold, block = (found.ratio or 0.0) > _BOLD, found.blocks
+        while bold and block < plan.most and None in (elsewhere, share):  # that it is faster is known; how, not yet
+            for turn in turns_of(block, race.seed, plan.laps):
+                await race.run_once(turn)
+            elsewhere, share, block = race.works_elsewhere(), race.first_calls(), block + 1
+        if elsewhere:
+            said = "it works elsewhere than where it is timed: on the whole, little of the time is saved"
+            return replace(found, verdict="refused", reason=said)
+        if elsewhere is None and bold:
+            said = f"{reason}; but too much goes on here to know that it does its work where it is timed"
+            return replace(found, verdict="undecided", reason=said)
+        if share is None and bold:
+            said = f"{reason}; but too much goes on here to know that it is no faster only when a call is repeated"
+            return replace(found, verdict="undecided", reason=said)
+        if share is not None and share < _HARDLY:
+            saved = f"first calls save {max(0.0, share):.0%} of what later ones do"
+            return replace(found, verdict="refused", reason=f"it is faster only when a call is repeated: {saved}")
         return found
-    elsewhere, share = race.works_elsewhere(), race.first_calls()
-    bold, block = measurement.candidate.ratio > _BOLD, measurement.blocks
-    while bold and block < plan.most and None in (elsewhere, share):  # that it is faster is known; how, not yet
-        for turn in turns_of(block, race.seed, plan.laps):
-            await race.run_once(turn)
-        elsewhere, share, block = race.works_elsewhere(), race.first_calls(), block + 1
-    if elsewhere:
-        said = "it works elsewhere than where it is timed: on the whole, little of the time is saved"
-        return replace(found, verdict="refused", reason=said)
-    if elsewhere is None and bold:
-        said = f"{reason}; but too much goes on here to know that it does its work where it is timed"
-        return replace(found, verdict="undecided", reason=said)
-    if share is None and bold:
-        said = f"{reason}; but too much goes on here to know that it is no faster only when a call is repeated"
-        return replace(found, verdict="undecided", reason=said)
-    if share is not None and share < _HARDLY:
-        said = (
-            f"it is faster only when a call is repeated: first calls save {max(0.0, share):.0%} of what later ones do"
-        )
-        return replace(found, verdict="refused", reason=said)
-    return found
 
 
 def _round_of(measurement: Measurement, inputs: Inputs) -> float:
@@ -129,7 +186,9 @@ async def line_profile(slot: Slot, target: Target, tests: Tests, inputs: Inputs)
     found: dict[int, tuple[int, float]] = {}
 
     async def work(stands: Stands) -> None:
-        wanted = tuple(one.name for one in inputs.chosen)
+        # To trace every line makes a call some ten times slower: long ones only where there is nothing else.
+        short = [one for one in inputs.chosen if one.seconds <= _PROFILED] or [inputs.chosen[-1]]
+        wanted = tuple(one.name for one in short)
         stand, _ = (await stands.started([Place(slot, target, tests, wanted)]))[0]
         order = {"do": "profile", "file": str(slot.mirror(target.file).resolve())}
         for number in range(len(wanted)):

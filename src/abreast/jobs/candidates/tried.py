@@ -133,6 +133,7 @@ class Tried:
             "interval": [timed.low, timed.high] if timed and timed.low is not None else None,
             "memory_ratio": timed and timed.memory_ratio,
             "instruction_ratio": timed and timed.instruction_ratio,
+            "notes": list(timed.notes) if timed else [],
             "diffs": [{word: getattr(one, word) for word in Diff.__slots__} for one in checked.diffs],
             "behaviour": {
                 word: getattr(checked, word) for word in ("tests", "passed", "invocations", "stdout", "stderr")

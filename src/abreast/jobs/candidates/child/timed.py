@@ -20,13 +20,15 @@ import io
 import itertools
 import json
 import os
+import select
+import signal
 import struct
 import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
-from time import perf_counter  # noqa: TID251 - of the original alone, to choose inputs; candidates are timed elsewhere
+from time import perf_counter  # noqa: TID251 - to choose inputs, and to find calls that look slower; nothing is accepted by it
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, ModuleType
 from typing import Any, NoReturn, cast
 
@@ -39,7 +41,9 @@ from abreast.jobs.candidates.portrait import pack
 from abreast.jobs.candidates.portray import portray
 from abreast.jobs.candidates.record import Invocation, encode, observe
 
-MOST_CALLS = 2_000
+MOST_CALLS = 2_000  # of which it is noted whether their arguments differ and can be copied
+MOST_NOTED = 50_000  # of which the seconds are noted
+_LAZY_SECONDS = 20.0  # that a fork may take to use up what a call gave
 _BOUND = 10_000  # values of an iterator
 _ASYNCHRONOUS = CO_COROUTINE | CO_ASYNC_GENERATOR
 
@@ -47,10 +51,14 @@ _ASYNCHRONOUS = CO_COROUTINE | CO_ASYNC_GENERATOR
 class Stops:
     """In the place of a recorder: numbers the outermost calls, and stops before those that are wanted."""
 
-    def __init__(self, directory: str, wanted: list[str]) -> None:
+    def __init__(self, directory: str, wanted: list[str], *, digests: bool = True) -> None:
         self.test = "<collection>"
-        self.calls: list[tuple[str, float, str, bool]] = []
-        """When scouting: each call's name, seconds, digest of its arguments, and whether they can be copied."""
+        self.calls: list[list[Any]] = []
+        """When nothing is wanted: each call's name, seconds, digest of its arguments (empty if it was not taken), and
+        whether these can be copied."""
+        self.uncounted = 0
+        """Calls beyond those."""
+        self._digests = digests
         self.held: list[str] = []
         self.function: Callable[..., Any] | None = None
         self.undo: list[Callable[[], None]] = []
@@ -74,10 +82,14 @@ class Stops:
                 for one in self.undo:
                     one()
                 Holder(self._directory, self._wanted.index(name), name, self.function, (args, kwargs)).serve()
-        if not self._wanted and len(self.calls) < MOST_CALLS:
+        if self._wanted or len(self.calls) >= MOST_NOTED:
+            self.uncounted += 1
+            return Outer(self, None)
+        digest, copyable = "", False
+        if self._digests and len(self.calls) < MOST_CALLS:
             digest = hashlib.sha256(pack(portray((args, kwargs), consume=False))).hexdigest()[:16]
-            return Outer(self, name, digest, _copied((args, kwargs)) is not None)
-        return Outer(self, name, "", copyable=False)
+            copyable = _copied((args, kwargs)) is not None
+        return Outer(self, [name, 0.0, digest, copyable])
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
@@ -90,30 +102,67 @@ class Stops:
 
 
 class Outer:
-    """An outermost call, of which only the time is noted."""
+    """An outermost call, of which only the time is noted, if there is a row for it."""
 
-    def __init__(self, stops: Stops, name: str, digest: str, copyable: bool) -> None:  # noqa: FBT001
-        self._stops, self._name, self._digest, self._copyable = stops, name, digest, copyable
-        self._began = 0.0
+    def __init__(self, stops: Stops, row: list[Any] | None) -> None:
+        self._stops, self._row = stops, row
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """It runs."""
         with self._stops.inside():
-            self._began = perf_counter()
+            began = perf_counter()
             try:
                 yield
             finally:
-                if self._digest:
-                    seconds = perf_counter() - self._began
-                    self._stops.calls.append((self._name, seconds, self._digest, self._copyable))
+                if self._row is not None:
+                    self._row[1] = perf_counter() - began
+                    self._stops.calls.append(self._row)
 
     def raised(self, error: BaseException) -> None:
         """It is no matter how it ends."""
 
     def hand_on(self, result: object) -> object:
-        """What the caller gets."""
+        """What the caller gets. Of a generator, an iterator or a coroutine, the time until its end is added."""
+        kind = type(result)
+        if self._row is not None and (kind in _LAZY or is_iterator(kind)):
+            with self._stops.inside():
+                self._row[1] += _time_of_rest(result)
         return result
+
+
+_LAZY = (CoroutineType, AsyncGeneratorType)
+
+
+def _time_of_rest(lazy: object) -> float:
+    """The seconds until the end of what a call gave, seen in a fork: here it is untouched. 0 if they can't be had."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            _leave_loop()
+            with contextlib.redirect_stdout(io.StringIO()):
+                began = perf_counter()
+                _call(lambda: lazy, ((), {}))
+            os.write(writing, struct.pack("d", perf_counter() - began))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        ready = select.select([reading], [], [], _LAZY_SECONDS)[0]
+        data = os.read(reading, 8) if ready else b""
+    finally:
+        os.close(reading)
+        with contextlib.suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return float(struct.unpack("d", data)[0]) if len(data) == 8 else 0.0  # noqa: PLR2004 - a double
+
+
+def _leave_loop() -> None:
+    """In a fork: a loop may be running, of the process it was forked from."""
+    if "asyncio" in sys.modules:
+        sys.modules["asyncio"]._set_running_loop(None)  # noqa: SLF001
 
 
 def _copied(value: Any) -> Any | None:  # noqa: ANN401 - arguments
@@ -162,8 +211,7 @@ class Holder:
             data = data[os.write(self._up, data) :]
 
     def _obey(self, order: dict[str, Any]) -> None:
-        if "asyncio" in sys.modules:  # where a loop may be running, of the process it was forked from
-            sys.modules["asyncio"]._set_running_loop(None)  # noqa: SLF001
+        _leave_loop()
         _begin_on(order.get("cpu"))
         chunks: list[int] = order["chunks"]
         calls = sum(chunks)
@@ -322,7 +370,7 @@ def main(directory: str) -> None:
     with open(os.path.join(directory, "orders.json"), encoding="utf-8") as file:
         orders = json.load(file)
     up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
-    stops = Stops(directory, orders["wanted"])
+    stops = Stops(directory, orders["wanted"], digests=orders["digests"])
     places = Places(orders["top"], orders["slot"])
     target = os.path.realpath(os.path.join(places.slot, orders["file"]))
     set_path(target)
@@ -340,7 +388,8 @@ def main(directory: str) -> None:
         suite.run(orders["names"], orders["extra"])
     except BaseException as error:  # noqa: BLE001 - told, whatever it is
         failed = f"{type(error).__name__}: {error}"[:300]
-    data = json.dumps({"held": stops.held, "calls": stops.calls, "failed": failed}).encode("ascii") + b"\n"
+    told = {"held": stops.held, "calls": stops.calls, "uncounted": stops.uncounted, "failed": failed}
+    data = json.dumps(told).encode("ascii") + b"\n"
     while data:
         data = data[os.write(up, data) :]
     os.read(os.open(os.path.join(directory, "down"), os.O_RDWR | os.O_CLOEXEC), 1)
