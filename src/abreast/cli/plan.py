@@ -234,7 +234,8 @@ def say_plan(
     plan: Plan, imports: Imports, *, ids: bool = False, as_json: bool = False, only_score: bool = False
 ) -> int:
     """Print a plan: as JSON, as a tree with its score, or the score alone."""
-    from abreast.jobs.plan.tree import printable, score_lines, show, to_json
+    from abreast.jobs.plan.names import printable
+    from abreast.jobs.plan.tree import score_lines, show, to_json
 
     report = score_of(plan, imports)
     if as_json:

@@ -31,6 +31,7 @@ from abreast.store.locks import DriverLocks
 from abreast.worktrees.aside import Stop, aside
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import Git, GitFailed, Repository, find_repository
+from abreast.worktrees.ignored import list_ignored
 from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
 from abreast.worktrees.own_git import OwnGit
 from abreast.worktrees.slot import KEPT, Slot, kept_note
@@ -66,9 +67,18 @@ class Worktrees:
     """
 
     def __init__(
-        self, root: Path, count: int, cache: Path, timeout: float, clock: Clock, *, own_git: bool = False
+        self,
+        root: Path,
+        count: int,
+        cache: Path,
+        timeout: float,
+        clock: Clock,
+        *,
+        own_git: bool = False,
+        ignored: bool = False,
     ) -> None:
         """Made by `open_worktrees`; nothing happens before it is entered."""
+        self._ignored = ignored
         self.slots: tuple[Slot, ...] = ()
         """What there is to be lent, as the things of an `abreast.Pool`."""
         self.failures: tuple[SlotFailed, ...] = ()
@@ -102,6 +112,11 @@ class Worktrees:
         if snapshot is None or not self.slots:
             raise WorktreesUnavailable("there are no slots")
         return await aside(lambda _: snapshot.digest())
+
+    async def ignored_digest(self) -> str:
+        """The same for ignored files that are imported; empty if the slots have none."""
+        snapshot = self._snapshot
+        return "" if snapshot is None else await aside(lambda _: snapshot.ignored_digest())
 
     async def __aenter__(self) -> Self:
         """Make the slots; waits for git and for the copying."""
@@ -148,7 +163,11 @@ class Worktrees:
             )
         self._base = base
         self.left = base.prepare(self._count, stop)
-        listing = list_tree(repository, Git(repository.top, stop, self._timeout))
+        git = Git(repository.top, stop, self._timeout)
+        listing = list_tree(repository, git)
+        if self._ignored:
+            names, notes = list_ignored(repository, git, stop)
+            listing = replace(listing, ignored=tuple(names), notes=(*listing.notes, *notes))
         self._snapshot = snapshot = take_snapshot(repository, listing, base.pool / "stage", stop)
         self.notes = snapshot.notes
         made, failures = base.make(snapshot, stop)
@@ -474,11 +493,13 @@ def open_worktrees(
     timeout: float = TIMEOUT,
     clock: Clock = SYSTEM_CLOCK,
     own_git: bool = False,
+    ignored: bool = False,
 ) -> Worktrees:
     """Up to `count` copies of the working tree that `root` is in, as an async context manager; none if `count` is 0.
 
     They start with what is there now: tracked files as they are, changed or not, and untracked ones that aren't
-    ignored. A directory without git, or without a commit, is copied. Slots that can't be made are in `failures`.
+    ignored; on request also ignored ones, within bounds. A directory without git, or without a commit, is copied. Slots
+    that can't be made are in `failures`.
 
     Args:
         root: the top of a working tree, or a directory in it.
@@ -487,8 +508,9 @@ def open_worktrees(
         timeout: seconds that one git command, or the wait for the repository's lock, may take.
         clock: by which the wait for the lock is measured.
         own_git: give each slot a git directory of its own, so that no git command in it reaches the repository.
+        ignored: whether slots also get ignored files that tests may need; see `abreast.worktrees.ignored`.
     """
     if isinstance(count, bool) or count != int(count) or count < 0:
         raise ValueError(f"the number of worktrees is 0 or more, not {count!r}")
     place = cache_directory() if cache is None else Path(cache)
-    return Worktrees(Path(root), count, place, timeout, clock, own_git=own_git)
+    return Worktrees(Path(root), count, place, timeout, clock, own_git=own_git, ignored=ignored)

@@ -1,7 +1,8 @@
 """The working tree as it is now, kept aside, for slots to start from and to come back to.
 
 Its files are copied as they are, bytes and modes, once; slots are made from that copy. Git is asked only which files
-there are: what is tracked and there, changed or not, staged or not, and what is untracked and not ignored. Nothing goes
+there are: what is tracked and there, changed or not, staged or not, and what is untracked and not ignored; and, where
+that is wanted, which are ignored (`abreast.worktrees.ignored` chooses among those). Nothing goes
 through git's filters or into its object database: a checkout would turn line ends (`core.autocrlf`), fetch large files
 and lose what can't be told from a commit; and the repository gains no object, ref, stash or index entry by it.
 """
@@ -21,6 +22,7 @@ from typing import Final
 from abreast.worktrees.aside import Stop
 from abreast.worktrees.errors import WorktreesUnavailable
 from abreast.worktrees.git import Git, Repository
+from abreast.worktrees.ignored import is_code
 
 _SUBMODULE: Final = b"160000"
 _TOOLS: Final = "/usr/bin:/bin"
@@ -36,6 +38,8 @@ class Listing:
     notes: tuple[str, ...] = ()
     index: bytes = b""
     """The entries of git's index, as `git update-index -z --index-info` takes them."""
+    ignored: tuple[str, ...] = ()
+    """Ignored files that are taken as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,25 @@ class Snapshot:
     pieces: dict[str, Piece]
     notes: tuple[str, ...] = ()
     index: bytes = b""
+    ignored: frozenset[str] = frozenset()
+    """The pieces that are there only for the sake of ignored files."""
 
     def digest(self) -> str:
-        """A name for exactly this content: equal names, types, modes (but for times) and bytes give equal digests."""
+        """A name for exactly this content: equal names, types, modes (but for times) and bytes give equal digests.
+
+        Ignored files are no part of it: logs and the like change all the time.
+        """
+        return self._digest_of(self.pieces.keys() - self.ignored)
+
+    def ignored_digest(self) -> str:
+        """The same for ignored files that are imported, such as built extensions; empty if there are none."""
+        names = {name for name in self.ignored if is_code(name)}
+        return self._digest_of(names) if names else ""
+
+    def _digest_of(self, names: Iterable[str]) -> str:
         whole = hashlib.sha256()
-        for name, piece in sorted(self.pieces.items()):
+        for name in sorted(names):
+            piece = self.pieces[name]
             head = f"{len(os.fsencode(name))}:{piece.kind:o}:{piece.mode:o}:{len(os.fsencode(piece.target))}:"
             whole.update(head.encode() + os.fsencode(name) + os.fsencode(piece.target))
             if piece.kind == stat.S_IFREG:
@@ -130,7 +148,18 @@ def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: S
             continue
         except OSError as error:
             raise WorktreesUnavailable(f"{repository.top / name} can't be copied: {error.strerror}") from error
-    return Snapshot(place, pieces, tuple(notes), listing.index)
+    known = frozenset(pieces)
+    for name in listing.ignored:
+        stop.check()
+        try:
+            if _has_parents(repository.top, name, pieces):
+                _take(repository.top / name, place / name, name, pieces)
+        except FileNotFoundError:
+            continue
+        except OSError as error:  # nothing that belongs to the project
+            (place / name).unlink(missing_ok=True)
+            notes.append(f"{name}: an ignored file that can't be copied ({error.strerror}), left out of the slots")
+    return Snapshot(place, pieces, tuple(notes), listing.index, frozenset(pieces.keys() - known))
 
 
 def _has_parents(top: Path, name: str, pieces: dict[str, Piece]) -> bool:

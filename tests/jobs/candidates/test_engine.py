@@ -358,6 +358,20 @@ async def test_a_run_does_not_go_on_in_another_tree(project, tmp_path):
         await tried_in(project, Laboratory(), [], store=store, resume="must")
 
 
+async def test_nor_where_an_ignored_module_is_another_but_a_log_does_not_matter(project, tmp_path):
+    (project / ".git/info/exclude").write_text("_version.py\n*.log\n")
+    (project / "_version.py").write_text("version = 1\n")
+    (project / "some.log").write_text("one\n")
+    store, timing = tmp_path / "runs.db", Gate()
+    await cut_off(tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store), timing, "fast2 a")
+    (project / "_version.py").write_text("version = 2\n")
+    with pytest.raises(TreeChanged, match="has changed since this run began"):
+        await tried_in(project, Laboratory(), [], store=store, resume="must")
+    (project / "_version.py").write_text("version = 1\n")
+    (project / "some.log").write_text("two\n")
+    assert verdicts(await tried_in(project, Laboratory(), [], store=store, resume="must")) == {"c0": "faster"}
+
+
 async def cancel_at_random(project, cache, rounds):
     before = fingerprint(project)
     words = [f"fast2 {number}" for number in range(4)] + ["wrong a", "same b"]

@@ -144,7 +144,7 @@ class Trials:
         """The slots, with one more for the original, and the lanes that lend them."""
         setting = self._setting
         width = setting.how.width if setting.author else min(setting.how.width, count)
-        async with open_worktrees(setting.root, width + 1) as trees:
+        async with open_worktrees(setting.root, width + 1, ignored=True) as trees:
             for failure in trees.failures:
                 self._told(f"worktree {failure.index} could not be made: {failure.reason}")
             for note in trees.notes:
@@ -159,12 +159,14 @@ class Trials:
                 yield tries
 
     async def _same_tree(self, tries: Run, trees: Worktrees) -> None:
-        digest = await trees.digest()
+        digest, ignored = await trees.digest(), await trees.ignored_digest()
 
         async def tree() -> str:
-            return digest
+            return f"{digest} {ignored}".strip()
 
-        if await tries.step("tree", tree) != digest:
+        # Recorded before ignored files were in the slots, it says nothing of them.
+        before, _, ignored_before = (await tries.step("tree", tree)).partition(" ")
+        if before != digest or (ignored_before and ignored_before != ignored):
             raise TreeChanged(f"{self._setting.root} has changed since this run began: start a new one")
 
     async def _begin(self) -> object:
