@@ -311,10 +311,68 @@ def test_without_anything_to_go_by_it_says_why(project, files, said):
     assert len(project.git("worktree", "list").splitlines()) == 1
 
 
+HOOK = "def pytest_collection_modifyitems(items):\n    raise RuntimeError('broken hook')\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "tests", "expected"),
+    [
+        ({"test_sums.py": "import sums\nimport not_there\n"}, "test_sums.py",
+         (1, "pytest can't collect test_sums.py: ModuleNotFoundError: No module named 'not_there'", "not_there")),
+        ({"test_sums.py": "import os\nimport sums\n\n\ndef test_it():\n    os.abort()\n"}, "test_sums.py",
+         (1, "ended by signal 6, in test_sums.py::test_it", "Fatal Python error: Aborted")),
+        ({"conftest.py": HOOK}, "test_sums.py", (1, "pytest itself failed", "RuntimeError: broken hook")),
+        ({}, "test_sums.py::test_nowhere", (2, "there is no such test", "not found")),
+        ({"test_sums.py": "import sums\n"}, "test_sums.py", (2, "there are no tests in it", "no tests ran")),
+        ({"test_sums.py": "import sums\n\n\ndef test_it():\n    assert sums.nothing\n"}, "test_sums.py",
+         (1, "no test calls pairs; test_sums.py::test_it failed before that: AttributeError", "AttributeError")),
+    ],
+)  # fmt: skip
+def test_what_pytest_says_is_shown_and_no_resume_is_offered(project, files, tests, expected):
+    code, said, lines = expected
+    for name, text in files.items():
+        project.file(name, text)
+    found = project("optimize", "sums.py::pairs", "--tests", tests, *drafts(project, fast=FAST))
+    assert found.code == code, found.err
+    assert said in found.err
+    shown = [line for line in found.err.splitlines() if line.startswith("abreast: pytest: ")]
+    assert any(lines in line for line in shown), found.err
+    assert "resume" not in found.err
+    assert "mend that and start a new run" in found.err
+    assert "Traceback" not in [line.removeprefix("abreast: ")[:9] for line in found.err.splitlines()]
+
+
+def test_ignored_files_that_the_tests_need_are_there(project):
+    project.file(".gitignore", ".abreast\n__pycache__\n_version.py\ndata/\n")
+    project.file("_version.py", "SIZE = 240\n")
+    project.file("data/wanted.txt", "49")
+    tests = TESTS.replace("range(240)", "range(_version.SIZE)").replace(
+        "], 49)", "], int(open('data/wanted.txt').read()))"
+    )
+    project.file("test_sums.py", f"import _version\n{tests}")
+    assert "_version" not in project.git("status", "--short")
+    said = project("optimize", *TARGET, *drafts(project, wrong=WRONG), *QUICKLY, "--json")
+    assert said.code == 0, said.err
+    assert said.rows[0]["baseline"]["passed"] == 3
+    assert said.rows[0]["candidates"][0]["verdict"] == "wrong"
+
+
 def test_a_missing_directory_of_candidates_is_said(project):
     found = project("optimize", *TARGET, "--candidates", "nowhere")
-    assert found.code != 0
+    assert found.code == 2
     assert "there is no directory" in found.err
+    assert "resume" not in found.err
+
+
+def test_a_changed_tree_is_no_reason_to_resume_again(project):
+    (project.folder / ".abreast/drafts").mkdir(parents=True)
+    project.file("test_sums.py", CALLS)
+    assert project("optimize", *TARGET, *drafts(project, fast=FAST)).code == 1
+    project.file("test_sums.py", TESTS)
+    found = project("resume", "optimize-1")
+    assert found.code == 2, found.err
+    assert "has changed since this run began: start a new one" in found.err
+    assert "go on with" not in found.err
 
 
 def test_a_dry_run_says_what_would_be_tried_and_tries_nothing(project, tmp_path):

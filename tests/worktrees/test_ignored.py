@@ -10,10 +10,7 @@ from abreast.worktrees.ignored import Bound, list_ignored
 from abreast.worktrees.pool import open_worktrees
 from tests.worktrees.repositories import fingerprint, git, look, make_repository, write
 
-IGNORE = "\n".join(
-    ["_version.py", "*.so", "*.log", ".env", "generated/", "build/", "venv/", ".venv/", "__pycache__/", "other/"]
-    + ["node_modules/", ".abreast/", ""]
-)
+IGNORE = "_version.py *.so *.log .env generated/ build/ venv/ .venv/ __pycache__/ other/ node_modules/ .abreast/"
 NEEDED = {
     "pkg/_version.py": "version = '1'\n", "pkg/fast.so": b"\x7fELF", "generated/data/table.json": "{}",
     "build/lib/made.py": "made = 1\n", "run.log": "said\n",
@@ -27,7 +24,9 @@ NEVER = {
 
 @pytest.fixture
 def repository(tmp_path):
-    found = make_repository(tmp_path / "repository", {"pkg/mod.py": "one = 1\n", ".gitignore": IGNORE})
+    found = make_repository(
+        tmp_path / "repository", {"pkg/mod.py": "one = 1\n", ".gitignore": IGNORE.replace(" ", "\n")}
+    )
     write(found, {**NEEDED, **NEVER})
     return found
 

@@ -17,6 +17,7 @@ from abreast.cli import units
 from abreast.cli.children import Groups
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, system_words, tell
+from abreast.cli.optimize_failures import INCURABLE, stopped_for_good
 from abreast.cli.optimize_line import OptimizeLine
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here
@@ -35,7 +36,13 @@ from abreast.jobs.candidates.laboratory import Bench, Bounds
 from abreast.jobs.candidates.measure import Plan
 from abreast.jobs.candidates.report import Report
 from abreast.jobs.candidates.rules import LOOSE, STRICT
-from abreast.jobs.candidates.sources import from_directory, from_file, from_patches, from_refs, patches_in
+from abreast.jobs.candidates.sources import (
+    from_directory,
+    from_file,
+    from_patches,
+    from_refs,
+    patches_in,
+)
 from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
 from abreast.jobs.candidates.target import CandidateInvalid, Target, TargetInvalid, parse_target, read_source
 from abreast.jobs.candidates.tried import Proposal
@@ -165,6 +172,8 @@ class Optimizing:
         with Interrupts(Groups().kill) as interrupts:
             try:
                 await self._work(store, start, interrupts, line)
+            except INCURABLE as error:
+                stopped = stopped_for_good(error)
             except STOPS as error:
                 stopped = cut_short_by(error, interrupts)
             finally:

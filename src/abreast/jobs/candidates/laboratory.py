@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from abreast.core.errors import AbreastError
+from abreast.jobs.candidates.baseline import BaselineFailed, check_baseline
 from abreast.jobs.candidates.behaviour import Behaviour
 from abreast.jobs.candidates.cheats import check_text
 from abreast.jobs.candidates.generate import COUNT
@@ -24,12 +24,6 @@ from abreast.worktrees.confine import Limits
 from abreast.worktrees.slot import Slot
 
 _MOST_DIFFS: Final = 20
-
-
-class BaselineFailed(AbreastError):
-    """There is nothing to compare candidates with; the message says why."""
-
-    retryable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +83,7 @@ class Bench:
         """Watch the original twice, and choose inputs. Raises `BaselineFailed`."""
         async with machine(alone=False):
             watched = await self._watched(slot, self._tests)
-            if watched.failure:
-                raise BaselineFailed(f"the tests can't be run on the code as it is: {watched.reason}")
-            if not watched.invocations:
-                raise BaselineFailed(f"no test calls {self.target.qualname}: name tests that do with --tests")
-            if not watched.passed:
-                raise BaselineFailed(f"no test passes on the code as it is ({watched.tests} were run)")
+            check_baseline(watched, self.target.qualname, str(slot.path))
             await slot.reset()
             again = judge_behaviour(watched, await self._watched(slot, self._tests), self._bounds.rules)
             if again.verdict != "same":

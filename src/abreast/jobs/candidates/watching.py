@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import stat
 from collections.abc import Mapping
 from itertools import count
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.executors.commands import CommandMissing, CommandRefused
+from abreast.jobs.candidates.baseline import CRASH, PYTEST_EXITS
 from abreast.jobs.candidates.behaviour import Behaviour, judge_behaviour
 from abreast.jobs.candidates.bundle import PROGRAM, write_bundle
 from abreast.jobs.candidates.record import RecordInvalid
@@ -33,12 +35,6 @@ LIMITS: Final = Limits()
 _MOST_SAID: Final = 192 << 20  # bytes
 _LONGEST: Final = 4_000  # characters of stdout and stderr that are kept
 _NUMBERS: Final = count()
-_EXITS: Final = {
-    2: "pytest was interrupted",
-    3: "pytest failed inside",
-    4: "pytest did not understand its arguments, or there is no such file",
-    5: "there are no tests in it",
-}
 
 
 async def watch(
@@ -134,7 +130,10 @@ def _nothing(failure: Failure, reason: str, ran: Ran | None = None) -> Watched:
 
 def _short(output: bytes) -> str:
     text = output.decode("utf-8", "replace")
-    return text if len(text) <= _LONGEST else "…" + text[-_LONGEST:]
+    if len(text) <= _LONGEST:
+        return text
+    crash = text.rfind(CRASH)  # what follows that has the most important lines first
+    return "…" + (text[-_LONGEST:] if crash < 0 else text[crash : crash + _LONGEST])
 
 
 def _told(ran: Ran, limits: Limits, data: bytes, files: tuple[str, ...]) -> Watched:
@@ -161,6 +160,9 @@ def _told(ran: Ran, limits: Limits, data: bytes, files: tuple[str, ...]) -> Watc
         dropped=tuple(said.dropped),
         signs=signs,
         unconfined=ran.confinement.missing,
+        exit=said.end["exit"] if said.end else None,
+        seconds=ran.wall_seconds,
+        cpu=ran.cpu_seconds,
     )
 
 
@@ -178,8 +180,8 @@ def _at_the_end(ran: Ran, said: Testimony, end: Mapping[str, Any]) -> tuple[Fail
         return "error", said.failed[0]
     if not end["found"] and end["elsewhere"]:
         return "refused", f"the module is imported from {end['elsewhere'][0]}, not from the slot"
-    if end["exit"] in _EXITS and not said.outcomes:
-        return "error", f"{_EXITS[end['exit']]}: {_last_line(ran)}"
+    if end["exit"] in PYTEST_EXITS and not said.outcomes:
+        return "error", f"{PYTEST_EXITS[end['exit']]}: {_last_line(ran)}"
     if not end["found"] and not said.messages:
         return "error", "no test imports the target's file"
     return None, ""
@@ -196,7 +198,8 @@ def _cut_short(ran: Ran, limits: Limits, said: Testimony, at: str) -> tuple[Fail
     if ran.why in wants:
         return "refused", wants[ran.why]
     if ran.signal is not None:
-        return "refused", f"it was ended by signal {ran.signal}{at}; memory may have run out"
+        hint = "; memory may have run out" if ran.signal == signal.SIGKILL else ""
+        return "refused", f"it was ended by signal {ran.signal}{at}{hint}"
     if ran.exit_code == 0:
         return "refused", f"it left with success before the tests had ended{at}"
     if not said.last and not said.outcomes:

@@ -11,7 +11,8 @@ from abreast.jobs.candidates.record import Invocation, RecordInvalid, decode, en
 
 Failure: TypeAlias = Literal["timeout", "refused", "error"]
 
-_OTHERWISE = frozenset({"invocations", "signs", "cut", "unconfined"})  # read in a way of their own, or later additions
+# Read in a way of their own, or later additions.
+_OTHERWISE = frozenset({"invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu"})
 _LONGEST_NUMBER = 20
 
 
@@ -72,6 +73,12 @@ class Watched:
     signs: Signs = field(default_factory=Signs)
     unconfined: Mapping[str, str] = field(default_factory=dict)
     """The walls that could not be built on this system, with the reason."""
+    exit: int | None = None
+    """pytest's exit code; None if it did not come to its end."""
+    seconds: float = 0.0
+    """What the run took by the clock on the wall; 0 if it is not known."""
+    cpu: float = 0.0
+    """Seconds of CPU that it took, with all its processes; 0 if it is not known."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON would have it."""
@@ -97,6 +104,9 @@ class Watched:
                 "confinement": tuple(plain["confinement"]),
                 "cut": dict(plain.get("cut", {})),
                 "unconfined": dict(plain.get("unconfined", {})),
+                "exit": plain.get("exit"),
+                "seconds": float(plain.get("seconds", 0.0)),
+                "cpu": float(plain.get("cpu", 0.0)),
                 "invocations": tuple(decode(json.dumps(plain["invocations"]).encode())),
                 "signs": Signs(
                     tuple(signs["did"]), tuple(signs["broken"]), dict(signs["codes"]),
