@@ -32,7 +32,7 @@ from abreast.core.file_names import file_name
 from abreast.executors.commands import Commands
 from abreast.jobs.candidates.author import ModelAuthor, blocks_of
 from abreast.jobs.candidates.engine import How, Setting, Trials
-from abreast.jobs.candidates.laboratory import Bench, Bounds
+from abreast.jobs.candidates.laboratory import LEAST_SECONDS, Bench, Bounds
 from abreast.jobs.candidates.measure import Plan
 from abreast.jobs.candidates.report import Report
 from abreast.jobs.candidates.rules import LOOSE, STRICT
@@ -131,9 +131,9 @@ class Optimizing:
 
     def _bounds(self) -> Bounds:
         spec = self._spec
-        seconds = units.duration(spec.timeout)
+        cpu = units.duration(spec.timeout)
         rules = replace(STRICT if spec.compare == "strict" else LOOSE, exceptions=spec.exceptions)  # type: ignore[arg-type]
-        limits = replace(LIMITS, seconds=seconds, cpu=max(1, round(seconds)))
+        limits = replace(LIMITS, seconds=max(LEAST_SECONDS, 10 * cpu), cpu=max(1, round(cpu)))
         return Bounds(
             rules,
             limits,

@@ -2,12 +2,16 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from abreast.jobs.candidates.laboratory import BaselineFailed, Bench, Bounds
+from abreast.jobs.candidates.laboratory import BaselineFailed, Bench, Bounds, limits_for
 from abreast.jobs.candidates.target import Target, candidate_text
 from abreast.jobs.candidates.watching import Tests
+from abreast.jobs.candidates.witnessed import Watched
 from abreast.worktrees.confine import Limits
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.projects import FAST, SLOW, WRONG, make_sums
@@ -85,6 +89,42 @@ async def test_without_a_test_that_calls_it_there_is_nothing_to_go_by(tmp_path):
     async with open_worktrees(project, 1) as trees:
         with pytest.raises(BaselineFailed, match="no test calls pairs"):
             await bench().begin(trees.slots[0])
+
+
+def ran(seconds, cpu):
+    return Watched(1, 1, (), (), "", "", None, "", (), seconds=seconds, cpu=cpu)
+
+
+@given(st.integers(1, 300), st.lists(st.tuples(st.floats(0.01, 500), st.floats(0, 500)), min_size=1, max_size=2))
+def test_a_candidate_has_ten_times_the_cpu_of_the_original_and_the_wall_ends_nothing_within_a_minute(cpu, times):
+    before = Limits(seconds=10, cpu=cpu)
+    found = limits_for(before, *(ran(*one) for one in times))
+    assert found.cpu >= cpu
+    assert found.cpu >= 10 * max(busy for _, busy in times)
+    assert found.cpu <= max(cpu, 10 * max(busy for _, busy in times) + 1)
+    assert found.seconds == max(60, 10 * max(seconds for seconds, _ in times))
+    assert found.memory == before.memory
+
+
+def test_of_a_recorded_run_without_times_the_limits_are_as_they_are():
+    assert limits_for(Limits(seconds=10), ran(0.0, 0.0)) == Limits(seconds=10)
+
+
+async def test_a_slow_machine_is_no_fault_of_a_candidate(project):
+    """It waits longer than its limit by the clock, and needs little CPU: as on a machine with much else to do."""
+    laboratory = bench(generated=0)
+    laboratory._bounds = replace(laboratory._bounds, limits=Limits(seconds=60, cpu=30))
+    slow = SLOW.replace(
+        "    found = 0\n", "    found = len([None for _ in range(3) if __import__('time').sleep(0.7)])\n"
+    )
+    async with open_worktrees(project, 2) as trees:
+        slot, original = trees.slots
+        laboratory.ready(await laboratory.begin(original), original)
+        laboratory._bounds = replace(laboratory._bounds, limits=Limits(seconds=1, cpu=30))
+        slot.write_candidate(TARGET.file, slow)
+        found = await laboratory._candidate(slot, TESTS)
+    assert found.failure is None, found.reason
+    assert found.passed == 3
 
 
 def test_nothing_is_known_before_the_original_was_seen():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -24,6 +25,23 @@ from abreast.worktrees.confine import Limits
 from abreast.worktrees.slot import Slot
 
 _MOST_DIFFS: Final = 20
+_TIMES: Final = 10  # as long as the original a candidate may take
+LEAST_SECONDS: Final = 60.0
+"""A run of the tests may take so long by the wall clock in any case: a slow machine is no fault of a candidate."""
+
+
+def limits_for(limits: Limits, *originals: Watched) -> Limits:
+    """What a candidate may use, given runs of the original: `limits`, or ten times the CPU that these took.
+
+    The clock on the wall only ends what waits for ever: at ten times the original's time, and not before a minute.
+    Without a run of which the time is known, the limits are as they are.
+    """
+    known = [one for one in originals if one.seconds]
+    if not known:
+        return limits
+    cpu = math.ceil(_TIMES * max(one.cpu for one in known))
+    seconds = _TIMES * max(one.seconds for one in known)
+    return replace(limits, cpu=max(limits.cpu, cpu), seconds=max(LEAST_SECONDS, seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +119,13 @@ class Bench:
         self._original, self._inputs, self._slot = Watched.from_plain(seen.watched), seen.inputs, slot
 
     async def _watched(self, slot: Slot, tests: Tests, inputs: bytes | None = None) -> Watched:
+        """What the original does."""
         return await watch(slot, self.target, tests, limits=self._bounds.limits, inputs=inputs)
+
+    async def _candidate(self, slot: Slot, tests: Tests, inputs: bytes | None = None) -> Watched:
+        """What a candidate does, with the time that follows from the original's."""
+        seen = [self.original] if self._probe is None else [self.original, self._probe.expected]
+        return await watch(slot, self.target, tests, limits=limits_for(self._bounds.limits, *seen), inputs=inputs)
 
     async def _asked(self, inputs: bytes) -> Watched:
         """What the original does with these inputs; its slot is for one at a time."""
@@ -115,7 +139,7 @@ class Bench:
         if (refused := check_text(self._source, text, self.target)) is not None:
             return _checked(refused, len(self.original.invocations))
         async with machine(alone=False):
-            watched = await self._watched(slot, self._tests)
+            watched = await self._candidate(slot, self._tests)
             behaviour = judge_behaviour(self.original, watched, self._bounds.rules)
             if behaviour.verdict == "same" and self._bounds.generated:
                 behaviour = await self._probed(slot)
@@ -123,7 +147,7 @@ class Bench:
 
     async def _probed(self, slot: Slot) -> Behaviour:
         async def candidate(inputs: bytes) -> Watched:
-            return await self._watched(slot, replace(self._tests, names=()), inputs)
+            return await self._candidate(slot, replace(self._tests, names=()), inputs)
 
         async with self._first:  # whoever comes first has them made
             if self._probe is None:
