@@ -26,7 +26,7 @@ judging = options.group_of(
     click.option("--blocks", metavar="N", help="Measure no more than so many blocks, each of six runs or more.  [56]"),
     click.option("--generated", metavar="N", help="So many inputs are made up beside those of the tests.  [200]"),
     click.option("--timeout", metavar="TIME",
-                 help="CPU time of a run of the tests; a candidate has ten times the original's if that is more.  [60s]"),
+                 help="CPU time of a run of the tests; a candidate has at least ten times the original's.  [60s]"),
     options.budget,
     options.dry_run,
     click.option("--output", "-o", metavar="FILE", help="Where to write the winner's patch.  [beside the store]"),
