@@ -113,10 +113,10 @@ class Inputs:
         return tuple(found)
 
 
-def choose(calls: Sequence[Sequence[Any]], *, longest: int = 1) -> Inputs:
+def choose(calls: Sequence[Sequence[Any]]) -> Inputs:
     """Of the tests' calls, those that differ and take longest. ValueError if there is none.
 
-    The `longest` ones are always among them; the others only as far as a round over them stays short. A call is a name,
+    The longest is always among them; the others only as far as a round over them stays short. A call is a name,
     seconds, a digest of its arguments (empty: not known, so it differs from all others), and whether it can be copied.
     """
     different = {str(digest) or f"name {name}": Input(str(name), float(seconds), bool(copyable))
@@ -124,10 +124,10 @@ def choose(calls: Sequence[Sequence[Any]], *, longest: int = 1) -> Inputs:
     found = sorted(different.values(), key=lambda one: (-one.seconds, one.name))
     if not found:
         raise ValueError("no test calls the target")
-    chosen = found[:longest]
+    chosen = found[:1]
     # A long call has its own time; what fits into a short round is timed besides it.
-    room = _ROUND - sum(one.seconds for one in chosen if one.seconds <= _ROUND)
-    for one in found[longest:]:
+    room = _ROUND - (chosen[0].seconds if chosen[0].seconds <= _ROUND else 0.0)
+    for one in found[1:]:
         if len(chosen) < MOST_INPUTS and one.seconds <= room:
             chosen.append(one)
             room -= one.seconds

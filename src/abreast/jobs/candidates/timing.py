@@ -23,7 +23,7 @@ from abreast.jobs.candidates.witnessed import Tests
 from abreast.worktrees.slot import Slot
 
 _LOOKS: Final = 6  # at each call, to know about how long it takes
-_LONGEST: Final = 3  # calls that are looked at though they take long
+_NEXT: Final = 2  # calls that are looked at again besides those that are chosen
 _FEWEST: Final = 2  # passes over the tests, of either side
 _PASSING: Final = 60.0  # s after which no further pass begins
 _PROFILED: Final = 1.0  # s of a call
@@ -39,8 +39,9 @@ async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> Inp
         place = Place(slot, target, tests, seconds=seconds)
         _, told = (await stands.started([place]))[0]
         try:
-            # A machine with much else to do may make a short call look long: more than one is looked at again.
-            first = choose(told["calls"], longest=_LONGEST)
+            first = choose(told["calls"])
+            # A machine with much else to do may make a short call look long: the next ones are looked at, too.
+            first = first.beside(first.left[:_NEXT])
         except (ValueError, TypeError, KeyError):
             raise StandFailed(f"no call of {target.qualname} could be timed {told.get('failed', '')}".strip()) from None
         await stands.end()
