@@ -198,6 +198,13 @@ def test_where_memory_costs_more_than_the_call_nothing_can_be_told():
     assert math.isnan(race((0.4, 0.05, 9), (0.4, 0.01, 9)).first_calls())
 
 
+def test_nor_of_a_call_that_is_made_once_a_turn_which_is_always_a_first_one():
+    found = race((2.7, 2.4, 60), (0.6, 0.04, 20))
+    found._inputs = Inputs((Input("long", 3.0, copyable=True),), 1, 1)
+    found.arms["control"].first = {0: 0.9}  # noise that would hide it
+    assert math.isnan(found.first_calls())
+
+
 def test_nor_where_little_is_saved():
     assert math.isnan(race((1.2, 1.0, 9), (1.2, 0.9, 9)).first_calls())  # a tenth
 

@@ -225,10 +225,12 @@ class Race:
         side. Where that is more than the call itself, nothing can be told, nor where little is saved: nan. None if it
         is not much more than the control's first calls differ by: if noise hides it.
         """
-        first = {which: sum(self.arms[which].first.values()) for which in _ARMS}
+        # A call that is made once a turn is always a first one.
+        repeated = [at for at, one in enumerate(self._inputs.chosen) if self._inputs.chunks_of(one)]
+        first = {which: sum(self.arms[which].first[at] for at in repeated) for which in _ARMS}
         # The quickest of either kind: on a busy machine a median of the one says nothing beside the least of the other
         later = {
-            which: sum(min(found) for found in self.arms[which].by_input.values()) / self._inputs.rounds
+            which: sum(min(self.arms[which].by_input[at]) for at in repeated) / self._inputs.rounds
             for which in ("original", "candidate")
         }
         saved = later["original"] - later["candidate"]
