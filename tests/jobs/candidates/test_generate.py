@@ -270,6 +270,7 @@ async def test_a_difference_that_no_test_shows_is_found_and_made_small(project):
 async def test_what_the_original_itself_cannot_answer_is_dropped_and_counted(project):
     odd = """
     import itertools
+    import threading
 
     TURN = itertools.count()
 
@@ -277,7 +278,7 @@ async def test_what_the_original_itself_cannot_answer_is_dropped_and_counted(pro
         if k == 0:
             return object
         if k == 1:
-            return iter([1]), id(items) and next(TURN) and open("/dev/null")
+            return iter([1]), id(items) and next(TURN) and threading.local()
         if k == 2:
             return f.__globals__["__file__"] and id(object())
         if k == 3:

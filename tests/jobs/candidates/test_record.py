@@ -112,7 +112,7 @@ def test_an_interrupt_is_not_what_the_function_did():
 def test_what_cannot_be_compared_is_a_finding_even_against_itself():
     import threading
 
-    one, other = (observe("f", threading.Lock) for _ in range(2))
+    one, other = (observe("f", threading.local) for _ in range(2))
     (finding,) = judge([one], [other])
     assert finding.verdict.outcome == "cannot_compare"
 

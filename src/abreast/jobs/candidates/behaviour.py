@@ -19,7 +19,7 @@ _FEW = 3  # names in a sentence
 class Behaviour:
     """What became of the comparison, in one word, one sentence, and every difference."""
 
-    verdict: Literal["same", "wrong", "refused", "timeout", "error"]
+    verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
     reason: str
     findings: tuple[Finding, ...] = ()
 
@@ -28,12 +28,12 @@ def judge_behaviour(original: Watched, candidate: Watched, rules: Rules) -> Beha
     """Whether the candidate did what the original did, and nothing besides.
 
     `refused` comes before `wrong`: who cheats is not to be repaired. What the original does too is no cheat, and a test
-    that fails for the original may fail for the candidate.
+    that fails for the original may fail for the candidate. `undecided`: some of it can't be compared, which is named,
+    and all else is the same.
     """
-    if original.failure:
-        return Behaviour("error", f"the original can't be watched: {original.reason}")
-    if not original.invocations:
-        return Behaviour("error", "no test calls the target")
+    if original.failure or not original.invocations:
+        told = f"the original can't be watched: {original.reason}" if original.failure else "no test calls the target"
+        return Behaviour("error", told)
     cheats = [*_cheats(original, candidate)]
     if candidate.failure:
         told = f"; it {cheats[0]}" if cheats and cheats[0] not in candidate.reason else ""
@@ -42,12 +42,13 @@ def judge_behaviour(original: Watched, candidate: Watched, rules: Rules) -> Beha
         return Behaviour("refused", "it " + "; it ".join(cheats))
     kept = [one for one in candidate.invocations if original.knows(one.name)]
     findings = (*_tests(original, candidate), *judge(original.invocations, kept, rules=rules))
-    if findings:
+    if findings and not all(one.verdict.outcome == "cannot_compare" for one in findings):
         starved = {one.name for one in original.invocations if raised(one.after) == "MemoryError"}
         hungry = [one.name for one in kept if raised(one.after) == "MemoryError" and one.name not in starved]
         return _judged(findings, hungry)
-    elsewhere = [*_grown(original, candidate, own=False)]
-    return Behaviour("refused", f"it {elsewhere[0]}") if elsewhere else Behaviour("same", "")
+    if elsewhere := [*_grown(original, candidate, own=False)]:
+        return Behaviour("refused", f"it {elsewhere[0]}")
+    return _undecided(findings) if findings else Behaviour("same", "")
 
 
 def raised(after: Portrait) -> str | None:
@@ -63,12 +64,16 @@ def _judged(findings: tuple[Finding, ...], hungry: Sequence[str]) -> Behaviour:
     if hungry:
         return Behaviour("refused", f"it asks for more memory than it may have, in {hungry[0]}", findings)
     different = [one for one in findings if one.verdict.outcome == "different"]
-    if not different:
-        return Behaviour("refused", f"it can't be compared: {sentence(findings[0])}", findings)
     # What it did says more than that a test failed, and that says more than that a call is missing.
     order = {"missing": 2, "test": 1}
     first = min(different, key=lambda one: (one.verdict.candidate == "missing", order.get(one.part, 0)))
     return Behaviour("wrong", sentence(first), findings)
+
+
+def _undecided(findings: tuple[Finding, ...]) -> Behaviour:
+    """Nothing differs, and something can't be compared: where and why, each place once, whichever calls it is in."""
+    named = dict.fromkeys(f"{one.part}{one.verdict.path.removeprefix('$')}: {one.verdict.reason}" for one in findings)
+    return Behaviour("undecided", f"some of it can't be compared: {_few([*named], '; ')}", findings)
 
 
 def sentence(finding: Finding) -> str:
@@ -125,5 +130,5 @@ def _grown(original: Watched, candidate: Watched, *, own: bool) -> Iterator[str]
         yield f"keeps something from one call to the next: {names} went from {sizes[0]} to {sizes[1]} parts"
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
+def _few(names: list[str], between: str = ", ") -> str:
+    return between.join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")

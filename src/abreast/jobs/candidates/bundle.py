@@ -27,7 +27,7 @@ _HERE: Final = Path(__file__).parent
 _OURS, _THERE = "abreast.jobs.candidates", "_abreast_child"
 _SHARED: Final = (
     *("anatomy", "codes", "compare", "foreign", "kinds", "likeness"),
-    *("matching", "portrait", "portray", "record", "rules"),
+    *("matching", "portrait", "portray", "record", "resources", "rules"),
 )
 _CHILD: Final = (audit, build, capture, channel, guard, install, main, paths, suite, timed, trying, wrapping)
 

@@ -12,18 +12,20 @@ What counts (`rules.STRICT`): the type; every member and every attribute, slots 
 of a zero; which parts that can change are one object; an exception's cause, context and notes. NaN is NaN. 1, 1.0 and
 True differ, as keys too. Floats are equal, or, with a tolerance, close: everywhere or nowhere. `LOOSE` relaxes by name.
 
-What can't be compared is never the same: locks, files, sockets, coroutines, frames, types of extensions whose state
-can't be read, iterators that don't end, values of more than a million parts. A definite difference anywhere is still a
-difference; otherwise the verdict is `cannot_compare`, with the first place and the reason. Iterators are consumed.
+A lock is compared by whether it is held, an open file by its name, mode and position, a generator of random numbers by
+its state. What can't be compared is never the same: sockets, threads, coroutines, frames, types of extensions whose
+state can't be read, iterators that don't end, values of more than a million parts. All else is compared nevertheless,
+and a definite difference anywhere is a difference; otherwise the verdict is `cannot_compare`, with the places and the
+reasons. Iterators are consumed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from abreast.jobs.candidates.likeness import Side
-from abreast.jobs.candidates.matching import Doubt, Engine, written
+from abreast.jobs.candidates.matching import Doubt, Engine, Finding, written
 from abreast.jobs.candidates.portrait import Portrait, show
 from abreast.jobs.candidates.portray import MOST_NODES, MOST_YIELDED, portray
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
@@ -40,6 +42,13 @@ class Verdict:
     original: str = ""
     candidate: str = ""
     reason: str = ""
+    others: tuple[Verdict, ...] = ()
+    """If it is beyond comparison: the other places that are."""
+
+    @property
+    def places(self) -> tuple[Verdict, ...]:
+        """Every place that can't be compared, each as a verdict of its own; itself if there is no more than one."""
+        return (replace(self, others=()), *self.others)
 
     def __bool__(self) -> bool:
         """Refused: what is beyond comparison is neither true nor false."""
@@ -70,10 +79,17 @@ def compare_portraits(original: Portrait, candidate: Portrait, *, rules: Rules =
 def _judged(original: Portrait, left: int, candidate: Portrait, right: int, rules: Rules) -> Verdict:
     table: dict[object, int] = {}
     mine, yours = Side(original, rules, table), Side(candidate, rules, table)
-    found = Engine(mine, yours, rules).run(left, right)
+    engine = Engine(mine, yours, rules)
+    found = engine.run(left, right)
     if found is None:
         return Verdict("same")
-    outcome: Outcome = "cannot_compare" if type(found) is Doubt else "different"
+    if not isinstance(found, Doubt):
+        return _verdict("different", mine, yours, found)
+    others = [_verdict("cannot_compare", mine, yours, one) for one in engine.doubts if one is not found]
+    return replace(_verdict("cannot_compare", mine, yours, found), others=tuple(others))
+
+
+def _verdict(outcome: Outcome, mine: Side, yours: Side, found: Finding) -> Verdict:
     return Verdict(outcome, written(mine, found.path), _side(mine, found.left), _side(yours, found.right), found.reason)
 
 

@@ -49,6 +49,22 @@ def _numpy(np: Any, value: Any) -> Sketch | None:  # noqa: ANN401 - numpy is not
         return Sketch("atom", repr(value))
     if issubclass(cls, np.ufunc):
         return Sketch("named", f"numpy.{value.__name__}")
+    return _random(np, value)
+
+
+def _random(np: Any, value: Any) -> Sketch | None:  # noqa: ANN401
+    """A generator of random numbers: the bits that it draws from, which others may draw from too, by their state."""
+    cls = type(value)
+    random = getattr(np, "random", None)
+    if random is None or is_plain_class(cls):
+        return None
+    if cls is random.Generator:
+        return Sketch("object", state=[("bit_generator", value.bit_generator)], identity=True)
+    if cls is random.RandomState:
+        state = {key: held for key, held in value.get_state(legacy=False).items() if key != "state"}
+        return Sketch("object", state=[("bit_generator", value._bit_generator), ("gauss", state)], identity=True)  # noqa: SLF001
+    if issubclass(cls, random.BitGenerator) or cls is random.SeedSequence:
+        return Sketch("object", state=[("state", value.state)], identity=True)
     return None
 
 

@@ -1,8 +1,8 @@
 """How each type of the standard library is read: by the type's own methods, never by a subclass's.
 
 A value is described by what its exact type, or the nearest base that is known here, says of it, and by the state that
-its classes add. What is no one's subclass here and can't be accounted for byte by byte (locks, files, sockets, frames,
-coroutines, extension types) raises `Unreadable`.
+its classes add. What is no one's subclass here and can't be accounted for byte by byte (sockets, frames, coroutines,
+extension types) raises `Unreadable`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from _random import Random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-from abreast.jobs.candidates import codes, foreign
+from abreast.jobs.candidates import codes, foreign, resources
 from abreast.jobs.candidates.anatomy import (
     Beyond,
     ByType,
@@ -362,9 +362,11 @@ _DESCRIBERS: dict[type, Describer] = {
     types.SimpleNamespace: _bare,
     functools.partial: _fields(functools.partial, "func", "args", "keywords", identity=True),
     **codes.KNOWN,
+    **resources.KNOWN,
 }
 KNOWN = ByType(_DESCRIBERS)
-_NAMES = {cls: label_of(cls).removeprefix("builtins.") for cls in [*_ATOMS, *_DESCRIBERS, types.GeneratorType]}
+_NAMED = [cls for cls in [*_ATOMS, *_DESCRIBERS, types.GeneratorType] if cls not in resources.KNOWN]
+_NAMES = {cls: label_of(cls).removeprefix("builtins.") for cls in _NAMED}
 LABELS = ByType(_NAMES)
 _TAKEN = frozenset(_NAMES.values()) | {f"builtins.{name}" for name in _NAMES.values()}
 _FINAL = (*_PATHS, weakref.ref, zoneinfo.ZoneInfo, types.GenericAlias)

@@ -104,7 +104,7 @@ class Bench:
             check_baseline(watched, self.target.qualname, str(slot.path))
             await slot.reset()
             again = judge_behaviour(watched, await self._watched(slot, self._tests), self._bounds.rules)
-            if again.verdict != "same":
+            if again.verdict not in {"same", "undecided"}:
                 raise BaselineFailed(
                     f"{self.target.qualname} does not do the same twice, so nothing can be compared: {again.reason}"
                 )
@@ -141,8 +141,9 @@ class Bench:
         async with machine(alone=False):
             watched = await self._candidate(slot, self._tests)
             behaviour = judge_behaviour(self.original, watched, self._bounds.rules)
-            if behaviour.verdict == "same" and self._bounds.generated:
-                behaviour = await self._probed(slot)
+            if behaviour.verdict in {"same", "undecided"} and self._bounds.generated:
+                probed = await self._probed(slot)
+                behaviour = behaviour if probed.verdict == "same" else probed
         return _checked(behaviour, len(self.original.invocations), watched)
 
     async def _probed(self, slot: Slot) -> Behaviour:

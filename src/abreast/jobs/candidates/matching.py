@@ -21,6 +21,7 @@ Path: TypeAlias = "tuple[Path, tuple[str, int | str]] | None"
 
 _MOST_STEPS = 5_000_000
 _MOST_ALIKE = 64  # members of a set that may be each other, and have to be tried one by one
+_MOST_DOUBTS = 20  # places that are named
 _MOST_NESTED = 12  # sets in sets that have to be tried one by one
 _MOST_TRIED = 100_000  # all trials together: sets in sets multiply them
 _ATOMS = frozenset({"none", "bool", "int", "float", "str", "surrogates", "bytes"})  # each the same as its equal
@@ -71,7 +72,8 @@ class Engine:
         self._partner: dict[int, tuple[int, Path]] = {}
         self._partner_of: dict[int, tuple[int, Path]] = {}
         self._seen: set[tuple[int, int]] = set()
-        self._doubt: Doubt | None = None
+        self.doubts: list[Doubt] = []
+        """The places that can't be compared, the first of them first."""
         self._guessed = False  # which of several alike is whose partner was a guess
 
     def run(self, left: int, right: int) -> Finding | None:
@@ -93,7 +95,7 @@ class Engine:
             if isinstance(found, Difference):
                 return found
             waiting.extend(reversed(found))
-        return self._doubt
+        return self.doubts[0] if self.doubts else None
 
     def _step(self, left: int, right: int, path: Path) -> Difference | list[Pair | Difference]:
         """What is wrong with two nodes by themselves; else their parts, which are still to be compared."""
@@ -128,7 +130,8 @@ class Engine:
         return []
 
     def _doubts(self, doubt: Doubt) -> None:
-        self._doubt = self._doubt or doubt
+        if len(self.doubts) < _MOST_DOUBTS:
+            self.doubts.append(doubt)
 
     def _unlike(self, left: int, right: int) -> str | None:
         """Why two nodes can't be the same, whatever their parts."""

@@ -18,6 +18,7 @@ from typing import Any, cast
 from abreast.jobs.candidates.anatomy import Beyond, Owner, Sketch, Unreadable, is_local_class
 from abreast.jobs.candidates.kinds import LABELS, QUICK, describe, is_iterator, label
 from abreast.jobs.candidates.portrait import Node, Portrait
+from abreast.jobs.candidates.resources import is_pending
 
 MOST_NODES = 1_000_000
 MOST_YIELDED = 10_000
@@ -50,11 +51,12 @@ class _Pull:
 class _About:
     """What is known of a type, asked once in a walk."""
 
-    __slots__ = ("cls", "is_iterator", "is_local", "label")
+    __slots__ = ("cls", "is_iterator", "is_local", "is_pending", "label")
 
     def __init__(self, cls: type) -> None:
         self.cls = cls  # kept alive, so that its id stays its own
         self.is_iterator = is_iterator(cls)
+        self.is_pending = is_pending(cls)
         self.label = label(cls)
         self.is_local = cls not in LABELS and not issubclass(cls, type) and is_local_class(cls)
 
@@ -117,7 +119,7 @@ class _Walk:
         about = self._types.get(id(cls))
         if about is None:
             about = self._types[id(cls)] = _About(cls)
-        if about.is_iterator:
+        if about.is_iterator or (about.is_pending and not self._consume):
             self._open(index, value)
             return
         try:

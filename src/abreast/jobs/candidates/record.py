@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -212,7 +212,10 @@ def _different(reason: str, original: str = "", candidate: str = "") -> Verdict:
 
 
 def _differences(original: Invocation, candidate: Invocation, rules: Rules) -> list[Finding]:
-    """One finding if it ended otherwise; else at most one for each of: the arguments, what is left, steps, stdout."""
+    """One finding if it ended otherwise; else at most one difference of the arguments, what is left, steps, stdout.
+
+    Every place that can't be compared is a finding of its own.
+    """
     pairs = [("before", original.before, candidate.before), ("after", original.after, candidate.after)]
     pairs += [
         (f"step {at}", mine, yours)
@@ -222,7 +225,7 @@ def _differences(original: Invocation, candidate: Invocation, rules: Rules) -> l
     if ends[0] != others[0]:
         return [Finding(original.name, ends[0], _different(f"it {ends[0]}, and now {others[0]}", ends[1], others[1]))]
     verdicts = [(part, compare_portraits(mine, yours, rules=rules)) for part, mine, yours in pairs]
-    found = [_placed(original.name, part, one) for part, one in verdicts if one.outcome != "same"]
+    found = [_placed(original.name, part, one) for part, one in _named_once(verdicts)]
     if len(original.steps) != len(candidate.steps):
         reason = f"{len(original.steps)} values became {len(candidate.steps)}"
         found.append(Finding(original.name, "yielded", _different(reason)))
@@ -230,6 +233,16 @@ def _differences(original: Invocation, candidate: Invocation, rules: Rules) -> l
         printed = _different("it printed something else", repr(original.stdout[-80:]), repr(candidate.stdout[-80:]))
         found.append(Finding(original.name, "stdout", printed))
     return found
+
+
+def _named_once(verdicts: Sequence[tuple[str, Verdict]]) -> Iterator[tuple[str, Verdict]]:
+    """What is not the same; each place beyond comparison by itself, and not again if it is so afterwards as before."""
+    afterwards = {one.path for part, verdict in verdicts if part == "after" for one in verdict.places}
+    for part, verdict in verdicts:
+        if verdict.outcome == "different":
+            yield part, verdict
+        elif verdict.outcome == "cannot_compare":
+            yield from ((part, one) for one in verdict.places if part != "before" or one.path not in afterwards)
 
 
 def _end(after: Portrait) -> tuple[str, str]:

@@ -56,9 +56,9 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the behaviour check of one text said. `verdict` is `same` if nothing differs."""
+    """What the behaviour check of one text said. `verdict` is `same` if nothing differs, and all can be compared."""
 
-    verdict: Literal["same", "wrong", "refused", "timeout", "error"]
+    verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
     reason: str = ""
     diffs: tuple[Diff, ...] = ()
     tests: int = 0
