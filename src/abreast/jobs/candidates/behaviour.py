@@ -8,7 +8,7 @@ from typing import Literal
 
 from abreast.jobs.candidates.compare import Verdict
 from abreast.jobs.candidates.portrait import Portrait
-from abreast.jobs.candidates.record import Finding, judge
+from abreast.jobs.candidates.record import AllContents, Finding, judge
 from abreast.jobs.candidates.rules import Rules
 from abreast.jobs.candidates.witnessed import Watched
 
@@ -24,12 +24,14 @@ class Behaviour:
     findings: tuple[Finding, ...] = ()
 
 
-def judge_behaviour(original: Watched, candidate: Watched, rules: Rules) -> Behaviour:
+def judge_behaviour(
+    original: Watched, candidate: Watched, rules: Rules, contents: tuple[AllContents, AllContents] = ({}, {})
+) -> Behaviour:
     """Whether the candidate did what the original did, and nothing besides.
 
     `refused` comes before `wrong`: who cheats is not to be repaired. What the original does too is no cheat, and a test
     that fails for the original may fail for the candidate. `undecided`: some of it can't be compared, which is named,
-    and all else is the same.
+    and all else is the same. `contents` has what was read again of both, of that which is too large to be recorded.
     """
     if original.failure or not original.invocations:
         told = f"the original can't be watched: {original.reason}" if original.failure else "no test calls the target"
@@ -41,7 +43,8 @@ def judge_behaviour(original: Watched, candidate: Watched, rules: Rules) -> Beha
     if cheats:
         return Behaviour("refused", "it " + "; it ".join(cheats))
     kept = [one for one in candidate.invocations if original.knows(one.name)]
-    findings = (*_tests(original, candidate), *judge(original.invocations, kept, rules=rules))
+    findings = (*_tests(original, candidate), *judge(original.invocations, kept, rules=rules, contents=contents))
+    findings += tuple(map(_unrecorded, original.left_out))
     if findings and not all(one.verdict.outcome == "cannot_compare" for one in findings):
         starved = {one.name for one in original.invocations if raised(one.after) == "MemoryError"}
         hungry = [one.name for one in kept if raised(one.after) == "MemoryError" and one.name not in starved]
@@ -68,6 +71,10 @@ def _judged(findings: tuple[Finding, ...], hungry: Sequence[str]) -> Behaviour:
     order = {"missing": 2, "test": 1}
     first = min(different, key=lambda one: (one.verdict.candidate == "missing", order.get(one.part, 0)))
     return Behaviour("wrong", sentence(first), findings)
+
+
+def _unrecorded(name: str) -> Finding:
+    return Finding(name, "call", Verdict("cannot_compare", "$", reason="it is too large, and was not recorded"))
 
 
 def _undecided(findings: tuple[Finding, ...]) -> Behaviour:

@@ -26,7 +26,7 @@ from abreast.jobs.candidates.child import (
 _HERE: Final = Path(__file__).parent
 _OURS, _THERE = "abreast.jobs.candidates", "_abreast_child"
 _SHARED: Final = (
-    *("anatomy", "codes", "compare", "foreign", "kinds", "likeness"),
+    *("anatomy", "codes", "compare", "foreign", "kinds", "large", "likeness"),
     *("matching", "portrait", "portray", "record", "resources", "rules"),
 )
 _CHILD: Final = (audit, build, capture, channel, guard, install, main, paths, suite, timed, trying, wrapping)

@@ -24,8 +24,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from abreast.jobs.candidates.large import Contents
 from abreast.jobs.candidates.likeness import Side
-from abreast.jobs.candidates.matching import Doubt, Engine, Finding, written
+from abreast.jobs.candidates.matching import Doubt, Engine, Finding, Unread, written
 from abreast.jobs.candidates.portrait import Portrait, show
 from abreast.jobs.candidates.portray import MOST_NODES, MOST_YIELDED, portray
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
@@ -44,6 +45,8 @@ class Verdict:
     reason: str = ""
     others: tuple[Verdict, ...] = ()
     """If it is beyond comparison: the other places that are."""
+    unread: tuple[Unread, ...] = ()
+    """If it is too large to be recorded: what differs by its digests, and could be read again."""
 
     @property
     def places(self) -> tuple[Verdict, ...]:
@@ -71,22 +74,36 @@ def compare(original: object, candidate: object, *, rules: Rules = STRICT, bound
     return _judged(both, left, both, right, rules)
 
 
-def compare_portraits(original: Portrait, candidate: Portrait, *, rules: Rules = STRICT) -> Verdict:
-    """The same for values that were portrayed already, in this process or in others."""
-    return _judged(original, 0, candidate, 0, rules)
+def compare_portraits(
+    original: Portrait, candidate: Portrait, *, rules: Rules = STRICT, contents: tuple[Contents, Contents] = ({}, {})
+) -> Verdict:
+    """The same for values that were portrayed already, in this process or in others.
+
+    `contents` has the slices of both that were read again, of what is too large to be recorded.
+    """
+    return _judged(original, 0, candidate, 0, rules, contents=contents)
 
 
-def _judged(original: Portrait, left: int, candidate: Portrait, right: int, rules: Rules) -> Verdict:
+def _judged(
+    original: Portrait,
+    left: int,
+    candidate: Portrait,
+    right: int,
+    rules: Rules,
+    *,
+    contents: tuple[Contents, Contents] = ({}, {}),
+) -> Verdict:
     table: dict[object, int] = {}
     mine, yours = Side(original, rules, table), Side(candidate, rules, table)
-    engine = Engine(mine, yours, rules)
+    engine = Engine(mine, yours, rules, contents=contents)
     found = engine.run(left, right)
     if found is None:
         return Verdict("same")
     if not isinstance(found, Doubt):
         return _verdict("different", mine, yours, found)
     others = [_verdict("cannot_compare", mine, yours, one) for one in engine.doubts if one is not found]
-    return replace(_verdict("cannot_compare", mine, yours, found), others=tuple(others))
+    first = _verdict("cannot_compare", mine, yours, found)
+    return replace(first, others=tuple(others), unread=tuple(engine.unread))
 
 
 def _verdict(outcome: Outcome, mine: Side, yours: Side, found: Finding) -> Verdict:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from abreast.jobs.candidates.portrait import Node, Portrait
 from abreast.jobs.candidates.rules import Rules, seen_by
 
+_DIGESTED = frozenset({"sliced", "rest", "whole"})
+
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
@@ -62,7 +64,9 @@ class Side:
             self._known[one] = Likeness(number, coarse, shared, murky)
 
     def _is_coarse(self, node: Node) -> bool:
-        return node.kind.startswith("block:") or (node.kind == "float" and not self.rules.exact)
+        return (
+            node.kind.startswith("block:") or node.kind in _DIGESTED or (node.kind == "float" and not self.rules.exact)
+        )
 
     def _key(self, index: int, inside: frozenset[int]) -> object:
         node = self.node(index)

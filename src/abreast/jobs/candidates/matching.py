@@ -12,19 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from abreast.jobs.candidates.large import Contents, Digests
 from abreast.jobs.candidates.likeness import Side
-from abreast.jobs.candidates.portrait import Node, show
+from abreast.jobs.candidates.portrait import Node, Portrait, show
 from abreast.jobs.candidates.rules import Rules, first_difference
 
 Path: TypeAlias = "tuple[Path, tuple[str, int | str]] | None"
 """Where a node stands: its parent's path and a step, such as ("attribute", "name") or ("item", 3)."""
 
+TOO_LARGE = "it is too large to be recorded"
+"""How every doubt about what differs by its digest begins."""
 _MOST_STEPS = 5_000_000
 _MOST_ALIKE = 64  # members of a set that may be each other, and have to be tried one by one
 _MOST_DOUBTS = 20  # places that are named
 _MOST_NESTED = 12  # sets in sets that have to be tried one by one
 _MOST_TRIED = 100_000  # all trials together: sets in sets multiply them
 _ATOMS = frozenset({"none", "bool", "int", "float", "str", "surrogates", "bytes"})  # each the same as its equal
+_IN_ONE = frozenset({"rest", "whole"})  # of which there is one digest
 _ANYTHING = frozenset({"too large", "abreast.jobs.candidates.anatomy.Beyond"})
 
 
@@ -49,6 +53,8 @@ class Doubt:
 
 
 Finding: TypeAlias = Difference | Doubt
+Unread: TypeAlias = tuple[int, int, int]
+"""The node of each side, and the slice of it."""
 Pair: TypeAlias = tuple[int, int, Path]
 
 
@@ -63,9 +69,19 @@ class Engine:
     """One comparison of two sides; `run` it once."""
 
     def __init__(
-        self, left: Side, right: Side, rules: Rules, *, nested: int = 0, trials: _Trials | None = None
+        self,
+        left: Side,
+        right: Side,
+        rules: Rules,
+        *,
+        contents: tuple[Contents, Contents] = ({}, {}),
+        nested: int = 0,
+        trials: _Trials | None = None,
     ) -> None:
-        """Nothing is bound yet."""
+        """Nothing is bound yet. `contents` has the slices of both sides that were read again."""
+        self._contents = contents
+        self.unread: list[Unread] = []
+        """Slices that differ by their digests, and are not among the contents."""
         self._left, self._right, self._rules = left, right, rules
         self._nested = nested
         self._trials = trials or _Trials()
@@ -104,6 +120,10 @@ class Engine:
         one, other = self._left.node(left), self._right.node(right)
         if one.kind == "unknown" or other.kind == "unknown":
             return self._unknown(left, right, path)
+        if (doubt := _by_digest(one, other)) is not None:
+            if doubt:
+                self._doubts(Doubt(path, left, right, doubt))
+            return []
         reason = self._unlike(left, right)
         if reason:
             return Difference(path, left, right, reason)
@@ -136,8 +156,11 @@ class Engine:
     def _unlike(self, left: int, right: int) -> str | None:
         """Why two nodes can't be the same, whatever their parts."""
         one, other = self._left.node(left), self._right.node(right)
-        if one.type != other.type or one.kind.partition(":")[0] != other.kind.partition(":")[0]:
+        if one.type != other.type:
             return f"it is a {one.type}, and became a {other.type}"
+        if one.kind.partition(":")[0] != other.kind.partition(":")[0]:
+            sizes = "sliced" in (one.kind, other.kind)
+            return "it is of another size" if sizes else f"it is a {one.type}, and became a {other.type}"
         mine, yours = self._left.portrait.classes.get(left), self._right.portrait.classes.get(right)
         is_local = one.items if one.kind == "class" else "<class>" in one.names
         live = mine is not None and yours is not None
@@ -146,7 +169,7 @@ class Engine:
         if one.kind == "float":
             close = self._rules.same_float(float.fromhex(one.value or ""), float.fromhex(other.value or ""))
             return None if close else "the numbers differ"
-        if one.kind.startswith("block:"):
+        if one.kind.startswith("block:") or one.kind == "sliced":
             return None  # its dtype or typecode is compared first, then its content
         return None if one.value == other.value else "the values differ"
 
@@ -184,6 +207,8 @@ class Engine:
         one, other = self._left.node(left), self._right.node(right)
         if one.kind.startswith("block:"):
             return self._block(left, right, path)
+        if one.kind == "sliced":
+            return [*self._state(left, right, path), *self._slices(left, right, path)]
         if one.kind == "set":
             return self._members(one.items, other.items, path)
         if one.kind == "map":
@@ -213,6 +238,40 @@ class Engine:
         if at is not None:
             found.append(Difference((path, ("item", at)), left, right, f"element {at} differs"))
         return found
+
+    def _slices(self, left: int, right: int, path: Path) -> list[Pair | Difference]:
+        """What is too large to be recorded: the same if all digests are; what differs is compared slice by slice."""
+        one, other = Digests.of(self._left.node(left)), Digests.of(self._right.node(right))
+        if (one.kind, one.mark, one.count, one.step) != (other.kind, other.mark, other.count, other.step):
+            sizes = f"its size was {one.count}, and became {other.count}"
+            return [Difference(path, left, right, sizes if one.count != other.count else "it is of another kind")]
+        unread: list[Unread] = []
+        for at in one.differing(other):
+            mine, yours = self._contents[0].get((left, at)), self._contents[1].get((right, at))
+            if mine is None or yours is None:
+                unread.append((left, right, at))
+            elif not (one.is_content(at, mine) and other.is_content(at, yours)):
+                self._doubts(Doubt(path, left, right, f"{TOO_LARGE}, and was not the same again"))
+            elif (reason := self._slice(mine, yours)) is not None:
+                here: Path = (path, ("item", at * one.step))
+                if one.kind != "map" or one.mark or self._rules.dict_order:
+                    return [Difference(here, left, right, f"in the {one.step} from here on, {reason}")]
+                self._doubts(Doubt(here, left, right, f"{TOO_LARGE}, and its keys may be elsewhere"))
+        if unread:
+            some = f"{len(unread)} of its {len(one.slices)} slices differ by their digests"
+            self._doubts(Doubt(path, left, right, f"{TOO_LARGE}, and {some}"))
+            self.unread += unread
+        return []
+
+    def _slice(self, mine: Portrait, yours: Portrait) -> str | None:
+        """How two slices differ by the ordinary rules; None if they don't."""
+        table: dict[object, int] = {}
+        left, right = Side(mine, self._rules, table), Side(yours, self._rules, table)
+        found = Engine(left, right, self._rules).run(0, 0)
+        if found is None:
+            return None
+        sides = [show(side.portrait, at) for side, at in ((left, found.left), (right, found.right)) if at is not None]
+        return f"at {written(left, found.path)}: {found.reason} ({', then '.join(sides)})"
 
     def _entries(self, left: int, right: int, path: Path) -> Difference | list[Pair | Difference]:
         one, other = self._left.node(left), self._right.node(right)
@@ -332,6 +391,20 @@ class Engine:
         trial._partner.update(self._partner)
         trial._partner_of.update(self._partner_of)
         return not isinstance(trial.run(left, right), Difference)
+
+
+def _by_digest(one: Node, other: Node) -> str | None:
+    """Why what is too large to be recorded may differ; empty if it is the same, None if there is more to look at."""
+    if one.kind in _IN_ONE or other.kind in _IN_ONE:
+        return "" if one == other else f"{TOO_LARGE}, and its digests differ"
+    if (one.kind == "sliced") != (other.kind == "sliced") and _length(one) == _length(other):
+        return f"{TOO_LARGE}, and one side has it as it is"
+    return None
+
+
+def _length(node: Node) -> int:
+    """How long a row or text is, sliced or not."""
+    return Digests.of(node).count if node.kind == "sliced" else len(node.items) or len(node.value or "")
 
 
 # --- paths

@@ -7,12 +7,14 @@ reads JSON and checks every field, and whatever else it finds is a `PortraitInva
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _FIELDS = 7
+_SLICED = re.compile(r"[a-z]+(:[^ |]+)?\|[a-z]*\|[0-9]{1,15}\|[1-9][0-9]{0,9}( [0-9a-f]{32})*")
 _DEEPEST = 4  # levels that a shortened value shows
 _WIDEST = 6  # members of a level that it shows
 
@@ -106,8 +108,19 @@ def _check(node: Node) -> None:
             raise PortraitInvalid("not a portrait: a block that ends in the middle of a number")
         elif node.kind.startswith("block:"):
             block_bytes(node)
+        elif node.kind == "sliced" and not _is_sliced(node.value or ""):
+            raise PortraitInvalid("not a portrait: slices without their digests")
     except (ValueError, OverflowError, struct.error, ZeroDivisionError) as error:
         raise PortraitInvalid(f"not a portrait: {error}") from None
+
+
+def _is_sliced(value: str) -> bool:
+    """Whether it says what is sliced, how long it is, how long a slice is, and has the digest of each."""
+    if not _SLICED.fullmatch(value):
+        return False
+    head, *digests = value.split(" ")
+    count, step = map(int, head.split("|")[2:])
+    return len(digests) == -(-count // step)
 
 
 def _places(raw: object, size: int) -> tuple[int, ...]:
@@ -196,6 +209,9 @@ _PLAIN: dict[str, Callable[[Node], str]] = {
     "str": lambda node: _own(node, repr((node.value or "")[:_LONGEST])),
     "bytes": lambda node: _own(node, repr((node.value or "")[:_LONGEST].encode("latin-1", "replace"))),
     "unknown": lambda node: f"<{node.type}>",
+    "sliced": lambda node: f"<{node.type} of {(node.value or '||').split('|')[2]}>",
+    "rest": lambda _: "…",
+    "whole": lambda _: "…",
 }
 
 

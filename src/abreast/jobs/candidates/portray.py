@@ -7,34 +7,50 @@ and again, changed in between, shows each of its states. After `bound` of them i
 that neither yields nor ends is ended with its process, from outside.
 
 The walk keeps its own stack: a value nested 10,000 levels deep is as good as any.
+
+What is too large to be kept is digested (`wanted`): long rows of plain values, texts and blocks slice by slice, and
+beyond `nodes` parts the whole graph, node by node as they are drawn. Two digests of a graph are the same only if every
+node is, with all that it leads to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, cast
 
 from abreast.jobs.candidates.anatomy import Beyond, Owner, Sketch, Unreadable, is_local_class
 from abreast.jobs.candidates.kinds import LABELS, QUICK, describe, is_iterator, label
+from abreast.jobs.candidates.large import LONGEST_TEXT, Wanted, slices_of
 from abreast.jobs.candidates.portrait import Node, Portrait
 from abreast.jobs.candidates.resources import is_pending
 
 MOST_NODES = 1_000_000
+MOST_DIGESTED = 2_000_000
+MOST_TEXT = 2_000_000  # characters of all values together, if what is too large is digested
 MOST_YIELDED = 10_000
 
 
-def portray(value: object, *, bound: int = MOST_YIELDED, nodes: int = MOST_NODES, consume: bool = True) -> Portrait:
+def portray(
+    value: object,
+    *,
+    bound: int = MOST_YIELDED,
+    nodes: int = MOST_NODES,
+    consume: bool = True,
+    wanted: Wanted | None = None,
+) -> Portrait:
     """The portrait of a value.
 
     What can't be read is a node that says why, never an exception: a portrait of it is equal to none. Iterators yield
     at most `bound` values; with `consume=False` they are left alone, and only known by their type. More parts than
-    `nodes` are too many to compare.
+    `nodes` are too many to compare; with `wanted`, they are digested, and so are long rows and texts, of which the
+    wanted slices are kept in it.
 
     >>> str(portray({"a": [1, 2.5, None]}))
     "{'a': [1, 2.5, None]}"
     """
-    return _Walk(bound, nodes, consume=consume).run(value)
+    return _Walk(bound, nodes, wanted, consume=consume).run(value)
 
 
 @dataclass(slots=True)
@@ -62,9 +78,16 @@ class _About:
 
 
 class _Walk:
-    def __init__(self, bound: int, most: int, *, consume: bool) -> None:
+    def __init__(self, bound: int, most: int, wanted: Wanted | None, *, consume: bool) -> None:
         self._bound = bound
         self._most = most
+        self._wanted = wanted
+        self._count = 0
+        self._text = 0
+        self._digest: blake2b | None = None
+        """Of every node, once there are more than can be kept."""
+        self._beyond = ""
+        """Why what is digested can't be compared."""
         self._consume = consume
         self._nodes: list[Node | None] = []
         self._classes: dict[int, type] = {}
@@ -84,34 +107,80 @@ class _Walk:
                 self._pull(task)
             else:
                 self._draw(*cast("tuple[int, object]", task))
+        if self._count > len(self._nodes):
+            said = f"{self._count} {self._digest.hexdigest() if self._digest else ''}"
+            kind = "unknown" if self._beyond else "rest"
+            self._nodes.append(Node(kind, "too large", self._beyond or said))
         return Portrait(tuple(cast("list[Node]", self._nodes)), self._classes)
+
+    def _allot(self) -> int:
+        """The number of the next node. What is too much to be kept has a number too: it is digested."""
+        index = self._count
+        self._count += 1
+        if index < self._most:
+            self._nodes.append(None)
+        elif self._digest is None:
+            self._digest = blake2b(digest_size=32)
+            for at, node in enumerate(self._nodes):
+                if node is not None:
+                    self._feed(at, node)
+        return index
+
+    def _feed(self, index: int, node: Node) -> None:
+        if self._digest is not None:
+            self._digest.update(f"{index}{tuple(node)!r}".encode())
+
+    def _set(self, index: int, node: Node) -> None:
+        if self._wanted is not None:
+            self._feed(index, node)
+            self._text += len(node.value or "") if node.kind != "float" else 0  # of close ones it differs
+            if self._text > MOST_TEXT:
+                self._most = min(self._most, self._count)
+        if index < len(self._nodes):
+            clamped = node if max(node.parts, default=0) < self._most else self._clamped(node)
+            self._nodes[index] = clamped
+
+    def _clamped(self, node: Node) -> Node:
+        items = tuple([min(one, self._most) for one in node.items])
+        return node._replace(items=items, attributes=tuple([min(one, self._most) for one in node.attributes]))
 
     def _place(self, value: object) -> int:
         """The node of a value: drawn already, drawn now if that is quick, or waiting."""
-        index = len(self._nodes)
-        if index >= self._most:
-            last = self._nodes[-1]
-            if last is None or last.kind != "unknown":
-                self._nodes.append(Node("unknown", "too large", f"it has more than {self._most} parts"))
-            return len(self._nodes) - 1
+        if self._count >= (self._most if self._wanted is None else MOST_DIGESTED):
+            return self._too_many()
         quick = QUICK.get(type(value))
         if quick is not None:
-            self._nodes.append(quick(cast("Any", value)))
+            index = self._allot()
+            node = quick(cast("Any", value))
+            if self._wanted is not None and len(node.value or "") > LONGEST_TEXT:
+                said = self._sliced(index, Sketch(node.kind, node.value))
+                node = node._replace(kind="sliced", value=said) if said is not None else node
+            self._set(index, node)
             return index
         if type(value) is Owner:
             return self._owner(value)
         known = self._seen[-1].get(id(value)) or self._pulled.get(id(value))
         if known:
             return known[0]
+        index = self._allot()
         self._seen[-1][id(value)] = (index, value)
-        self._nodes.append(None)
         self._waiting.append((index, value))
         return index
 
+    def _too_many(self) -> int:
+        """The one node for all that is too much."""
+        last = self._nodes[-1]
+        if self._count == len(self._nodes) and (last is None or last.kind != "unknown"):
+            self._nodes.append(Node("unknown", "too large", f"it has more than {self._most} parts"))
+            self._count += 1
+        elif self._count > len(self._nodes):
+            self._beyond = self._beyond or f"it has more than {MOST_DIGESTED} parts"
+        return self._count - 1
+
     def _owner(self, owner: Owner) -> int:
-        index, _ = self._owners.setdefault(id(owner.of), (len(self._nodes), owner.of))
-        if index == len(self._nodes):
-            self._nodes.append(Node("object", "memory", identity=True))
+        index, _ = self._owners.setdefault(id(owner.of), (self._count, owner.of))
+        if index == self._count:
+            self._set(self._allot(), Node("object", "memory", identity=True))
         return index
 
     def _draw(self, index: int, value: object) -> None:
@@ -125,10 +194,10 @@ class _Walk:
         try:
             sketch = describe(value)
         except Unreadable as reason:
-            self._nodes[index] = Node("unknown", label(cls), str(reason))
+            self._unknown(index, label(cls), str(reason))
             return
         except Exception as error:  # noqa: BLE001 - a value half made, or a library's own trouble: never the caller's
-            self._nodes[index] = Node("unknown", label(cls), f"reading it failed: {type(error).__name__}")
+            self._unknown(index, label(cls), f"reading it failed: {type(error).__name__}")
             return
         if issubclass(cls, type):
             self._classes[index] = cast("type", value)
@@ -138,27 +207,45 @@ class _Walk:
                 sketch.state.append(("<class>", cls))
         self._finish(index, sketch, sketch.label or about.label)
 
+    def _unknown(self, index: int, name: str, reason: str) -> None:
+        self._set(index, Node("unknown", name, reason))
+        if index >= len(self._nodes):
+            self._beyond = self._beyond or f"a {name} in it: {reason}"
+
+    def _sliced(self, index: int, sketch: Sketch) -> str | None:
+        """What stands for a long row, text or block; None if it is none. The wanted slices are kept."""
+        slices = slices_of(sketch) if self._wanted is not None else None
+        if slices is None or self._wanted is None:
+            return None
+        for node, at in self._wanted.places:
+            if node == index and 0 <= at < slices.count:
+                self._wanted.found[node, at] = slices.content(at)
+        return slices.digested()
+
     def _finish(self, index: int, sketch: Sketch, name: str) -> None:
+        said = self._sliced(index, sketch)
+        if said is not None:
+            sketch.kind, sketch.value, sketch.items = "sliced", said, ()
         start = len(self._waiting)
         items = tuple([self._place(one) for one in sketch.items])
         names = tuple([name for name, _ in sketch.state])
         attributes = tuple([self._place(one) for _, one in sketch.state])
         # In the order in which they stand, so that iterators are consumed in that order too.
         self._waiting[start:] = reversed(self._waiting[start:])
-        self._nodes[index] = Node(sketch.kind, name, sketch.value, items, names, attributes, sketch.identity)
+        self._set(index, Node(sketch.kind, name, sketch.value, items, names, attributes, sketch.identity))
 
     # --- iterators
 
     def _open(self, index: int, value: object) -> None:
         if not self._consume:
-            self._nodes[index] = Node("pending", label(type(value)), identity=True)
+            self._set(index, Node("pending", label(type(value)), identity=True))
             return
         self._pulled[id(value)] = (index, value)
         self._seen.append({})
         self._waiting.append(_Pull(cast("Iterator[object]", value), index))
 
     def _pull(self, pull: _Pull) -> None:
-        if len(pull.items) >= self._bound or len(self._nodes) >= self._most:
+        if len(pull.items) >= self._bound or self._count >= self._most:
             reason = f"it goes on after {len(pull.items)} values"
             self._close(pull, [("<more>", Beyond(reason))])
             return
@@ -185,4 +272,4 @@ class _Walk:
         attributes = tuple(self._place(one) for _, one in state)
         self._waiting[start:] = reversed(self._waiting[start:])
         name = label(type(pull.source))
-        self._nodes[pull.at] = Node("iterator", name, None, tuple(pull.items), names, attributes, identity=True)
+        self._set(pull.at, Node("iterator", name, None, tuple(pull.items), names, attributes, identity=True))

@@ -21,21 +21,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from types import AsyncGeneratorType, CoroutineType, MethodType
-from typing import cast
+from typing import TypeAlias, cast
 
 from abreast.jobs.candidates.anatomy import Beyond
 from abreast.jobs.candidates.compare import Verdict, compare_portraits
-from abreast.jobs.candidates.portrait import Portrait, PortraitInvalid, from_plain, show
+from abreast.jobs.candidates.large import Contents, Place, whole_digest
+from abreast.jobs.candidates.portrait import Node, Portrait, PortraitInvalid, from_plain, pack, show
 from abreast.jobs.candidates.portray import MOST_YIELDED, portray
 from abreast.jobs.candidates.rules import STRICT, Rules
 
+MOST_READ_AGAIN = 512
+"""Slices of one part of an invocation that are read again."""
 _PARTS = ("self", "arguments", "keywords", "returned", "raised", "yielded")
 _FIELDS = {"name", "before", "after", "steps", "stdout"}
+
+AllContents: TypeAlias = Mapping[tuple[str, str], Contents]
+"""What was read again, by invocation and part: `before`, `after` or `step 3`."""
+Places: TypeAlias = dict[tuple[str, str], set[Place]]
+"""The slices to be read again, likewise."""
 
 
 class RecordInvalid(ValueError):
@@ -56,6 +64,25 @@ class Invocation:
     after: Portrait
     stdout: str = ""
     steps: tuple[Portrait, ...] = ()
+
+    @property
+    def digested(self) -> bool:
+        """Whether only digests are known of it."""
+        return self.after.nodes[0].kind == "whole"
+
+    def as_digests(self) -> Invocation:
+        """The same with a digest for each of its parts: what is known of one that is too large to be recorded."""
+        if self.digested:
+            return self
+        printed = f"digest {whole_digest(self.stdout.encode('utf-8', 'surrogatepass'))}" if self.stdout else ""
+        steps = tuple(map(_in_one, self.steps))
+        return Invocation(self.name, _in_one(self.before), _in_one(self.after), printed, steps)
+
+
+def _in_one(portrait: Portrait) -> Portrait:
+    """One digest for all; what can't be compared stays so."""
+    unknown = next((node for node in portrait.nodes if node.kind == "unknown"), None)
+    return Portrait((unknown or Node("whole", "record", whole_digest(pack(portrait))),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +213,17 @@ def _invocation(raw: object) -> Invocation:
 # --- judging
 
 
-def judge(originals: Sequence[Invocation], candidates: Sequence[Invocation], *, rules: Rules = STRICT) -> list[Finding]:
+def judge(
+    originals: Sequence[Invocation],
+    candidates: Sequence[Invocation],
+    *,
+    rules: Rules = STRICT,
+    contents: tuple[AllContents, AllContents] = ({}, {}),
+) -> list[Finding]:
     """Each invocation in which the candidate did something else, or which can't be compared; none if all is the same.
 
-    The originals say which invocations there are. Their names must be unique, or `ValueError` is raised.
+    The originals say which invocations there are. Their names must be unique, or `ValueError` is raised. `contents` has
+    what was read again of both sides, of that which is too large to be recorded: by invocation and part.
     """
     expected = {one.name: one for one in originals}
     if len(expected) != len(originals):
@@ -199,7 +233,7 @@ def judge(originals: Sequence[Invocation], candidates: Sequence[Invocation], *, 
     found: list[Finding] = []
     for name, original in expected.items():
         if seen[name] == 1:
-            found += _differences(original, answers[name], rules)
+            found += _differences(original, answers[name], rules, contents)
         else:
             reason = "the candidate has no such invocation" if not seen[name] else "the candidate has it more than once"
             found.append(Finding(name, "missing" if not seen[name] else "doubled", _different(reason)))
@@ -211,11 +245,15 @@ def _different(reason: str, original: str = "", candidate: str = "") -> Verdict:
     return Verdict("different", "$", original, candidate, reason)
 
 
-def _differences(original: Invocation, candidate: Invocation, rules: Rules) -> list[Finding]:
+def _differences(
+    original: Invocation, candidate: Invocation, rules: Rules, contents: tuple[AllContents, AllContents]
+) -> list[Finding]:
     """One finding if it ended otherwise; else at most one difference of the arguments, what is left, steps, stdout.
 
     Every place that can't be compared is a finding of its own.
     """
+    if original.digested or candidate.digested:
+        original, candidate = original.as_digests(), candidate.as_digests()
     pairs = [("before", original.before, candidate.before), ("after", original.after, candidate.after)]
     pairs += [
         (f"step {at}", mine, yours)
@@ -224,7 +262,10 @@ def _differences(original: Invocation, candidate: Invocation, rules: Rules) -> l
     ends, others = _end(original.after), _end(candidate.after)
     if ends[0] != others[0]:
         return [Finding(original.name, ends[0], _different(f"it {ends[0]}, and now {others[0]}", ends[1], others[1]))]
-    verdicts = [(part, compare_portraits(mine, yours, rules=rules)) for part, mine, yours in pairs]
+    verdicts: list[tuple[str, Verdict]] = []
+    for part, mine, yours in pairs:
+        read = (contents[0].get((original.name, part), {}), contents[1].get((original.name, part), {}))
+        verdicts.append((part, compare_portraits(mine, yours, rules=rules, contents=read)))
     found = [_placed(original.name, part, one) for part, one in _named_once(verdicts)]
     if len(original.steps) != len(candidate.steps):
         reason = f"{len(original.steps)} values became {len(candidate.steps)}"
@@ -242,7 +283,8 @@ def _named_once(verdicts: Sequence[tuple[str, Verdict]]) -> Iterator[tuple[str, 
         if verdict.outcome == "different":
             yield part, verdict
         elif verdict.outcome == "cannot_compare":
-            yield from ((part, one) for one in verdict.places if part != "before" or one.path not in afterwards)
+            fresh = [one for one in verdict.places if part != "before" or one.unread or one.path not in afterwards]
+            yield from ((part, one) for one in fresh)
 
 
 def _end(after: Portrait) -> tuple[str, str]:
@@ -260,7 +302,17 @@ def _placed(name: str, part: str, verdict: Verdict) -> Finding:
         start = f'$["{inner}"]'
         if verdict.path.startswith(start):
             path = "$" + verdict.path.removeprefix(start)
-            return Finding(
-                name, inner, Verdict(verdict.outcome, path, verdict.original, verdict.candidate, verdict.reason)
-            )
+            return Finding(name, inner, replace(verdict, path=path))
     return Finding(name, part, verdict)
+
+
+def to_read_again(findings: Sequence[Finding]) -> tuple[Places, Places]:
+    """The slices that differ by their digests, of the original and of the candidate."""
+    ours: Places = {}
+    theirs: Places = {}
+    for one in findings:
+        part = "after" if one.part in _PARTS else one.part
+        for left, right, at in one.verdict.unread[:MOST_READ_AGAIN]:
+            ours.setdefault((one.name, part), set()).add((left, at))
+            theirs.setdefault((one.name, part), set()).add((right, at))
+    return ours, theirs

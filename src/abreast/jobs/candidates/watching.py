@@ -23,7 +23,7 @@ from abreast.executors.commands import CommandMissing, CommandRefused
 from abreast.jobs.candidates.baseline import CRASH, PYTEST_EXITS
 from abreast.jobs.candidates.behaviour import Behaviour, judge_behaviour
 from abreast.jobs.candidates.bundle import PROGRAM, write_bundle
-from abreast.jobs.candidates.record import RecordInvalid
+from abreast.jobs.candidates.record import Places, RecordInvalid
 from abreast.jobs.candidates.target import Target
 from abreast.jobs.candidates.witnessed import Failure, Signs, Testimony, Tests, Watched
 from abreast.worktrees.aside import Stop, aside
@@ -44,8 +44,11 @@ async def watch(
     *,
     limits: Limits = LIMITS,
     inputs: bytes | None = None,
+    wanted: Places | None = None,
 ) -> Watched:
     """Run the tests in the slot as it is, and tell every call of the target; with `inputs`, try those as well.
+
+    `wanted` are slices of values that are too large to be recorded: their content is told.
 
     The slot is neither written to before nor reset afterwards. Sets of texts have one order in all runs with tests,
     and another one in those without. Whatever goes wrong with the run is in `failure`. Raises what `run_confined` does
@@ -54,7 +57,7 @@ async def watch(
     place = slot.scratch / f"watch-{slot.index}-{next(_NUMBERS)}"
     environment = {"PYTHONHASHSEED": "0" if tests.names else "1", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        before = await aside(lambda stop: _prepare(place, slot, _orders(slot, target, tests, inputs), stop))
+        before = await aside(lambda stop: _prepare(place, slot, _orders(slot, target, tests, inputs, wanted), stop))
         command = [tests.python, "-c", PROGRAM, str(place)]
         try:
             ran = await run_confined(command, slot, limits=limits, extra_env=environment, writable=[place])
@@ -67,7 +70,7 @@ async def watch(
     return _told(ran, limits, data, files)
 
 
-def _orders(slot: Slot, target: Target, tests: Tests, inputs: bytes | None) -> bytes:
+def _orders(slot: Slot, target: Target, tests: Tests, inputs: bytes | None, wanted: Places | None) -> bytes:
     orders = {
         "top": str(slot.repository.top),
         "slot": str(slot.path),
@@ -76,6 +79,7 @@ def _orders(slot: Slot, target: Target, tests: Tests, inputs: bytes | None) -> b
         "names": tests.names,
         "extra": tests.extra,
         "inputs": json.loads(inputs) if inputs else None,
+        "wanted": [(*call, *place) for call, places in (wanted or {}).items() for place in sorted(places)],
     }
     return json.dumps(orders).encode("ascii")
 
@@ -163,6 +167,7 @@ def _told(ran: Ran, limits: Limits, data: bytes, files: tuple[str, ...]) -> Watc
         exit=said.end["exit"] if said.end else None,
         seconds=ran.wall_seconds,
         cpu=ran.cpu_seconds,
+        contents=said.contents,
     )
 
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from abreast.jobs.candidates.record import Invocation, RecordInvalid, decode, encode
+from abreast.jobs.candidates.large import Place
+from abreast.jobs.candidates.portrait import Portrait, from_plain
+from abreast.jobs.candidates.record import AllContents, Invocation, RecordInvalid, decode, encode
 
 Failure: TypeAlias = Literal["timeout", "refused", "error"]
 
 # Read in a way of their own, or later additions.
-_OTHERWISE = frozenset({"invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu"})
+_OTHERWISE = frozenset({"invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu", "contents"})
 _LONGEST_NUMBER = 20
 
 
@@ -65,7 +67,7 @@ class Watched:
     messages: Mapping[str, str] = field(default_factory=dict)
     """By test that failed: what was raised."""
     left_out: tuple[str, ...] = ()
-    """Invocations that are too large to be kept: nothing is known of what they did."""
+    """Invocations of which nothing is known, as they are too large; newer records have digests of them."""
     cut: Mapping[str, int] = field(default_factory=dict)
     """By test that made too many: the number of its first invocation that is not kept, nor are those after it."""
     dropped: tuple[tuple[str, str], ...] = ()
@@ -79,10 +81,14 @@ class Watched:
     """What the run took by the clock on the wall; 0 if it is not known."""
     cpu: float = 0.0
     """Seconds of CPU that it took, with all its processes; 0 if it is not known."""
+    contents: AllContents = field(default_factory=dict)
+    """What was wanted of values that are too large to be recorded; not kept."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON would have it."""
-        plain = {name: getattr(self, name) for name in self.__slots__ if name not in {"invocations", "signs"}}
+        plain = {
+            name: getattr(self, name) for name in self.__slots__ if name not in {"invocations", "signs", "contents"}
+        }
         return plain | {"invocations": json.loads(encode(self.invocations)), "signs": asdict(self.signs)}
 
     def knows(self, name: str) -> bool:
@@ -131,13 +137,14 @@ class Testimony:
         self.left: list[str] = []
         self.cut: dict[str, int] = {}
         self.dropped: list[tuple[str, str]] = []
+        self.contents: dict[tuple[str, str], dict[Place, Portrait]] = {}
         self.did: list[str] = []
         self.failed: list[str] = []
         self.last = ""
         """The test or input that was under way at the end."""
         self.end: Mapping[str, Any] | None = None
         takes: dict[str, Callable[[Any], None]] = {
-            "call": self._call, "test": self._test, "left": self._left, "cut": self._cut_off,
+            "call": self._call, "test": self._test, "left": self._left, "cut": self._cut_off, "content": self._content,
             "dropped": self._drop, "did": self._did, "failed": self._fail, "trying": self._try, "end": self._ended,
         }  # fmt: skip
         # A line that was cut short is the last words of one that was ended: all before it stands.
@@ -167,6 +174,10 @@ class Testimony:
     def _cut_off(self, content: list[Any]) -> None:
         test, first = content
         self.cut.setdefault(_text(test), int(first))
+
+    def _content(self, content: list[Any]) -> None:
+        name, part, node, at, nodes = content
+        self.contents.setdefault((_text(name), _text(part)), {})[int(node), int(at)] = from_plain(nodes)
 
     def _drop(self, content: list[str]) -> None:
         name, reason = map(_text, content)

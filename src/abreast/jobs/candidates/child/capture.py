@@ -13,13 +13,14 @@ import contextlib
 import functools
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
 from contextvars import ContextVar
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, cast
 
 from abreast.jobs.candidates.child.channel import Channel
 from abreast.jobs.candidates.kinds import is_iterator, label
+from abreast.jobs.candidates.large import Place, Wanted
 from abreast.jobs.candidates.portrait import Node, Portrait
 from abreast.jobs.candidates.portray import portray
 from abreast.jobs.candidates.record import Invocation, encode
@@ -30,8 +31,9 @@ MOST_CALLS = 4_000
 """Calls that are noted, of all tests; more are counted."""
 MOST_OF_A_TEST = 400
 MOST_BYTES = 48 << 20
-"""Bytes of all that is noted."""
+"""Bytes of all that is noted as it is; of what comes after them, digests are."""
 MOST_OF_A_CALL = 8 << 20
+"""Bytes of one call; of a larger one, digests are noted."""
 MOST_VALUES = 10_000
 """Values of one iterator."""
 MOST_PARTS = 100_000
@@ -49,7 +51,11 @@ def active() -> bool:
 class Recorder:
     """Notes every outermost call, named for the test that made it and its number in that test."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, wanted: Sequence[Any] = ()) -> None:
+        """`wanted` are slices of large values that are told as they are: call, part, node and slice of each."""
+        self._wanted: dict[tuple[str, str], set[Place]] = {}
+        for name, part, node, at in wanted:
+            self._wanted.setdefault((str(name), str(part)), set()).add((int(node), int(at)))
         self.test = "<collection>"
         """Which test is under way."""
         self._channel = channel
@@ -67,7 +73,7 @@ class Recorder:
         at = self._counts[self.test]
         self._counts[self.test] += 1
         self._calls += 1
-        if at >= MOST_OF_A_TEST or self._calls > MOST_CALLS or self._bytes > MOST_BYTES:
+        if at >= MOST_OF_A_TEST or self._calls > MOST_CALLS:
             if self.test not in self._cut:  # said once: what follows in this test may be a million calls
                 self._cut.add(self.test)
                 self._channel.say("cut", [self.test, at])
@@ -81,11 +87,19 @@ class Recorder:
         if self._open.pop(id(call), None) is None:
             return
         data = encode([invocation])
-        if len(data) > MOST_OF_A_CALL:
-            self._channel.say("left", invocation.name)
-            return
-        self._bytes += len(data)
+        if len(data) > MOST_OF_A_CALL or self._bytes + len(data) > MOST_BYTES:
+            data = encode([invocation.as_digests()])
+        else:
+            self._bytes += len(data)
         self._channel.say("call", data.decode("ascii"))
+
+    def portray(self, value: object, name: str, part: str) -> Portrait:
+        """The portrait of a part of a call; what is wanted of it is told."""
+        wanted = Wanted(frozenset(self._wanted.get((name, part), ())))
+        portrait = portray(value, consume=False, nodes=MOST_PARTS, wanted=wanted)
+        for (node, at), content in wanted.found.items():
+            self._channel.say("content", [name, part, node, at, content.nodes])
+        return portrait
 
     def close(self) -> None:
         """Note what was begun and never ended: iterators that nobody used up."""
@@ -148,7 +162,7 @@ class Call:
         self._source: type | None = None
         self._steps: list[Portrait] = []
         self.printed: list[str] = []
-        self._before = portray(self._ordered(), consume=False, nodes=MOST_PARTS)
+        self._before = recorder.portray(self._ordered(), name, "before")
 
     def _ordered(self) -> dict[str, object]:
         held = {**self._parts, **self._ends}
@@ -201,7 +215,7 @@ class Call:
 
     def _took(self, held: list[object], value: object) -> None:
         if len(held) < MOST_VALUES:
-            self._steps.append(portray(value, consume=False, nodes=MOST_PARTS))
+            self._steps.append(self._recorder.portray(value, self._name, f"step {len(self._steps)}"))
             held.append(value)
 
     def _passed_on(self, source: Generator[object, object, object]) -> Generator[object, object, object]:
@@ -256,7 +270,7 @@ class Call:
         """All that is left, as one graph."""
         token = _ACTIVE.set(self)  # what is looked at may be the target's own, and must not be noted as a call
         try:
-            after = _beyond_inner(portray(self._ordered(), consume=False, nodes=MOST_PARTS), self._source)
+            after = _beyond_inner(self._recorder.portray(self._ordered(), self._name, "after"), self._source)
             printed = "".join(self.printed)
             self._recorder.note(self, Invocation(self._name, self._before, after, printed, tuple(self._steps)))
         finally:
@@ -275,7 +289,8 @@ def _beyond_inner(after: Portrait, source: type | None) -> Portrait:
         if part in {"self", "arguments", "keywords"}:
             waiting.append(value)
         elif part == "yielded" and source is not None:
-            nodes[value] = nodes[value]._replace(kind="iterator", type=label(source))
+            kind = "iterator" if nodes[value].kind == "items" else nodes[value].kind
+            nodes[value] = nodes[value]._replace(kind=kind, type=label(source))
     while waiting:
         at = waiting.pop()
         if at not in given:

@@ -28,7 +28,7 @@ class Child:
         with open(os.path.join(directory, "orders.json"), encoding="utf-8") as file:
             self._orders: dict[str, Any] = json.load(file)
         self._channel = Channel(os.path.join(directory, "said"))
-        self._recorder = Recorder(self._channel)
+        self._recorder = Recorder(self._channel, self._orders.get("wanted") or ())
         self._places = Places(self._orders["top"], self._orders["slot"])
         self._target = os.path.realpath(os.path.join(self._places.slot, self._orders["file"]))
         self._audit = Audit(self._channel, self._places, directory)
