@@ -19,6 +19,7 @@ from abreast.jobs.candidates.plain import NotPlain, Plain, described, from_value
 from abreast.jobs.candidates.portrait import Portrait
 from abreast.jobs.candidates.record import Invocation
 from abreast.jobs.candidates.target import Target, find_function
+from abreast.jobs.candidates.unusual import PREFIX, Unusual, unusual_calls
 
 COUNT: Final = 200
 """Inputs that are made unless told otherwise."""
@@ -65,6 +66,8 @@ class Inputs:
     profile: Profile
     left_out: int = 0
     """Recorded calls whose arguments can't be made again."""
+    forbidden: int = 0
+    """Unusual values that a type hint forbids."""
 
     def encode(self, seconds: float = 0.0) -> bytes:
         """For `watch`; with a bound on the CPU seconds of each, for the original, which may take for ever."""
@@ -80,7 +83,10 @@ class Inputs:
 def generate(
     recorded: Sequence[Invocation], source: str, target: Target, *, count: int = COUNT, seed: int = 0
 ) -> Inputs:
-    """Up to `count` new calls, the same for the same recorded calls, source and seed; none if nothing is known."""
+    """Up to `count` new calls, the same for the same recorded calls, source and seed; none if nothing is known.
+
+    Beside them come calls with unusual values, which may leave what was recorded; those that may take long are last.
+    """
     wholes: dict[Plain, None] = {}
     failed = 0
     for one in recorded:
@@ -101,7 +107,10 @@ def generate(
                 calls[made] = Call(f"generated {at}", made)
                 break
     small_first = sorted(calls.values(), key=lambda call: call.whole.size)  # whoever has little time has most of them
-    return Inputs(tuple(small_first), profile, failed)
+    unusual = unusual_calls(list(wholes) or list(calls), profile, source, target) if count else Unusual(())
+    more = [one for one in unusual.calls if one not in calls]
+    named = [Call(f"{PREFIX}{at}", one) for at, one in enumerate(more)]
+    return Inputs((*small_first, *named), profile, failed, unusual.forbidden)
 
 
 def whole_call(before: Portrait) -> Plain:

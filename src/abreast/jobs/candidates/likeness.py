@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from abreast.jobs.candidates.portrait import Node, Portrait
 from abreast.jobs.candidates.rules import Rules, seen_by
 
-_DIGESTED = frozenset({"sliced", "rest", "whole"})
+_UNREAD = frozenset({"unknown", "rest", "whole"})
+_TEXTS = ("str|", "bytes|", "surrogates|")
+
+
+def _is_unread(node: Node) -> bool:
+    """Whether a node can't be told from another one that is the same: but for texts, equal digests are not needed."""
+    return node.kind in _UNREAD or (node.kind == "sliced" and not (node.value or "").startswith(_TEXTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +63,14 @@ class Side:
         nodes = [self.node(one) for one in group]
         coarse = round_about or any(map(self._is_coarse, nodes)) or any(one.coarse for one in beneath)
         shared = any(node.identity for node in nodes) or any(one.shared for one in beneath)
-        murky = any(node.kind == "unknown" for node in nodes) or any(one.murky for one in beneath)
+        murky = any(map(_is_unread, nodes)) or any(one.murky for one in beneath)
         for one in group:
             key = self._key(one, inside)
             number = self.table.setdefault(key, len(self.table))
             self._known[one] = Likeness(number, coarse, shared, murky)
 
     def _is_coarse(self, node: Node) -> bool:
-        return (
-            node.kind.startswith("block:") or node.kind in _DIGESTED or (node.kind == "float" and not self.rules.exact)
-        )
+        return node.kind.startswith("block:") or (node.kind == "float" and not self.rules.exact)
 
     def _key(self, index: int, inside: frozenset[int]) -> object:
         node = self.node(index)

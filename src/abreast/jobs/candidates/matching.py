@@ -322,7 +322,11 @@ class Engine:
     # --- sets
 
     def _members(self, mine: Sequence[int], yours: Sequence[int], path: Path) -> Difference | list[Pair | Difference]:
-        """The members of two sets, paired."""
+        """The members of two sets, paired; those of which only the digest of all the rest is known stand for one."""
+        mine, yours = (
+            list(dict.fromkeys(one)) if any(side.node(at).kind in _IN_ONE for at in one) else one
+            for side, one in ((self._left, mine), (self._right, yours))
+        )
         groups: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for index in mine:
             groups[self._left.likeness(index).number][0].append(index)

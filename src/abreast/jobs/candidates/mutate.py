@@ -85,11 +85,11 @@ class Profile:
             facts.maps += 1
             facts.closed = facts.closed and _is_closed(part)
 
-    def fits(self, value: Plain) -> bool:
-        """Whether a value has what all recorded ones have."""
+    def fits(self, value: Plain, *, hull: bool = True) -> bool:
+        """Whether a value has what all recorded ones have; without `hull`, numbers may be of another sign."""
         for pattern, part in places(value):
             facts = self.at(pattern)
-            if part.kind in {"int", "float"} and facts.count and facts.least >= 0 > part.order()[1]:
+            if hull and part.kind in {"int", "float"} and facts.count and facts.least >= 0 > part.order()[1]:
                 return False
             if part.kind in _ROWS and facts.rows and len(part.items) > 1 and not _suits(facts, part):
                 return False

@@ -4,7 +4,8 @@
     behaviour = await probe.check(run_candidate, run_original, STRICT)
 
 `run_*` watch a side with inputs and without tests. An input counts only if the original's own answer can be compared,
-is the same twice, and is no error that the tests never show: beyond that, it says nothing about what is right.
+is the same twice, and is no error that the tests never show: beyond that, it says nothing about what is right. On an
+unusual value that no test is like, any error of the original is respected: the input doesn't count.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from abreast.jobs.candidates.generate import COUNT, Call, Inputs, generate
 from abreast.jobs.candidates.record import Finding, Invocation, judge
 from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.target import Target
+from abreast.jobs.candidates.unusual import PREFIX
 from abreast.jobs.candidates.witnessed import Watched
 
 Run: TypeAlias = Callable[[bytes], Awaitable[Watched]]
@@ -85,9 +87,11 @@ class Probe:
     def _smaller(self, call: Call) -> Inputs:
         profile = self.inputs.profile
         wholes = dict.fromkeys(profile.tidied(one) for one in call.smaller())
-        fitting = sorted((one for one in wholes if one.size < call.whole.size and profile.fits(one)), key=_size)
+        prefix = PREFIX if call.name.startswith(PREFIX) else ""
+        less = (one for one in wholes if one.size < call.whole.size)
+        fitting = sorted((one for one in less if profile.fits(one, hull=not prefix)), key=_size)
         spread = fitting if len(fitting) <= _BATCH else fitting[:: -(-len(fitting) // _BATCH)]
-        return replace(self.inputs, calls=tuple(Call(f"smaller {at}", one) for at, one in enumerate(spread)))
+        return replace(self.inputs, calls=tuple(Call(f"{prefix}smaller {at}", one) for at, one in enumerate(spread)))
 
 
 def _size(one: object) -> int:
@@ -111,6 +115,8 @@ async def prepare(
     dropped: Counter[str] = Counter()
     if inputs.left_out:
         dropped["a recorded input can't be made again"] = inputs.left_out
+    if inputs.forbidden:
+        dropped["the type hint forbids the unusual value"] = inputs.forbidden
     empty = Watched(0, 0, (), (), "", "", None, "", ())
     if not inputs.calls:
         return Probe(inputs, empty, target, raises, dropped)
@@ -140,6 +146,8 @@ async def prepare(
 def _why_not(one: Invocation, raises: frozenset[str]) -> str | None:
     """Why an answer of the original says nothing about what is right."""
     name = raised(one.after)
+    if name is not None and one.name.startswith(PREFIX):
+        return f"the original raises {name} on an unusual value"
     if name is not None and (name in _NEVER or name not in raises):
         return f"the original raises {name}, which no test shows"
     if compare_portraits(one.after, one.after).outcome != "same":

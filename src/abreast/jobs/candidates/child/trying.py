@@ -17,6 +17,7 @@ from abreast.jobs.candidates.child.channel import Channel
 from abreast.jobs.candidates.record import Invocation, encode, observe, observe_async
 
 _BOUND = 500  # values of an iterator
+_ENDING = 20
 
 
 class TooLong(BaseException):
@@ -27,7 +28,8 @@ class TooLong(BaseException):
 def _within(seconds: float) -> Iterator[list[bool]]:
     """Raise TooLong inside after so many seconds of CPU, and say that it was; 0 is for ever.
 
-    Not by the clock: others are busy too. And the function, or the one who observes it, may catch what is raised.
+    Not by the clock: others are busy too. And the function, or the one who observes it, may catch what is raised. What
+    is busy in C, and never comes back to Python to have it raised, ends the process after `_ENDING` times as long.
     """
     rung: list[bool] = []
 
@@ -36,12 +38,16 @@ def _within(seconds: float) -> Iterator[list[bool]]:
         raise TooLong
 
     before = signal.signal(signal.SIGPROF, ring)
+    last = signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _ENDING * seconds)
     try:
         yield rung
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGPROF, before)
+        signal.signal(signal.SIGVTALRM, last)
 
 
 class Trial:
