@@ -286,6 +286,8 @@ class Optimizing:
         if report.watched is not None and not self._view.quiet:
             if report.inputs is not None and report.inputs.untimed and report.noise_floor is not None:
                 tell(one_line(report.inputs.untimed))
+            for note in report.uncompared:
+                tell(one_line(note))
             tell(f"confinement: {one_line(report.walls)}")
             if report.uncounted:
                 tell(f"instructions are not counted: {one_line(report.uncounted)}")

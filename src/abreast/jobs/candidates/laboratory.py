@@ -186,7 +186,8 @@ class Bench:
             if behaviour.verdict in {"same", "undecided"} and self._bounds.generated:
                 probed = await self._probed(slot)
                 behaviour = behaviour if probed.verdict == "same" else probed
-        return _checked(behaviour, len(self.original.invocations), watched)
+        notes = (*_cut(self.original), *(self._probe.notes if self._probe else ()))
+        return replace(_checked(behaviour, len(self.original.invocations), watched), notes=notes)
 
     async def _probed(self, slot: Slot) -> Behaviour:
         async def candidate(inputs: bytes) -> Watched:
@@ -211,6 +212,12 @@ class Bench:
         async with machine(alone=True):
             found = await line_profile(slot, self.target, self._tests, self.inputs)
         return [Line(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())]
+
+
+def _cut(original: Watched) -> list[str]:
+    """The tests of which not every call is compared."""
+    return [f"{test} calls it too often: the calls from number {first} on are not compared"
+            for test, first in original.cut.items()][:_MOST_DIFFS]  # fmt: skip
 
 
 def _checked(behaviour: Behaviour, calls: int, watched: Watched | None = None) -> Checked:

@@ -45,6 +45,12 @@ class Probe:
     dropped: Mapping[str, int]
     """Inputs that don't count, by reason."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How many inputs count, and how many don't, by reason."""
+        tried = f"{len(self.inputs.calls)} generated inputs were compared"
+        return (tried, *(f"{count} generated inputs were not: {reason}" for reason, count in self.dropped.items()))
+
     async def check(self, candidate: Run, original: Run, rules: Rules = STRICT) -> Behaviour:
         """The verdict on a candidate; a difference is made small, and named as the call that shows it."""
         if not self.inputs.calls:

@@ -87,6 +87,11 @@ class Report:
             for one in self.tried if one.verdict == "wrong" and one.checked and one.checked.diffs
         ]  # fmt: skip
 
+    @property
+    def uncompared(self) -> list[str]:
+        """What was not compared, of whichever candidates, each once."""
+        return list(dict.fromkeys(note for one in self.tried if one.checked for note in one.checked.notes))
+
     def headline(self) -> str:
         """In one sentence."""
         winner = self.winner
@@ -129,7 +134,7 @@ class Report:
         return {
             "name": one.name, "origin": one.origin, "parent": one.parent, "verdict": one.verdict,
             "reason": one.reason, "speed": speed, "interval": interval, "memory": memory, "diffs": checked.diffs,
-            "notes": [*(timed.notes if timed else ()), *regressions], "stdout": checked.stdout,
+            "notes": [*checked.notes, *(timed.notes if timed else ()), *regressions], "stdout": checked.stdout,
             "stderr": checked.stderr,
             "patch": patch_of(self.original, one.text, self.target.file) if one.size else one.text,
         }  # fmt: skip

@@ -67,6 +67,8 @@ class Checked:
     stdout: str = ""
     stderr: str = ""
     layers: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was not compared: generated inputs that don't count, by reason, and calls that were too many."""
 
     @property
     def share(self) -> float:
@@ -137,7 +139,7 @@ class Tried:
             "diffs": [{word: getattr(one, word) for word in Diff.__slots__} for one in checked.diffs],
             "behaviour": {
                 word: getattr(checked, word) for word in ("tests", "passed", "invocations", "stdout", "stderr")
-            },
+            } | {"notes": list(checked.notes)},
         }  # fmt: skip
 
 
