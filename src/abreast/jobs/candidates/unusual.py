@@ -2,8 +2,8 @@
 
 A recorded call is taken as it is, and one of its values is replaced: a number by one of the other sign or beyond 64
 bits, a text by one with characters that change their length in upper case, a list by its reverse. The type stays what
-it was recorded as; `None` comes only where the type hint or the default allows it. What recorded values have in common
-as a whole is kept (`Profile`): a list that is always sorted stays sorted.
+it was recorded as; `None`, or a bool for an int, comes only where the type hint or the default allows it. What recorded
+values have in common as a whole is kept (`Profile`): a list that is always sorted stays sorted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Final
 
 from abreast.jobs.candidates.mutate import Pattern, Profile, places
@@ -23,6 +23,7 @@ PREFIX: Final = "unusual "
 """How the names of such calls begin."""
 MOST: Final = 240
 _BASES: Final = 3  # recorded calls that a value is put into
+_ARGUMENT: Final = 2  # steps to a whole argument of a call
 _LONG: Final = 257  # members of a long row
 _FORBIDDING: Final = frozenset({"Literal", "Annotated"})
 _CLOSED: Final = frozenset({"call", "text", "enum", "instance", "complex", "subtuple"})
@@ -58,6 +59,7 @@ _CHARACTERS: Final = (
         "{0}",
     ),
 )
+_PAIRED: Final = ("straße", "İ", "ﬁ", "e\u0301", "Σς", "a b")
 _STRINGS: Final = ("", " ", "\n", "a", "A", "1", "-1", "1_000", " 1 ", "1e5", "nan", "None", "aA", "straße", "ab" * 150)
 _BYTES: Final = ("", "\x00", "\xff", "\n", "\r\n", "\xc3\x9f", "a", "A", " ", "".join(map(chr, range(256))))
 _DATES: Final = ((1, 1, 1), (9999, 12, 31), (2000, 2, 29), (1900, 2, 28), (2023, 12, 31), (2024, 1, 1), (1969, 12, 31))
@@ -87,13 +89,18 @@ def unusual_calls(wholes: Sequence[Plain], profile: Profile, source: str, target
     for (pattern, *_), bases in spots.items():
         name = hints.parameter(bases[0][0], bases[0][1])
         values, large = _values(bases[0][2], profile, pattern)
-        values += [Plain("none")] if hints.may_be_none(name) and len(bases[0][1]) == 2 else []  # noqa: PLR2004
+        if len(bases[0][1]) == _ARGUMENT:
+            values += [
+                *([Plain("none")] if hints.may_be_none(name) else []),
+                *(_BOOLS if hints.may_be_bool(name) else ()),
+            ]
         if hints.forbids(name):
             forbidden[name] += len(values) + len(large)
             continue
         made.append(_put(values, bases, profile))
         huge.append(_put(large, bases, profile))
-    found = dict.fromkeys([*_in_turn(made), *_in_turn(huge)])
+    related = [one for whole in list(wholes)[:1] for one in _related(whole)] if not forbidden else []
+    found = dict.fromkeys([*related, *_in_turn(made), *_in_turn(huge)])
     known_calls = set(wholes)
     fresh = [one for one in found if one not in known_calls and profile.fits(one, hull=False)]
     return Unusual(tuple(fresh[:MOST]), forbidden.total())
@@ -110,6 +117,20 @@ def _put(
     return found
 
 
+def _related(whole: Plain) -> Iterator[Plain]:
+    """A call of which two arguments of one type are the same, or nearly: what only holds between them."""
+    arguments = [(path, part) for path, _, part in _spots(whole) if len(path) == _ARGUMENT]
+    for (path, part), (other, second) in pairwise(arguments):
+        pairs: list[tuple[Plain, Plain]] = [(part, part), (second, second)] if part.kind == second.kind else []
+        if part.kind == second.kind == "str":
+            pairs += [
+                (Plain("str", one), Plain("str", form(one))) for one in _PAIRED for form in (str.upper, str.lower, str)
+            ]
+        elif part.kind == second.kind and part.kind in {"int", "float"}:
+            pairs += [(part, _other_sign(part)), (second, _other_sign(second))]
+        yield from (whole.put(path, one).put(other, two) for one, two in pairs)
+
+
 def _in_turn(rows: Sequence[Sequence[Plain]]) -> Iterator[Plain]:
     for column in zip_longest(*rows):
         yield from (one for one in column if one is not None)
@@ -119,7 +140,7 @@ def _spots(whole: Plain) -> Iterator[tuple[tuple[int, ...], Pattern, Plain]]:
     """The places of a call whose values can be replaced: not the object of a method, nor the names of arguments."""
     closed: list[tuple[int, ...]] = []
     for (path, part), (pattern, _) in zip(whole.walk(), places(whole), strict=True):
-        if len(path) < 2 or path[0] == 0 or pattern == ("2", "key"):  # noqa: PLR2004 - the call itself, and its parts
+        if len(path) < _ARGUMENT or path[0] == 0 or pattern == ("2", "key"):
             continue
         if any(path[: len(one)] == one for one in closed):
             continue
@@ -138,7 +159,7 @@ def _values(part: Plain, profile: Profile, pattern: Pattern) -> tuple[list[Plain
         most, least = int(min(facts.most, 2**62)), int(max(facts.least, -(2**62)))
         near = (-number, number + 1, -number - 1, most + 1, 2 * most + 1, least - 1)
         small = [from_value(one) for one in dict.fromkeys((*near, *_INTS))]
-        return [*small, *_BOOLS], [from_value(one) for one in _HUGE]
+        return small, [from_value(one) for one in _HUGE]
     make = _MAKERS.get(part.kind)
     return list(make(part)) if make else [], []
 
@@ -242,6 +263,10 @@ class _Hints:
     def may_be_none(self, name: str) -> bool:
         """Whether the hint or the default says so."""
         return name in self._none or bool(_names(self._hints.get(name)) & {"Optional", "None"})
+
+    def may_be_bool(self, name: str) -> bool:
+        """Whether the hint says so; `int` alone does not."""
+        return "bool" in _names(self._hints.get(name))
 
 
 def _is_none(node: ast.expr | None) -> bool:
