@@ -19,7 +19,7 @@ from abreast.jobs.candidates.plain import NotPlain, Plain, described, from_value
 from abreast.jobs.candidates.portrait import Portrait
 from abreast.jobs.candidates.record import Invocation
 from abreast.jobs.candidates.target import Target, find_function
-from abreast.jobs.candidates.unusual import PREFIX, Unusual, unusual_calls
+from abreast.jobs.candidates.unusual import PREFIX, Hints, Unusual, unusual_calls
 
 COUNT: Final = 200
 """Inputs that are made unless told otherwise."""
@@ -95,7 +95,7 @@ def generate(
         except NotPlain:
             failed += 1
     profile = Profile(wholes)
-    makers = [_changing(list(wholes)[:_SEEDS], profile)] if wholes else []
+    makers = [_changing(list(wholes)[:_SEEDS], profile, Hints(source, target))] if wholes else []
     hinted = _from_hints(source, target, profile)
     makers += [hinted] if hinted else []
     calls: dict[Plain, Call] = {}
@@ -122,14 +122,14 @@ def whole_call(before: Portrait) -> Plain:
     return Plain("tuple", "", (parts.get("self", Plain("none")), parts["arguments"], parts["keywords"]))
 
 
-def _changing(wholes: Sequence[Plain], profile: Profile) -> Callable[[Dice], Plain]:
+def _changing(wholes: Sequence[Plain], profile: Profile, hints: Hints) -> Callable[[Dice], Plain]:
     def make(dice: Dice) -> Plain:
         made = wholes[dice.below(len(wholes))]
         for _ in range(dice.between(1, 3)):
             owner, _, named = made.items
             changed = mutated(made, profile, dice).put((0,), owner)
             if changed.items[2].items[::2] == named.items[::2]:  # the same arguments are given by name
-                made = changed
+                made = hints.keep(made, changed)
         return made
 
     return make

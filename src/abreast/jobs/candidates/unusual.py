@@ -76,7 +76,7 @@ class Unusual:
 
 def unusual_calls(wholes: Sequence[Plain], profile: Profile, source: str, target: Target) -> Unusual:
     """Calls made of recorded ones, the same for the same ones; at most `MOST`, each place in its turn."""
-    hints = _Hints(source, target)
+    hints = Hints(source, target)
     spots: dict[tuple[Pattern, str, tuple[int, ...]], list[tuple[Plain, tuple[int, ...], Plain]]] = {}
     for whole in sorted(wholes, key=lambda one: one.size):
         for path, pattern, part in _spots(whole):
@@ -236,7 +236,7 @@ _MAKERS: Final[dict[str, Callable[[Plain], Iterator[Plain] | tuple[Plain, ...]]]
 # --- what type hints say
 
 
-class _Hints:
+class Hints:
     """The hints of the target's parameters, by name."""
 
     def __init__(self, source: str, target: Target) -> None:
@@ -259,6 +259,14 @@ class _Hints:
     def forbids(self, name: str) -> bool:
         """Whether the hint names the values that are allowed."""
         return bool(_names(self._hints.get(name)) & _FORBIDDING)
+
+    def keep(self, base: Plain, made: Plain) -> Plain:
+        """A call with the arguments of another one where the hint forbids others."""
+        for at, step in ((1, 1), (2, 2)):
+            for place in range(step - 1, len(made.items[at].items), step):
+                if self.forbids(self.parameter(made, (at, place))):
+                    made = made.put((at, place), base.items[at].items[place])
+        return made
 
     def may_be_none(self, name: str) -> bool:
         """Whether the hint or the default says so."""
