@@ -71,6 +71,7 @@ class Report:
             "winner": winner and winner.name, "noise_floor": self.noise_floor,
             "confinement": list(watched.confinement) if watched else [],
             "unconfined": dict(watched.unconfined) if watched else {}, "uncounted": self.uncounted or None,
+            "uncompared": self.uncompared,
         }  # fmt: skip
 
     def _seconds(self) -> float | None:

@@ -139,7 +139,7 @@ class Tried:
             "diffs": [{word: getattr(one, word) for word in Diff.__slots__} for one in checked.diffs],
             "behaviour": {
                 word: getattr(checked, word) for word in ("tests", "passed", "invocations", "stdout", "stderr")
-            } | {"notes": list(checked.notes)},
+            },
         }  # fmt: skip
 
 
