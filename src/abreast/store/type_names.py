@@ -144,7 +144,10 @@ _FIRST: Final[Mapping[str, str]] = {
 }
 """Each stable name with the `module:qualname` that stores held before there were stable names."""
 
-_MOVED: Final[Mapping[str, str]] = {}
+_MOVED: Final[Mapping[str, str]] = {
+    "abreast:plan.Change": "abreast.jobs.plan.merge_change:Change",
+    "abreast:plan.Conflict": "abreast.jobs.plan.merge_change:Conflict",
+}
 """Each stable name whose class no longer stands where `_FIRST` says, with where it stands now."""
 
 _HOME: Final = {**_FIRST, **_MOVED}

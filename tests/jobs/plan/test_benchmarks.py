@@ -2,7 +2,7 @@
 
 import json
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -57,7 +57,7 @@ def test_a_target_that_is_missed_fails(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("slower", "code"), [(1.0, 0), (1.2, 0), (1.3, 1)])
-@pytest.mark.parametrize("load", ["A", "P15", "P10k"])
+@pytest.mark.parametrize("load", ["A", "D", "P15", "P10k"])
 def test_what_became_slower_than_before_fails(monkeypatch, tmp_path, load, slower, code):
     (tmp_path / "abreast/jobs/plan").mkdir(parents=True)
     (tmp_path / "abreast/jobs/plan/execute.py").touch()
@@ -66,10 +66,11 @@ def test_what_became_slower_than_before_fails(monkeypatch, tmp_path, load, slowe
     def checked_out(_):
         yield tmp_path
 
-    def measured(library, given):
+    def measured(library, given, _):
         return 10 * (slower if library != tmp_path and given[0] == load else 1)
 
     monkeypatch.setattr(regression, "checked_out", checked_out)
     monkeypatch.setattr(regression, "cpu_per_item", measured)
+    monkeypatch.setattr(regression, "chat_server", lambda _: nullcontext({}))
     monkeypatch.setattr(sys, "argv", ["regression", "--base", "before", "--rounds", "1"])
     assert regression.main() == code
