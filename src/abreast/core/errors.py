@@ -42,6 +42,7 @@
         |-- NoSuchRun        no run of that name or id
         |-- StoreNewer       written by a later version of abreast
         |-- StoreCorrupt     not a store, or a damaged one
+        |-- TypeNotLoaded    a recorded value has a type that this program has not imported
         |-- StoreReadOnly    the file or its directory can't be written
         |-- StoreFull        no room left on the disk
         |-- StoreLocked      another process kept the file locked for too long

@@ -34,9 +34,10 @@ from abreast.worktrees.git import Git, GitFailed, Repository, find_repository
 from abreast.worktrees.ignored import list_ignored
 from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
 from abreast.worktrees.own_git import OwnGit
-from abreast.worktrees.slot import KEPT, Slot, kept_note
+from abreast.worktrees.slot import Slot, kept_note
 from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
 
+_BESIDE_SLOTS: Final = frozenset({"stage", "scratch", "git", "git.part"})  # what a pool has beside its slots
 TIMEOUT: Final = 120.0
 """Seconds that one git command, or the wait for the repository's lock, may take."""
 
@@ -341,9 +342,12 @@ class _Base:
         return pools.union(int(lock[1]) for lock in locks if lock)
 
     def _clear(self, number: int) -> None:
-        """Remove a pool that no process owns any more, unless something in it is to be kept."""
+        """Remove a pool that no process owns any more, if nothing is in it but what is made for its slots.
+
+        A slot is removed only by its line in the ledger, and what else is there may be another's.
+        """
         place = self.home / f"{number:x}"
-        kept = any(place.glob(f"*{KEPT}"))
+        kept = not _BESIDE_SLOTS.issuperset(_names(place))
         with contextlib.suppress(OSError):
             if not kept:
                 remove_tree(place)

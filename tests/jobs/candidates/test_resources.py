@@ -172,7 +172,7 @@ def test_link():
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     use_cache(monkeypatch, tmp_path)
-    monkeypatch.setattr("abreast.jobs.candidates.machine.machine_directory", lambda: tmp_path / "locks")
+    monkeypatch.setenv("ABREAST_LOCKS", str(tmp_path / "locks"))
 
 
 @pytest.mark.usefixtures("cache")

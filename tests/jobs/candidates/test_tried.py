@@ -98,6 +98,7 @@ def test_the_json_has_exactly_the_words_that_are_promised():
         "interval",
         "memory_ratio",
         "instruction_ratio",
+        "notes",
         "diffs",
         "behaviour",
     ]

@@ -129,7 +129,7 @@ async def test_a_module_from_elsewhere_is_refused(tmp_path):
     [
         ("def test_a():\n    pass\n", ("test_a.py",), "no test imports the target's file"),
         ("import voice\n", ("test_a.py",), "there are no tests in it"),
-        ("import voice\n", ("test_b.py",), "there is no such file"),
+        ("import voice\n", ("test_b.py",), "file or directory not found: test_b.py"),
     ],
 )
 async def test_what_cannot_be_watched_is_said_in_a_sentence(tmp_path, test, names, told):
