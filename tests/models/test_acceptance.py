@@ -611,11 +611,11 @@ async def test_a_lane_is_shared_by_the_models_of_its_provider(tmp_path):
 
 
 @pytest.mark.parametrize(("rate", "settings"), [
-    (abreast.Rate(600, per=6.0, burst=1), {"rpm": 600, "burst": 20}),
-    (abreast.Rate(20_000, per=6.0, of="tokens", burst=300), {"tpm": 20_000, "token_burst": 1000}),
+    (abreast.Rate(600, per=6.0, burst=1), {"rpm": 600, "burst": 40}),
+    (abreast.Rate(20_000, per=6.0, of="tokens", burst=300), {"tpm": 20_000, "token_burst": 2000}),
 ], ids=["requests", "tokens"])  # fmt: skip
 async def test_a_lane_within_the_servers_limits_is_never_turned_away(rate, settings, tmp_path):
-    # The server's bucket is a little larger than the lane's: what was admitted evenly may arrive in twos and threes.
+    # The server's bucket is larger than the lane's: what was admitted evenly may arrive together on a slow machine.
     async with open_storm(minute=6.0, **settings) as storm, opened(storm.url, width=64) as model:
         lanes = {"openai": [abreast.Slots(64), rate]}
         async with abreast.open_run("r", store=tmp_path / "runs.db", lanes=lanes) as run:
