@@ -184,7 +184,7 @@ async def test_a_recorded_failure_counts_when_a_run_goes_on():
                 await gate.wait_for(0, 1, 2)
                 gate.open(2)
                 while not any(event.kind == "item-settled" for event in store.events("law-1")):  # noqa: ASYNC110
-                    await asyncio.sleep(0.001)  # until the writer's thread has it
+                    await asyncio.sleep(0)  # until the writer's thread has it
                 raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
