@@ -70,13 +70,24 @@ def test_after_an_early_success_the_server_has_no_request_in_flight_and_losers_a
                 await storm.until(lambda stats: stats.in_flight == 3)
                 return True
 
+            branches = set()
+
+            class Noted(Stalled):
+                """Knows the tasks in which the branches draw."""
+
+                def next(self, question, history):
+                    branches.add(asyncio.current_task())
+                    return super().next(question, history)
+
             async with abreast.open_run("r", store=path) as run:
                 result = await abreast.sample(
-                    "Say.", model=model, run=run, breadth=4, depth=3, max_tokens=40, strategy=Stalled(1, 2, 3),
+                    "Say.", model=model, run=run, breadth=4, depth=3, max_tokens=40, strategy=Noted(1, 2, 3),
                     checks=[check(when_all_draw, "waits")],
                 )  # fmt: skip
                 # Not one is pending when the sample is over: neither a task of ours, nor a request of the server's.
-                assert not {one for one in asyncio.all_tasks() - before if "sample" in repr(one.get_coro())}
+                assert len(branches) == 4
+                assert all(task.done() for task in branches)
+                assert not branches & asyncio.all_tasks()
                 await storm.until(lambda stats: stats.disconnects == 3)
                 assert storm.stats().in_flight == 0
                 assert storm.stats().arrived == 4

@@ -1,0 +1,74 @@
+"""Candidates that come in one batch are judged as each of them would be alone."""
+
+import pytest
+
+from abreast.jobs.candidates.engine import How
+from abreast.wiring import open_run
+from tests.jobs.candidates.laboratories import (
+    ORIGINAL,
+    Author,
+    Laboratory,
+    make_project,
+    proposals,
+    proposing,
+    text_of,
+    trials,
+)
+from tests.jobs.candidates.test_engine import cache
+
+__all__ = ["cache"]
+
+TEXTS = {
+    "faster": text_of("fast4 x"),
+    "not faster": text_of("slow x"),
+    "another behaviour": text_of("far x"),
+    "a timeout": text_of("hang x"),
+    "an error of the check": text_of("raise x"),
+    "an error of the clock": text_of("break x"),
+    "no Python": "def f(x:\n    return 'fast9'\n",
+    "another function": "def g(x):\n    return 'fast9'\n",
+    "another signature": "def f(x, y):\n    return 'fast9'\n",
+    "the original": ORIGINAL,
+    "a text without a function": "fast9\n",
+    "as it was, with a comment": f"# mine\n{text_of('fast3 b')}",
+}
+"""Everything that a reply may be; what is written in it decides what the laboratory finds."""
+
+
+@pytest.fixture
+def project(tmp_path):
+    return make_project(tmp_path / "project")
+
+
+async def tried_in(project, found, author=None):
+    laboratory = Laboratory()
+    async with open_run("optimize", seed=7) as run:
+        how = How(2, repairs=0)
+        return await trials(project, laboratory, how, author).run(run, proposing(found)), laboratory
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+async def test_a_batch_is_judged_with_the_settings_of_a_single_candidate(project, kind):
+    """As a first candidate, beside one that is faster; and as a refinement of that one, in a batch of two."""
+    text = TEXTS[kind]
+    first = proposals("fast3 b")
+    single = [*first, type(first[0])("single", text, "file")]
+    alone, judged_alone = await tried_in(project, single)
+    author = Author(refined=[text], adapted=["", ""])
+    together, judged_together = await tried_in(project, first, author)
+    one, other = alone[1], together[1]
+    assert other.origin == "refinement"
+    assert (other.verdict, other.reason) == (one.verdict, one.reason)
+    assert sorted(judged_together.times("check")) == sorted(judged_alone.times("check"))
+    assert sorted(judged_together.times("time")) == sorted(judged_alone.times("time"))
+
+
+async def test_each_of_a_batch_has_the_verdict_that_it_has_among_first_candidates(project):
+    found = proposals(*(f"fast3 {number}" for number in range(len(TEXTS))))
+    single = [type(found[0])(f"single {number}", text, "file") for number, text in enumerate(TEXTS.values())]
+    alone, _ = await tried_in(project, [*found, *single])
+    author = Author(refined=list(TEXTS.values()), adapted=[""] * len(TEXTS))
+    together, _ = await tried_in(project, found, author)
+    refined = [one.verdict for one in together if one.origin == "refinement"]
+    assert refined == [one.verdict for one in alone if one.name.startswith("single")]
+    assert len(set(refined)) >= 5
