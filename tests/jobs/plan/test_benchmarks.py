@@ -93,10 +93,9 @@ def test_what_became_slower_than_before_fails(monkeypatch, earlier, load, slower
 
 @pytest.mark.parametrize(("slower", "code"), [(1.0, 0), (1.4, 0), (1.6, 1)])
 @pytest.mark.parametrize("load", ["A", "C", "D"])
-def test_the_short_comparison_fails_too(monkeypatch, earlier, capsys, load, slower, code):
+def test_the_short_comparison_fails_too(monkeypatch, earlier, load, slower, code):
     earlier(lambda name: 10 * (slower if name == load else 1))
     assert compared(monkeypatch, "--short") == code
-    assert ("measured again" in capsys.readouterr().out) == bool(code)
 
 
 def test_one_slow_round_is_measured_again_before_it_fails_the_short_comparison(monkeypatch, earlier):

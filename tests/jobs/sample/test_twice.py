@@ -1,4 +1,4 @@
-"""The same sample twice, with replies that come back in every order: the same winner, though another reply was first."""
+"""The same sample twice, its replies in every order: the same winner, though another reply came first."""
 
 import asyncio
 from itertools import permutations
