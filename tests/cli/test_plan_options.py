@@ -4,11 +4,14 @@ import asyncio
 import json
 import os
 import select
+from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
 
 from abreast.cli.plan_job import PlanJob
 from abreast.testing.storm import open_storm
+from tests.cli import test_plan_work as plan_work
 from tests.cli.shell import PATIENCE
 from tests.cli.test_plan import MARK, project
 from tests.cli.test_plan_work import editor
@@ -207,13 +210,75 @@ def test_a_directory_without_git_is_divided_worked_on_and_merged(project, tmp_pa
     assert (tmp_path / "plain/b/m3.py").read_text() == "x = 1\n# seen\n"
 
 
-def test_no_fact_of_a_plan_is_kept_that_nobody_reads(pytestconfig):
-    """Each field of a job is read by the code, or this test would not know it."""
-    places = [*(pytestconfig.rootpath / "src/abreast/cli").glob("plan*.py")]
-    text = "\n".join(path.read_text() for path in places)
-    read = {name for name in PlanJob.__dataclass_fields__ if f"job.{name}" in text or f"self.{name}" in text}
-    divided = {"max_depth", "min_files", "max_files", "max_tokens"}  # by `divided`, all together
-    assert read | divided == set(PlanJob.__dataclass_fields__)
+@asynccontextmanager
+async def asked_server():
+    """A server whose replies are of no use to a plan; with what each request asked for."""
+    asked = []
+
+    async def answer(request):
+        asked.append(await request.json())
+        choice = {"message": {"role": "assistant", "content": "No."}, "finish_reason": "stop", "index": 0}
+        return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1", asked
+    finally:
+        await runner.cleanup()
+
+
+async def test_what_is_said_of_the_model_is_what_it_is_asked_with(project):
+    words = {"--temperature": "0.25", "--reply-tokens": "77", "--repairs": "1"}
+    async with asked_server() as (url, asked):
+        project.file("abreast.toml", f'[lanes.a]\nbase_url = "{url}"\n[lanes.b]\nbase_url = "{url}"\n')
+        for name, given in (("a/one", words), ("b/two", words | {"--repairs": "0"})):
+            more = [word for pair in given.items() for word in pair]
+            command = ("plan", "run", "src", "-m", name, "--prompt", "Do it.", *more, "--max-depth", "0")
+            said = await asyncio.to_thread(project, *command)
+            assert said.code == 1, said
+    assert [one["model"] for one in asked] == ["one", "one", "two"]
+    assert {one["temperature"] for one in asked} == {0.25}
+    assert {one.get("max_tokens") or one["max_completion_tokens"] for one in asked} == {77}
+    assert "Do it." in asked[0]["messages"][-1]["content"]
+
+
+def test_a_part_of_more_tokens_than_are_allowed_is_divided(project):
+    whole = len(ran(project, "--command", "true", "--max-depth", "9")[1]["subplans"])
+    assert len(ran(project, "--command", "true", "--max-tokens", "8")[1]["subplans"]) > whole
+
+
+SHOWN_BY = {
+    "path": test_a_directory_without_git_is_divided_worked_on_and_merged,
+    "home": plan_work.test_a_path_of_python_that_is_relative_is_so_to_where_it_was_asked,
+    "command": test_the_instruction_is_in_a_file_and_in_the_environment,
+    "call": plan_work.test_a_python_function_gets_the_subplan_and_works_in_its_worktree,
+    "prompt": test_the_instruction_is_in_a_file_and_in_the_environment,
+    "model": test_what_is_said_of_the_model_is_what_it_is_asked_with,
+    "width": test_the_width_and_the_order_are_those_of_the_run,
+    "order": test_dependencies_wait_for_what_they_import,
+    "fail_fast": test_at_a_failure_all_stop_or_all_others_end,
+    "retries": test_a_subplan_is_tried_again_as_often_as_told,
+    "timeout": test_a_timeout_ends_the_whole_process_group_and_frees_its_place,
+    "budget": test_a_budget_stops_it_and_a_larger_one_goes_on,
+    "check": plan_work.test_a_check_of_the_users_own_stops_a_merge,
+    "repairs": test_what_is_said_of_the_model_is_what_it_is_asked_with,
+    "temperature": test_what_is_said_of_the_model_is_what_it_is_asked_with,
+    "reply_tokens": test_what_is_said_of_the_model_is_what_it_is_asked_with,
+    "max_depth": test_how_far_it_is_divided_is_as_told,
+    "min_files": test_how_far_it_is_divided_is_as_told,
+    "max_files": test_how_far_it_is_divided_is_as_told,
+    "max_tokens": test_a_part_of_more_tokens_than_are_allowed_is_divided,
+}
+"""The test that shows what each fact of a plan does."""
+
+
+def test_every_fact_of_a_plan_has_a_test_that_shows_what_it_does():
+    assert set(SHOWN_BY) == set(PlanJob.__dataclass_fields__)
 
 
 def test_files_belong_to_those_who_had_them_when_they_ran_though_the_tree_divides_otherwise_by_now(project):
