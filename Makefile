@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract coverage requirements reference check-reference compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
+.PHONY: help demo test check lint types contract coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,7 +76,7 @@ endif
 
 # --- what must hold
 
-check: lint types contract coverage check-reference docs requirements compare ## lint, types, import contract, docstrings, coverage, docs, requirements, speed
+check: lint types contract coverage check-reference docs requirements commits compare ## lint, types, import contract, docstrings, coverage, docs, requirements, commits, speed
 
 lint: $(DEV) ## ruff: rules, docstrings, format
 	$(BIN)/ruff check .
@@ -95,6 +95,9 @@ coverage: .coverage ## the two thresholds; runs the suite if anything changed si
 
 requirements: $(DEV) ## every test that docs/requirements.md names exists
 	$(PY) scripts/check_requirements.py
+
+commits: $(DEV) ## how the commits beyond origin/main are cut
+	$(PY) scripts/check_commits.py
 
 check-reference: $(DEV) ## docs/cli.md is what the help says
 	$(PY) scripts/cli_reference.py --check

@@ -151,6 +151,7 @@ GATES = {
     "the requirements": "python scripts/check_requirements.py",
     "the reference": "python scripts/cli_reference.py --check",
     "the speed": "python -m benchmarks.regression --short",
+    "the commits": "python scripts/check_commits.py",
 }
 
 
@@ -211,6 +212,57 @@ def test_coverage_counts_branches_and_children_and_leaves_out_no_module():
     assert all(reason.strip(" -") for reason in marks), "what is left out of coverage says why"
 
 
+def branches(count: int) -> str:
+    """A function with so many branches."""
+    lines = [f"    if x > {number}:\n        x += 1\n" for number in range(count)]
+    return f"def f(x):\n{''.join(lines)}    return x\n"
+
+
+HALF, WHOLE = "f(99)\n", "f(99)\nf(-1)\n"
+MUCH = {"cli/much.py": (300, WHOLE)}  # so that the whole is well above its floor, whatever the rest is
+
+
+@pytest.mark.parametrize(
+    ("modules", "passes"),
+    [
+        ({"core/a.py": (30, WHOLE), "jobs/plan/b.py": (30, WHOLE), "cli/c.py": (30, WHOLE)}, True),
+        ({**MUCH, "core/a.py": (30, WHOLE), "jobs/plan/b.py": (30, HALF)}, False),
+        ({**MUCH, "core/a.py": (30, WHOLE), "jobs/sample/b.py": (20, "")}, False),
+        ({**MUCH, "core/a.py": (30, WHOLE), "run/b.py": (20, "")}, False),
+        ({**MUCH, "core/a.py": (30, WHOLE), "cli/c.py": (10, "")}, True),
+        ({"core/a.py": (30, WHOLE), "cli/c.py": (30, "")}, False),
+        ({"core/a.py": (30, WHOLE), "cli/c.py": (30, HALF)}, False),
+    ],
+    ids=["all", "half of the branches of a plan", "a new module of a sample", "a new module of the core", "a little",
+         "a new module", "half of the branches"],
+)  # fmt: skip
+def test_code_that_no_test_reaches_is_refused_by_the_floors_as_the_real_tool_measures_it(gate, modules, passes):
+    """The real coverage, with this project's settings and Makefile, over a package with that code and those tests."""
+    package = gate.root / "src/abreast"
+    test = ["import sys", f"sys.path.insert(0, {str(gate.root / 'src')!r})", "import abreast"]
+    for name, (count, calls) in modules.items():
+        place = package / name
+        for folder in [place.parent, *place.parent.parents]:
+            if folder.is_relative_to(package):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "__init__.py").touch()
+        place.write_text(branches(count))
+        if calls:
+            test += [f"from abreast.{name[:-3].replace('/', '.')} import f", calls]
+    (gate.root / "run.py").write_text("\n".join(test))
+    real = gate.root / ".venv/bin/coverage"
+    real.write_text(f'#!/bin/sh\nexec {sys.executable} -m coverage "$@"\n')
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTHON", "MAKE"))}
+    (gate.root / ".venv/.dev").touch()
+    for words in (["run", "run.py"], ["combine", "--quiet"]):
+        subprocess.run([real, *words], cwd=gate.root, env=inherited, check=True, capture_output=True, timeout=60)
+    done = subprocess.run(
+        ["make", "coverage"], cwd=gate.root, env=inherited, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "TOTAL" in done.stdout, done.stderr
+    assert (done.returncode == 0) == passes, done.stdout
+
+
 def test_the_linter_has_every_rule_on_and_says_why_where_one_is_off():
     lint = config()["tool"]["ruff"]["lint"]
     assert lint["select"] == ["ALL"]
@@ -243,25 +295,54 @@ def test_every_warning_is_an_error():
 # --- what a contributor is told
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        "begins with an issue",
-        "agreed",
-        "One logical change",
-        "repair of a fault and a new feature",
-        "brings its tests",
-        "the tests that were there go on passing",
-        "A new job",
-        "A new limit",
-        "A new store or executor",
-        "A new option",
-        "A new dependency",
-        ".ci/run",
-    ],
-)
-def test_the_guide_says_how_a_change_begins_how_it_is_cut_and_what_a_review_looks_at(told):
-    assert told in re.sub(r"\s+", " ", text_of("CONTRIBUTING.md"))
+def sections(name: str) -> dict[str, str]:
+    """The text beneath each heading of a page."""
+    found = re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text_of(name), re.MULTILINE | re.DOTALL)
+    return {heading: re.sub(r"[ \t]*\n(?![-|\n])[ \t]*", " ", text).strip() for heading, text in found}
+
+
+def test_the_guide_asks_for_an_issue_that_was_agreed_to_before_a_change():
+    first = sections("CONTRIBUTING.md")["Before you start"].split(". ")[0]
+    assert re.search(r"change begins with an issue\b.*\bmaintainer has agreed", first), first
+
+
+ADDITIONS = {
+    "A new job": "src/abreast/jobs",
+    "A new limit": "src/abreast/limits",
+    "A new store or executor": "src/abreast/store",
+    "A new provider": "src/abreast/models",
+    "A new option": "src/abreast/cli/options.py",
+    "A new hook or event": "src/abreast/core/events.py",
+    "A new command": "src/abreast/cli",
+    "A new dependency": "docs/dependencies.md",
+    "A faster way": "benchmarks",
+}
+"""What a change may add, and where such things are: a package that is none of these needs a row of its own."""
+
+
+def test_the_guide_says_for_each_kind_of_addition_what_a_review_looks_at():
+    rows = dict(
+        re.findall(r"^\| (A [^|]+?) \| ([^|]+?) \|$", sections("CONTRIBUTING.md")["What a review looks at"], re.M)
+    )
+    assert rows.keys() == ADDITIONS.keys()
+    assert all(len(asked.split()) >= 8 for asked in rows.values()), rows
+    assert len(set(rows.values())) == len(rows)
+    assert [place for place in ADDITIONS.values() if not (ROOT / place).exists()] == []
+    packages = {path.parent.name for path in (SOURCE / "abreast").glob("*/__init__.py")}
+    of_kinds = {Path(place).name for place in ADDITIONS.values()} | {"executors", "core"}
+    # What is added to none of these has no kind of its own: parts that jobs and commands are made of.
+    assert packages - of_kinds == {"run", "testing", "web", "wiring", "worktrees"} & packages
+
+
+def test_what_the_guide_names_is_there():
+    guide = text_of("CONTRIBUTING.md")
+    targets = set(re.findall(r"(?:^|`)make ([a-z-]+)", guide, re.MULTILINE))
+    known = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
+    assert len(targets) >= 5
+    assert targets <= known, targets - known
+    paths = {path for path in re.findall(r"`([\w./-]+)`", guide) if "/" in path or path.endswith((".md", ".toml"))}
+    missing = [path for path in paths if not ((ROOT / path).exists() or (SOURCE / "abreast" / path).exists())]
+    assert missing == []
 
 
 # --- habits of tests
