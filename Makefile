@@ -76,7 +76,7 @@ endif
 
 # --- what must hold
 
-check: lint types contract coverage check-reference docs requirements commits compare ## lint, types, import contract, docstrings, coverage, docs, requirements, commits, speed
+check: lint types contract coverage check-reference docs requirements compare ## lint, types, import contract, docstrings, coverage, docs, requirements, speed
 
 lint: $(DEV) ## ruff: rules, docstrings, format
 	$(BIN)/ruff check .

@@ -151,7 +151,6 @@ GATES = {
     "the requirements": "python scripts/check_requirements.py",
     "the reference": "python scripts/cli_reference.py --check",
     "the speed": "python -m benchmarks.regression --short",
-    "the commits": "python scripts/check_commits.py",
 }
 
 
