@@ -460,3 +460,94 @@ def test_a_command_without_a_runner_says_what_to_write(abreast):
     said = abreast("run", "flow.yaml")
     assert said.code == 1
     assert '[runners.claude] argv = ["claude", "-p", "{prompt}"]' in said.err
+
+
+# --- what abreast.toml must have --------------------------------------------------------------------------------------
+
+
+def test_a_step_may_wait_for_a_lane_that_is_only_a_width(abreast):
+    abreast.file("abreast.toml", "[lanes.machine]\nwidth = 2\n")
+    abreast.file("flow.yaml", "workflow: {id: l}\nsteps: [{id: a, type: shell, run: echo hi, lane: machine}]\n")
+    assert abreast("run", "flow.yaml", "--check").code == 0
+    said = abreast("run", "flow.yaml")
+    assert (said.code, said.out, said.err) == (0, "hi\n", "")
+    said = abreast("ask", "-m", "machine/x", "hello")
+    assert said.code == 2
+    assert "lanes.machine is only a width, and has no models" in said.err
+
+
+@pytest.mark.parametrize(
+    ("table", "step", "words"),
+    [
+        ("", "{id: a, type: shell, run: ls, lane: machine}", "flow.yaml:2: there is no lane 'machine'"),
+        ("[lanes.machine]\nrpm = 3\n", "{id: a, type: shell, run: ls, lane: machine}", "needs a base_url"),
+        ("[lanes.machine]\nwidth = 0\n", "{id: a, type: shell, run: ls, lane: machine}", "width must be"),
+        ('[runners.x]\nargv = "x"\n', "{id: a, type: shell, run: ls}", "runners.x.argv must be a list of texts"),
+        ("[runners.x]\n", "{id: a, type: shell, run: ls}", "runners.x must be a table with argv"),
+        ("[workflow]\nmax_items = 0\n", "{id: a, type: shell, run: ls}", "workflow.max_items"),
+    ],
+)
+def test_what_is_wrong_with_lanes_and_runners_is_one_sentence_before_anything_runs(abreast, table, step, words):
+    abreast.file("abreast.toml", table)
+    abreast.file("flow.yaml", f"workflow: {{id: l}}\nsteps: [{step}]\n")
+    for more in (["--check"], ["--dry-run"], []):
+        said = abreast("run", "flow.yaml", *more)
+        assert (said.code, said.out, len(said.err.splitlines())) == (2, "", 1), more
+        assert words in said.err
+        assert "Sorry" not in said.err
+    assert not abreast.store.exists()
+
+
+def test_check_finds_a_command_whose_agent_has_no_runner(abreast):
+    inner = "workflow: {id: inner, integration: theirs}\nsteps:\n  - {id: b, command: speckit.plan}\n"
+    abreast.file("inner.yaml", inner)
+    steps = "  - {id: a, command: speckit.plan, integration: ours}\n  - {id: w, type: workflow, workflow: inner.yaml}\n"
+    abreast.file("flow.yaml", f"workflow: {{id: l}}\nsteps:\n{steps}")
+    said = abreast("run", "flow.yaml", "--check")
+    assert said.code == 2
+    assert "flow.yaml:3: there is no runner 'ours'; declare it in abreast.toml as [runners.ours]" in said.err
+    assert "there is no runner 'theirs'" in said.err
+    both = "".join(f'[runners.{name}]\nargv = ["echo", "{{prompt}}"]\n' for name in ("ours", "theirs"))
+    abreast.file("abreast.toml", both)
+    assert abreast("run", "flow.yaml", "--check").code == 0
+
+
+# --- a fan-out at the end; a plan without inputs ----------------------------------------------------------------------
+
+
+def test_a_fan_out_at_the_end_says_what_every_item_said(abreast):
+    inner = "{id: n, type: fan-out, items: [a, b], step: {id: y, type: shell, run: 'echo {{ item }}'}}"
+    for steps, said in (
+        ("step: {id: x, type: shell, run: 'echo {{ item }}'}", "1\n2\n3\n"),
+        (f"steps: [{{id: x, type: shell, run: 'echo {{{{ item }}}}'}}, {inner}]", "a\nb\n" * 3),
+    ):
+        abreast.file(
+            "flow.yaml", f"workflow: {{id: f}}\nsteps:\n  - {{id: a, type: fan-out, items: [1, 2, 3], {steps}}}"
+        )
+        assert abreast("run", "flow.yaml").out == said
+    abreast.file(
+        "flow.yaml", "workflow: {id: f}\nsteps:\n  - {id: a, type: fan-out, items: [], step: {type: shell, run: ls}}"
+    )
+    assert abreast("run", "flow.yaml").out == ""
+
+
+def test_a_plan_needs_no_inputs_and_those_that_are_given_must_be_right(abreast):
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: p}
+inputs: {n: {type: number, required: true}}
+steps:
+  - {id: a, type: fan-out, items: [1, 2, 3], max_concurrency: "{{ inputs.n }}", step: {id: x, type: shell, run: ls}}
+""",
+    )
+    said = abreast("run", "flow.yaml", "--dry-run")
+    assert (said.code, said.err) == (0, "")
+    assert "3 x" in said.out
+    assert [
+        step["width"]
+        for step in json.loads(abreast("run", "flow.yaml", "--dry-run", "--json", "-i", "n=2").out)["steps"]
+    ] == [2, None]
+    said = abreast("run", "flow.yaml", "--dry-run", "-i", "n=many")
+    assert (said.code, said.out) == (2, "")
+    assert abreast("run", "flow.yaml").code == 2

@@ -15,10 +15,11 @@ from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
+from abreast.cli.flow_check import check_tables
+from abreast.cli.flow_text import shown_text
 from abreast.cli.printer import STDOUT, write_all
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here
-from abreast.cli.results import json_line
 from abreast.cli.signals import Interrupts
 from abreast.cli.step_line import StepLine
 from abreast.cli.stopping import STOPS, CutShort, cut_short_by
@@ -135,17 +136,26 @@ def split_inputs(words: Sequence[str], workflow: Workflow) -> tuple[dict[str, st
 class Flowing:
     """One driving of a workflow."""
 
-    def __init__(self, source: FlowFile, choice: StoreChoice, view: View, *, cwd: str) -> None:
-        """`Sorry` if the file or what it is given is wrong; nothing starts before `run`."""
+    def __init__(
+        self, source: FlowFile, choice: StoreChoice, view: View, *, cwd: str, inputs_needed: bool = True
+    ) -> None:
+        """`Sorry` if the file or what it is given is wrong; nothing starts before `run`.
+
+        Where no `inputs_needed`, as nothing will run, required ones may be missing.
+        """
         self._source = source
         self._choice = choice
         self._view = view
         self._cwd = cwd
         self._config = Config.load(Path(cwd))
         self.workflow = source.workflow()
-        ask = ask_for_input if someone_is_there() and not view.json else None
+        check_tables(self.workflow, self._config)
+        ask = ask_for_input if inputs_needed and someone_is_there() and not view.json else None
+        declared = self.workflow.inputs
+        if not inputs_needed:
+            declared = tuple(replace(one, required=False) for one in declared)
         try:
-            self.inputs = resolve_inputs(self.workflow.inputs, source.given, ask)
+            self.inputs = resolve_inputs(declared, source.given, ask)
         except ValueError as error:
             raise Sorry("\n".join(f"--input: {line}" for line in str(error).splitlines())) from None
         self._groups = Groups()
@@ -223,11 +233,8 @@ class Flowing:
         from abreast.jobs.workflow.reach import lanes_of
         from abreast.limits.slots import Slots
 
-        named = lanes_of(self.workflow.steps)
         known = lanes_here(self._config)
-        if missing := sorted(named - known.keys()):
-            raise Sorry(f"there is no lane {missing[0]!r}; declare it as [lanes.{missing[0]}] with width = 4")
-        return {name: Slots(known[name].width) for name in named}
+        return {name: Slots(known[name].width) for name in lanes_of(self.workflow.steps)}
 
     def _tools(self, store: Store | None) -> Tools:
         table = self._config.workflow()
@@ -254,7 +261,7 @@ class Flowing:
         if view.json:
             say_json(result_as_json(result, self._run_id))
             return code
-        if result.ok and (text := _shown(result)):
+        if result.ok and (text := shown_text(result)):
             write_all(STDOUT, text.encode("utf-8", "replace"))
         self._say_loops(result)
         if not view.quiet and (not result.ok or sys.stderr.isatty() or view.verbose):
@@ -302,19 +309,3 @@ def _waiting(result: FlowResult) -> str:
     return next(
         (name for name, record in result.steps.items() if record.status == "paused" and record.type == "gate"), "GATE"
     )
-
-
-def _shown(result: FlowResult) -> str:
-    """What a person wants to see of a result: its outputs, or else what the last step said."""
-    if result.outputs:
-        values = list(result.outputs.values())
-        found: Any = values[0] if len(values) == 1 else result.outputs
-    else:
-        last = list(result.steps.values())[-1].output if result.steps else {}
-        known = ("text", "stdout", "value", "data")
-        rest = {word: value for word, value in last.items() if word != "results"}
-        found = next((last[word] for word in known if last.get(word) is not None), rest or None)
-    if found is None or found == "":
-        return ""
-    text = found if isinstance(found, str) else json_line({"v": found})[5:-1]
-    return text if text.endswith("\n") else f"{text}\n"

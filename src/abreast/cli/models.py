@@ -117,6 +117,8 @@ def _where(lane: LaneSettings) -> str:
     if lane.kind == "local":
         here = [name for name, weights in KNOWN.items() if is_present(weights)]
         return f"this process; {', '.join(here)} in {cache_directory()}" if here else "this process; abreast models get"
+    if not lane.has_models:
+        return "no models; for steps of workflows"
     return lane.base_url or "by way of litellm"
 
 

@@ -111,13 +111,16 @@ def _run_workflow(file: str, text: str, *, inputs: tuple[str, ...], name: str | 
     source = FlowFile(file, text, str(Path(file).resolve().parent), budget=budget, model=given["model"])
     workflow = source.workflow()
     if given["check"]:
+        from abreast.cli.flow_check import check_runners, check_tables
         from abreast.cli.flow_plan import say_checked
 
+        check_tables(workflow, config)
+        check_runners(workflow, config)
         return say_checked(workflow, as_json=view.json)
     values, verdicts = split_inputs(inputs, workflow)
     source = FlowFile(file, text, source.directory, values, verdicts, budget, given["model"])
     check_run_name(name or workflow.id)
-    flowing = Flowing(source, StoreChoice(config, given["store"]), view, cwd=cwd)
+    flowing = Flowing(source, StoreChoice(config, given["store"]), view, cwd=cwd, inputs_needed=not given["dry_run"])
     if given["dry_run"]:
         from abreast.cli.flow_plan import say_plan
 

@@ -56,6 +56,11 @@ class LaneSettings:
         return None
 
     @property
+    def has_models(self) -> bool:
+        """Whether models are asked in it; a lane that is only a width bounds steps of workflows."""
+        return self.base_url is not None or self.kind not in _KINDS
+
+    @property
     def wants_key(self) -> bool:
         """Whether it can't be used without one."""
         return bool(self.api_key_env or self.api_key_file)
@@ -134,6 +139,9 @@ def split_name(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[LaneSettin
         hint = f"did you mean {close[0]}/{model}?" if close else f"there are {known}"
         raise ModelUnknown(f"there is no provider {provider!r}; {hint}; declare others as [lanes.{provider}] in "
                            "abreast.toml")  # fmt: skip
+    if not lanes[provider].has_models:
+        raise ModelUnknown(f"{lanes[provider].place} is only a width, and has no models: give it a base_url, such as "
+                           "http://127.0.0.1:8000/v1")  # fmt: skip
     return lanes[provider], model
 
 
@@ -162,8 +170,9 @@ def _lane(name: str, given: Mapping[str, Any], where: str, before: LaneSettings 
     own = {"adaptive": False, "capped": True} if "width" in given else {}
     changes: dict[str, Any] = {"place": where, **own, **read}
     lane = replace(lane, **changes)
-    if lane.base_url is None and lane.kind in _KINDS:
-        raise ValueError(f"{where} needs a base_url, such as http://127.0.0.1:8000/v1")
+    if not lane.has_models and set(given) != {"width"}:
+        only = "; one that is only for steps of workflows has a width and nothing else"
+        raise ValueError(f"{where} needs a base_url, such as http://127.0.0.1:8000/v1{only}")
     return lane
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from abreast.jobs.workflow.steps import Call, FanIn, FanOut, Gate, If, Loop, Step, Switch
+from abreast.jobs.workflow.steps import Call, Command, FanIn, FanOut, Gate, If, Loop, Step, Switch, Workflow
 from abreast.jobs.workflow.values import reads
 
 
@@ -51,9 +51,41 @@ def gates_of(steps: Iterable[Step]) -> frozenset[str]:
     return frozenset(step.common.id for step in every(steps) if isinstance(step, Gate))
 
 
-def lanes_of(steps: Iterable[Step]) -> frozenset[str]:
-    """The lanes that steps name."""
-    return frozenset(step.common.lane for step in every(steps) if step.common.lane is not None)
+def lanes_of(steps: Iterable[Step]) -> dict[str, int]:
+    """The lanes that steps name, each with the line of the first that does."""
+    found: dict[str, int] = {}
+    for step in every(steps):
+        if step.common.lane is not None:
+            found.setdefault(step.common.lane, step.common.line)
+    return found
+
+
+def agents_of(workflow: Workflow) -> dict[str, int]:
+    """The agents whose runner a command needs, as far as the file names them; with the line of the first that does."""
+    found: dict[str, int] = {}
+    for flow in files_of(workflow):
+        for step in _own(flow.steps):
+            if isinstance(step, Command):
+                named = step.integration or flow.integration
+                if named is not None and named.plain and named.text:
+                    found.setdefault(named.text, step.common.line)
+    return found
+
+
+def files_of(workflow: Workflow) -> Iterator[Workflow]:
+    """The workflow, and those that its steps call."""
+    yield workflow
+    for step in _own(workflow.steps):
+        if isinstance(step, Call):
+            yield from files_of(step.workflow)
+
+
+def _own(steps: Iterable[Step]) -> Iterator[Step]:
+    """All steps of one file, those within others included."""
+    for step in steps:
+        yield step
+        if not isinstance(step, Call):
+            yield from _own(beneath(step))
 
 
 def affected_by(changed: set[tuple[str, str]], steps: Iterable[Step]) -> list[str]:
