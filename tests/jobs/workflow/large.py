@@ -63,7 +63,7 @@ steps:
     message: "Look at {{ steps.ask.output.text }}"
     options: [Approve, Reject]
     on_reject: retry
-    show_file: "{{ steps.test.output.file }}"
+    show_file: "{{ steps.test.output.stdout }}"
     verdict_input: verdict
     needs: [count, test]
   - id: branch
@@ -97,7 +97,7 @@ steps:
       - {id: revise, command: speckit.specify}
   - id: spread
     type: fan-out
-    items: "{{ steps.ask.output.list }}"
+    items: "{{ steps.ask.output.data }}"
     max_concurrency: "{{ inputs.count }}"
     min_success: 0.5
     max_failures: 3

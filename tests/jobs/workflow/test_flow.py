@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from abreast.jobs.workflow.kinds import OUTPUTS as KINDS_OUTPUTS
 from abreast.testing import Gate, ManualClock, MemoryStore
-from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, go, recorded, statuses, step, told, turns
+from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, gate, go, recorded, statuses, step, told, turns
 
 
 def loop(*steps, kind="while", condition="{{ true }}", name="loop", **more):
@@ -394,3 +395,20 @@ async def test_nothing_is_left_running_after_any_end():
         await go(flow(fan([0, 1, 2], each("a"), width=3, needs=[]), step("b", needs=[]), step("c")), kit)
         assert kit.inside == 0
         assert not asyncio.all_tasks() - {asyncio.current_task()}
+
+
+async def test_every_name_in_an_output_is_one_that_expressions_may_read_without_a_warning():
+    steps = [
+        {"id": "sh", "type": "shell", "run": "x", "output_format": "json"},
+        {"id": "pr", "type": "prompt", "prompt": "p"},
+        {"id": "co", "command": "c", "integration": "i", "output_schema": {}}, gate("ga", on_reject="skip"),
+        branch(True, []), {"id": "sw", "type": "switch", "expression": "x", "cases": {"x": []}},
+        loop(step("b"), kind="do-while", condition="{{ false }}"), fan([0], each("a", continue_on_error=True)),
+        {"id": "fi", "type": "fan-in", "wait_for": ["sh"]}, {"id": "sa", "type": "sample", "sample": {"prompt": "p"}},
+    ]  # fmt: skip
+    kit = FakeKit(gives={"x": "1", "i /c": "{}"}, fails={"a0": "no"}, decides={"ga": "reject"})
+    result = await go(flow(*steps), kit)
+    assert result.ok
+    known = {name: KINDS_OUTPUTS[record.type] for name, record in result.steps.items() if record.type in KINDS_OUTPUTS}
+    assert len(known) == len(steps)
+    assert [name for name, names in known.items() if result.steps[name].output.keys() - names] == []

@@ -587,13 +587,53 @@ def test_names_that_lead_nowhere_are_warned_of():
         - {id: ask, command: x, input: {a: "{{ steps.aks.output }}", b: "{{ inputs.spec }}"}}
         - id: fan
           type: fan-out
-          items: "{{ steps.ask.output.list }}"
+          items: "{{ steps.ask.output.data }}"
           step: {id: inner, type: shell, run: "echo {{ steps.inner.output }} {{ steps['fan:inner:0'].output }}"}
     """)
     assert warnings(text) == (
         (3, "inputs.spec is always null, as there is no such input; there is none at all"),
         (3, "steps.aks is always null, as there is no such step; did you mean ask?"),
     )
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("secrets.TOKEN", "secrets.TOKEN is always null, as there is no 'secrets' in expressions; there are inputs, "),
+        ("env.HOME", "env.HOME is always null, as there is no 'env' in expressions"),
+        ("input.x", "did you mean inputs?"),
+        ("steps.a.output.stdot", "steps.a.output.stdot is always null, as that step gives none; did you mean stdout?"),
+        ("steps.a.outputs.stdout", "steps.a.outputs is always null, as no step has it; did you mean output?"),
+        ("steps.f.output.result", "did you mean results?"),
+        ("steps.in.output.summ", "did you mean sum?"),
+    ],
+)  # fmt: skip
+def test_namespaces_and_outputs_that_are_not_there_are_warned_of(expression, said):
+    text = steps(f"""
+        - {{id: a, type: shell, run: ls}}
+        - {{id: f, type: fan-out, items: [1], step: {{id: x, type: shell, run: "ls {{{{ item }}}}"}}}}
+        - {{id: in, type: fan-in, wait_for: [a], output: {{sum: "{{{{ fan_in.results }}}}"}}}}
+        - {{id: b, type: shell, run: "echo {{{{ {expression} }}}}"}}
+    """)
+    found = warnings(text)
+    assert len(found) == 1
+    assert said in found[0][1]
+
+
+@pytest.mark.parametrize("expression", [
+    "inputs['x y']", "item.name", "fan_in.results[0]", "context.run_id", "steps.p.output.anything", "steps.p.status",
+    "steps.a.output['stdout']", "steps.s.output.own", "steps.in.output.sum", "steps.a.output", "steps",
+])  # fmt: skip
+def test_names_that_may_be_there_are_not_warned_of(expression):
+    text = steps(f"""
+        - {{id: a, type: shell, run: ls}}
+        - {{id: p, type: python, call: "m:f"}}
+        - {{id: in, type: fan-in, wait_for: [a], output: {{sum: 1}}}}
+        - {{id: s, type: if, condition: true, then: []}}
+        - {{id: each, type: fan-out, items: [1], step: {{id: s, type: python, call: "m:f"}}}}
+        - {{id: b, type: prompt, prompt: "{{{{ {expression} }}}}"}}
+    """).replace("steps:", "inputs: {'x y': {}}\nsteps:", 1)
+    assert warnings(text) == ()
 
 
 def test_what_is_not_used_is_warned_of_outside_of_steps():

@@ -163,6 +163,29 @@ KINDS: Final[dict[str, dict[str, Word]]] = {
     },
 }
 
+_SAID: Final = ("text", "stdout", "stderr", "exit_code", "dispatched", "data", "integration", "model")
+OUTPUTS: Final[dict[str, frozenset[str]]] = {
+    "shell": frozenset({"exit_code", "stdout", "stderr", "data"}),
+    "prompt": frozenset({"prompt", *_SAID}),
+    "command": frozenset({"command", "input", "options", "integration_args", "integration_options", *_SAID}),
+    "gate": frozenset({"message", "options", "on_reject", "show_file", "choice", "aborted"}),
+    "if": frozenset({"condition_result", "condition"}),
+    "switch": frozenset({"matched_case", "expression_value"}),
+    "while": frozenset({"condition_result", "condition", "max_iterations", "loop_type", "iterations", "max_reached"}),
+    "do-while": frozenset(
+        {"condition_result", "condition", "max_iterations", "loop_type", "iterations", "max_reached"}
+    ),
+    "fan-out": frozenset({"items", "max_concurrency", "item_count", "results", "quarantine", "step_template"}),
+    "fan-in": frozenset({"results"}),
+    "sample": frozenset({"ok", "text", "value", "counts", "winner", "exit_code", "dispatched"}),
+    "workflow": frozenset({"workflow", "status", "error"}),
+}
+"""The names in the output of each type whose names are known. A fan-in and a workflow add those that the file gives."""
+NAMESPACES: Final = ("inputs", "steps", "item", "fan_in", "context")
+"""What expressions may begin with."""
+FACTS: Final = ("type", "status", "output", "input", "error")
+"""What `steps.<id>` has."""
+
 OURS: Final = tuple(COMMON)[: tuple(COMMON).index("input")]
 """What a step of a registered kind shares with all others; the rest is its config."""
 

@@ -15,8 +15,9 @@ from abreast.jobs.files.shapes import fitting
 from abreast.jobs.files.yaml_nodes import MAX_BYTES, Node, read_yaml
 from abreast.jobs.workflow import kinds
 from abreast.jobs.workflow.inputs import coerce
+from abreast.jobs.workflow.known_names import KnownNames
 from abreast.jobs.workflow.read_steps import CheckSample, Scope, StepReader
-from abreast.jobs.workflow.steps import Input, Value, Workflow
+from abreast.jobs.workflow.steps import Input, Step, Value, Workflow
 
 __all__ = ["MAX_FILES", "Problem", "WorkflowInvalid", "load"]
 
@@ -96,7 +97,7 @@ class _File:
         header = self.header(root, reader)
         steps = reader.steps(self.listed(root), Scope(level=self.place.level))
         outputs = self.outputs(root.get("outputs"), reader)
-        self.warn_of_unknown_names(reader, inputs)
+        self.warn_of_unknown_names(reader, steps, inputs)
         return Workflow(
             file=self.report.file, text=self.text, steps=steps, inputs=tuple((inputs or {}).values()),
             outputs=outputs, warnings=tuple(sorted(set(self.report.warnings))), **header,
@@ -201,19 +202,14 @@ class _File:
             found[name] = reader.value(one.get("value"))
         return found
 
-    def warn_of_unknown_names(self, reader: StepReader, inputs: Mapping[str, Input] | None) -> None:
+    def warn_of_unknown_names(
+        self, reader: StepReader, steps: tuple[Step, ...], inputs: Mapping[str, Input] | None
+    ) -> None:
         """A path that leads nowhere is null when it is read, so it is no problem; it is seldom meant."""
-        ids = sorted(reader.ids)
+        known = KnownNames(reader.ids, steps, inputs)
         for line, path in dict.fromkeys(reader.reads):
-            root, name = path[0], path[1] if len(path) > 1 else None
-            if not isinstance(name, str):
-                continue
-            if root == "steps" and name.partition(":")[0] not in reader.ids:
-                there = self.report.instead(name, ids)
-                self.report.warn(line, f"steps.{name} is always null, as there is no such step; {there}")
-            if root == "inputs" and inputs is not None and name not in inputs:
-                there = self.report.instead(name, inputs)
-                self.report.warn(line, f"inputs.{name} is always null, as there is no such input; {there}")
+            for fault in known.faults(path, self.report.instead):
+                self.report.warn(line, fault)
 
     # --- files as steps
 

@@ -64,7 +64,7 @@ def agents_of(workflow: Workflow) -> dict[str, int]:
     """The agents whose runner a command needs, as far as the file names them; with the line of the first that does."""
     found: dict[str, int] = {}
     for flow in files_of(workflow):
-        for step in _own(flow.steps):
+        for step in own_steps(flow.steps):
             if isinstance(step, Command):
                 named = step.integration or flow.integration
                 if named is not None and named.plain and named.text:
@@ -75,17 +75,17 @@ def agents_of(workflow: Workflow) -> dict[str, int]:
 def files_of(workflow: Workflow) -> Iterator[Workflow]:
     """The workflow, and those that its steps call."""
     yield workflow
-    for step in _own(workflow.steps):
+    for step in own_steps(workflow.steps):
         if isinstance(step, Call):
             yield from files_of(step.workflow)
 
 
-def _own(steps: Iterable[Step]) -> Iterator[Step]:
+def own_steps(steps: Iterable[Step]) -> Iterator[Step]:
     """All steps of one file, those within others included."""
     for step in steps:
         yield step
         if not isinstance(step, Call):
-            yield from _own(beneath(step))
+            yield from own_steps(beneath(step))
 
 
 def affected_by(changed: set[tuple[str, str]], steps: Iterable[Step]) -> list[str]:
