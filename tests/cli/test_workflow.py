@@ -551,3 +551,26 @@ steps:
     said = abreast("run", "flow.yaml", "--dry-run", "-i", "n=many")
     assert (said.code, said.out) == (2, "")
     assert abreast("run", "flow.yaml").code == 2
+
+
+def test_width_bounds_all_steps_of_a_run_and_is_kept_for_its_resume(abreast):
+    os.mkfifo(abreast.folder / "meet")
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: w}
+steps:
+  - {id: a, type: shell, run: cat meet, timeout: 1, needs: []}
+  - {id: b, type: shell, run: echo met > meet, needs: []}
+""",
+    )
+    alone = abreast("run", "flow.yaml", "--width", "1", "--json")
+    assert (alone.code, json.loads(alone.out)["error"]) == (1, "it took longer than 1 seconds")
+    assert abreast("resume", "w-1", "--json").code == 1
+    assert (
+        json.loads(abreast("resume", "w-1", "--width", "2", "--json").out)["steps"]["a"]["output"]["stdout"] == "met\n"
+    )
+    said = abreast("run", "flow.yaml", "--width", "0")
+    assert (said.code, said.out) == (2, "")
+    abreast.file("sample.yaml", "sample: {prompt: hi}\n")
+    assert abreast("run", "sample.yaml", "--width", "2").code == 2

@@ -16,7 +16,15 @@ from abreast.store.port import JsonValue, RunRow, Store
 
 
 def resume_flow(
-    store: Store, row: RunRow, choice: StoreChoice, view: View, words: Sequence[str], *, retry: bool, budget: str | None
+    store: Store,
+    row: RunRow,
+    choice: StoreChoice,
+    view: View,
+    words: Sequence[str],
+    *,
+    retry: bool,
+    budget: str | None,
+    width: int | None = None,
 ) -> int:
     """Go on with it; the exit code. What did not succeed runs again; with `retry`, also what may have been done."""
     source = FlowFile.of_run(store, row)
@@ -24,7 +32,7 @@ def resume_flow(
     if not os.path.isdir(cwd):  # noqa: PTH112
         raise Sorry(f"{row.id} ran in {cwd}, which is gone; put it back, for its commands run there")
     given, verdicts = split_inputs(words, source.workflow())
-    changed = replace(source.with_more(given, verdicts), budget=budget or source.budget)
+    changed = replace(source.with_more(given, verdicts), budget=budget or source.budget, width=width or source.width)
     flowing = Flowing(changed, choice, view, cwd=cwd)
     with suppress(ValueError):
         flowing.say_changes(resolve_inputs(flowing.workflow.inputs, source.given))

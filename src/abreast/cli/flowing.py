@@ -73,6 +73,8 @@ class FlowFile:
     verdicts: dict[str, str] = field(default_factory=dict)
     budget: str | None = None
     model: str | None = None
+    width: int | None = None
+    """Steps of the whole run at once, if the command line says how many."""
 
     def workflow(self) -> Workflow:
         """The workflow, checked; `Sorry` has all its problems."""
@@ -96,7 +98,8 @@ class FlowFile:
     def manifest(self) -> dict[str, JsonValue]:
         """As a run keeps it."""
         return {"workflow": {"file": self.file, "text": self.text, "directory": self.directory, "given": self.given,
-                             "verdicts": dict(self.verdicts), "budget": self.budget, "model": self.model}}  # fmt: skip
+                             "verdicts": dict(self.verdicts), "budget": self.budget, "model": self.model,
+                             "width": self.width}}  # fmt: skip
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> FlowFile:
@@ -212,7 +215,7 @@ class Flowing:
                 if start.more and run.setting.journal is not None:
                     body = codec.encode(dict(start.more), run.path)
                     run.setting.journal.emit(INPUTS_GIVEN, run.path, body=body)
-                flow = Flow(self.workflow, kit, self._source.verdicts, rehearsal)
+                flow = Flow(self.workflow, kit, self._source.verdicts, rehearsal, width=self._source.width)
                 result = await flow.run(run, self.inputs)
                 found.append(result)
                 interrupts.let_be()

@@ -62,7 +62,9 @@ def command(
             return _over(opened, row, choice)
         if row.kind in _JOBS:
             raised = None if budget is None else config.get(BUDGET, budget)
-            again = Again(opened, row, choice, View(as_json, quiet, options.is_verbose()), raised, inputs, retry_failed)
+            wider = None if width is None else config.get(WIDTH, width)
+            view = View(as_json, quiet, options.is_verbose())
+            again = Again(opened, row, choice, view, raised, inputs, retry_failed, wider)
             return _JOBS[row.kind](again)
         changes = {
             "width": None if width is None else config.get(WIDTH, width),
@@ -86,6 +88,7 @@ class Again:
     budget: str | None
     inputs: tuple[str, ...]
     retry: bool
+    width: int | None = None
 
     def no_inputs(self) -> None:
         """Refuse inputs where there are none."""
@@ -106,7 +109,14 @@ def _workflow(again: Again) -> int:
     from abreast.cli.flow_resume import resume_flow
 
     return resume_flow(
-        again.store, again.row, again.choice, again.view, again.inputs, retry=again.retry, budget=again.budget
+        again.store,
+        again.row,
+        again.choice,
+        again.view,
+        again.inputs,
+        retry=again.retry,
+        budget=again.budget,
+        width=again.width,
     )
 
 

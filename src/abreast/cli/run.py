@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from abreast.cli import options
-from abreast.cli.config import BUDGET, SEED, Config
+from abreast.cli.config import BUDGET, SEED, WIDTH, Config
 from abreast.cli.errors import Sorry, one_line, system_words
 from abreast.cli.stores import StoreChoice
 from abreast.cli.work import View
@@ -31,6 +31,8 @@ _JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")
 @click.option("--simulate", is_flag=True, help="Rehearse a workflow: outputs are made up, nothing is done or recorded.")
 @click.option("--outputs-of", metavar="RUN", help="With --simulate: take outputs from that run where it has them.")
 @click.option("--model", "-m", metavar="NAME", help="The model for prompts that name none.  [local/smollm2]")
+@click.option("--width", "-w", metavar="N",
+              help="Steps of a workflow at once, in all.  [64, or as many as its widest fan-out]")  # fmt: skip
 @options.budget
 @click.option("--name", metavar="TEXT", help="What the run is called; by default the workflow's id, or the job's kind.")
 @click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
@@ -38,7 +40,7 @@ _JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")
 @options.quiet
 @options.common
 @click.argument("file", metavar="FILE")
-def command(*, file: str, **given: Any) -> int:
+def command(*, file: str, width: str | None, **given: Any) -> int:
     """Run the job in FILE. A top-level key says which job it is.
 
     \b
@@ -56,7 +58,9 @@ def command(*, file: str, **given: Any) -> int:
     text = read_text(file)
     node = read_node(text, file)
     if "workflow" in node.pairs or "steps" in node.pairs:
-        return _run_workflow(file, text, **given)
+        return _run_workflow(file, text, width=width, **given)
+    if width is not None:
+        raise Sorry(f"--width is for workflows here; the file {file} has words of its own for that")
     if "matrix" in node.pairs:
         return _run_matrix(file, text, **given)
     if list(node.pairs) == ["plan"]:
@@ -101,14 +105,19 @@ def read_node(text: str, file: str) -> Node:
     return node
 
 
-def _run_workflow(file: str, text: str, *, inputs: tuple[str, ...], name: str | None, **given: Any) -> int:
+def _run_workflow(
+    file: str, text: str, *, inputs: tuple[str, ...], name: str | None, width: str | None, **given: Any
+) -> int:
     from abreast.cli.flowing import FlowFile, Flowing, FlowStart, split_inputs
     from abreast.cli.sampling import check_run_name
 
     config, cwd = Config.load(), os.getcwd()  # noqa: PTH109 - as a text
     view = View(given["as_json"], given["quiet"], options.is_verbose())
     budget = config.get(BUDGET, given["budget"])
-    source = FlowFile(file, text, str(Path(file).resolve().parent), budget=budget, model=given["model"])
+    most = None if width is None else config.get(WIDTH, width)
+    source = FlowFile(
+        file, text, str(Path(file).resolve().parent), budget=budget, model=given["model"], width=most
+    )  # fmt: skip
     workflow = source.workflow()
     if given["check"]:
         from abreast.cli.flow_check import check_runners, check_tables
@@ -118,7 +127,7 @@ def _run_workflow(file: str, text: str, *, inputs: tuple[str, ...], name: str | 
         check_runners(workflow, config)
         return say_checked(workflow, as_json=view.json)
     values, verdicts = split_inputs(inputs, workflow)
-    source = FlowFile(file, text, source.directory, values, verdicts, budget, given["model"])
+    source = source.with_more(values, verdicts)
     check_run_name(name or workflow.id)
     flowing = Flowing(source, StoreChoice(config, given["store"]), view, cwd=cwd, inputs_needed=not given["dry_run"])
     if given["dry_run"]:

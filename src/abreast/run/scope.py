@@ -198,6 +198,10 @@ class Run:
         own = Budget.parse(budget) if isinstance(budget, str) else budget
         return Run(name, lanes=Lanes(lanes, own, self.lanes), budget=own, parent=self)
 
+    def declare(self, lane: str, limits: LaneLimits) -> None:
+        """Add a lane to this scope, for the work that begins in it from now on."""
+        self.lanes = Lanes({lane: limits}, None, self.lanes)
+
     def halt(self, reason: str) -> None:
         """Stop this scope and all beneath it: maps end with `Halted(reason)`; what is recorded stays."""
         self.stop(Halted(reason))

@@ -133,14 +133,14 @@ class FlowFailed(AbreastError):
 ENDS = {"failed": FlowFailed, "aborted": Halted, "paused": Paused}
 
 
-async def go(workflow, kit, inputs=None, *, verdicts=None, store=None, **opening):
+async def go(workflow, kit, inputs=None, *, verdicts=None, store=None, width=None, **opening):
     """What becomes of a workflow; it goes on where the store has a run of it, and tries again what has failed."""
     found = []
     resume = "failed" if store is not None and store.newest("flow") else "auto"
     opening = {"seed": 1, "resume": resume, **opening}
     with suppress(FlowFailed, Halted, Paused):
         async with abreast.open_run("flow", store=store, **opening) as run:
-            found.append(await Flow(workflow, kit, verdicts).run(run, inputs or {}))
+            found.append(await Flow(workflow, kit, verdicts, width=width).run(run, inputs or {}))
             if not found[0].ok:
                 raise ENDS[found[0].status](found[0].error or "")
     return found[0]

@@ -59,6 +59,7 @@ class FanOuts:
         keys = _keys(frame, step, items)
         if twice := _twice(keys):
             return failed(common, f"the key {twice} is there more than once; a key must name one item", output)
+        self._flow.make_room(as_width(wanted))
         width = min(as_width(wanted), len(items))
         if (journal := frame.run.setting.journal) is not None:
             path = f"{frame.run.path}/{escape(common.id)}"
@@ -130,7 +131,7 @@ class _OneItem:
             return {}
         common = self._leaf.common
         return {"lane": common.lane, "retry": common.retry or None, "timeout": timeout_of(self._leaf),
-                "effect": common.effect}  # fmt: skip
+                "effect": common.effect, "hold": self._flow.place_of(self._leaf)}  # fmt: skip
 
     async def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
         """The item's records, as plain values; `StepHalted` with them unless all of it succeeded."""

@@ -18,15 +18,20 @@ from abreast.jobs.workflow.fan_out import FanOuts
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.kit import Kit, StepContext
 from abreast.jobs.workflow.leaves import configure, failed, perform, record_of, timeout_of
+from abreast.jobs.workflow.plan import widest
 from abreast.jobs.workflow.reach import outline
 from abreast.jobs.workflow.records import Fate, Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
 from abreast.jobs.workflow.side import Side
-from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, If, Leaf, Loop, Step, Switch, Workflow
+from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, Gate, If, Leaf, Loop, Step, Switch, Workflow
 from abreast.jobs.workflow.values import resolve
+from abreast.jobs.workflow.width import RUN_WIDTH
+from abreast.limits.slots import Slots
 from abreast.run.current import current_item
 from abreast.run.scope import Run
 from abreast.store import codec
 
+EVERY_STEP: Final = "every:step"
+"""The lane of all steps of a run that do something; no step can name it, for its name has a colon."""
 WORKFLOW_OUTLINED: Final = "workflow-outlined"
 """The event that keeps which steps there are, as the newest driver had them."""
 
@@ -55,20 +60,38 @@ class Flow:
         kit: Kit,
         verdicts: Mapping[str, str] | None = None,
         rehearse: Callable[[Leaf, dict[str, Any], StepContext], dict[str, Any]] | None = None,
+        *,
+        width: int | None = None,
     ) -> None:
-        """`verdicts` answer gates by their full ids; to `rehearse`, that makes up what a step gives."""
+        """`verdicts` answer gates by their full ids; to `rehearse`, that makes up what a step gives.
+
+        At most `width` steps of the run do something at once; by default 64, or as many as its widest fan-out.
+        """
         self.workflow = workflow
         self.kit = kit
         self.verdicts = verdicts or {}
         self.rehearse = rehearse
+        self._width = width
+        self._places: Slots | None = None
         self._fan_outs = FanOuts(self)
 
     async def run(self, run: Run, inputs: Mapping[str, Any]) -> FlowResult:
         """Walk through it within `run`; what a kind raises by a fault of its own is raised here too."""
         if (journal := run.setting.journal) is not None:
             journal.emit(WORKFLOW_OUTLINED, run.path, body=codec.encode(outline(self.workflow.steps), run.path))
+        self._places = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
+        run.declare(EVERY_STEP, self._places)
         frame = Frame.outermost(run, inputs, run.id or run.name)
         return await self._walk(frame)
+
+    def place_of(self, step: Leaf) -> str | None:
+        """The lane of which a step holds a place while it works. A gate holds none: a person may take days."""
+        return None if self._places is None or isinstance(step, Gate) else EVERY_STEP
+
+    def make_room(self, width: int) -> None:
+        """A fan-out is so wide; only now can that be seen, if a step before it says how wide."""
+        if self._places is not None and self._width is None and width > self._places.count:
+            self._places.resize(width)
 
     async def _walk(self, frame: Frame) -> FlowResult:
         halted = await self.sequence(frame, self.workflow.steps)
@@ -133,7 +156,7 @@ class Flow:
             try:
                 plain = await scope.step(
                     common.id, self.performing(step, frame), config, lane=common.lane, retry=common.retry or None,
-                    timeout=timeout_of(step), effect=common.effect, on_change="rerun",
+                    timeout=timeout_of(step), effect=common.effect, on_change="rerun", hold=self.place_of(step),
                 )  # fmt: skip
             except BudgetSpent as error:
                 if scope.budget is None or error.budget is not scope.budget or scope is frame.run:
@@ -234,7 +257,9 @@ class Flow:
         frame.note(step, Record(common.type, "completed", output))
         async with frame.run.child(common.id) as scope:
             nested = Frame.outermost(scope, inputs, frame.names["context"]["run_id"], f"{frame.full(common.id)}:")
-            found = await Flow(inner, self.kit, self.verdicts, self.rehearse)._walk(nested)  # noqa: SLF001 - its own kind
+            flow = Flow(inner, self.kit, self.verdicts, self.rehearse, width=self._width)
+            flow._places = self._places
+            found = await flow._walk(nested)
         frame.merge(found.steps)
         output = {"workflow": inner.id, "status": found.status, **found.outputs}
         if found.ok:

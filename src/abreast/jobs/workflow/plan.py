@@ -45,6 +45,16 @@ def plan(steps: Sequence[Step], inputs: Mapping[str, Any]) -> list[PlannedStep]:
     return _plan(steps, inputs, 0, 1, ())
 
 
+def widest(steps: Sequence[Step], inputs: Mapping[str, Any]) -> int:
+    """The largest `max_concurrency`, as far as the file and the inputs tell; 1 if there is no fan-out."""
+    found = 1
+    for step in steps:
+        if isinstance(step, FanOut):
+            found = max(found, as_width(_known(step.max_concurrency, inputs)))
+        found = max(found, widest(beneath(step), {} if isinstance(step, Call) else inputs))
+    return found
+
+
 def _plan(
     steps: Sequence[Step], inputs: Mapping[str, Any], depth: int, times: int, per: tuple[str, ...]
 ) -> list[PlannedStep]:

@@ -7,6 +7,9 @@ from typing import Any, Final, cast
 WIDEST: Final = 10_000
 """More at once is no use to anybody; a number beyond it counts as this one."""
 
+RUN_WIDTH: Final = 64
+"""Steps of one run at once, whatever lists and fan-outs they stand in; more if a fan-out of the file asks for more."""
+
 
 def as_width(given: object) -> int:
     """`int(given)`, between 1 and 10,000. Never raises: what `int` does not take counts as 1.
