@@ -308,6 +308,8 @@ class Stopped(AbreastError):
     """A run or map ended before its items did; what is recorded stays, and the run can be resumed."""
 
     retryable = False
+    drains = False
+    """Whether items that are executing end by themselves, to be recorded; else they are cancelled."""
 
 
 class Halted(Stopped):
@@ -324,6 +326,8 @@ class Paused(Stopped):
 
 class BudgetSpent(Stopped):
     """The next piece of work doesn't fit under the cap, and nothing in flight could still make room."""
+
+    drains = True
 
     def __init__(self, message: str, budget: object = None) -> None:
         """`budget` is the one that is spent, where it is known; it doesn't travel to other processes."""

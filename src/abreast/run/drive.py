@@ -399,7 +399,7 @@ class Drive:
             if self.book is not None and todo.at is not None:
                 self.book.halted(todo.at, todo.reason)
             self.losers.extend(held for held in self.window.settled.values() if type(held) is Failed)
-            self.stop("stopped", drain=todo.at is None and isinstance(todo.error, BudgetSpent))
+            self.stop("stopped", drain=todo.at is None and getattr(todo.error, "drains", False))
         self.wake()
 
     async def _refill(self, fetch: Fetch) -> None:

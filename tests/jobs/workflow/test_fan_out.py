@@ -419,6 +419,36 @@ async def test_a_gate_that_nobody_answers_pauses_at_its_item_and_the_rest_goes_o
     assert again.asked == []
 
 
+@pytest.mark.parametrize("inner", ["steps", "fan-out", "needs"])
+async def test_what_runs_when_a_gate_pauses_ends_and_a_resumed_run_does_not_start_it_again(inner):
+    store = MemoryStore()
+    kit = FakeKit(gate=Gate())
+    ask = gate("g")
+    work = {
+        "steps": [each("a"), ask], "fan-out": [fan(["{{ item }}"], each("a"), name="in"), ask],
+        "needs": [gate("g", needs=[]), each("a", needs=[])],
+    }[inner]  # fmt: skip
+    workflow = flow(fan(list(range(6)), *work, width=4), step("after"))
+
+    async def body():
+        await kit.gate.wait_for("a0", "a1", "a2", "a3")
+        if inner != "needs":
+            kit.gate.open("a0")
+        while "fan:g:0" not in kit.asked:
+            await turns(1)
+        await turns(200)
+        kit.gate.open("a3", "a2", "a1", "a0")
+
+    result = await at_gate(workflow, kit, body, store=store)
+    assert (result.status, result.error) == ("paused", "the gate 'fan:g:0' waits for a decision")
+    assert kit.cancelled == []
+    assert sorted(kit.calls) == ["a0", "a1", "a2", "a3"]  # nothing new starts
+    again = FakeKit()
+    result = await go(workflow, again, store=store, verdicts={f"fan:g:{index}": "approve" for index in range(6)})
+    assert result.ok
+    assert sorted(again.calls) == ["a4", "a5", "after"]
+
+
 async def test_a_failure_before_a_pause_in_item_order_is_what_halts_though_the_pause_came_first_in_time():
     kit = FakeKit(gate=Gate(), fails={"a0": "mine"})
     workflow = flow(fan([0, 1], each("a"), gate("g"), width=2))

@@ -129,7 +129,7 @@ class Flow:
             frame = await side.ready(place)
             record = await self.step(frame, step)
             frame.note(step, record)
-            side.ended(place, halts=record.halts)
+            side.ended(place, record)
         except Exception as error:  # noqa: BLE001 - raised again in its turn
             side.broke(place, error)
 

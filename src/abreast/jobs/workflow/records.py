@@ -85,7 +85,9 @@ class StepHalted(AbreastError):
 
 
 class StepPaused(Paused):
-    """A gate waits for somebody."""
+    """A gate waits for a decision. What runs beside it ends by itself: a resumed run must not start it again."""
+
+    drains = True
 
     def __init__(self, record: Record, nested: Records | None = None) -> None:
         """With the steps beneath it, where it has some."""

@@ -38,10 +38,10 @@ class Side:
         self._frames[place] = frame
         return frame
 
-    def ended(self, place: int, *, halts: bool) -> None:
-        """One has ended."""
-        if halts:
-            self._cut(place)
+    def ended(self, place: int, record: Record) -> None:
+        """One has ended. While a gate waits for a decision, the steps that run beside it end by themselves."""
+        if record.halts:
+            self._cut(place, drain=record.fate == "paused")
         else:
             self._over[place].set()
 
@@ -63,11 +63,12 @@ class Side:
             found = frame.records[frame.full(step.common.id)]
         return found if found is not None and found.halts else None
 
-    def _cut(self, place: int) -> None:
-        """Nothing after that place counts any more."""
+    def _cut(self, place: int, *, drain: bool = False) -> None:
+        """Nothing after that place counts any more, and nothing there begins; what has begun ends, if it is to."""
         self._last = min(self._last, place)
-        for task in self.tasks[self._last + 1 :]:
-            task.cancel()
+        for later in range(self._last + 1, len(self.tasks)):
+            if not drain or later not in self._frames:
+                self.tasks[later].cancel()
 
     def _all_needs(self, place: int) -> set[int]:
         found: set[int] = set()
