@@ -32,6 +32,7 @@ ENTRY_POINT: Final = "abreast.steps"
 """Where packages register kinds of steps of their own."""
 MAX_OUTPUT: Final = 8 << 20
 MAX_ITEMS: Final = 100_000
+_PROMPT: Final = "{prompt}"
 _ARGUMENT: Final = 100_000  # bytes; a longer script goes through a file, for the system bounds a single argument
 
 
@@ -41,6 +42,19 @@ class Runner:
 
     argv: tuple[str, ...]
     model: tuple[str, ...] = ()
+    stdin: tuple[str, ...] = ()
+    """The command for a prompt that is too long for an argument, and is read from stdin; `argv` without the prompt."""
+
+    def given(self, prompt: str, model: str | None) -> tuple[list[str], bytes | None]:
+        """The arguments for one prompt, and what the command reads: the system bounds a single argument."""
+        text = prompt.encode("utf-8", "surrogateescape")
+        if len(text) < _ARGUMENT:
+            return self.command(prompt, model), None
+        argv = self.stdin or tuple(word for word in self.argv if word != _PROMPT)
+        if any(_PROMPT in word for word in argv):
+            raise CannotDo(f"the prompt has {len(text)} bytes, which is too long for an argument: let {_PROMPT} stand "
+                           "alone in argv, or give stdin = [...] for prompts that are read from stdin")  # fmt: skip
+        return Runner(argv, self.model).command("", model), text
 
     def command(self, prompt: str, model: str | None) -> list[str]:
         """The arguments for one prompt."""
@@ -105,11 +119,11 @@ class Toolkit:
         if runner is None:
             return None
         try:
-            return await self._run(runner.command(prompt, model))
+            return await self._run(*runner.given(prompt, model))
         except (CommandMissing, CommandRefused) as error:
             raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
 
-    async def _run(self, argv: list[str]) -> Ran:
+    async def _run(self, argv: list[str], stdin: bytes | None = None) -> Ran:
         if self._commands is None:
             self._commands = Commands()
             await self._stack.enter_async_context(self._commands)
@@ -122,7 +136,9 @@ class Toolkit:
                 tools.started(item, pgid)
 
         try:
-            finished = await self._commands.run(argv, cwd=tools.cwd, keep=self.max_output, started=started)
+            finished = await self._commands.run(
+                argv, stdin=stdin, cwd=tools.cwd, keep=self.max_output, started=started
+            )  # fmt: skip
         finally:
             if tools.ended is not None:
                 tools.ended(group)

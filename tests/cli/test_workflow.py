@@ -6,6 +6,7 @@ import random
 import re
 import select
 import signal
+import sys
 import threading
 from contextlib import suppress
 
@@ -574,3 +575,32 @@ steps:
     assert (said.code, said.out) == (2, "")
     abreast.file("sample.yaml", "sample: {prompt: hi}\n")
     assert abreast("run", "sample.yaml", "--width", "2").code == 2
+
+
+@pytest.mark.parametrize("size", [99_999, 100_000, 2_000_000])
+def test_a_prompt_too_long_for_an_argument_goes_by_stdin(abreast, size):
+    count = "import sys; print(len(sys.argv) - 1, sum(map(len, sys.argv[1:])), len(sys.stdin.read()))"
+    argv = json.dumps([sys.executable, "-c", count, "{prompt}"])
+    abreast.file("abreast.toml", f"[runners.mine]\nargv = {argv}\n[runners.glued]\nargv = ['echo', '--p={{prompt}}']"
+                                 "\n[runners.other]\nargv = ['echo', '--p={prompt}']\nstdin = ['wc', '-c']")  # fmt: skip
+    text = "x" * (size - 3)
+    abreast.file("flow.yaml", "workflow: {id: long}\nsteps:\n  - {id: list, type: python, call: 'texts:long'}\n"
+                              "  - {id: a, command: c, integration: '{{ steps.list.output.who }}',\n"
+                              "     input: {args: '{{ steps.list.output.text }}'}}\n")  # fmt: skip
+    for who, said in (
+        ("mine", f"1 {size} 0\n" if size < 100_000 else f"0 0 {size}\n"),
+        ("other", None),
+        ("glued", None),
+    ):
+        abreast.file("texts.py", f"def long():\n    return {{'who': {who!r}, 'text': 'x' * {len(text)}}}\n")
+        found = abreast("run", "flow.yaml", "--json")
+        step = json.loads(found.out)["steps"]["a"]
+        if said is not None:
+            assert (found.code, step["output"]["stdout"]) == (0, said)
+        elif size < 100_000:
+            assert step["output"]["stdout"] == f"--p=/c {text}\n"
+        elif who == "other":
+            assert step["output"]["stdout"] == f"{size}\n"
+        else:
+            assert (found.code, step["status"]) == (1, "failed")
+            assert "too long for an argument: let {prompt} stand alone" in step["error"]

@@ -150,12 +150,14 @@ class Config:
         found: dict[str, Runner] = {}
         for name, given in table.items():
             where = f"{place}: {RUNNERS}.{name}"
-            if not isinstance(given, dict) or not given.keys() <= {"argv", "model"} or "argv" not in given:
-                raise Sorry(f'{where} must be a table with argv = ["{name}", "-p", "{{prompt}}"], and perhaps model')
+            if not isinstance(given, dict) or not given.keys() <= {"argv", "model", "stdin"} or "argv" not in given:
+                raise Sorry(
+                    f'{where} must be a table with argv = ["{name}", "-p", "{{prompt}}"], and perhaps model and stdin'
+                )
             for word, value in given.items():
                 if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
                     raise Sorry(f"{where}.{word} must be a list of texts")
-            found[name] = Runner(tuple(given["argv"]), tuple(given.get("model", ())))
+            found[name] = Runner(*(tuple(given.get(word, ())) for word in ("argv", "model", "stdin")))
         return found
 
     def workflow(self) -> dict[str, int]:
