@@ -103,27 +103,36 @@ class Toolkit:
         """Close models, and end commands that still run."""
         await self._stack.__aexit__(*how)  # type: ignore[arg-type]
 
-    async def shell(self, script: str) -> Ran:
+    async def shell(self, script: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Ran:
         """Run a script by `sh`; cancelled, its whole process group ends."""
         text = script.encode("utf-8", "surrogateescape")
-        if len(text) < _ARGUMENT:
-            return await self._run(["sh", "-c", script])
-        with tempfile.NamedTemporaryFile(prefix="abreast-", suffix=".sh") as file:
-            file.write(text)
-            file.flush()
-            return await self._run(["sh", file.name])
+        try:
+            if len(text) < _ARGUMENT:
+                return await self._run(["sh", "-c", script], cwd=cwd, env=env)
+            with tempfile.NamedTemporaryFile(prefix="abreast-", suffix=".sh") as file:
+                file.write(text)
+                file.flush()
+                return await self._run(["sh", file.name], cwd=cwd, env=env)
+        except CommandRefused as error:
+            raise CannotDo(str(error)) from None
 
-    async def agent(self, integration: str, prompt: str, model: str | None) -> Ran | None:
+    async def agent(
+        self, integration: str, prompt: str, model: str | None, *, cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ran | None:  # fmt: skip
         """Hand a prompt to the runner of that name."""
         runner = self._tools.runners.get(integration)
         if runner is None:
             return None
         try:
-            return await self._run(*runner.given(prompt, model))
+            return await self._run(*runner.given(prompt, model), cwd=cwd, env=env)
         except (CommandMissing, CommandRefused) as error:
             raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
 
-    async def _run(self, argv: list[str], stdin: bytes | None = None) -> Ran:
+    async def _run(
+        self, argv: list[str], stdin: bytes | None = None, *, cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ran:  # fmt: skip
         if self._commands is None:
             self._commands = Commands()
             await self._stack.enter_async_context(self._commands)
@@ -137,7 +146,8 @@ class Toolkit:
 
         try:
             finished = await self._commands.run(
-                argv, stdin=stdin, cwd=tools.cwd, keep=self.max_output, started=started
+                argv, stdin=stdin, cwd=tools.cwd if cwd is None else str(Path(tools.cwd or os.getcwd(), cwd)),  # noqa: PTH109
+                env={**os.environ, **env} if env else None, keep=self.max_output, started=started,
             )  # fmt: skip
         finally:
             if tools.ended is not None:

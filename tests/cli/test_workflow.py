@@ -581,8 +581,9 @@ steps:
 def test_a_prompt_too_long_for_an_argument_goes_by_stdin(abreast, size):
     count = "import sys; print(len(sys.argv) - 1, sum(map(len, sys.argv[1:])), len(sys.stdin.read()))"
     argv = json.dumps([sys.executable, "-c", count, "{prompt}"])
-    abreast.file("abreast.toml", f"[runners.mine]\nargv = {argv}\n[runners.glued]\nargv = ['echo', '--p={{prompt}}']"
-                                 "\n[runners.other]\nargv = ['echo', '--p={prompt}']\nstdin = ['wc', '-c']")  # fmt: skip
+    glued = "['echo', '--p={prompt}']"
+    tables = {"mine": argv, "glued": glued, "other": f"{glued}\nstdin = ['wc', '-c']"}
+    abreast.file("abreast.toml", "\n".join(f"[runners.{name}]\nargv = {words}" for name, words in tables.items()))
     text = "x" * (size - 3)
     abreast.file("flow.yaml", "workflow: {id: long}\nsteps:\n  - {id: list, type: python, call: 'texts:long'}\n"
                               "  - {id: a, command: c, integration: '{{ steps.list.output.who }}',\n"
@@ -604,3 +605,27 @@ def test_a_prompt_too_long_for_an_argument_goes_by_stdin(abreast, size):
         else:
             assert (found.code, step["status"]) == (1, "failed")
             assert "too long for an argument: let {prompt} stand alone" in step["error"]
+
+
+def test_a_step_has_an_environment_and_a_directory_of_its_own(abreast):
+    abreast.file("sub/here.txt", "in sub\n")
+    abreast.file("abreast.toml", "[runners.mine]\nargv = ['sh', '-c', 'echo $WHO; cat here.txt', '{prompt}']\n")
+    abreast.file(
+        "flow.yaml",
+        """
+workflow: {id: e}
+steps:
+  - {id: a, type: shell, run: 'echo "$WHO $KEPT"; cat here.txt', cwd: "{{ 'sub' }}", env: {WHO: "{{ 'me; $(id)' }}"}}
+  - {id: b, command: c, integration: mine, cwd: sub, env: {WHO: 3}}
+  - {id: c, type: shell, run: 'echo "[$WHO]"; ls here.txt', continue_on_error: true}
+  - {id: d, type: shell, run: ls, cwd: nowhere}
+""",
+    )
+    said = abreast("run", "flow.yaml", "--json", KEPT="kept")
+    steps = json.loads(said.out)["steps"]
+    assert steps["a"]["output"]["stdout"] == "me; $(id) kept\nin sub\n"
+    assert steps["b"]["output"]["stdout"] == "3\nin sub\n"
+    assert "env" not in steps["b"]["output"]
+    assert (steps["c"]["status"], steps["c"]["output"]["stdout"]) == ("failed", "[]\n")
+    assert (said.code, steps["d"]["status"]) == (1, "failed")
+    assert "nowhere" in steps["d"]["error"]

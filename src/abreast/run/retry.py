@@ -39,12 +39,16 @@ class Retry:
     base: float = 0.5
     cap: float = 60.0
     classify: Callable[[BaseException], Kind] = classify
+    fixed: float | None = None
+    """Seconds before each further attempt, in place of the backoff."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no sense."""
         whole("retries", self.retries, least=0)
         if not 0 <= self.base <= self.cap:
             raise ValueError(f"a backoff needs 0 <= base <= cap, not base={self.base!r}, cap={self.cap!r}")
+        if self.fixed is not None and not 0 <= self.fixed < math.inf:
+            raise ValueError(f"a fixed delay is a number of seconds of at least 0, not {self.fixed!r}")
 
     @classmethod
     def of(cls, given: int | Retry | None) -> Retry | None:
@@ -58,7 +62,10 @@ class Retry:
         """Seconds until the next attempt after number `attempt` (from 1) failed; None for no further one."""
         if attempt > self.retries or self.classify(error) == "fatal":
             return None
-        ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 63))
-        backoff = ceiling * derive_fraction(seed, f"{path}#{attempt}")
+        if self.fixed is not None:
+            backoff = self.fixed
+        else:
+            ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 63))
+            backoff = ceiling * derive_fraction(seed, f"{path}#{attempt}")
         after = getattr(error, "retry_after", None)
         return max(backoff, float(after)) if isinstance(after, (int, float)) and math.isfinite(after) else backoff

@@ -304,6 +304,18 @@ BAD = [
         "'continue_on_error' of the command step 'a' must be true",
     ),
     (steps("- {id: a, command: x, retry: 101}"), 3, "must be a whole number from 0 to 100, not 101"),
+    (
+        steps("- {id: a, command: x, retry: {times: 101}}"),
+        3,
+        "'retry' of the step 'a': it must be {times: 3, delay: 10}",
+    ),
+    (steps("- {id: a, command: x, retry: {delay: 1}}"), 3, "it must be {times: 3, delay: 10}"),
+    (steps("- {id: a, command: x, retry: {times: 1, delay: -1}}"), 3, "it must be {times: 3, delay: 10}"),
+    (steps("- {id: a, command: x, retry: {times: 1, wait: 1}}"), 3, "it must be {times: 3, delay: 10}"),
+    (steps("- {id: a, command: x, if: 3}"), 3, "'if' of the command step 'a' must be true, false or an expression"),
+    (steps("- {id: a, command: x, env: {A-B: c}}"), 3, "'env' of the command step 'a' must be a mapping of names"),
+    (steps("- {id: a, command: x, env: {A: [c]}}"), 3, "'env' of the command step 'a' must be a mapping of names"),
+    (steps("- {id: a, type: python, call: 'm:f', cwd: x}"), 3, "there is no 'cwd' in a python step"),
     (steps("- {id: a, command: x, retry: true}"), 3, "must be a whole number from 0 to 100, not True"),
     (
         steps("- {id: a, command: x, timeout: 0}"),

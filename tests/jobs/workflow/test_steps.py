@@ -283,6 +283,64 @@ async def test_a_failing_step_is_tried_again_as_often_as_it_says(place, failures
 
 
 @pytest.mark.parametrize("place", ["alone", "fan"])
+async def test_a_delay_passes_before_each_further_attempt(place):
+    kit, clock = Shaky({"a": 2}), ManualClock()
+    own = step("a", retry={"times": 2, "delay": 30})
+    workflow = flow(own if place == "alone" else fan([0], own))
+    task = asyncio.ensure_future(go(workflow, kit, clock=clock))
+    for tries in (1, 2, 3):
+        await turns()
+        assert kit.ran["a"] == tries
+        await clock.advance(29)
+        await turns()
+        assert kit.ran["a"] == tries
+        await clock.advance(1)
+    assert (await task).ok
+    assert kit.ran["a"] == 3
+
+
+@pytest.mark.parametrize("place", ["alone", "fan", "nested", "needs"])
+async def test_a_step_whose_if_does_not_hold_is_skipped_and_later_ones_can_see_it(place):
+    kit = FakeKit()
+    own = step("a", "a", **{"if": "{{ inputs.go }}"})
+    after = step("z", "z {{ steps.a.status }} {{ steps.a.output.value | default('none') }}")
+    steps = {
+        "alone": [own, after], "fan": [fan([0, 1], own, name="f")], "nested": [fan([0, 1], own, after, name="f")],
+        "needs": [{**own, "needs": []}, {**after, "needs": ["a"]}],
+    }[place]  # fmt: skip
+    workflow = flow(*steps, inputs={"go": {"type": "boolean"}})
+    result = await go(workflow, kit, {"go": False})
+    assert result.ok
+    assert "a" not in kit.calls
+    assert {record.status for name, record in result.steps.items() if name == "a" or ":a:" in name} == {"skipped"}
+    if place != "fan":
+        assert set(kit.calls) == {"z skipped none"}
+    else:
+        assert result.steps["f"].output["results"] == [{}, {}]
+        assert "quarantine" not in result.steps["f"].output
+    assert (await go(workflow, kit, {"go": True})).ok
+    assert kit.ran["a"] == (1 if place in ("alone", "needs") else 2)
+
+
+async def test_a_composite_is_skipped_with_all_that_is_in_it_and_an_item_decides_for_itself():
+    kit = FakeKit()
+    inner = each("x", **{"if": "{{ item > 1 }}"})
+    result = await go(flow(fan([1, 2], inner), fan([1], each("y"), name="no", **{"if": False})), kit)
+    assert kit.calls == ["x2"]
+    assert statuses(result) == {"fan": "completed", "fan:x:0": "skipped", "fan:x:1": "completed", "no": "skipped"}
+
+
+async def test_an_if_that_cannot_be_evaluated_fails_its_step():
+    kit = FakeKit()
+    for steps in (
+        [step("a", **{"if": "{{ 'x' | from_json }}"})],
+        [fan([0], step("a", **{"if": "{{ 'x' | from_json }}"}))],
+    ):
+        assert (await go(flow(*steps), kit)).status == "failed"
+    assert kit.calls == []
+
+
+@pytest.mark.parametrize("place", ["alone", "fan"])
 async def test_what_cannot_be_done_at_all_is_not_tried_again(place):
     kit = FakeKit(fails={"a": "there is no such thing"})
     own = {"id": "a", "type": "do", "who": "a", "retry": 5}

@@ -14,7 +14,7 @@ from abreast.core.item import Item, escape, position_key
 from abreast.core.outcome import Done, Failed, Outcome
 from abreast.jobs.files.expressions import ExpressionFailed, Template
 from abreast.jobs.files.report import shown
-from abreast.jobs.workflow.leaves import configure, failed, record_of, timeout_of
+from abreast.jobs.workflow.leaves import configure, failed, record_of, retry_of, runs, skipped, timeout_of
 from abreast.jobs.workflow.reach import every
 from abreast.jobs.workflow.records import Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
 from abreast.jobs.workflow.steps import LEAVES, Command, FanOut, Leaf, Prompt, Sample
@@ -130,7 +130,7 @@ class _OneItem:
         if self._leaf is None:
             return {}
         common = self._leaf.common
-        return {"lane": common.lane, "retry": common.retry or None, "timeout": timeout_of(self._leaf),
+        return {"lane": common.lane, "retry": retry_of(common), "timeout": timeout_of(self._leaf),
                 "effect": common.effect, "hold": self._flow.place_of(self._leaf)}  # fmt: skip
 
     async def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +153,8 @@ class _OneItem:
         flow = self._flow
         frame = self._frame.of_item(self._frame.run, self._parent, index, item)
         try:
+            if not runs(step, frame):
+                return skipped(step.common).plain()
             config = configure(step, frame, flow.workflow)
         except ExpressionFailed as error:
             raise StepHalted(failed(step.common, str(error))) from error

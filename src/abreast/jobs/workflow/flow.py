@@ -17,7 +17,7 @@ from abreast.jobs.files.expressions import ExpressionFailed, Template
 from abreast.jobs.workflow.fan_out import FanOuts
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.kit import Kit, StepContext
-from abreast.jobs.workflow.leaves import configure, failed, perform, record_of, timeout_of
+from abreast.jobs.workflow.leaves import configure, failed, perform, record_of, retry_of, runs, skipped, timeout_of
 from abreast.jobs.workflow.plan import widest
 from abreast.jobs.workflow.reach import outline
 from abreast.jobs.workflow.records import Fate, Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
@@ -137,6 +137,8 @@ class Flow:
         """What becomes of one step."""
         common = step.common
         try:
+            if not runs(step, frame):
+                return skipped(common)
             given = resolve(common.input, frame.names)
             does = self._leaf(frame, step) if isinstance(step, LEAVES) else self._composite(frame, step)
             record = replace(await does, input=given)
@@ -155,7 +157,7 @@ class Flow:
                 scope = await stack.enter_async_context(scope.child(common.id, budget=common.budget))
             try:
                 plain = await scope.step(
-                    common.id, self.performing(step, frame), config, lane=common.lane, retry=common.retry or None,
+                    common.id, self.performing(step, frame), config, lane=common.lane, retry=retry_of(common),
                     timeout=timeout_of(step), effect=common.effect, on_change="rerun", hold=self.place_of(step),
                 )  # fmt: skip
             except BudgetSpent as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -45,6 +46,25 @@ _MOST_RETRIES: Final = 100
 _HOTTEST: Final = 100
 
 
+_TIMES: Final = {"type": "integer", "minimum": 0, "maximum": _MOST_RETRIES}
+RETRY: Final = Shape(
+    lambda given: isinstance(given, dict) or is_whole(given, 0, _MOST_RETRIES),
+    f"a whole number from 0 to {_MOST_RETRIES}",
+    {
+        "anyOf": [
+            _TIMES,
+            {"type": "null"},
+            {
+                "type": "object",
+                "required": ["times"],
+                "properties": {"times": _TIMES, "delay": {"type": "number", "minimum": 0}},
+                "additionalProperties": False,
+            },
+        ]
+    },
+)
+VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
+
 CANARY: Final = {"items": Word(whole(1), required=True), "min_success": Word(PART)}
 
 COMMON: Final[dict[str, Word]] = {
@@ -52,7 +72,8 @@ COMMON: Final[dict[str, Word]] = {
     "type": Word(NAME, about="command, unless it says otherwise"),
     "continue_on_error": Word(SWITCH, about="Go on with the next step if this one fails"),
     "needs": Word(IDS, about="Steps of the same list that must be done first; without it, the step before"),
-    "retry": Word(whole(0, _MOST_RETRIES), about="How often it is tried again after a failure"),
+    "if": Word(CONDITION, about="Whether it runs at all; else it is skipped"),
+    "retry": Word(RETRY, about="How often it is tried again after a failure; {times: 3, delay: 10} waits in between"),
     "timeout": Word(SECONDS, about="Seconds after which it is stopped"),
     "budget": Word(NAME, about="What it may spend: 50req, 2Mtok, 20usd, 10min, several by comma"),
     "lane": Word(NAME, about="The lane whose limits it waits for"),
@@ -69,10 +90,32 @@ COMMON: Final[dict[str, Word]] = {
 
 COMPOSITE: Final = frozenset({"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow"})
 """Steps that only lead to others, or put their outputs together."""
+PROCESSES: Final = frozenset({"shell", "command", "prompt"})
+"""Steps that may start a process."""
 OF_LEAVES: Final = frozenset({"retry", "lane", "effect", "output_schema"})
 """What makes sense only where something is done."""
 
+_PROCESS: Final[dict[str, Word]] = {
+    "env": Word(
+        Shape(
+            lambda given: (
+                isinstance(given, dict)
+                and all(isinstance(name, str) and re.fullmatch(VARIABLE, name) for name in given)
+                and all(isinstance(value, (str, int, float)) for value in given.values())
+            ),
+            "a mapping of names of variables to texts",
+            {
+                "type": "object",
+                "propertyNames": {"pattern": f"^{VARIABLE}$"},
+                "additionalProperties": {"type": ["string", "number", "boolean"]},
+            },
+        ),
+        about="Variables of the command's environment, beside those that there are",
+    ),
+    "cwd": Word(NAME, about="The directory that the command runs in, from that of the run"),
+}
 _AGENT: Final[dict[str, Word]] = {
+    **_PROCESS,
     "integration": Word(TEXT, about="The agent's command line"),
     "model": Word(TEXT),
     "capture": Word(SWITCH, about="Keep what it prints"),
@@ -115,6 +158,7 @@ KINDS: Final[dict[str, dict[str, Word]]] = {
     "shell": {
         "run": Word(TEXT, required=True, about="For the shell; values of {{ }} reach it as data"),
         "output_format": Word(one_of(("json",))),
+        **_PROCESS,
     },
     "python": {
         "call": Word(text_like(CALL, "a function as module:function"), required=True),
@@ -212,6 +256,7 @@ INPUT: Final[dict[str, Word]] = {
     "default": Word(ANY),
     "enum": Word(Shape(lambda given: isinstance(given, list), "a list", {"type": "array"})),
     "prompt": Word(TEXT, about="What to ask on a terminal"),
+    "secret": Word(SWITCH, about="Never stored nor shown; given again when the run is resumed"),
     "description": Word(ANY),
 }
 TOP: Final = ("schema_version", "workflow", "requires", "inputs", "steps", "outputs")
@@ -229,6 +274,17 @@ def check_budget(given: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def check_retry(given: object) -> str | None:
+    """What is wrong with a mapping that says how often to try again, and after how long."""
+    if not isinstance(given, dict):
+        return None
+    delay = given.get("delay", 0)
+    known = given.keys() <= {"times", "delay"} and is_number(delay) and delay >= 0
+    if known and is_whole(given.get("times"), 0, _MOST_RETRIES):
+        return None
+    return "it must be {times: 3, delay: 10}, with a whole number of times up to 100 and the delay in seconds"
 
 
 def check_output_schema(given: Mapping[str, Any]) -> str | None:

@@ -84,10 +84,16 @@ class Kit(Protocol):
     max_items: int
     """Items that a fan-out may have."""
 
-    async def shell(self, script: str) -> Ran:
-        """Run a script by the shell; when this is cancelled, its whole process group ends."""
+    async def shell(self, script: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Ran:
+        """Run a script by the shell; when this is cancelled, its whole process group ends.
 
-    async def agent(self, integration: str, prompt: str, model: str | None) -> Ran | None:
+        `env` is added to the run's environment.
+        """
+
+    async def agent(
+        self, integration: str, prompt: str, model: str | None, *, cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ran | None:  # fmt: skip
         """Hand a prompt to an agent's command line; None if there is no such runner."""
 
     async def ask(self, question: Ask) -> Reply:

@@ -46,6 +46,7 @@ from abreast.jobs.workflow.steps import (
 from abreast.jobs.workflow.values import resolve
 from abreast.models.schema import parse
 from abreast.run.current import current_item
+from abreast.run.retry import Retry
 from abreast.store import codec
 
 Config = dict[str, Any]
@@ -59,7 +60,39 @@ _REJECTIONS: Final = ("reject", "abort")
 
 def configure(step: Leaf, frame: Frame, flow: Workflow) -> Config:
     """What the step is asked to do here, in JSON's types; `ExpressionFailed` if an expression can't be evaluated."""
-    return _CONFIGURE[type(step)](step, frame, flow)
+    return _CONFIGURE[type(step)](step, frame, flow) | _process(step.common, frame)
+
+
+def runs(step: Step, frame: Frame) -> bool:
+    """What the step's `if` says here."""
+    when = step.common.when
+    return when if isinstance(when, bool) else when.truth(frame.names)
+
+
+def skipped(common: Common) -> Record:
+    """Of a step whose `if` does not hold."""
+    return Record(common.type, "skipped", {})
+
+
+def retry_of(common: Common) -> int | Retry | None:
+    """How a step is tried again."""
+    if not common.retry or common.retry_delay is None:
+        return common.retry or None
+    return Retry(common.retry, fixed=common.retry_delay)
+
+
+def _process(common: Common, frame: Frame) -> Config:
+    """What a step says of its process; nothing for all others, whose recorded digests stay as they are."""
+    found: Config = {}
+    if common.env:
+        found["env"] = {name: _text(resolve(value, frame.names)) for name, value in common.env.items()}
+    if common.cwd is not None:
+        found["cwd"] = _text(resolve(common.cwd, frame.names))
+    return found
+
+
+def _place(config: Config) -> Config:
+    return {word: config[word] for word in ("cwd", "env") if word in config}
 
 
 async def perform(kit: Kit, step: Leaf, config: Config, context: StepContext) -> dict[str, Any]:
@@ -117,7 +150,7 @@ def _shell_config(step: Shell, frame: Frame, _flow: Workflow) -> Config:
 
 
 async def _shell(kit: Kit, step: Shell, config: Config, _context: StepContext) -> Record:
-    ran = await kit.shell(config["run"])
+    ran = await kit.shell(config["run"], **_place(config))
     output: dict[str, Any] = {"exit_code": ran.exit_code, "stdout": ran.stdout, "stderr": ran.stderr}
     if ran.exit_code:
         return failed(step.common, _how(ran), output)
@@ -158,9 +191,13 @@ async def _prompt(kit: Kit, step: Prompt, config: Config, _context: StepContext)
     output = {"prompt": prompt, "integration": integration, "model": config["model"]}
     if not prompt.strip():
         return failed(common, "the prompt is empty", output)
-    ran = await kit.agent(integration, prompt, config["model"]) if integration else None
+    ran = await kit.agent(integration, prompt, config["model"], **_place(config)) if integration else None
     if ran is not None:
         return _from_agent(common, ran, output)
+    if place := _place(config):
+        return failed(
+            common, f"{' and '.join(place)} are for an agent's command line, and a model is asked here", output
+        )
     asked = Ask(
         prompt, config["model"], config["system"], config["schema"], config["temperature"], config["max_tokens"]
     )
@@ -189,13 +226,13 @@ async def _command(kit: Kit, step: Command, config: Config, _context: StepContex
     if not integration:
         raise CannotDo(f"{slash} is a command for an agent, and no integration says which: set integration: on the "
                        "step or the workflow, and its command line under [runners.NAME] in abreast.toml")  # fmt: skip
-    ran = await kit.agent(integration, f"{slash} {arguments}".strip(), config["model"])
+    ran = await kit.agent(integration, f"{slash} {arguments}".strip(), config["model"], **_place(config))
     if ran is None:
         program = "claude" if integration == "auto" else integration
         raise CannotDo(f"{slash} is for the agent {integration!r}, which has no runner here: write its command line "
                        f'into abreast.toml, as in [runners.{integration}] argv = ["{program}", "-p", "{{prompt}}"]'
                        )  # fmt: skip
-    return _from_agent(step.common, ran, dict(config))
+    return _from_agent(step.common, ran, {word: value for word, value in config.items() if word not in ("cwd", "env")})
 
 
 def _from_agent(common: Common, ran: Ran, output: dict[str, Any]) -> Record:

@@ -22,6 +22,11 @@ CheckSample: TypeAlias = Callable[[dict[str, Any]], str | None]
 MAX_LEVELS: Final = 64
 """Steps within steps, the files of `workflow` steps included."""
 _MOST_WARNINGS: Final = 20
+_CHECKS: Final[tuple[tuple[str, Callable[[Any], str | None]], ...]] = (
+    ("budget", kinds.check_budget),
+    ("output_schema", kinds.check_output_schema),
+    ("retry", kinds.check_retry),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +182,22 @@ class StepReader:
     def common(self, node: Node, given: Mapping[str, Node], name: str, type_: str) -> Common:
         """What any step may say."""
         facts = {word: given[word].plain() for word in kinds.OURS if word in given and word not in {"id", "type"}}
-        for word, check in (("budget", kinds.check_budget), ("output_schema", kinds.check_output_schema)):
+        for word, check in _CHECKS:
             if word in facts and (wrong := check(facts[word])):
                 self.report.problem(given[word].line, f"{word!r} of the step {name!r}: {wrong}")
+                facts.pop(word)
         for word in facts if type_ in kinds.COMPOSITE else ():
             if word in kinds.OF_LEAVES:
                 said = f"{word!r} is for steps that do something: set it on the steps in the {type_} {name!r}"
                 self.report.problem(given[word].line, said)
         if "needs" in facts:
             facts["needs"] = tuple(facts["needs"])
+        if facts.pop("if", None) is not None:
+            facts["when"] = self.condition(given["if"])
+        if isinstance(retry := facts.get("retry"), dict):
+            facts |= {"retry": retry["times"], "retry_delay": float(retry.get("delay", 0))}
+        if type_ in kinds.PROCESSES:
+            facts |= {"env": self.mapping(given.get("env")), "cwd": self.optional(given.get("cwd"))}
         return Common(name, type_, node.line, input=self.value(node.get("input")), **facts)
 
     def custom_step(self, node: Node, common: Common) -> Step:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from abreast.jobs.workflow.steps import Step
     from abreast.run.scope import Run
 
-Status: TypeAlias = Literal["completed", "failed", "paused"]
+Status: TypeAlias = Literal["completed", "failed", "paused", "skipped"]
 Fate: TypeAlias = Literal["completed", "failed", "paused", "aborted"]
 
 HALTING: Final[frozenset[Fate]] = frozenset({"failed", "paused", "aborted"})
@@ -38,7 +38,7 @@ class Record:
     @property
     def clean(self) -> bool:
         """Whether it succeeded: what did not is run again when the run is resumed."""
-        return self.status == "completed"
+        return self.status in ("completed", "skipped")
 
     def names(self) -> dict[str, Any]:
         """What `steps.<id>` gives."""

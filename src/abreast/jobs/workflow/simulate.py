@@ -67,7 +67,8 @@ def _shell(step: Shell, _config: Mapping[str, Any], context: StepContext) -> dic
 def _prompt(step: Prompt | Command, config: Mapping[str, Any], context: StepContext) -> dict[str, Any]:
     text = f"simulated {context.step}"
     output = {**config, "text": text, "stdout": text, "stderr": "", "exit_code": 0, "dispatched": False}
-    output.pop("schema", None)
+    for word in ("schema", "cwd", "env"):
+        output.pop(word, None)
     if step.common.output_schema is not None:
         output["data"] = _value(step, context)
     return output

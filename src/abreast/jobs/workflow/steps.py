@@ -31,7 +31,14 @@ class Common:
     continue_on_error: bool = False
     needs: tuple[str, ...] | None = None
     """None: it comes after the step before it."""
+    when: Template | bool = True
+    """`if`: whether it runs; else it is skipped."""
     retry: int = 0
+    retry_delay: float | None = None
+    """Seconds before each further attempt; None: a backoff that grows."""
+    env: dict[str, Value] = field(default_factory=dict)
+    """Of steps that start a process: what its environment has beside the run's."""
+    cwd: Template | None = None
     timeout: float | None = None
     budget: str | None = None
     lane: str | None = None
@@ -208,6 +215,8 @@ class Input:
     enum: tuple[Any, ...] | None = None
     prompt: str | None = None
     """What to ask on a terminal."""
+    secret: bool = False
+    """Never stored nor shown."""
 
 
 @dataclass(frozen=True, slots=True)
