@@ -189,6 +189,7 @@ async def workflow(
     """
     from abreast.jobs.workflow.flow import Flow
     from abreast.jobs.workflow.inputs import resolve_inputs
+    from abreast.jobs.workflow.secret_inputs import SealedInputs, Secrets
     from abreast.toolkit import Toolkit, Tools, find_function, find_kinds
 
     kinds = find_kinds()
@@ -202,6 +203,9 @@ async def workflow(
         kit = await stack.enter_async_context(Toolkit(tools))
         within = run if run is not None else item.run if item is not None else None
         if within is None:
+            secrets = Secrets(SealedInputs(loaded.inputs, values).secrets.values())
+            if secrets:
+                opening.setdefault("redact", lambda _path, value: secrets.hide(value))
             within = await stack.enter_async_context(open_run(loaded.id, kind="workflow", **opening))
         else:
             within = await stack.enter_async_context(within.child(loaded.id))

@@ -629,3 +629,97 @@ steps:
     assert (steps["c"]["status"], steps["c"]["output"]["stdout"]) == ("failed", "[]\n")
     assert (said.code, steps["d"]["status"]) == (1, "failed")
     assert "nowhere" in steps["d"]["error"]
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+SECRET = "s3cr3t-0f-7"
+SECRET_FLOW = """
+workflow: {id: hidden, model: scripted/replies.jsonl}
+inputs:
+  token: {type: string, required: true, secret: true}
+  plain: {type: string, default: seen}
+steps:
+  - {id: shell, type: shell, run: 'echo x >> ran; echo "{{ inputs.token }} $TOKEN {{ inputs.plain }}"; echo "{{ inputs.token }}" >&2; echo "{{ inputs.token }}" > got', env: {TOKEN: "{{ inputs.token }}"}}
+  - {id: ask, type: prompt, prompt: "Use {{ inputs.token }}"}
+  - {id: call, type: python, call: "own:give", with: {token: "{{ inputs.token }}"}}
+  - {id: each, type: fan-out, items: ["{{ inputs.token }}", b], max_concurrency: 2, step: {id: x, type: shell, run: 'echo {{ item }} {{ inputs.token }}'}}
+  - {id: both, type: if, condition: "{{ inputs.token == '' }}", then: [{id: never, type: shell, run: ls}]}
+  - {id: file, type: workflow, workflow: inner.yaml, input: {key: "{{ inputs.token }}", open: "{{ inputs.token }}"}}
+  - {id: bad, type: shell, run: 'echo "wrong {{ inputs.token }}" >&2; exit 1', continue_on_error: true}
+  - {id: boom, type: python, call: "own:boom", with: {token: "{{ inputs.token }}"}, continue_on_error: true}
+  - {id: drawn, type: sample, sample: {prompt: "Use {{ inputs.token }}", breadth: 1}}
+  - {id: look, type: gate, message: "Send {{ inputs.token }}?"}
+outputs:
+  all: {value: "{{ inputs.token }} {{ steps.shell.output.stdout }}"}
+"""  # noqa: E501 - a file
+SECRET_INNER = """
+workflow: {id: inner}
+inputs: {key: {secret: true, required: true}, open: {}}
+steps:
+  - {id: a, type: shell, run: 'echo "{{ inputs.key }}" > inner-got; echo "{{ inputs.open }} {{ inputs.key }}"'}
+"""
+
+
+def test_a_secret_input_reaches_the_steps_and_nothing_that_is_stored_or_shown(abreast):
+    abreast.file("flow.yaml", SECRET_FLOW)
+    abreast.file("inner.yaml", SECRET_INNER)
+    give = "def give(token):\n    open('given', 'w').write(token)\n    return {'length': len(token), 'it': [token]}\n"
+    abreast.file("own.py", give + "def boom(token):\n    raise ValueError(f'bad {token}')\n")
+    reply = {"prompt": f"Use {SECRET}", "reply": f"used {SECRET}"}
+    abreast.file("replies.jsonl", json.dumps(reply) + "\n" + json.dumps(reply) + "\n")
+    everything = []
+
+    def run(*words, code=0):
+        said = abreast(*words)
+        everything.append(said.out + said.err)
+        assert said.code == code, said
+        return said
+
+    found = json.loads(run("run", "flow.yaml", "-i", f"token={SECRET}", "--json").out)
+    assert found["status"] == "paused"
+    steps = found["steps"]
+    assert [(abreast.folder / name).read_text().strip() for name in ("got", "given", "inner-got")] == [SECRET] * 3
+    assert steps["shell"]["output"]["stdout"] == "*** *** seen\n"
+    assert steps["call"]["output"] == {"length": len(SECRET), "it": ["***"]}
+    assert steps["ask"]["output"]["text"] == "used ***"
+    assert steps["bad"]["error"] == "exit code 1: wrong ***"
+    assert steps["boom"]["error"] == "ValueError: bad ***"
+    assert steps["file:a"]["output"]["stdout"] == "*** ***\n"
+    assert steps["look"]["output"]["message"] == "Send ***?"
+    assert "never" not in steps
+    stored = b"".join(path.read_bytes() for path in abreast.store.parent.rglob("*") if path.is_file())
+    assert SECRET.encode() not in stored
+    assert "is required" in run("resume", "hidden-1", "-i", "look=approve", code=2).err
+    again = run("resume", "hidden-1", "-i", "look=approve", "-i", "token=an0ther")
+    assert again.out == "*** *** *** seen\n"
+    assert "token" not in again.err
+    assert (abreast.folder / "ran").read_text() == "x\n"  # another value of a secret runs nothing again
+    run("show", "hidden-1")
+    run("export", "hidden-1")
+    run("run", "flow.yaml", "-i", f"token={SECRET}", "--dry-run")
+    run("run", "flow.yaml", "-i", f"token={SECRET}", "--simulate", "--json")
+    stored = b"".join(path.read_bytes() for path in abreast.store.parent.rglob("*") if path.is_file())
+    for text in (SECRET, "an0ther"):
+        assert text.encode() not in stored
+        assert text not in "".join(everything)
+
+
+@pytest.mark.parametrize("more", ["default: x", "type: number"])
+def test_a_secret_input_is_a_text_that_does_not_stand_in_the_file(abreast, more):
+    abreast.file(
+        "flow.yaml",
+        f"workflow: {{id: s}}\ninputs: {{a: {{secret: true, {more}}}}}\nsteps: [{{id: x, type: shell, run: ls}}]",
+    )
+    said = abreast("run", "flow.yaml", "--check")
+    assert said.code == 2
+    assert "the input 'a' is secret: it must be a string, without a default" in said.err
+
+
+def test_what_is_wrong_with_a_secret_is_said_without_it(abreast):
+    abreast.file(
+        "flow.yaml", "workflow: {id: s}\ninputs: {a: {secret: true, enum: [x]}}\nsteps: [{id: x, type: shell, run: ls}]"
+    )
+    said = abreast("run", "flow.yaml", "-i", f"a={SECRET}")
+    assert said.code == 2
+    assert SECRET not in said.err

@@ -35,7 +35,7 @@ def ask_for_input(one: Input) -> str:
     """The value of an input that was not given."""
     words = one.prompt or one.name
     choices = f" ({', '.join(map(str, one.enum))})" if one.enum else ""
-    return str(click.prompt(f"{one_line(words)}{choices}", err=True))
+    return str(click.prompt(f"{one_line(words)}{choices}", err=True, hide_input=one.secret))
 
 
 def decide_on_terminal(line: Line | None) -> Callable[[Question], Awaitable[str | None]]:

@@ -35,6 +35,8 @@ def resume_flow(
     changed = replace(source.with_more(given, verdicts), budget=budget or source.budget, width=width or source.width)
     flowing = Flowing(changed, choice, view, cwd=cwd)
     with suppress(ValueError):
-        flowing.say_changes(resolve_inputs(flowing.workflow.inputs, source.given))
-    more: dict[str, JsonValue] = {"given": dict(given), "verdicts": dict(verdicts)} if words else {}
+        before = [replace(one, required=one.required and not one.secret) for one in flowing.workflow.inputs]
+        flowing.say_changes(resolve_inputs(before, source.given))
+    kept: dict[str, JsonValue] = {name: value for name, value in given.items() if name not in flowing.secret_names}
+    more: dict[str, JsonValue] = {"given": kept, "verdicts": dict(verdicts)} if kept or verdicts else {}
     return flowing.run(store, FlowStart(row.name, resume="retry" if retry else "failed", run_id=row.id, more=more))

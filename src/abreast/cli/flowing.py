@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,7 @@ from abreast.jobs.workflow.flow import Flow, FlowResult
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.load import load
 from abreast.jobs.workflow.reach import affected_by, gates_of
+from abreast.jobs.workflow.secret_inputs import Secrets
 from abreast.jobs.workflow.simulate import Rehearsal
 from abreast.jobs.workflow.steps import Workflow
 from abreast.run.scope import Resume
@@ -95,9 +96,10 @@ class FlowFile:
         except ValueError as error:
             raise Sorry(one_line(str(error))) from None
 
-    def manifest(self) -> dict[str, JsonValue]:
-        """As a run keeps it."""
-        return {"workflow": {"file": self.file, "text": self.text, "directory": self.directory, "given": self.given,
+    def manifest(self, secrets: Collection[str] = ()) -> dict[str, JsonValue]:
+        """As a run keeps it: without the values of these inputs, which must be given again."""
+        given = {name: value for name, value in self.given.items() if name not in secrets}
+        return {"workflow": {"file": self.file, "text": self.text, "directory": self.directory, "given": given,
                              "verdicts": dict(self.verdicts), "budget": self.budget, "model": self.model,
                              "width": self.width}}  # fmt: skip
 
@@ -201,7 +203,7 @@ class Flowing:
         found: list[FlowResult] = []
         run = open_run(
             start.name, store=store, budget=self._source.budget, seed=start.seed, resume=start.resume,
-            run_id=start.run_id, tags=start.tags, kind=KIND, manifest=self._source.manifest(),
+            run_id=start.run_id, tags=start.tags, kind=KIND, manifest=self._manifest(), redact=self._redact(),
             hooks=[self._line] if self._line is not None else (), lanes=self._lane_limits(),
         )  # fmt: skip
         try:
@@ -225,6 +227,23 @@ class Flowing:
             if not found:
                 raise
         return found[0]
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The inputs that are never stored."""
+        return frozenset(one.name for one in self.workflow.inputs if one.secret)
+
+    def _secrets(self) -> Secrets:
+        return Secrets(str(self.inputs[name]) for name in self.secret_names if self.inputs.get(name))
+
+    def _redact(self) -> Callable[[str, object], object] | None:
+        """What is written of prompts and replies has no secrets in it."""
+        secrets = self._secrets()
+        return (lambda _path, value: secrets.hide(value)) if secrets else None
+
+    def _manifest(self) -> dict[str, JsonValue]:
+        found, secrets = self._source.manifest(self.secret_names), self._secrets()
+        return found | {"argv": secrets.hide(sys.argv)} if secrets else found
 
     async def _clear_up(self, store: Store) -> None:
         ended = await end_leftovers(store, self._run_id)
@@ -252,7 +271,8 @@ class Flowing:
 
     def say_changes(self, before: Mapping[str, Any]) -> None:
         """Which inputs differ from before, and which steps read them."""
-        changed = sorted(name for name in {*before, *self.inputs} if before.get(name) != self.inputs.get(name))
+        names = {*before, *self.inputs} - self.secret_names
+        changed = sorted(name for name in names if before.get(name) != self.inputs.get(name))
         if changed and not self._view.quiet:
             again = affected_by({("inputs", name) for name in changed}, self.workflow.steps)
             steps = ", ".join(again) if again else "no step"

@@ -21,6 +21,7 @@ from abreast.jobs.workflow.leaves import configure, failed, perform, record_of, 
 from abreast.jobs.workflow.plan import widest
 from abreast.jobs.workflow.reach import outline
 from abreast.jobs.workflow.records import Fate, Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
+from abreast.jobs.workflow.secret_inputs import SealedInputs, Secrets
 from abreast.jobs.workflow.side import Side
 from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, Gate, If, Leaf, Loop, Step, Switch, Workflow
 from abreast.jobs.workflow.values import resolve
@@ -81,7 +82,7 @@ class Flow:
             journal.emit(WORKFLOW_OUTLINED, run.path, body=codec.encode(outline(self.workflow.steps), run.path))
         self._places = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
         run.declare(EVERY_STEP, self._places)
-        frame = Frame.outermost(run, inputs, run.id or run.name)
+        frame = Frame.outermost(run, SealedInputs(self.workflow.inputs, inputs), run.id or run.name)
         return await self._walk(frame)
 
     def place_of(self, step: Leaf) -> str | None:
@@ -172,15 +173,40 @@ class Flow:
         """The function that does a step with its config."""
         kit, rehearse, full, names = self.kit, self.rehearse, frame.full(step.common.id), frame.names
         verdict = self.verdicts.get(full)
+        sealed: SealedInputs = names["inputs"]
+        secrets = Secrets(sealed.secrets.values())
+        inputs = sealed.revealed if secrets else sealed
 
         async def do(config: dict[str, Any]) -> dict[str, Any]:
             item = current_item()
             attempt, seed = (item.attempt, item.seed) if item is not None else (1, 0)
             run_id = names["context"]["run_id"]
-            context = StepContext(full, run_id, names["inputs"], names["item"], attempt, seed, verdict)
-            return rehearse(step, config, context) if rehearse else await perform(kit, step, config, context)
+            context = StepContext(full, run_id, inputs, names["item"], attempt, seed, verdict)
+            if rehearse:
+                return rehearse(step, config, context)
+            if not secrets or isinstance(step, Gate):  # what a gate asks is shown and recorded
+                return await perform(kit, step, config, context)
+            return await self._perform_secretly(step, frame.revealed(inputs), context, secrets)
 
         return do
+
+    async def _perform_secretly(
+        self, step: Leaf, frame: Frame, context: StepContext, secrets: Secrets
+    ) -> dict[str, Any]:  # fmt: skip
+        """Do a step whose expressions see the secrets; they are masked in all that comes of it."""
+        try:
+            config = configure(step, frame, self.workflow)
+            found: dict[str, Any] = secrets.hide(await perform(self.kit, step, config, context))
+        except ExpressionFailed as error:
+            raise StepHalted(secrets.hide_record(failed(step.common, str(error)))) from None
+        except StepHalted as error:
+            raise StepHalted(secrets.hide_record(error.record), retryable=error.retryable) from None
+        except Exception as error:
+            hidden = secrets.hide_error(error)
+            if hidden is error:
+                raise
+            raise hidden from None
+        return found
 
     # --- steps made of steps --------------------------------------------------------------------------------------
 
@@ -250,7 +276,11 @@ class Flow:
 
     async def _call(self, frame: Frame, step: Call) -> Record:
         common, inner = step.common, step.workflow
-        given = {name: resolve(value, frame.names) for name, value in step.given.items()}
+        secret = {one.name for one in inner.inputs if one.secret}
+        revealed = {**frame.names, "inputs": frame.names["inputs"].revealed}
+        given = {
+            name: resolve(value, revealed if name in secret else frame.names) for name, value in step.given.items()
+        }
         output: dict[str, Any] = {"workflow": inner.id, "status": "failed"}
         try:
             inputs = resolve_inputs(inner.inputs, given, None)
@@ -258,7 +288,8 @@ class Flow:
             return failed(common, f"{step.file}: {error}", {**output, "error": str(error)})
         frame.note(step, Record(common.type, "completed", output))
         async with frame.run.child(common.id) as scope:
-            nested = Frame.outermost(scope, inputs, frame.names["context"]["run_id"], f"{frame.full(common.id)}:")
+            sealed = SealedInputs(inner.inputs, inputs)
+            nested = Frame.outermost(scope, sealed, frame.names["context"]["run_id"], f"{frame.full(common.id)}:")
             flow = Flow(inner, self.kit, self.verdicts, self.rehearse, width=self._width)
             flow._places = self._places
             found = await flow._walk(nested)

@@ -47,12 +47,21 @@ def resolve_inputs(
 
 def coerce(one: Input, given: Any) -> Any:  # noqa: ANN401 - whatever a file or a caller gives
     """A value in the type that the input declares; a ValueError says what it should be."""
+    if one.secret:
+        return _secret(one, given)
     value = _TYPES[one.type](one.name, given)
     exempt = one.name == "integration" and value == _AUTO  # stands for whatever the project has
     if one.enum is not None and not exempt and not any(_same(value, choice) for choice in one.enum):
         choices = ", ".join(map(shown, one.enum))
         raise ValueError(f"the input {one.name!r} must be one of {choices}, not {shown(given)}")
     return value
+
+
+def _secret(one: Input, given: object) -> str:
+    """The same, of a secret: what is wrong with it is said without it."""
+    if not isinstance(given, str) or (one.enum is not None and given not in one.enum):
+        raise ValueError(f"the input {one.name!r}, which is secret, is not a text that it allows")
+    return given
 
 
 def _same(value: object, choice: object) -> bool:

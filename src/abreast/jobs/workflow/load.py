@@ -181,7 +181,11 @@ class _File:
             has_default=default is not None, default=default.plain() if default else None,
             enum=tuple(given["enum"].plain()) if "enum" in given else None,
             prompt=given["prompt"].text if "prompt" in given else None,
+            secret="secret" in given and given["secret"].value is True,
         )  # fmt: skip
+        if made.secret and (default is not None or made.type != "string"):
+            fault = f"the input {name!r} is secret: it must be a string, without a default, for the file is stored"
+            self.report.problem(line, fault)
         if default is not None and ("type" in given or "type" not in node.pairs):
             try:
                 coerce(made, made.default)

@@ -117,7 +117,8 @@ class Frame:
     @classmethod
     def outermost(cls, run: Run, inputs: Mapping[str, Any], run_id: str, prefix: str = "") -> Frame:
         """Of a workflow: nothing has happened in it."""
-        names = {"inputs": dict(inputs), "steps": {}, "item": None, "fan_in": {}, "context": {"run_id": run_id}}
+        own = inputs if isinstance(inputs, dict) else dict(inputs)
+        names = {"inputs": own, "steps": {}, "item": None, "fan_in": {}, "context": {"run_id": run_id}}
         return cls(run, names, lambda name: f"{prefix}{name}", {})
 
     @property
@@ -125,6 +126,10 @@ class Frame:
         """The workflow's inputs."""
         found: dict[str, Any] = self.names["inputs"]
         return found
+
+    def revealed(self, inputs: dict[str, Any]) -> Frame:
+        """The same, in which expressions see these inputs."""
+        return Frame(self.run, {**self.names, "inputs": inputs}, self._full, {})
 
     def full(self, name: str) -> str:
         """The full id of a step here: `parent:template:index` within an item."""
