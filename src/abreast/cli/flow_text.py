@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from abreast.cli.results import json_line
 from abreast.jobs.workflow.flow import FlowResult
-from abreast.jobs.workflow.records import Record
+from abreast.jobs.workflow.records import Record, Records
 
 FAN_OUT: Final = "fan-out"
 
@@ -25,7 +25,7 @@ def shown_text(result: FlowResult) -> str:
     return _as_text(found)
 
 
-def _last(steps: Mapping[str, Record]) -> Record | None:
+def _last(steps: Records) -> Record | None:
     """The last step that ran; the whole fan-out where it is a step of one of its items."""
     if not steps:
         return None
