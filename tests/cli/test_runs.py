@@ -211,6 +211,23 @@ def test_export_into_a_file_that_appears_whole(failed):
     assert not list(failed.folder.glob("*.part"))
 
 
+@pytest.mark.parametrize("name", ["out.foo", "out.json", "out.csv.gz"])
+def test_export_into_a_file_whose_ending_names_no_format_is_refused(failed, name):
+    said = failed("export", "last", "-o", name)
+    assert said.code == 2
+    assert "jsonl, csv, parquet, html" in said.err
+    assert not list(failed.folder.glob("out*"))
+    assert failed("export", "last", "-q", "--format", "jsonl", "-o", name).code == 0
+    assert len((failed.folder / name).read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize("words", [("-o", "out.html"), ("-o", "OUT.HTML"), ("--format", "html", "-o", "page")])
+def test_export_into_a_html_file_is_the_page(failed, words):
+    said = failed("export", "last", *words)
+    assert (said.code, said.err) == (0, f"abreast: the page of map-1 is in {words[-1]}\n")
+    assert (failed.folder / words[-1]).read_text().startswith("<!doctype html>")
+
+
 def test_export_as_parquet_needs_its_extra(failed):
     try:
         import pyarrow.parquet  # noqa: F401

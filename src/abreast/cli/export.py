@@ -1,4 +1,4 @@
-"""`abreast export`: the results of a run as JSON lines, CSV or Parquet."""
+"""`abreast export`: the results of a run as JSON lines, CSV or Parquet, or its page."""
 
 from __future__ import annotations
 
@@ -33,11 +33,15 @@ _COLUMNS: Final = (
 _WHOLE: Final = ("index", "exit_code", "attempts", "requests", "input_tokens", "output_tokens")
 _NUMBERS: Final = ("seconds", "queued", "waited", "backoff", "usd")
 _PAGE: Final = 1000
+PAGE: Final = "html"
+"""The format that is the page of a run, not its results."""
 
 
 @click.command("export")
 @options.run
-@click.option("--format", "form", metavar="NAME", help="jsonl (default), csv or parquet; by default as FILE ends.")
+@click.option(
+    "--format", "form", metavar="NAME", help="jsonl, csv, parquet or html (its page).  [as FILE ends, or jsonl]"
+)
 @click.option("--output", "-o", metavar="FILE", help="Write to this file, which appears when it is complete.  [stdout]")
 @click.option("--html", "as_page", is_flag=True, help="Write the page of the run, as one file that needs no network.")
 @options.quiet
@@ -49,11 +53,9 @@ def command(
 
     What was cancelled, or ran past the item at which a map stopped, is no result and is left out.
     """
-    if as_page:
-        return _write_page(StoreChoice(Config.load(), store), run, form, output, quiet=quiet)
-    chosen = form or ("jsonl" if as_json else _by_ending(output))
-    if chosen not in _WRITERS:
-        raise Sorry(f"--format: there is no format {chosen!r}; there are {', '.join(_WRITERS)}")
+    chosen = _chosen(form, output, as_page=as_page, as_json=as_json)
+    if chosen == PAGE:
+        return _write_page(StoreChoice(Config.load(), store), run, output, quiet=quiet)
     if chosen == "parquet":
         _pyarrow()
         if output is None and sys.stdout.isatty():
@@ -67,10 +69,21 @@ def command(
     return 0
 
 
-def _write_page(choice: StoreChoice, run: str, form: str | None, output: str | None, *, quiet: bool) -> int:
-    """The run's page: its lanes, items and texts, in a file that is opened without a server."""
+def _chosen(form: str | None, output: str | None, *, as_page: bool, as_json: bool) -> str:
+    """The format: by option, else by the ending of the file, else JSON lines."""
+    if as_page:
+        if form not in (None, PAGE):
+            raise Sorry("--html and --format exclude each other; leave one of them out")
+        return PAGE
     if form is not None:
-        raise Sorry("--html and --format exclude each other; leave one of them out")
+        if form not in _FORMATS:
+            raise Sorry(f"--format: there is no format {form!r}; there are {', '.join(_FORMATS)}")
+        return form
+    return "jsonl" if as_json else _by_ending(output)
+
+
+def _write_page(choice: StoreChoice, run: str, output: str | None, *, quiet: bool) -> int:
+    """The run's page: its lanes, items and texts, in a file that is opened without a server."""
     from abreast.cli.ui import prompt_of, secrets_here
     from abreast.web.export import html
 
@@ -85,8 +98,16 @@ def _write_page(choice: StoreChoice, run: str, form: str | None, output: str | N
 
 
 def _by_ending(output: str | None) -> str:
-    ending = Path(output).suffix.removeprefix(".") if output else ""
-    return ending if ending in _WRITERS else "jsonl"
+    """The format that a file's ending names; a file without an ending, and a device, gets JSON lines."""
+    ending = Path(output).suffix.removeprefix(".").lower() if output else ""
+    if not ending:
+        return "jsonl"
+    if ending not in _FORMATS:
+        raise Sorry(
+            f"--output: {output} names no format that there is: {', '.join(_FORMATS)}; "
+            "let the file end so, or choose one with --format NAME"
+        )
+    return ending
 
 
 def _rows(store: Store, row: RunRow) -> Iterator[Row]:
@@ -157,3 +178,4 @@ def _pyarrow() -> tuple[Any, Any]:
 
 
 _WRITERS: Final[dict[str, Write]] = {"jsonl": _write_jsonl, "csv": _write_csv, "parquet": _write_parquet}
+_FORMATS: Final = (*_WRITERS, PAGE)
