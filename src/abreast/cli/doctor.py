@@ -23,7 +23,7 @@ from abreast.cli.tables import say, say_json, say_table
 from abreast.core.errors import BudgetSpent, CallFailed, KeysMissing, StoreError
 from abreast.core.version import VERSION
 from abreast.models.lanes import LaneSettings, split_name
-from abreast.models.port import Reply
+from abreast.models.port import SHORT_REPLY_TOKENS, Reply
 from abreast.wiring import open_model
 
 Verdict: TypeAlias = Literal["ok", "missing", "wrong"]
@@ -119,7 +119,7 @@ def _asked(config: Config, lane: str) -> Finding:
 
 async def _ask(name: str, lanes: dict[str, LaneSettings]) -> Reply:
     async with open_model(name, lanes=lanes, retry=0) as model:
-        return await model.ask("Say OK.", max_tokens=16)
+        return await model.ask("Say OK.", max_tokens=SHORT_REPLY_TOKENS)
 
 
 _USUAL: Final = {  # models to try a lane with, if none is named

@@ -12,7 +12,7 @@ from abreast.jobs.matrix.forecast import ArmSeen, Forecast, Interval, forecast
 from abreast.jobs.matrix.kept import rows_of
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.study import CONTROL_LANE, ModelArm, Strategy, StudyInput
-from abreast.models.port import Message, Request
+from abreast.models.port import SHORT_REPLY_TOKENS, Message, Request
 from abreast.store.port import Store
 from abreast.wiring import open_model
 
@@ -58,11 +58,25 @@ def _history(store: Store | None, name: str) -> dict[tuple[str, str], list[Row]]
 
 
 def _arm(studying: Studying, model: ModelArm, strategy: Strategy, left: int, rows: list[Row]) -> ArmSeen:
+    tokens, usd, seconds = _guess(studying, model, strategy, studying.study.inputs[0])
+    judge_tokens, judge_usd = _judges(studying)
     return ArmSeen(
-        model.lane, left, [float(row.input_tokens + row.output_tokens) for row in rows],
-        [row.usd or 0.0 for row in rows], [row.service_s for row in rows],
-        _guess(studying, model, strategy, studying.study.inputs[0]),
+        model.lane, left, [float(row.input_tokens + row.output_tokens) + judge_tokens for row in rows],
+        [(row.usd or 0.0) + judge_usd for row in rows], [row.service_s for row in rows],
+        (tokens + judge_tokens, usd + judge_usd, seconds),
     )  # fmt: skip
+
+
+def _judges(studying: Studying) -> tuple[float, float]:
+    """Tokens and money of all verdicts on one cell, which no row counts; each judge may think before it answers."""
+    study, tokens, usd = studying.study, 0.0, 0.0
+    for spec in study.scores:
+        if spec.kind == "judge":
+            caller = open_model(spec.model or study.models[0].name, lanes=studying.lanes)
+            asked = f"{spec.argument}{study.inputs[0].value}"
+            need, _ = caller.reserve(Request((Message("user", asked),), max_tokens=SHORT_REPLY_TOKENS), ())
+            tokens, usd = tokens + need.tokens, usd + need.usd
+    return tokens, usd
 
 
 def _guess(studying: Studying, model: ModelArm, strategy: Strategy, one: StudyInput) -> tuple[float, float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Usage
@@ -14,6 +14,8 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refused", "other"]
 Hear: TypeAlias = Callable[[str], object]
 """Called with each piece of text as it comes; asking for it makes a call stream."""
+SHORT_REPLY_TOKENS: Final = 1024
+"""The bound of a reply of a word or two: a model that thinks spends its reasoning tokens from the same bound."""
 
 
 @record(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from abreast.jobs.matrix.earlier import earlier_seconds
 from abreast.jobs.matrix.rows import SubResult
 from abreast.jobs.matrix.scores import Judged, score
 from abreast.jobs.matrix.study import CONTROL_LANE, Cell, Choice, Study
+from abreast.models.port import SHORT_REPLY_TOKENS
 from abreast.run.call import Caller
 from abreast.run.current import Current, current_item
 from abreast.run.scope import Run
@@ -237,7 +238,7 @@ class Matrix:
         caller: Caller = await self._bench.caller(model or self._study.models[0].name)
         token = NOTES.set(None)
         try:
-            return (await caller.ask(question, temperature=0.0, max_tokens=8)).text
+            return (await caller.ask(question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS)).text
         finally:
             NOTES.reset(token)
 

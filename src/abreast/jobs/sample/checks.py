@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from abreast.core.errors import CheckBroken, ReplyInvalid
 from abreast.jobs.sample.attempts import Verdict
-from abreast.models.port import Json, Message, Model, Request
+from abreast.models.port import SHORT_REPLY_TOKENS, Json, Message, Model, Request
 from abreast.models.schema import parse, schema_of
 
 _SHOWN: Final = 80  # characters of a text in a reason
@@ -118,7 +118,9 @@ class Judge:
         if self.model is None or isinstance(self.model, str):
             raise RuntimeError("no model is open that could judge")
         asked = f"Task:\n{draft.prompt}\n\nAnswer:\n{draft.text}\n\nDoes the answer meet this: {self.requirement}?"
-        request = Request((Message("user", asked),), system=_JUDGE, temperature=0.0, max_tokens=200, schema=_VERDICT)
+        request = Request(
+            (Message("user", asked),), system=_JUDGE, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS, schema=_VERDICT
+        )
         reply = await self.model.complete(request)
         said: Any = reply.value
         return Verdict(

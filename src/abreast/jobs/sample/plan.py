@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from abreast.jobs.sample.checks import Judge
 from abreast.jobs.sample.engine import Draws, Shape
 from abreast.jobs.sample.strategies import History, Question, Strategy
-from abreast.models.port import Model, Request
+from abreast.models.port import SHORT_REPLY_TOKENS, Model, Request
 
 PASS_RATE: Final = 0.5
 """How often a draw passes, where nobody knows better."""
@@ -43,12 +45,27 @@ def plan_sample(
     worst = shape.breadth * shape.depth
     expected = _expected(shape, pass_rate, early=strategy.early)
     tokens, usd = _each(question, draws, strategy)
-    judged = judges * (tokens + 200)
+    verdicts = [_verdict_usd(check, tokens) if isinstance(check, Judge) else usd
+                for check in question.checks if check.costs]  # fmt: skip
+    each_usd = _sum([usd, *verdicts])
+    each_tokens = tokens + judges * (tokens + SHORT_REPLY_TOKENS)
     return SamplePlan(
         shape.breadth, shape.depth, judges, pass_rate, worst * (1 + judges), expected * (1 + judges),
-        worst * (tokens + judged), expected * (tokens + judged), None if usd is None else worst * usd * (1 + judges),
-        None if usd is None else expected * usd * (1 + judges),
+        worst * each_tokens, expected * each_tokens, None if each_usd is None else worst * each_usd,
+        None if each_usd is None else expected * each_usd,
     )  # fmt: skip
+
+
+def _verdict_usd(judge: Judge, tokens: int) -> float | None:
+    """Money for one verdict: the judge reads the prompt and the answer, and may think before it says yes or no."""
+    price = getattr(judge.model, "price", None)
+    return None if price is None else float(price.of(tokens, SHORT_REPLY_TOKENS))
+
+
+def _sum(parts: Sequence[float | None]) -> float | None:
+    """The sum; None if a part isn't known."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 def _expected(shape: Shape, rate: float, *, early: bool) -> float:
