@@ -4,7 +4,11 @@ import os
 import pty
 import re
 import select
+import socket
 import subprocess
+import sys
+
+import pytest
 
 from abreast.cli.progress import Progress
 from abreast.core.events import ATTEMPT_FAILED, ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, Event
@@ -84,3 +88,94 @@ def test_the_line_counts_what_happens():
     assert progress._line().plain.startswith("map  3/43+  ")
     progress(event(ITEMS_COMPLETE))
     assert progress._line().plain.startswith("map  3/43  0 running  1 failed  ")
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+# Gives the process a terminal of its own, so that Ctrl-C there is a signal, as it is for a person.
+OWN_TERMINAL = (
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(2, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.executable, [sys.executable, '-m', 'abreast', *sys.argv[1:]])"
+)
+FLOW = """
+workflow: {id: wait, name: Wait, version: "1.0.0"}
+steps:
+  - {id: first, type: shell, run: "true"}
+  - {id: hangs, type: shell, run: "exec tail -f /dev/null"}
+"""
+STUDY = """
+matrix:
+  name: wait
+  models: [scripted/replies.jsonl]
+  strategies:
+    mine: {python: "strategy:answer"}
+  inputs: [{id: a, text: a}, {id: b, text: b}]
+  scores: [{contains: a}]
+  controls: []
+"""
+STRATEGY = """
+import asyncio
+
+async def answer(given, model):
+    return given["text"] if given["text"] == "a" else await asyncio.Event().wait()
+"""
+HANGS = {
+    "map": (
+        ("map", "-P", "1", "--input", "items", "--", "sh", "-c", "sleep 0.1; [ $1 -lt 3 ] || exec tail -f /dev/null",
+         "sh", "{}"),
+        b" running",
+    ),
+    "workflow": (("run", "flow.yaml"), b" running"),
+    "sample": (("sample", "Say yes", "-m", "silent/model"), b"branch:round"),
+    "matrix": (("matrix", "run", "study.yaml", "--no-report"), b"/2 cells"),
+}  # fmt: skip
+
+
+def on_the_screen(sent):
+    """The lines that a terminal shows after it was sent this: a carriage return goes back, ESC[2K erases the line."""
+    lines = [""]
+    for part in re.findall(r"\x1b\[[\d;?]*[A-Za-z]|[^\x1b]", sent):
+        if part == "\n":
+            lines.append("")
+        elif part == "\r":
+            lines[-1] = lines[-1] if not lines[-1] else f"{lines[-1]}\r"
+        elif part == "\x1b[2K":
+            lines[-1] = ""
+        elif not part.startswith("\x1b"):
+            lines[-1] += part
+    return [line.rstrip("\r") for line in lines]
+
+
+@pytest.fixture
+def silent():
+    """A server that accepts connections and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+@pytest.mark.parametrize("job", HANGS)
+def test_ctrl_c_clears_the_line_before_a_word_is_said(abreast, silent, job):
+    words, drawn = HANGS[job]
+    abreast.file("items", "".join(f"{number}\n" for number in range(9)))
+    abreast.file("flow.yaml", FLOW)
+    abreast.file("study.yaml", STUDY)
+    abreast.file("strategy.py", STRATEGY)
+    abreast.file("replies.jsonl", '{"prompt": "x", "reply": "y"}\n')
+    abreast.file("abreast.toml", f'[lanes.silent]\nbase_url = "http://127.0.0.1:{silent.getsockname()[1]}"\n')
+    ours, theirs = pty.openpty()
+    environment = {**abreast.environment, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen([sys.executable, "-c", OWN_TERMINAL, *words], cwd=abreast.folder, env=environment,
+                          stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs) as process:  # fmt: skip
+        os.close(theirs)
+        seen, pressed = b"", False
+        while select.select([ours], [], [], PATIENCE)[0]:
+            try:
+                seen += os.read(ours, 10_000)
+            except OSError:  # the last one who had it open is gone
+                break
+            if drawn in seen and not pressed:
+                pressed = os.write(ours, b"\x03") == 1
+        assert process.wait(PATIENCE) == 130, seen
+    os.close(ours)
+    told = [line for line in on_the_screen(seen.decode()) if "interrupted" in line]
+    assert [line.partition(";")[0] for line in told] == ["abreast: interrupted"], seen.decode()

@@ -17,6 +17,7 @@ from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
 from abreast.cli.flow_check import check_tables
 from abreast.cli.flow_text import shown_text
+from abreast.cli.live_line import showing
 from abreast.cli.printer import STDOUT, write_all
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here
@@ -183,7 +184,8 @@ class Flowing:
         result: FlowResult | None = None
         with Interrupts(self._groups.kill) as interrupts:
             try:
-                result = await self._flow(store, start, interrupts, rehearsal)
+                with showing(self._line, interrupts):
+                    result = await self._flow(store, start, interrupts, rehearsal)
             except STOPS as error:
                 return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
             except Exception as error:
@@ -192,9 +194,6 @@ class Flowing:
                 where = " ".join(getattr(error, "__notes__", ())) or "in a step"
                 said = f"{type(error).__name__}: {one_line(str(error))}"
                 return CutShort(f"{one_line(where)}: {said}", FAILED).tell(self._run_id, self._choice)
-            finally:
-                if self._line is not None:
-                    self._line.end()
         return self._tell(result)
 
     async def _flow(

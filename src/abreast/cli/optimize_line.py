@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
-from abreast.cli.errors import one_line
+from abreast.cli.live_line import LiveLine
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 
 
-class OptimizeLine:
+class OptimizeLine(LiveLine):
     """An observer of events."""
 
     def __init__(self) -> None:
         """Nothing goes on yet."""
+        super().__init__()
         self._checked: list[str] = []
         self._measured = ""
         self._over: set[str] = set()
@@ -32,8 +31,7 @@ class OptimizeLine:
             elif name in self._checked:
                 self._checked.remove(name)
                 self._over.add(name)
-        sys.stderr.write(f"\r\x1b[2K{one_line(self.text())}")
-        sys.stderr.flush()
+        self.show(self.text())
 
     def text(self) -> str:
         """The line."""
@@ -41,8 +39,3 @@ class OptimizeLine:
             return f"measuring {self._measured}, alone"
         lanes = "  ".join(f"[{name}]" for name in self._checked)
         return f"behaviour  {lanes}  {len(self._over)} checked"
-
-    def end(self) -> None:
-        """Take the line away."""
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()

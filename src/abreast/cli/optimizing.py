@@ -17,6 +17,7 @@ from abreast.cli import units
 from abreast.cli.children import Groups
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, system_words, tell
+from abreast.cli.live_line import showing
 from abreast.cli.optimize_failures import INCURABLE, stopped_for_good
 from abreast.cli.optimize_line import OptimizeLine
 from abreast.cli.progress import wants_progress
@@ -171,14 +172,12 @@ class Optimizing:
         stopped: CutShort | None = None
         with Interrupts(Groups().kill) as interrupts:
             try:
-                await self._work(store, start, interrupts, line)
+                with showing(line, interrupts):
+                    await self._work(store, start, interrupts, line)
             except INCURABLE as error:
                 stopped = stopped_for_good(error)
             except STOPS as error:
                 stopped = cut_short_by(error, interrupts)
-            finally:
-                if line is not None:
-                    line.end()
         return self._ended(stopped)
 
     async def _work(

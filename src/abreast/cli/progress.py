@@ -48,7 +48,7 @@ class Progress:
         self._done, self._failed, self._running = done, failed, 0
         self._before = done + failed
         self._began = self._drawn = SYSTEM_CLOCK.now()
-        self._visible = False
+        self._visible = self._closed = False
         self._tokens, self._usd, self._held = 0, 0.0, 0
 
     def __call__(self, event: Event) -> None:
@@ -90,14 +90,19 @@ class Progress:
             if visible:
                 self._draw()
 
-    def close(self) -> None:
-        """Take the line away for good."""
-        with self._lock:
-            self._erase()
-            self._drawn = float("inf")
+    def close(self, *, wait: bool = True) -> None:
+        """Take the line away for good. Without `wait`, leave it to the next call if a thread is writing right now."""
+        self._closed = True
+        if self._lock.acquire(blocking=wait):
+            try:
+                self._erase()
+            finally:
+                self._lock.release()
 
     def _draw(self) -> None:
         self._erase()
+        if self._closed:
+            return
         self._console.print(self._line(), end="", no_wrap=True, overflow="ellipsis", crop=True)
         self._visible = True
 

@@ -14,6 +14,7 @@ from abreast.cli.call import find_function
 from abreast.cli.children import Groups
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
+from abreast.cli.live_line import LiveLine, showing
 from abreast.cli.printer import STDOUT, write_all
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import lanes_here, read_schema
@@ -119,15 +120,13 @@ class Sampling:
     async def _drive(self, store: Store, start: SampleStart) -> int:
         with Interrupts(Groups().kill) as interrupts:
             try:
-                result = await self._sample(store, start, interrupts)
+                with showing(self._line, interrupts):
+                    result = await self._sample(store, start, interrupts)
             except (BranchesFailed, CallFailed) as error:
                 tell(one_line(str(error)))
                 return FAILED
             except STOPS as error:
                 return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
-            finally:
-                if self._line is not None:
-                    self._line.end()
         return self._tell(result)
 
     async def _sample(self, store: Store, start: SampleStart, interrupts: Interrupts) -> SampleResult:
@@ -261,10 +260,11 @@ def say_plan(sampling: Sampling, *, as_json: bool) -> int:
     return 0
 
 
-class _Line:
+class _Line(LiveLine):
     """Branches and rounds on one line of a terminal; an observer of events."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._rounds: dict[int, int] = {}
         self._ended = 0
 
@@ -278,10 +278,4 @@ class _Line:
         else:
             return
         rounds = " ".join(f"{one}:{self._rounds[one]}" for one in sorted(self._rounds))
-        sys.stderr.write(f"\r\x1b[2Kbranch:round {rounds}  {self._ended} draws ended")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        """Take the line away."""
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
+        self.show(f"branch:round {rounds}  {self._ended} draws ended")

@@ -25,6 +25,7 @@ class Interrupts:
         self._at_once = at_once
         self._task: asyncio.Task[object] | None = None
         self._heard: list[signal.Signals] = []
+        self._first: Callable[[], None] | None = None
 
     @property
     def code(self) -> int:
@@ -68,6 +69,10 @@ class Interrupts:
         self.caught = signal.Signals(number)
         raise KeyboardInterrupt
 
+    def call_first(self, callback: Callable[[], None]) -> None:
+        """Call this at the first signal, before anything is stopped; it must not wait for anything."""
+        self._first = callback
+
     def let_be(self) -> None:
         """The work is over, and what is left takes a moment only: a first signal changes nothing any more."""
         self._task = None
@@ -77,5 +82,7 @@ class Interrupts:
             self._at_once()
             os._exit(128 + number)
         self.caught = number
+        if self._first is not None:
+            self._first()
         if self._task is not None:
             self._task.cancel()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
-from abreast.cli.errors import one_line
+from abreast.cli.live_line import LiveLine
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 
@@ -13,11 +12,12 @@ _EVERY: Final = 0.1
 _WIDE: Final = 60
 
 
-class StepLine:
+class StepLine(LiveLine):
     """An observer of events that draws the line."""
 
     def __init__(self) -> None:
         """Nothing has happened."""
+        super().__init__()
         self._done = self._failed = self._running = 0
         self._drawn = 0.0
 
@@ -37,10 +37,4 @@ class StepLine:
         self._drawn = now
         failed = f", {self._failed} failed" if self._failed else ""
         where = event.path.partition("/")[2][-_WIDE:]
-        sys.stderr.write(f"\r\x1b[2K{self._done} done{failed}, {self._running} running  {one_line(where)}")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        """Take the line away."""
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
+        self.show(f"{self._done} done{failed}, {self._running} running  {where}")

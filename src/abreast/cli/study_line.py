@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from abreast.cli.errors import one_line
+from abreast.cli.live_line import LiveLine
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.outcome import Outcome
 from abreast.jobs.matrix.bench import LaneCount
@@ -17,11 +16,12 @@ _MINUTE: Final = 60.0
 _MANY: Final = 90  # of a unit, before the next larger is used
 
 
-class StudyLine:
+class StudyLine(LiveLine):
     """Hears of each cell that ends, and draws once in a while."""
 
     def __init__(self, cells: Mapping[str, int], width: int, now: float | None = None) -> None:
         """Of so many cells in each lane, so many at once; it began now, unless `now` says otherwise."""
+        super().__init__()
         self._cells = cells
         self._width = width
         self._tally = Tally()
@@ -38,8 +38,7 @@ class StudyLine:
         now = SYSTEM_CLOCK.now()
         if now - self._drawn >= _EVERY:
             self._drawn = now
-            sys.stderr.write(f"\r\x1b[2K{one_line(self.text(now))}")
-            sys.stderr.flush()
+            self.show(self.text(now))
 
     def text(self, now: float) -> str:
         """The line."""
@@ -70,11 +69,6 @@ class StudyLine:
 
     def _open(self, name: str) -> int:
         return max(0, self._cells.get(name, 0) - _ended(self._tally.lanes[name]))
-
-    def end(self) -> None:
-        """Take the line away."""
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
 
 
 def _ended(lane: LaneTally) -> int:

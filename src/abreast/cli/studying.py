@@ -13,6 +13,7 @@ from abreast.cli.call import find_function
 from abreast.cli.children import Groups
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, system_words, tell
+from abreast.cli.live_line import showing
 from abreast.cli.progress import wants_progress
 from abreast.cli.prompt import WIDE, lanes_here
 from abreast.cli.signals import Interrupts
@@ -233,17 +234,15 @@ class Studying:
             if line is not None:
                 line.watch(matrix.tally, bench.lanes)
             try:
-                async with bench, entered(run, interrupts):
-                    self._run_id = run.id or ""
-                    self._note_source(store, run)
-                    self._charge(store, run)
-                    await matrix.run(run)
-                    interrupts.let_be()
+                with showing(line, interrupts):
+                    async with bench, entered(run, interrupts):
+                        self._run_id = run.id or ""
+                        self._note_source(store, run)
+                        self._charge(store, run)
+                        await matrix.run(run)
+                        interrupts.let_be()
             except STOPS as error:
                 code = cut_short_by(error, interrupts).tell(self._run_id, self._choice)
-            finally:
-                if line is not None:
-                    line.end()
         return code, None if code else matrix
 
     def _note_source(self, store: Store, run: Run) -> None:

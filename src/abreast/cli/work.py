@@ -16,6 +16,7 @@ from abreast.cli.command import CommandWork, check_command
 from abreast.cli.errors import DONE, FAILED, Sorry, tell
 from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
 from abreast.cli.lines import Lines
+from abreast.cli.live_line import showing
 from abreast.cli.printer import OutputLost, Piece, Printer
 from abreast.cli.progress import Progress
 from abreast.cli.results import pieces_as_json, pieces_as_text
@@ -123,16 +124,14 @@ class Work:
     async def _drive(self, store: Store) -> int:
         with Interrupts(self._groups.kill) as interrupts:
             try:
-                await self._work(store, interrupts)
+                with showing(self._progress, interrupts):
+                    await self._work(store, interrupts)
             except STOPS as error:
                 if self._lost is None or isinstance(error, AbreastError):
                     return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
                 return self._stopped(self._lost) if str(self._lost) else self._lost.code
             except Sorry as error:
                 return self._stopped(error)
-            finally:
-                if self._progress is not None:
-                    self._progress.close()
         return self._ended()
 
     async def _work(self, store: Store, interrupts: Interrupts) -> None:
