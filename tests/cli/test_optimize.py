@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import random
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -16,7 +18,7 @@ from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 from abreast.store.port import each_event
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import open_storm
-from tests.cli.shell import ABREAST, PATIENCE, Said, end, unmeasured
+from tests.cli.shell import ABREAST, PATIENCE, Said, end, ended_at_last, unmeasured
 from tests.jobs.candidates.projects import FAST, QUICK, SLOW, TESTS, WRONG
 from tests.worktrees.repositories import look
 
@@ -565,3 +567,25 @@ def test_what_is_json_is_one_object(project):
     said = project("optimize", *TARGET, *drafts(project, wrong=WRONG), "--json", *QUICKLY)
     assert len(said.lines) == 1
     json.loads(said.lines[0])
+
+
+GIT = """#!/bin/sh
+case "$*" in *' apply '*) echo "$$" > "{started}"; exec tail -f /dev/null;; esac
+exec "{git}" "$@"
+"""
+
+
+def test_ctrl_c_is_heard_while_git_applies_a_patch(project, tmp_path):
+    started, place = tmp_path / "started", tmp_path / "bin"
+    os.mkfifo(started)
+    place.mkdir()
+    (place / "git").write_text(GIT.format(started=started, git=shutil.which("git")))
+    (place / "git").chmod(0o755)
+    project.file("patches/one.patch", "--- a/sums.py\n+++ b/sums.py\n")
+    project.environment["PATH"] = f"{place}{os.pathsep}{project.environment['PATH']}"
+    with project.start("optimize", *TARGET, "--patches", "patches", measured=False) as process:
+        hanging = int(started.read_text())  # waits until git is there
+        with ended_at_last([hanging]):
+            process.send_signal(signal.SIGINT)
+            said = end(process)
+    assert said.code == 130, said.err

@@ -52,7 +52,7 @@ from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.scope import Resume, Run
 from abreast.store.port import JsonValue, RunRow, Store
 from abreast.wiring import open_model, open_run
-from abreast.worktrees.aside import Stop
+from abreast.worktrees.aside import Stop, aside
 from abreast.worktrees.git import GitFailed, find_repository
 
 KIND: Final = "candidates"
@@ -206,19 +206,24 @@ class Optimizing:
                 interrupts.let_be()
 
     async def _proposals(self, run: Run, author: ModelAuthor | None) -> Sequence[Proposal]:
+        spec = self._spec
+        if spec.command is not None:
+            return await self._from_command(run, spec.command)
+        if spec.candidates is not None or spec.patches is not None or spec.patch is not None or spec.refs:
+            return await aside(self._read_proposals)
+        return await author.propose(run, spec.proposals, max(1, spec.width)) if author else []
+
+    def _read_proposals(self, stop: Stop) -> list[Proposal]:
+        """Candidates that are there already: it blocks while files are read and git works."""
         spec, here = self._spec, self._cwd
         if spec.candidates is not None:
             return from_directory(here / spec.candidates)
         if spec.patches is not None:
-            return from_patches(patches_in(here / spec.patches), self.target, self._original)
-        if spec.patch is not None:
-            path = here / spec.patch
-            return [from_file(path)] if path.suffix == ".py" else from_patches([path], self.target, self._original)
-        if spec.refs:
-            return from_refs(spec.refs, self.target, self._root)
-        if spec.command is not None:
-            return await self._from_command(run, spec.command)
-        return await author.propose(run, spec.proposals, max(1, spec.width)) if author else []
+            return from_patches(patches_in(here / spec.patches), self.target, self._original, stop)
+        if spec.patch is None:
+            return from_refs(spec.refs, self.target, self._root, stop)
+        path = here / spec.patch
+        return [from_file(path)] if path.suffix == ".py" else from_patches([path], self.target, self._original, stop)
 
     async def _from_command(self, run: Run, command: str) -> list[Proposal]:
         """Candidates that a command prints: it runs once for each, in a directory of its own."""
@@ -226,14 +231,17 @@ class Optimizing:
         async with Commands() as commands:
 
             async def print_one(number: int) -> str:
-                with tempfile.TemporaryDirectory(prefix="abreast-command-") as place:
-                    environment = {
-                        **os.environ, "ABREAST_TARGET": str(self.target), "ABREAST_NUMBER": str(number),
-                        "ABREAST_FILE": str(self._root / self.target.file),
-                    }  # fmt: skip
+                environment = {
+                    **os.environ, "ABREAST_TARGET": str(self.target), "ABREAST_NUMBER": str(number),
+                    "ABREAST_FILE": str(self._root / self.target.file),
+                }  # fmt: skip
+                place = tempfile.mkdtemp(prefix="abreast-command-")
+                try:
                     finished = await commands.run(
                         ["sh", "-c", command], stdin=self._original.encode(), cwd=place, env=environment
                     )
+                finally:
+                    await aside(lambda _: shutil.rmtree(place, ignore_errors=True))  # it may have written much
                 if finished.exit_code:
                     said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
                     raise CandidateInvalid(f"the command ended with exit code {finished.exit_code} {' '.join(said)}")

@@ -142,6 +142,10 @@ class Slot:
         path.parent.chmod(above)
         return path
 
+    async def stage(self, relative: str | Path, text: str) -> Path:
+        """Write a file of this slot as `write_candidate` does, beside the loop."""
+        return await aside(lambda _: self.write_candidate(relative, text))
+
     def keep(self, note: str) -> None:
         """What is in it must not be lost: if its owner dies, no pool removes it before it is let go."""
         kept = kept_note(self.path)

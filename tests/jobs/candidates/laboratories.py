@@ -127,6 +127,29 @@ class Author:
         return self.adapted.pop(0)
 
 
+class PlainAuthor(Author):
+    """The same with plain functions, which may block their thread."""
+
+    def __init__(self, *given, wait=lambda: None, **options):
+        super().__init__(*given, **options)
+        self.wait = wait
+
+    def repair(self, text, checked):
+        self.wait()
+        self.asked.append(("repair", word_of(text), checked.diffs))
+        return self.repairs.pop(0)
+
+    def refine(self, faster):
+        self.wait()
+        self.asked.append(("refine", [one.name for one in faster]))
+        return self.refined
+
+    def adapt(self, ancestry):
+        self.wait()
+        self.asked.append(("adapt", [one.name for one in ancestry]))
+        return self.adapted.pop(0)
+
+
 def proposals(*words):
     return [Proposal(f"c{number}", text_of(word), "file") for number, word in enumerate(words)]
 

@@ -1,6 +1,7 @@
 """Candidates: behaviour side by side, measuring alone, repairs at once, the same answer at every width."""
 
 import asyncio
+import functools
 
 import pytest
 
@@ -9,11 +10,13 @@ from abreast.jobs.candidates.engine import How, TreeChanged
 from abreast.jobs.candidates.tried import Proposal, best_of
 from abreast.testing import Gate, ScriptedModel
 from abreast.wiring import as_caller, open_run
+from abreast.worktrees.slot import Slot
 from tests.jobs.candidates.laboratories import (
     ORIGINAL,
     TARGET,
     Author,
     Laboratory,
+    PlainAuthor,
     make_project,
     proposals,
     proposing,
@@ -21,6 +24,8 @@ from tests.jobs.candidates.laboratories import (
     trials,
 )
 from tests.worktrees.repositories import ENVIRONMENT, fingerprint, left_in, worktrees
+
+PATIENCE = 10  # seconds until a loop that should turn is taken to be blocked
 
 
 @pytest.fixture(autouse=True)
@@ -259,6 +264,48 @@ async def test_all_that_are_faster_are_refined_in_one_request_and_then_adapted_w
     assert got["c3-refined"] == ("duplicate", "c3")  # of c1: new candidates are told apart again
     assert got["c0-repaired-refined-adapted"] == ("faster", "c0-repaired-refined")
     assert len(tried) == 8
+
+
+def loop_turns():
+    """A function that returns only after the loop that runs now has had a turn."""
+    loop = asyncio.get_running_loop()
+
+    async def turn():
+        pass
+
+    return lambda: asyncio.run_coroutine_threadsafe(turn(), loop).result(PATIENCE)
+
+
+async def test_an_author_of_plain_functions_gives_the_same_and_does_not_block_the_loop(project):
+    given = ([text_of("fast2 r")],)
+    options = {"refined": [text_of("fast4 x"), "", text_of("fast3 b")], "adapted": [text_of("fast5 y")]}
+    found = proposals("wrong a", "fast3 b", "same c", "fast2 d")
+    plain, awaited = PlainAuthor(*given, wait=loop_turns(), **options), Author(*given, **options)
+    told = [await tried_in(project, Laboratory(), found, How(2), author) for author in (plain, awaited)]
+    assert [verdicts(one) for one in told] == [verdicts(told[1])] * 2
+    assert plain.asked == awaited.asked
+    assert {kind for kind, *_ in plain.asked} == {"repair", "refine", "adapt"}
+
+
+async def test_a_plain_author_that_gives_an_awaitable_is_awaited(project):
+    author = Author([text_of("fast2 r")], refined=[""])
+    author.repair = functools.partial(lambda repair, *given: repair(*given), author.repair)
+    tried = await tried_in(project, Laboratory(), proposals("wrong a"), How(1), author)
+    assert verdicts(tried)["c0-repaired"] == "faster"
+
+
+async def test_the_loop_goes_on_while_a_candidate_is_written(project, monkeypatch):
+    write, wait, written = Slot.write_candidate, loop_turns(), []
+
+    def write_slowly(slot, relative, text):
+        wait()
+        written.append(text)
+        return write(slot, relative, text)
+
+    monkeypatch.setattr(Slot, "write_candidate", write_slowly)
+    tried = await tried_in(project, Laboratory(), proposals("fast2 a", "same b"))
+    assert set(verdicts(tried).values()) == {"faster", "same"}
+    assert len(written) == 5  # checked and measured, each of them, and the winner's profile
 
 
 async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_step(project, tmp_path):

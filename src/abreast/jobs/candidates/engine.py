@@ -22,6 +22,8 @@ from typing import Final, Protocol, TypeVar
 
 from abreast.core.errors import AbreastError, Stopped
 from abreast.core.outcome import Cancelled, Done, Failed
+from abreast.executors.local import LocalExecutor, is_async
+from abreast.executors.port import Bound
 from abreast.jobs.candidates.normal import Register
 from abreast.jobs.candidates.roll import Link, Roll, child_of
 from abreast.jobs.candidates.target import CandidateInvalid, Target, candidate_text
@@ -70,15 +72,18 @@ class Laboratory(Protocol):
 
 
 class Author(Protocol):
-    """Who writes further candidates. Each call is one request; an empty text is no candidate."""
+    """Who writes further candidates. Each call is one request; an empty text is no candidate.
 
-    async def repair(self, text: str, checked: Checked) -> str:
+    Each may be an `async def` or a plain function, which then runs in a thread of its own.
+    """
+
+    def repair(self, text: str, checked: Checked) -> Awaitable[str] | str:
         """One that behaves, from one that doesn't and the differences that were seen."""
 
-    async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
+    def refine(self, faster: Sequence[Tried]) -> Awaitable[Sequence[str]] | Sequence[str]:
         """For each of those that are faster, a better one: one request for all of them."""
 
-    async def adapt(self, ancestry: Sequence[Tried]) -> str:
+    def adapt(self, ancestry: Sequence[Tried]) -> Awaitable[str] | str:
         """One more, from a candidate and all that it came from, the oldest first."""
 
 
@@ -263,7 +268,7 @@ class Trials:
         if not isinstance(slot, Slot):
             raise TypeError(f"a candidate is tried in a worktree, not in {slot!r}")
         await slot.reset()
-        slot.write_candidate(self._setting.target.file, text)
+        await slot.stage(self._setting.target.file, text)
         return slot
 
     # --- speed --------------------------------------------------------------------------------------------------------
@@ -324,10 +329,24 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _asked(ask: Callable[..., Awaitable[T]], *given: object) -> Callable[[], Awaitable[T]]:
+def _asked(ask: Callable[..., Awaitable[T] | T], *given: object) -> Callable[[], Awaitable[T]]:
     """A request as a step without arguments: what it is asked follows from what is recorded."""
 
     async def request() -> T:
-        return await ask(*given)
+        answer = ask(*given) if is_async(ask) else await _in_thread(ask, *given)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     return request
+
+
+async def _in_thread(ask: Callable[..., T], *given: object) -> T:
+    """Call a plain function in a daemon thread: cancelled, it is no longer waited for."""
+
+    def call(given: tuple[object, ...]) -> T:
+        return ask(*given)
+
+    bound: Bound[tuple[object, ...], T] = LocalExecutor().bind(call, 1)
+    try:
+        return await bound.async_call(given)
+    finally:
+        await bound.close(0.0)

@@ -179,7 +179,7 @@ class Bench:
 
             async def candidate_again(wanted: Places) -> Watched:
                 await slot.reset()
-                slot.write_candidate(self.target.file, text)
+                await slot.stage(self.target.file, text)
                 return await self._candidate(slot, self._tests, wanted=wanted)
 
             behaviour = await self._judged(self.original, watched, self._original_again, candidate_again)

@@ -38,9 +38,12 @@ def from_file(path: Path) -> Proposal:
         return Proposal(path.stem, "", "file", fault="error", reason=str(error))
 
 
-def from_patches(paths: Iterable[Path], target: Target, original: str) -> list[Proposal]:
-    """Patches, each applied to the target's file in memory. One that touches another file is refused."""
-    return [_from_patch(path, target, original) for path in paths]
+def from_patches(paths: Iterable[Path], target: Target, original: str, stop: Stop | None = None) -> list[Proposal]:
+    """Patches, each applied to the target's file apart from the project. One that touches another file is refused.
+
+    It blocks while git works; `stop` ends that.
+    """
+    return [_from_patch(path, target, original, stop or Stop()) for path in paths]
 
 
 def patches_in(directory: Path) -> list[Path]:
@@ -48,9 +51,12 @@ def patches_in(directory: Path) -> list[Path]:
     return _listed(directory, _PATCHES)
 
 
-def from_refs(refs: Sequence[str], target: Target, root: Path) -> list[Proposal]:
-    """The target's file as it is in each of these commits or branches. Raises `SourceMissing` for an unknown one."""
-    git = Git(root, Stop())
+def from_refs(refs: Sequence[str], target: Target, root: Path, stop: Stop | None = None) -> list[Proposal]:
+    """The target's file as it is in each of these commits or branches. Raises `SourceMissing` for an unknown one.
+
+    It blocks while git works; `stop` ends that.
+    """
+    git = Git(root, stop or Stop())
     found = []
     for ref in refs:
         try:
@@ -78,12 +84,13 @@ def _not_too_large(path: Path) -> None:
         raise CandidateInvalid(f"it has more than {_LARGEST >> 20} MiB, which no candidate needs")
 
 
-def _from_patch(path: Path, target: Target, original: str) -> Proposal:
+def _from_patch(path: Path, target: Target, original: str, stop: Stop) -> Proposal:
     try:
         _not_too_large(path)
         patch = path.read_bytes()
         with tempfile.TemporaryDirectory(prefix="abreast-patch-") as place:
-            return _applied(patch, Proposal(path.stem, "", "patch"), target, original, Path(place))
+            git = Git(Path(place), stop)
+            return _applied(git, patch, Proposal(path.stem, "", "patch"), target, original)
     except GitFailed as error:
         said = str(error).splitlines()[-1].removeprefix("error: ")
         return Proposal(path.stem, "", "patch", fault="error", reason=f"it can't be applied: {said}")
@@ -91,9 +98,8 @@ def _from_patch(path: Path, target: Target, original: str) -> Proposal:
         return Proposal(path.stem, "", "patch", fault="error", reason=str(error))
 
 
-def _applied(patch: bytes, named: Proposal, target: Target, original: str, top: Path) -> Proposal:
+def _applied(git: Git, patch: bytes, named: Proposal, target: Target, original: str) -> Proposal:
     """What a patch makes of the original, in a repository of its own."""
-    git = Git(top, Stop())
     git("init", "--quiet")
     touched = git("apply", "--numstat", "-z", "-", stdin=patch).decode("utf-8", "replace")
     # A renamed file has two names, each in a field of its own.
@@ -101,7 +107,7 @@ def _applied(patch: bytes, named: Proposal, target: Target, original: str, top: 
     if others := sorted(files - {target.file}):
         reason = f"it touches {', '.join(others[:3])}, and only {target.file} may change"
         return replace(named, fault="refused", reason=reason)
-    file = top / target.file
+    file = git.place / target.file
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(original.encode())
     git("apply", "--whitespace=nowarn", "-", stdin=patch)
