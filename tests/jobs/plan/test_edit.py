@@ -9,7 +9,7 @@ from abreast.jobs.plan.assignment import Assignment
 from abreast.jobs.plan.edit import EditTask
 from abreast.jobs.plan.errors import EditRefused
 from abreast.jobs.plan.ownership import Ownership
-from abreast.models.port import Reply
+from abreast.models.port import Reply, Request
 from abreast.testing import ScriptedModel
 from tests.jobs.plan.repositories import fill
 
@@ -49,6 +49,23 @@ async def test_whole_files_are_written_and_the_others_left(tmp_path):
     assert prompt.startswith("Do it.")
     assert "x = 1\n" in prompt
     assert "z = 3" not in prompt  # nobody else's file is shown
+
+
+async def test_a_reply_has_a_bound_with_room_for_all_files_that_are_shown(tmp_path):
+    (asked,) = (await edited(tmp_path / "small", "NOTHING TO CHANGE"))[1].calls
+    assert asked.max_tokens == 8_192
+    large = "# a line of the file\n" * 6_000
+    files = {**FILES, "a/one.py": large}
+    (asked,) = (await edited(tmp_path / "large", "NOTHING TO CHANGE", files=files))[1].calls
+    assert len(large) / 3 < asked.max_tokens < len(large)
+
+
+async def test_a_bound_that_is_given_stays(tmp_path):
+    fill(tmp_path, FILES)
+    model = ScriptedModel(lambda _: "NOTHING TO CHANGE")
+    task = EditTask(model, OWNERS, request=Request((), temperature=0.5, max_tokens=77))
+    await task(Assignment("a", "a/", ("a/one.py",), "Do it.", tmp_path))
+    assert [(asked.max_tokens, asked.temperature) for asked in model.calls] == [(77, 0.5)]
 
 
 async def test_a_file_may_be_made_beside_them_or_deleted(tmp_path):

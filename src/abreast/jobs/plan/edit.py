@@ -10,7 +10,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,9 @@ from abreast.models.port import Message, Model, Reply, Request
 
 REPAIRS: Final = 2
 """How many times a model may answer again after a reply that breaks a rule."""
+REPLY_TOKENS: Final = 8_192
+"""The bound of a reply where none is given, unless the files that are shown are larger than that."""
+_CHARACTERS: Final = 3  # per token, as in the estimates of calls: most texts have more, so the bound is on the safe side
 _NOTHING: Final = "NOTHING TO CHANGE"
 _FENCE: Final = re.compile(r"^(```+|~~~+)[^\n]*\n(.*\n)\1[ \t]*\n?$", re.DOTALL)
 _SYSTEM: Final = """\
@@ -74,6 +77,10 @@ class _Shown:
             parts.append(f"Also there, but not to be changed: {', '.join(map(printable, self.others))}")
         return "\n".join(parts)
 
+    def reply_tokens(self) -> int:
+        """Room for every file to come back whole and somewhat longer; a reply that never ends is cut off there."""
+        return max(REPLY_TOKENS, sum(map(len, self.texts.values())) // _CHARACTERS + REPLY_TOKENS // 2)
+
 
 def _mark(texts: Iterable[str]) -> str:
     told = blake2b("\0".join(texts).encode(), digest_size=4)
@@ -100,20 +107,15 @@ class EditTask:
         rules = _SYSTEM.format(mark=shown.mark, nothing=_NOTHING)
         system = f"{self._request.system}\n\n{rules}" if self._request.system else rules
         turns = [Message("user", shown.prompt(assignment.instruction))]
+        asking = replace(self._request, system=system, max_tokens=self._request.max_tokens or shown.reply_tokens())
         for tried in range(self._repairs + 1):
-            reply = await self._model.complete(_asking(self._request, system, turns))
+            reply = await self._model.complete(replace(asking, messages=tuple(turns)))
             edits, faults = _read(reply, shown, assignment, self._ownership)
             if not faults:
                 _write(edits, assignment, shown)
                 return {"written": sorted(edits), "replies": tried + 1, "model": reply.model or self._model.name}
             turns += [Message("assistant", reply.text), Message("user", _again(faults))]
         raise EditRefused(f"{faults[0]} (after {self._repairs + 1} replies)", {"faults": faults, "reply": reply.text})
-
-
-def _asking(request: Request, system: str, turns: list[Message]) -> Request:
-    return Request(
-        tuple(turns), system=system, temperature=request.temperature, seed=request.seed, max_tokens=request.max_tokens
-    )
 
 
 def _again(faults: list[str]) -> str:
