@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -56,6 +57,7 @@ from abreast.worktrees.aside import Stop, aside
 from abreast.worktrees.git import GitFailed, find_repository
 
 KIND: Final = "candidates"
+_PATIENCE: Final = 60.0  # seconds that an interpreter may take to start
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class Optimizing:
             python = str(self._cwd / python)  # not resolved: a virtual environment is where its link is
         if shutil.which(python) is None:
             raise Sorry(f"--python: there is no {python}")
+        _check_pytest(python, self._root)
         return Tests(tuple(names), python)
 
     def _bounds(self) -> Bounds:
@@ -320,3 +323,14 @@ class Optimizing:
                 what = "the report is" if path.suffix == ".html" else "apply the winner with: git apply"
                 if not (self._view.json or self._view.quiet):
                     tell(f"{what} {shown(path)}")
+
+
+def _check_pytest(python: str, root: Path) -> None:
+    """`Sorry` unless the project's interpreter has pytest: else the first candidates are asked for in vain."""
+    look = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('pytest') is None))"
+    try:
+        found = subprocess.run([python, "-c", look], cwd=root, capture_output=True, timeout=_PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Sorry(f"--python: {python} can't be run: {one_line(str(error))}") from None
+    if found.returncode == 3:  # noqa: PLR2004 - any other failure is told with the tests' own words
+        raise Sorry(f"--python: pytest is not installed for {python}, and the tests are run by it")

@@ -32,7 +32,7 @@ from abreast.jobs.matrix.kept import cells_of, changes
 from abreast.jobs.matrix.read_study import load_study
 from abreast.jobs.matrix.spent import spent_of
 from abreast.jobs.matrix.study import Choice, Study
-from abreast.models.lanes import LaneSettings, split_name
+from abreast.models.lanes import LaneSettings, missing_extra, split_name
 from abreast.run.scope import Resume, Run
 from abreast.store import codec
 from abreast.store.port import JsonValue, RunRow, Store
@@ -140,7 +140,9 @@ class Studying:
         for model in self.study.models:
             try:
                 lane, _ = split_name(model.name, self.lanes)
-                why = f"no key for {lane.name} ({lane.api_key_env})" if lane.wants_key and lane.key is None else None
+                why = missing_extra(lane)
+                if lane.wants_key and lane.key is None:
+                    why = f"no key for {lane.name} ({lane.api_key_env})"
             except ValueError as error:
                 why = str(error)
             for strategy in self.study.strategies:

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from abreast.models.price import FlatPrice
 Kind: TypeAlias = Literal["openai", "anthropic", "gemini", "local", "scripted", "replay", "litellm"]
 
 DEFAULT_WIDTH: Final = 4
+_EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp", "litellm": "litellm"}  # what adapters import, by extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,19 @@ def split_name(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[LaneSettin
     return lanes[provider], model
 
 
+def missing_extra(lane: LaneSettings) -> str | None:
+    """A sentence that says which package a lane's models need and how to install it; None if it is installed."""
+    needed = _EXTRAS.get(lane.kind)
+    if needed is None or find_spec(needed) is not None:
+        return None
+    return f"models named {lane.name}/... need {needed}, which is not installed: pip install 'abreast[{lane.kind}]'"
+
+
 def check_keys(lanes: list[LaneSettings]) -> None:
-    """`KeysMissing` for all lanes whose key isn't there, at once."""
+    """`KeysMissing` for all lanes whose key isn't there, at once; `ModelUnknown` where a package is missing."""
+    for lane in lanes:
+        if (why := missing_extra(lane)) is not None:
+            raise ModelUnknown(why)
     missing = {lane.name: lane for lane in lanes if lane.wants_key and lane.key is None}
     if missing:
         wanted = "; ".join(f"{name} wants {_where(lane)}" for name, lane in sorted(missing.items()))

@@ -26,7 +26,7 @@ REPAIRS: Final = 2
 """How many times a model may answer again after a reply that breaks a rule."""
 REPLY_TOKENS: Final = 8_192
 """The bound of a reply where none is given, unless the files that are shown are larger than that."""
-_CHARACTERS: Final = 3  # per token, as in the estimates of calls: most texts have more, so the bound is on the safe side
+_CHARACTERS: Final = 3  # per token; most texts have more, so the bound is generous
 _NOTHING: Final = "NOTHING TO CHANGE"
 _FENCE: Final = re.compile(r"^(```+|~~~+)[^\n]*\n(.*\n)\1[ \t]*\n?$", re.DOTALL)
 _SYSTEM: Final = """\
