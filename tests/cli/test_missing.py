@@ -73,3 +73,32 @@ def test_a_missing_pytest_is_found_before_a_model_is_asked(abreast, tmp_path):
     assert said.code == 2, said.err
     assert f"pytest is not installed for {bare}" in said.err
     assert not abreast.store.exists()
+
+
+FLOW = """
+workflow: {id: agents, name: Agents, version: "1.0.0"}
+steps:
+  - {id: first, type: shell, run: "touch ran"}
+  - id: all
+    type: fan-out
+    items: "{{ [1, 2, 3] }}"
+    step: {id: one, type: prompt, integration: agent, prompt: "Do {{ item }}"}
+"""
+
+
+@pytest.mark.parametrize("program", ["no-such-agent", "./no-such-agent"])
+def test_a_missing_runner_is_found_before_the_first_step(abreast, program):
+    abreast.file("flow.yaml", FLOW)
+    abreast.file("abreast.toml", f'[runners.agent]\nargv = ["{program}", "{{prompt}}"]\n')
+    said = abreast("run", "flow.yaml")
+    assert said.code == 2, said.err
+    assert f"flow.yaml:8: the runner 'agent' can't be started: there is no command '{program}' here" in said.err
+    assert not (abreast.folder / "ran").exists()
+    assert abreast("run", "flow.yaml", "--simulate").code == 0  # which starts nothing
+
+
+def test_a_runner_counts_from_the_directory_of_the_run(abreast):
+    abreast.file("flow.yaml", FLOW)
+    abreast.file("agent.sh", "#!/bin/sh\necho got $1\n", mode=0o755)
+    abreast.file("abreast.toml", '[runners.agent]\nargv = ["./agent.sh", "{prompt}"]\n')
+    assert abreast("run", "flow.yaml").code == 0
