@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from abreast.core.clock import SYSTEM_CLOCK
@@ -30,6 +31,7 @@ class LiteLLM:
 
     def __init__(self, name: str) -> None:
         """`litellm/PROVIDER/MODEL`; keys are litellm's own business."""
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else importing it asks the network for prices
         try:
             import litellm  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
@@ -37,9 +39,10 @@ class LiteLLM:
         self.name = name
         self._model = name.partition("/")[2]
         self._litellm: Any = litellm
+        litellm.suppress_debug_info = True  # else it prints advice to stdout, among the results, with each error
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer once; the text is told at its end."""
+        """Answer once; the text is told at its end. Cancelling closes the connection."""
         began = SYSTEM_CLOCK.now()
         try:
             found = await self._litellm.acompletion(**self._body(request))
