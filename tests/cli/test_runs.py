@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from abreast.cli.main import _COMMANDS
+from abreast.cli.runs import COUNTED
 from abreast.store.port import Driver
 from abreast.store.sqlite import SqliteStore
 from tests.cli.shell import PATIENCE, end
@@ -52,6 +53,46 @@ def test_runs_are_listed_newest_first(abreast):
         ["b-1", "done"],
         ["a-1", "done"],
     ]
+
+
+def test_runs_says_how_many_items_are_in_which_state(failed):
+    failed("map", "--", "true", given="1\n2\n")
+    assert [(row["run"], row["items"], row["items_more"]) for row in failed("runs", "--json").rows] == [
+        ("map-2", {"done": 2, "failed": 0, "cancelled": 0}, False),
+        ("map-1", {"done": 3, "failed": 2, "cancelled": 0}, False),
+    ]
+    head, newest, oldest = failed("runs").lines
+    assert head.split()[:3] == ["RUN", "STATE", "ITEMS"]
+    assert "  2 done  " in newest
+    assert "  3 done, 2 failed  " in oldest
+
+
+def test_of_a_large_run_no_more_items_are_counted_than_come_at_once(abreast):
+    abreast.file("numbers", "".join(f"{number}\n" for number in range(COUNTED + 1)))
+    abreast.file("echo.py", "def same(value):\n    return value\n")
+    assert abreast("map", "--quiet", "--call", "echo:same", "--input", "numbers").code == 0
+    assert f"  more than {COUNTED:,}  " in abreast("runs").lines[1]
+    (row,) = abreast("runs", "--json").rows
+    assert (row["items"]["done"], row["items_more"]) == (COUNTED, True)
+    assert abreast("show", "last", "--json").rows[0]["items"]["done"] == COUNTED + 1
+
+
+def test_a_run_in_which_all_failed_is_not_done(abreast):
+    script = '[ -e fixed ] || { echo "no $1" >&2; exit 7; }; echo "got $1"'
+    said = abreast("map", "--", "sh", "-c", script, "sh", "{}", given="1\n2\n3\n")
+    assert said.code == 1
+    assert "0 done, 3 failed" in said.err
+    assert "once more: abreast retry map-1" in said.err
+    (row,) = abreast("runs", "--json", "--state", "failed").rows
+    assert (row["run"], row["reason"], row["items"]["failed"]) == ("map-1", "no item succeeded: 3 failed", 3)
+    assert "run the failed again with: abreast retry map-1" in abreast("show", "map-1").out
+    said = abreast("resume", "map-1")  # which never runs a recorded item again
+    assert (said.code, said.out) == (0, "")
+    assert "abreast retry map-1" in said.err
+    assert "nothing to resume" in abreast("resume").err
+    abreast.file("fixed", "")
+    assert abreast("retry", "map-1").lines == ["got 1", "got 2", "got 3"]
+    assert abreast("show", "map-1", "--json").rows[0]["state"] == "done"
 
 
 def test_a_run_goes_by_its_id_its_name_or_last(abreast):

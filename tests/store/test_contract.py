@@ -65,6 +65,7 @@ def test_an_unknown_run_is_refused_everywhere_with_those_that_exist(store):
         lambda: store.end("jbo-1", 1, "done", "", 1.0),
         lambda: store.recorded("jbo-1", ["a"]),
         lambda: store.outcomes("jbo-1"),
+        lambda: store.count_states("jbo-1", 9),
         lambda: store.events("jbo-1"),
         lambda: store.ask("jbo-1", "cancel", {}, 1.0),
         lambda: store.asked("jbo-1"),
@@ -168,6 +169,18 @@ def test_the_newest_outcome_of_a_path_is_the_one_recorded(store):
     assert (found["m/a"].path, found["m/a"].lane, found["m/a"].data) == ("m/a", "l", {"try": 2})
     assert [(each.path, each.seq) for each in store.outcomes("job-1")] == [("m/b", 2), ("m/a", 4)]
     assert store.recorded("job-1", []) == {}
+
+
+def test_items_are_counted_by_the_state_of_their_newest_outcome(store):
+    begin(store)
+    begin(store)
+    first = [settled(1, "m/a", data={"state": "failed"}), settled(2, "m/b", data={"state": "done"}), event(3)]
+    store.commit("job-1", 1, [*first, settled(4, "m/c", data={"state": "failed"})], {})
+    store.commit("job-1", 1, [settled(5, "m/a", data={"state": "done"})], {})
+    store.commit("job-2", 1, [settled(1, "m/a", data={"state": "done"})], {})
+    assert store.count_states("job-1", 100) == {"done": 2, "failed": 1}
+    assert sum(store.count_states("job-1", 2).values()) == 2
+    assert store.count_states("job-2", 100) == {"done": 1}
 
 
 def test_outcomes_are_of_one_run_alone(store):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Final, get_args
 
 import click
 
@@ -14,6 +14,9 @@ from abreast.cli.stores import StoreChoice, state_of
 from abreast.cli.tables import local_moment, say_json, say_table, span
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, RunState, Store
+
+COUNTED: Final = 10_000
+"""Items of one run that are counted: a list of runs comes at once, however large they are; `show` counts them all."""
 
 
 @click.command("runs")
@@ -41,9 +44,11 @@ def command(
         rows = _rows(opened, name, state, tag, most)
         if as_json:
             for row in rows:
-                say_json(facts_of_run(opened, row))
+                say_json({**facts_of_run(opened, row), **_counts(opened, row)})
         elif rows:
-            say_table(("RUN", "STATE", "STARTED", "TOOK", "TAGS", "REASON"), [_cells(opened, row) for row in rows])
+            say_table(
+                ("RUN", "STATE", "ITEMS", "STARTED", "TOOK", "TAGS", "REASON"), [_cells(opened, row) for row in rows]
+            )
         else:
             tell("no such runs")
     return 0
@@ -56,8 +61,21 @@ def _rows(store: Store, name: str | None, state: str | None, tag: str | None, mo
     return [row for row in running if state_of(store, row) == state][:most]
 
 
+def _counts(store: Store, row: RunRow) -> dict[str, object]:
+    """Items by state; `items_more` says that there are more than were counted."""
+    found = store.count_states(row.id, COUNTED)
+    items = {state: found.get(state, 0) for state in ("done", "failed", "cancelled")}
+    return {"items": items, "items_more": sum(found.values()) >= COUNTED}
+
+
+def _items(store: Store, row: RunRow) -> str:
+    found = store.count_states(row.id, COUNTED)
+    said = ", ".join(f"{found[state]:,} {state}" for state in ("done", "failed", "cancelled") if found.get(state))
+    return f"more than {COUNTED:,}" if sum(found.values()) >= COUNTED else said
+
+
 def _cells(store: Store, row: RunRow) -> tuple[object, ...]:
     state = state_of(store, row)
     until = row.ended if row.ended is not None else SYSTEM_CLOCK.wall()
     took = "" if state == "crashed" else span(max(0.0, until - row.created))
-    return row.id, state, local_moment(row.created), took, " ".join(row.tags), row.reason
+    return row.id, state, _items(store, row), local_moment(row.created), took, " ".join(row.tags), row.reason

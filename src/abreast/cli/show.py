@@ -15,7 +15,7 @@ from abreast.cli.errors import Sorry, one_line
 from abreast.cli.job import ITEMS, KIND, MANIFEST
 from abreast.cli.recorded import each_result, row_of_recorded, tally
 from abreast.cli.results import Row
-from abreast.cli.stores import StoreChoice, find_run, state_of
+from abreast.cli.stores import StoreChoice, find_run, has_run_out, state_of
 from abreast.cli.tables import local_moment, moment, say, say_facts, say_json
 from abreast.cli.visible import visible
 from abreast.core.events import MAP_ENDED
@@ -160,7 +160,11 @@ def _on_timing(why: list[str]) -> str:
 
 
 def _next_step(row: RunRow, state: str, failed: int) -> str:
-    if state in ("crashed", "interrupted", "spent", "failed", "cancelled") and row.kind == KIND:
+    if (
+        state in ("crashed", "interrupted", "spent", "failed", "cancelled")
+        and row.kind == KIND
+        and not has_run_out(row)
+    ):
         return f"go on with: abreast resume {row.id}"
     if state == "running":
         return f"watch it with: abreast watch {row.id}"

@@ -14,7 +14,7 @@ from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.command import CommandWork, check_command
 from abreast.cli.errors import DONE, FAILED, Sorry, tell
-from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
+from abreast.cli.job import INPUT, ITEMS, KIND, NONE_DONE, MapJob
 from abreast.cli.lines import Lines
 from abreast.cli.live_line import showing
 from abreast.cli.printer import OutputLost, Piece, Printer
@@ -78,6 +78,12 @@ class _Count:
             self.used = self.used + outcome.usage
 
 
+class NoneDone(AbreastError):
+    """The run came to its end, and every item failed."""
+
+    retryable = False
+
+
 class Work:
     """One driving of a job. `run` blocks until it is over and gives the exit code.
 
@@ -126,6 +132,8 @@ class Work:
             try:
                 with showing(self._progress, interrupts):
                     await self._work(store, interrupts)
+            except NoneDone:
+                pass
             except STOPS as error:
                 if self._lost is None or isinstance(error, AbreastError):
                     return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
@@ -165,6 +173,8 @@ class Work:
                 self._lost = error
                 raise asyncio.CancelledError from error
             interrupts.let_be()
+            if self._count.failed and not self._count.done:  # told to the run, whose state is then not "done"
+                raise NoneDone(f"{NONE_DONE}: {self._count.failed} failed")
 
     async def _release(self, run: Run, function: Callable[[Any], Any]) -> None:
         """Print outcomes as they come, until there are no more."""

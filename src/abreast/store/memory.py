@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -158,6 +159,10 @@ class MemoryStore:
             settled = self._kept(run_id).settled
             newest = [row for row in self._kept(run_id).after(after) if settled.get(row[2]) == row[0]]
         return [outcome_of(row) for row in newest if is_beneath(row[2], prefix)][:limit]
+
+    def count_states(self, run_id: str, most: int) -> dict[str, int]:
+        """How many items are in each state, by their newest outcomes, of which at most `most` are looked at."""
+        return dict(Counter(str(found.data.get("state", "")) for found in self.outcomes(run_id, limit=most)))
 
     def events(
         self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""

@@ -153,6 +153,9 @@ class Store(Protocol):
     def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
         """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
 
+    def count_states(self, run_id: str, most: int) -> dict[str, int]:
+        """How many items are in each state, by their newest outcomes, of which at most `most` are looked at."""
+
     def events(
         self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
     ) -> list[Event]:

@@ -192,6 +192,12 @@ class SqliteStore:
             rows = db.execute(sql("list_outcomes_beneath" if few else "list_outcomes"), bounds).fetchall()
         return [recorded_row(row) for row in rows]
 
+    def count_states(self, run_id: str, most: int) -> dict[str, int]:
+        """How many items are in each state, by their newest outcomes, of which at most `most` are looked at."""
+        with self._db.reading() as db:
+            (number,) = _one(db, "find_number", run_id)
+            return dict(db.execute(sql("count_states"), {"run": number, "most": most}).fetchall())
+
     def events(
         self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
     ) -> list[Event]:

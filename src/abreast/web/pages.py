@@ -102,7 +102,7 @@ def head_of(book: Book) -> Said:
         "timing_dependent": sorted(fold.timing_dependent), "manifest": row.manifest,
         "can": {
             "cancel": book.state == "running", "resume": row.kind in _DRIVEN and book.state in _RESUMABLE,
-            "retry": row.kind in _DRIVEN and book.state == "done" and counts["failed"] > 0,
+            "retry": row.kind in _DRIVEN and book.state in ("done", "failed") and counts["failed"] > 0,
         },
     }  # fmt: skip
 
