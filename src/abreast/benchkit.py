@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import NotRecorded
 from abreast.executors.local import is_async
-from abreast.jobs.matrix.bench import Asked, AskedFromThread, Counted, LaneCount
+from abreast.jobs.matrix.bench import Asked, AskedFromThread, Counted
+from abreast.jobs.matrix.notes import LaneCount
+from abreast.jobs.matrix.own_work import holding_place
 from abreast.jobs.matrix.rows import SubResult
 from abreast.models.port import Hear, Reply, Request
 from abreast.run.call import Caller
@@ -126,9 +128,40 @@ class BenchKit:
 
     async def _kit(self, caller: Caller) -> Toolkit:
         if caller.name not in self._kits:
-            kit = Toolkit(replace(self._tools, default_model=caller.name), {caller.name: caller})
+            tools = replace(self._tools, default_model=caller.name)
+            kit = CellKit(tools, caller, self.clock)
             self._kits[caller.name] = await self._stack.enter_async_context(kit)
         return self._kits[caller.name]
+
+
+class CellKit(Toolkit):
+    """The tools of workflows and samples that are strategies: what may ask the provider by itself holds a place."""
+
+    def __init__(self, tools: Tools, caller: Caller, clock: Clock) -> None:
+        """On the lane of this caller, which prompts go to, too."""
+        super().__init__(tools, {caller.name: caller})
+        self._held_by = caller
+        self._clock = clock
+
+    async def shell(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the toolkit says
+        """Run a script, which may call a model's API or an agent."""
+        async with holding_place(self._held_by, self._clock):
+            return await super().shell(*given, **more)
+
+    async def agent(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the toolkit says
+        """Hand a prompt to an agent."""
+        async with holding_place(self._held_by, self._clock):
+            return await super().agent(*given, **more)
+
+    async def call(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the toolkit says
+        """Call a function, which may have a client of its own."""
+        async with holding_place(self._held_by, self._clock):
+            return await super().call(*given, **more)
+
+    async def custom(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the toolkit says
+        """Do a step of a registered kind."""
+        async with holding_place(self._held_by, self._clock):
+            return await super().custom(*given, **more)
 
 
 class _Silent:

@@ -3,8 +3,8 @@
 import pytest
 
 from abreast.cli.study_line import StudyLine
-from abreast.jobs.matrix.bench import LaneCount
 from abreast.jobs.matrix.cells import LaneTally, Tally
+from abreast.jobs.matrix.notes import LaneCount
 
 
 def line(tallies, cells, counts=None, width=4):

@@ -8,8 +8,8 @@ from typing import Any, Final
 from abreast.cli.live_line import LiveLine
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.outcome import Outcome
-from abreast.jobs.matrix.bench import LaneCount
 from abreast.jobs.matrix.cells import LaneTally, Tally
+from abreast.jobs.matrix.notes import LaneCount
 
 _EVERY: Final = 0.1
 _MINUTE: Final = 60.0

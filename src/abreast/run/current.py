@@ -54,6 +54,7 @@ class Current:
     service: tuple[float, ...] = ()
     holds: tuple[Hold, ...] = ()
     ticket: Ticket | None = None
+    permit: Ticket | None = None  # for a place on a lane that it took while it was at work: see `abreast.run.permit`
     task: asyncio.Task[None] | None = None
     timer: Timer | None = None
     stop_reason: str | None = None

@@ -70,7 +70,7 @@ class Borrowed:
     def give_back(self) -> None:
         """To the item; to the gate if its attempt has ended, or if something beneath it waits: for these, perhaps."""
         item = self._item
-        if item.task is self._task and not item.lenders:
+        if item.task is self._task and not item.lenders and not item.reclaiming:
             item.holds = (*item.holds, *self._holds)
         else:
             item.drive.setting.gate.give(self._holds)
@@ -84,7 +84,14 @@ def borrow(item: Current, limits: Sequence[Limit]) -> Borrowed | None:
 
 def lends(item: Current) -> bool:
     """Whether the item has slots to lend, or has lent them already: to wait beneath it is then to keep them lent."""
-    return item.ticket is not None and any(limit.lent for _, limit, _ in item.ticket.needs)
+    return bool(_lent_needs(item))
+
+
+def _lent_needs(item: Current) -> list[tuple[str, Limit, Need]]:
+    """What it asked for and lends: before it started, and by a permit that it took since."""
+    tickets = (item.ticket, item.permit)
+    needs = [need for ticket in tickets if ticket is not None for need in ticket.needs if need[1].lent]
+    return list({limit: (lane, limit, need) for lane, limit, need in needs}.values())
 
 
 def lend(item: Current, setting: Setting) -> bool:
@@ -103,7 +110,8 @@ async def reclaim(item: Current, setting: Setting) -> None:
     """Take back what was lent, in the item's old place in line, once nothing beneath it is waited for."""
     item.lenders -= 1
     task = item.task
-    if item.lenders or item.reclaiming or item.ticket is None or task is None:
+    needs = _lent_needs(item)
+    if item.lenders or item.reclaiming or not needs or task is None:
         return
     gate = setting.gate
     granted: asyncio.Future[None] = setting.loop.create_future()
@@ -118,9 +126,8 @@ async def reclaim(item: Current, setting: Setting) -> None:
         if not granted.done():
             granted.set_exception(error)
 
-    needs = [(lane, limit, need) for lane, limit, need in item.ticket.needs if limit.lent]
     again = Ticket(needs, grants, fails)
-    again.order = item.ticket.order
+    again.order = min(ticket.order for ticket in (item.ticket, item.permit) if ticket is not None)
     if not gate.ask(again):
         item.reclaiming = True
         try:

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.jobs.matrix.bench import Asked, Counted, LaneCount
+from abreast.jobs.matrix.bench import Asked, Counted
+from abreast.jobs.matrix.notes import LaneCount
 from abreast.jobs.matrix.read_study import load_study
 from abreast.models.port import Reply
 from abreast.run.call import Caller

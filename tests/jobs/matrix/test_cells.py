@@ -8,9 +8,9 @@ import pytest
 import abreast
 from abreast.core.errors import BudgetSpent, ServerFault, Throttled
 from abreast.core.outcome import Usage
-from abreast.jobs.matrix.bench import Attempt, Notes
 from abreast.jobs.matrix.cells import Matrix
 from abreast.jobs.matrix.kept import changes, rows_of
+from abreast.jobs.matrix.notes import Attempt, Notes
 from abreast.jobs.matrix.study import Choice
 from abreast.models.port import Reply
 from abreast.testing import Gate, ManualClock, MemoryStore

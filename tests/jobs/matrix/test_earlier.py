@@ -7,8 +7,8 @@ import pytest
 import abreast
 from abreast.core.errors import Halted, ServerFault
 from abreast.core.outcome import Usage
-from abreast.jobs.matrix.bench import Attempt, Notes
 from abreast.jobs.matrix.earlier import earlier_seconds
+from abreast.jobs.matrix.notes import Attempt, Notes
 from abreast.models.port import Reply
 from abreast.run.call import Caller
 from abreast.run.lane import Lane

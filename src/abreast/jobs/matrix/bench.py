@@ -3,60 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from typing import Any, Protocol, TypeVar
 
-from abreast.core.clock import Clock
+from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import CallFailed, Throttled
+from abreast.jobs.matrix.notes import NOTES, Attempt, End, LaneCount
+from abreast.jobs.matrix.own_work import OWN_WORK, PermitBlock, holding_place
 from abreast.jobs.matrix.rows import SubResult
 from abreast.models.port import Hear, Model, Reply, Request
 from abreast.run.call import Caller
 from abreast.run.scope import Run
 
-End: TypeAlias = Literal["done", "throttled", "fault"]
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One request on the wire."""
-
-    began: float
-    ended: float
-    end: End
-    in_flight: int
-    seconds: float
-
-
-@dataclass(slots=True)
-class Notes:
-    """What happened on the wire for one cell."""
-
-    began: float
-    attempts: list[Attempt] = field(default_factory=list)
-    steps: list[SubResult] = field(default_factory=list)
-    earlier: Mapping[str, float] = field(default_factory=dict)
-    """Seconds that calls took which an earlier driver recorded: they are not made again."""
-
-    def times(self) -> dict[str, float]:
-        """The seconds of the cell, apart: they add up to `wall_s` where its calls came one after the other."""
-        found = {"queue_s": 0.0, "hold_s": 0.0, "backoff_s": 0.0, "service_s": 0.0, **self.earlier}
-        before, why = self.began, "queue_s"
-        for one in sorted(self.attempts, key=lambda attempt: attempt.began):
-            found[why] += max(0.0, one.began - before)
-            spent = max(0.0, one.ended - one.began)
-            own = min(one.seconds, spent) if one.end == "done" else spent
-            found[_SPENT[one.end]] += own
-            found["queue_s"] += spent - own
-            before, why = max(before, one.ended), _AFTER[one.end]
-        return {**found, "wall_s": before - self.began + sum(self.earlier.values())}
-
-
-_SPENT: dict[End, str] = {"done": "service_s", "throttled": "hold_s", "fault": "backoff_s"}
-_AFTER: dict[End, str] = {"done": "queue_s", "throttled": "hold_s", "fault": "backoff_s"}
-
-NOTES: ContextVar[Notes | None] = ContextVar("abreast_matrix_notes", default=None)
+T = TypeVar("T")
 
 
 class Counted:
@@ -65,7 +25,7 @@ class Counted:
     def __init__(self, model: Model, lane: LaneCount, clock: Clock) -> None:
         """All models of a lane share its count."""
         self._model = model
-        self._lane = lane
+        self.lane = lane
         self._clock = clock
         self.name = model.name
 
@@ -74,10 +34,10 @@ class Counted:
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
         """Ask, and note it."""
-        notes, lane = NOTES.get(), self._lane
-        lane.now += 1
-        lane.peak = max(lane.peak, lane.now)
-        count, began = lane.now, self._clock.now()
+        notes, lane, own = NOTES.get(), self.lane, OWN_WORK.get()
+        if own is not None:
+            own.yield_to_calls()
+        count, began = lane.enter(), self._clock.now()
         end: End = "fault"
         seconds = 0.0
         try:
@@ -94,7 +54,7 @@ class Counted:
             end, seconds = "done", reply.seconds
             return reply
         finally:
-            lane.now -= 1
+            lane.leave()
             if notes is not None:
                 notes.attempts.append(Attempt(began, self._clock.now(), end, count, seconds))
 
@@ -103,21 +63,13 @@ class Counted:
         await self._model.close()
 
 
-@dataclass(slots=True)
-class LaneCount:
-    """How many requests of a lane are under way, and were at most."""
-
-    now: int = 0
-    peak: int = 0
-    throttled: int = 0
-
-
 class Asked:
     """The model as a strategy of one's own sees it: `await model.ask("...", step="draft")`."""
 
-    def __init__(self, caller: Caller, options: Mapping[str, Any]) -> None:
+    def __init__(self, caller: Caller, options: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
         """With the arm's parameters, unless a call says otherwise."""
         self._caller = caller
+        self._clock = clock
         self._options = {word: value for word, value in options.items() if value is not None}
 
     @property
@@ -131,7 +83,9 @@ class Asked:
 
     async def reply(self, prompt: str, *, step: str = "", **options: Any) -> Reply:
         """The whole reply."""
-        reply = await self._caller.ask(prompt, **{**self._options, **options})
+        own = OWN_WORK.get()
+        async with nullcontext() if own is None else own.calling():
+            reply = await self._caller.ask(prompt, **{**self._options, **options})
         notes = NOTES.get()
         if notes is not None:
             used = reply.usage
@@ -140,6 +94,17 @@ class Asked:
                 name, prompt, reply.text, used.input_tokens, used.output_tokens, used.usd, reply.seconds,
             ))  # fmt: skip
         return reply
+
+    def permit(self) -> PermitBlock:
+        """`async with model.permit():` holds a place on the model's lane, for a request that you make by yourself.
+
+        A strategy that never does this holds one for its whole run.
+        """
+        return PermitBlock(self._caller, self._clock)
+
+    def held(self) -> AbstractAsyncContextManager[None]:
+        """Holds a place on the model's lane for a whole strategy, unless it takes permits by itself."""
+        return holding_place(self._caller, self._clock)
 
 
 class AskedFromThread:
@@ -153,7 +118,25 @@ class AskedFromThread:
 
     def ask(self, prompt: str, *, step: str = "", **options: Any) -> str:
         """The reply's text."""
-        return asyncio.run_coroutine_threadsafe(self._asked.ask(prompt, step=step, **options), self._loop).result()
+        return self.reply(prompt, step=step, **options).text
+
+    def reply(self, prompt: str, *, step: str = "", **options: Any) -> Reply:
+        """The whole reply."""
+        return self._waited(self._asked.reply(prompt, step=step, **options))
+
+    @contextmanager
+    def permit(self) -> Iterator[None]:
+        """`with model.permit():` holds a place on the model's lane, for a request that you make by yourself."""
+        block = self._asked.permit()
+        block.begin(self._waited(block.take()))  # here, in the thread: what is asked from here is in the block
+        try:
+            yield
+        finally:
+            self._waited(block.give())
+            block.end()
+
+    def _waited(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
 class Bench(Protocol):

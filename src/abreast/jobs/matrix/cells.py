@@ -14,8 +14,9 @@ from typing import Any, Final
 from abreast.core.errors import AbreastError, BudgetSpent, NotRecorded, Paused
 from abreast.core.item import Item
 from abreast.core.outcome import Done, Failed, Outcome
-from abreast.jobs.matrix.bench import NOTES, Asked, Bench, Notes
+from abreast.jobs.matrix.bench import Asked, Bench
 from abreast.jobs.matrix.earlier import earlier_seconds
+from abreast.jobs.matrix.notes import NOTES, Notes
 from abreast.jobs.matrix.rows import SubResult
 from abreast.jobs.matrix.scores import Judged, score
 from abreast.jobs.matrix.study import CONTROL_LANE, Cell, Choice, Study
@@ -179,7 +180,9 @@ class Matrix:
         facts |= {"output": reply.text, "value": reply.value}
 
     async def _python(self, cell: Cell, facts: dict[str, Any]) -> None:
-        value = await self._bench.call(cell.strategy.call or "", dict(cell.input.value), await self._asked(cell))
+        asked = await self._asked(cell)
+        async with asked.held():
+            value = await self._bench.call(cell.strategy.call or "", dict(cell.input.value), asked)
         facts |= {"output": _text(value), "value": None if isinstance(value, str) else value}
 
     async def _sample(self, cell: Cell, facts: dict[str, Any]) -> None:
@@ -214,7 +217,7 @@ class Matrix:
             "temperature": model.temperature if strategy.temperature is None else strategy.temperature,
             "max_tokens": model.max_tokens if strategy.max_tokens is None else strategy.max_tokens,
         }
-        return Asked(await self._bench.caller(model.name), options)
+        return Asked(await self._bench.caller(model.name), options, self._bench.clock)
 
     # --- scores ---------------------------------------------------------------------------------------------------
 

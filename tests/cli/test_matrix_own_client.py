@@ -1,0 +1,154 @@
+"""The cap of a provider covers strategies that call it by themselves: counted by a server's own log."""
+
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+CELLS = 8
+FUNCTIONS = """
+import asyncio
+import sys
+import urllib.request
+
+
+def post(text):
+    with urllib.request.urlopen("{url}", data=text.encode(), timeout=60) as reply:
+        return reply.read().decode()
+
+
+def plain(value, model):
+    return post(value["text"])
+
+
+async def awaited(value, model):
+    return await asyncio.to_thread(post, value["text"])
+
+
+def permitted(value, model):
+    with model.permit():
+        return post(value["text"])
+
+
+def asked(value, model):
+    found = model.reply(value["text"])
+    return [found.text, found.usage.requests]
+
+
+if __name__ == "__main__":
+    print(post(sys.argv[1]), end="")
+"""
+
+
+FLOW = """
+schema_version: "1.0"
+workflow: {id: flow, integration: poster}
+inputs: {text: {type: string}}
+steps:
+  - {id: agent, type: prompt, prompt: "{{ inputs.text }}"}
+"""
+
+
+class Provider(ThreadingHTTPServer):
+    """Answers nothing until as many requests are under way as `full` says, and logs what is under way."""
+
+    daemon_threads = True
+
+    def __init__(self, full):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.full, self.log, self.now = full, [], 0
+        self.changed = threading.Condition()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/"
+
+    def arrive(self):
+        with self.changed:
+            self.now += 1
+            self.log.append(self.now)
+            self.changed.notify_all()
+            group = (len(self.log) - 1) // self.full
+            self.changed.wait_for(lambda: len(self.log) >= min((group + 1) * self.full, CELLS), 60)
+            # A request too many would come now, while all places are taken.
+            self.changed.wait_for(lambda: self.now > self.full, 0.2)
+
+    def leave(self):
+        with self.changed:
+            self.now -= 1
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        text = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.arrive()
+        self.server.leave()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def provider():
+    opened = []
+
+    def start(full):
+        server = Provider(full)
+        opened.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+    yield start
+    for server in opened:
+        server.shutdown()
+        server.server_close()
+
+
+def write(abreast, server, strategy, width=None):
+    rows = [json.dumps({"id": f"i{number}", "text": f"t{number}"}) for number in range(CELLS)]
+    abreast.file("data.jsonl", "\n".join(rows))
+    abreast.file("mine.py", FUNCTIONS.format(url=server.url))
+    abreast.file(
+        "study.yaml",
+        f"""
+matrix:
+  models: [own/any]
+  strategies: {{own: {strategy}}}
+  inputs: data.jsonl
+""",
+    )
+    abreast.file("flow.yaml", FLOW)
+    runner = f"[runners.poster]\nargv = {json.dumps([sys.executable, 'mine.py', '{prompt}'])}\n"
+    own = f"width = {width}\n" if width else ""
+    abreast.file("abreast.toml", f'{runner}[lanes.own]\nbase_url = "{server.url}v1"\n{own}')
+
+
+@pytest.mark.parametrize("cap", [1, 4])
+@pytest.mark.parametrize("strategy", ["python: mine:plain", "python: mine:awaited", "python: mine:permitted",
+                                      "workflow: flow.yaml"])  # fmt: skip
+def test_a_strategy_with_its_own_client_keeps_the_cap_by_the_servers_log(abreast, provider, strategy, cap):
+    server = provider(cap)
+    write(abreast, server, f"{{{strategy}}}")
+
+    said = abreast("matrix", "run", "study.yaml", "--no-report", "--lane-width", str(cap))
+
+    assert said.code == 0, said.err
+    assert (len(server.log), max(server.log)) == (CELLS, cap)
+    rows = abreast("matrix", "export", "study").rows
+    assert {row["output"] for row in rows} == {f"t{number}" for number in range(CELLS)}
+    assert all(row["service_s"] > 0 and row["attempts"] == 1 and 1 <= row["in_flight"] <= cap for row in rows)
+
+
+def test_a_plain_function_gets_the_whole_reply(abreast, provider):
+    write(abreast, provider(1), '{python: "mine:asked"}')
+    abreast.file("replies.jsonl", "".join(f'{{"prompt": "t{n}", "reply": "T{n}"}}\n' for n in range(CELLS)))
+    abreast.file("study.yaml", (abreast.folder / "study.yaml").read_text().replace("own/any", "scripted/replies.jsonl"))
+
+    assert abreast("matrix", "run", "study.yaml", "--no-report").code == 0
+    assert [row["value"] for row in abreast("matrix", "export", "study").rows] == [[f"T{n}", 1] for n in range(CELLS)]
