@@ -145,6 +145,33 @@ def test_a_strategy_with_its_own_client_keeps_the_cap_by_the_servers_log(abreast
     assert all(row["service_s"] > 0 and row["attempts"] == 1 and 1 <= row["in_flight"] <= cap for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("flag", "cap"), [((), 1), (("--lane-width", "own=4,openai=2"), 4), (("--lane-width", "2"), 2)]
+)
+def test_the_width_of_a_lane_in_the_configuration_counts_unless_the_command_line_says_otherwise(
+    abreast, provider, flag, cap
+):
+    server = provider(cap)
+    write(abreast, server, "{python: mine:plain}", width=1)
+    abreast.file("study.yaml", (abreast.folder / "study.yaml").read_text() + "  lane_width: 3\n")
+
+    assert abreast("matrix", "run", "study.yaml", "--no-report", *flag).code == 0
+    assert (len(server.log), max(server.log)) == (CELLS, cap)
+    assert abreast("matrix", "report", "study", "--out", "report.md").code == 0
+    assert f"| lane width | {cap} |" in (abreast.folder / "report.md").read_text()
+
+
+@pytest.mark.parametrize(("given", "said"), [("own=0", "1"), ("own=x", "x"), ("other=2", "no lane 'other'; there are")])
+def test_a_width_that_makes_no_sense_is_refused_before_anything_is_sent(abreast, provider, given, said):
+    server = provider(1)
+    write(abreast, server, "{python: mine:plain}")
+
+    refused = abreast("matrix", "run", "study.yaml", "--lane-width", given)
+    assert (refused.code, server.log, (abreast.folder / ".abreast").exists()) == (2, [], False)
+    assert said in refused.err
+    assert len(refused.err.splitlines()) == 1
+
+
 def test_a_plain_function_gets_the_whole_reply(abreast, provider):
     write(abreast, provider(1), '{python: "mine:asked"}')
     abreast.file("replies.jsonl", "".join(f'{{"prompt": "t{n}", "reply": "T{n}"}}\n' for n in range(CELLS)))

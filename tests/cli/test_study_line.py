@@ -8,7 +8,7 @@ from abreast.jobs.matrix.notes import LaneCount
 
 
 def line(tallies, cells, counts=None, width=4):
-    made = StudyLine(cells, width, now=100.0)
+    made = StudyLine(cells, dict.fromkeys(cells, width), now=100.0)
     made.watch(Tally(tallies), counts or {})
     return made
 

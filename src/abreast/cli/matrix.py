@@ -27,7 +27,7 @@ choosing = options.group_of(
     click.option("--input", "-i", "inputs", metavar="ID", multiple=True, help="Only this input; may be repeated."),
     click.option("--repeats", metavar="N", help="Only the first so many repeats."),
     click.option("--lane-width", "--provider-concurrency", "lane_width", metavar="N",
-                 help="At most so many requests at once per provider.  [4]"),
+                 help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.  [4]"),
 )  # fmt: skip
 
 
@@ -66,16 +66,14 @@ def run_study(file: str, text: str, **given: Any) -> int:
     config = Config.load()
     choice = StoreChoice(config, given["store"])
     view = View(given["as_json"], given["quiet"], options.is_verbose())
-    numbers = {}
-    for word in ("lane_width", "repeats"):
-        try:
-            numbers[word] = None if given.get(word) is None else units.number(given[word], least=1)
-        except ValueError as error:
-            raise Sorry(f"--{word.replace('_', '-')}: {error}") from None
+    width, repeats = given.get("lane_width"), given.get("repeats")
+    if width is not None and "=" not in width:
+        width = _number("--lane-width", width)
+    repeats = None if repeats is None else _number("--repeats", repeats)
     source = StudyFile(
-        file, text, str(Path(file).resolve().parent), numbers["lane_width"], config.get(BUDGET, given["budget"]),
+        file, text, str(Path(file).resolve().parent), width, config.get(BUDGET, given["budget"]),
         list(given.get("models", ())), list(given.get("strategies", ())), list(given.get("inputs", ())),
-        numbers["repeats"], bool(given.get("adaptive")),
+        repeats, bool(given.get("adaptive")),
     )  # fmt: skip
     studying = Studying(source, choice, view, report=not given.get("no_report"))
     if given["dry_run"]:
@@ -88,6 +86,13 @@ def run_study(file: str, text: str, **given: Any) -> int:
         row = None if given.get("no_resume") else _newest(store, studying.study.name)
         resume: Resume = "never" if row is None else "retry" if given.get("rerun_failed") else "must"
         return studying.run(store, row=row, resume=resume, seed=seed, tags=given["tags"])
+
+
+def _number(flag: str, given: str) -> int:
+    try:
+        return units.number(given, least=1)
+    except ValueError as error:
+        raise Sorry(f"{flag}: {error}") from None
 
 
 def _newest(store: Store, name: str) -> RunRow | None:

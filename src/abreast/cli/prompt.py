@@ -27,12 +27,13 @@ WIDE: Final = 256
 def lanes_here(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:
     """The lanes as they are configured, with the widths that the command line gives."""
     lanes = config.lanes()
-    for name, width in _widths(widths, lanes).items():
+    for name, width in lane_widths(widths, lanes).items():
         lanes[name] = replace(lanes[name], width=width, adaptive=False, capped=True)
     return lanes
 
 
-def _widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[str, int]:
+def lane_widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[str, int]:
+    """What `--lane-width` says: `4` for all lanes, `a=1,b=8` for some; `Sorry` says what is wrong with it."""
     if given is None:
         return {}
     widths: dict[str, int] = {}

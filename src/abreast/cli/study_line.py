@@ -19,11 +19,11 @@ _MANY: Final = 90  # of a unit, before the next larger is used
 class StudyLine(LiveLine):
     """Hears of each cell that ends, and draws once in a while."""
 
-    def __init__(self, cells: Mapping[str, int], width: int, now: float | None = None) -> None:
-        """Of so many cells in each lane, so many at once; it began now, unless `now` says otherwise."""
+    def __init__(self, cells: Mapping[str, int], widths: Mapping[str, int], now: float | None = None) -> None:
+        """Of so many cells in each lane, so many requests of it at once; it began now, unless `now` says otherwise."""
         super().__init__()
         self._cells = cells
-        self._width = width
+        self._widths = widths
         self._tally = Tally()
         self._lanes: Mapping[str, LaneCount] = {}
         self._began = SYSTEM_CLOCK.now() if now is None else now
@@ -43,7 +43,7 @@ class StudyLine(LiveLine):
     def text(self, now: float) -> str:
         """The line."""
         tally = self._tally
-        lanes = "  ".join(f"{name} {lane.now}/{self._width}" for name, lane in self._lanes.items())
+        lanes = "  ".join(f"{name} {lane.now}/{self._widths.get(name, lane.now)}" for name, lane in self._lanes.items())
         turned = sum(lane.throttled for lane in self._lanes.values())
         parts = [
             f"{tally.done + tally.failed}/{sum(self._cells.values())} cells", tally.failed and f"{tally.failed} failed",

@@ -34,7 +34,7 @@ def say_plan(studying: Studying, store: Store | None, *, as_json: bool) -> int:
         _arm(studying, model, strategy, left[model.label, strategy.name], seen.get((model.label, strategy.name), []))
         for model in study.models for strategy in study.strategies if left[model.label, strategy.name]
     ]  # fmt: skip
-    found = forecast(arms, studying.width)
+    found = forecast(arms, studying.widths)
     if as_json:
         say_json(_as_json(found, left))
         return 0

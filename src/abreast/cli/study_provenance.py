@@ -27,7 +27,7 @@ _TABLED: Final = (
 )  # kinds of lanes that may have prices of the table
 
 
-def provenance(directory: Path, width: int, lanes: Sequence[LaneSettings]) -> dict[str, JsonValue]:
+def provenance(directory: Path, width: int | str, lanes: Sequence[LaneSettings]) -> dict[str, JsonValue]:
     """What a run keeps of where it was made; `lanes` are those of its models."""
     status = subprocess.run(
         [shutil.which("git") or "git", "-C", str(directory), "status", "--porcelain=v2", "--branch"],

@@ -15,7 +15,7 @@ from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, system_words, tell
 from abreast.cli.live_line import showing
 from abreast.cli.progress import wants_progress
-from abreast.cli.prompt import WIDE, lanes_here
+from abreast.cli.prompt import WIDE, lane_widths, lanes_here
 from abreast.cli.signals import Interrupts
 from abreast.cli.stopping import STOPS, cut_short_by
 from abreast.cli.stores import StoreChoice
@@ -31,7 +31,7 @@ from abreast.jobs.matrix.design import Current, Design
 from abreast.jobs.matrix.kept import cells_of, changes
 from abreast.jobs.matrix.read_study import load_study
 from abreast.jobs.matrix.spent import spent_of
-from abreast.jobs.matrix.study import Choice, Study
+from abreast.jobs.matrix.study import CONTROL_LANE, Choice, Study
 from abreast.models.lanes import LaneSettings, missing_extra, split_name
 from abreast.run.scope import Resume, Run
 from abreast.store import codec
@@ -41,6 +41,7 @@ from abreast.wiring import open_run
 
 KIND: Final = "matrix"
 _NAMED: Final = 5
+_UNLIMITED: Final = ("scripted", "replay")  # kinds of lanes that ask no provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class StudyFile:
     file: str
     text: str
     directory: str
-    lane_width: int | None = None
+    lane_width: int | str | None = None
+    """For all lanes, or for some: `a=1,b=8`."""
     budget: str | None = None
     models: list[str] = field(default_factory=list)
     strategies: list[str] = field(default_factory=list)
@@ -83,19 +85,35 @@ class Studying:
         self.directory = Path(source.directory)
         self._config = Config.load(self.directory)
         self.study = self._load()
-        self.width = source.lane_width or self.study.lane_width
+        configured = lanes_here(self._config)
+        given = lane_widths(None if source.lane_width is None else str(source.lane_width), configured)
         self.lanes: dict[str, LaneSettings] = {
-            name: _widened(lane, self.width, source) for name, lane in lanes_here(self._config).items()
+            name: _widened(lane, given.get(name), self.study.lane_width, adaptive=source.adaptive)
+            for name, lane in configured.items()
         }
+        self.widths = self._widths(given)
         self.barred = self._barred()
         self.wanted = without(self._wanted(), set(self.barred))
         self._groups = Groups()
         self._run_id = ""
         self._began = SYSTEM_CLOCK.now()
 
-    def _at_once(self) -> int:
+    def _widths(self, given: Mapping[str, int]) -> dict[str, int]:
+        """How many requests at once each lane takes, and how many cells at once a lane without a limit."""
+        limited = {name: lane.width for name, lane in self.lanes.items() if lane.kind not in _UNLIMITED}
+        every = self.source.lane_width if isinstance(self.source.lane_width, int) else self.study.lane_width
+        return {**dict.fromkeys((*self.study.lanes(), *self.lanes), every), **given, **limited}
+
+    def _at_once(self) -> dict[str, int]:
         """How wide lanes can become."""
-        return WIDE if self.source.adaptive and self.source.lane_width is None else self.width
+        found = {name for name, lane in self.lanes.items() if lane.adaptive and not lane.capped}
+        return {name: WIDE if name in found else width for name, width in self.widths.items()}
+
+    def _told_width(self) -> int | str:
+        """The width of the study's lanes as a report says it."""
+        widths = {lane: self.widths[lane] for lane in self.study.lanes() if lane != CONTROL_LANE}
+        every = set(widths.values())
+        return every.pop() if len(every) == 1 else ", ".join(f"{lane}={width}" for lane, width in widths.items())
 
     def _load(self) -> Study:
         from abreast.jobs.sample.spec import SampleSpec
@@ -211,7 +229,7 @@ class Studying:
 
     def _manifest(self) -> dict[str, JsonValue]:
         lanes = {model.name: self._lane_of(model.name) for model in self.study.models}
-        facts = provenance(self.directory, self.width, [lane for lane in lanes.values() if lane is not None])
+        facts = provenance(self.directory, self._told_width(), [lane for lane in lanes.values() if lane is not None])
         return {**self.source.manifest(), "provenance": facts, "design": Design.of(self.study).plain()}
 
     def _lane_of(self, model: str) -> LaneSettings | None:
@@ -222,7 +240,7 @@ class Studying:
 
     async def _drive(self, store: Store, run: Run, *, offline: bool) -> tuple[int, Matrix | None]:
         """The exit code if it was stopped, the matrix if it came to its end."""
-        line = StudyLine(self._per_lane(), self.width) if wants_progress() and not self._view.quiet else None
+        line = StudyLine(self._per_lane(), self.widths) if wants_progress() and not self._view.quiet else None
         code = DONE
         with Interrupts(self._groups.kill) as interrupts:
             tools = Tools(
@@ -296,9 +314,13 @@ class Studying:
         return None
 
 
-def _widened(lane: LaneSettings, width: int, source: StudyFile) -> LaneSettings:
-    """As wide as the study says, and no wider: one that grows would measure the provider's queue, unless asked for."""
-    if lane.kind in ("scripted", "replay"):
+def _widened(lane: LaneSettings, given: int | None, usual: int, *, adaptive: bool) -> LaneSettings:
+    """As wide as `--lane-width`, abreast.toml or else the study says, and no wider.
+
+    A lane that grows would measure the provider's queue, so it does that only if it was asked for.
+    """
+    if lane.kind in _UNLIMITED:
         return lane
-    adaptive = source.adaptive and lane.adaptive
-    return replace(lane, width=width, adaptive=adaptive, capped=not adaptive or source.lane_width is not None)
+    grows = adaptive and lane.adaptive
+    width = given or (lane.width if lane.capped else usual)
+    return replace(lane, width=width, adaptive=grows, capped=not grows or given is not None or lane.capped)

@@ -85,10 +85,10 @@ class Matrix:
         bench: Bench,
         choice: Choice,
         *,
-        width: int,
+        width: int | Mapping[str, int],
         told: Callable[[str, Outcome[Any]], None] | None = None,
     ) -> None:
-        """`width` is that of each lane; `told` hears of each cell that ends."""
+        """`width` is that of each lane, or of all; `told` hears of each cell that ends."""
         self._study = study
         self._bench = bench
         self._choice = choice
@@ -112,7 +112,8 @@ class Matrix:
 
     async def _lane(self, run: Run, lane: str, spent: list[BudgetSpent]) -> None:
         tally = self.tally.lanes[lane]
-        width = self._width if lane == CONTROL_LANE else self._width * _AHEAD + _AHEAD
+        width = self._width if isinstance(self._width, int) else self._width[lane]
+        width = width if lane == CONTROL_LANE else width * _AHEAD + _AHEAD
         try:
             async with run.map(
                 self._cell, self._items(lane, tally), width=width, name=lane, order="completion", on_change="rerun"
