@@ -110,3 +110,70 @@ def test_a_cell_is_its_content():
     before = {cell.key: cell.value(one.scored_by) for cell in one.cells("a")}
     after = {cell.key: cell.value(other.scored_by) for cell in other.cells("a")}
     assert {key for key in before if before[key] != after[key]} == {key for key in before if "~loud~" in key}
+
+
+def asking(prompt, inputs="[{id: x, country: France, about: {area: 1}}, {id: y, country: Italy, about: {area: 2}}]"):
+    return f"matrix:\n  models: [a/one]\n  strategies:\n    p: {{prompt: {json.dumps(prompt)}}}\n  inputs: {inputs}\n"
+
+
+@pytest.mark.parametrize("prompt", [
+    "{{ input.contry }}", "a\n{{ input['contry'] }}", "{{ input.contry | upper }}", "{{ input.about.are }}",
+    "{{ 'x' + input.contry }}", "{{ inptu.country }}",
+])  # fmt: skip
+def test_a_field_that_is_not_there_is_told_with_its_line_and_the_fields_that_are(prompt):
+    [(line, text)] = problems(asking(prompt))
+    assert line == 4
+    assert "the fields are about, country, id" in text
+
+
+def test_a_misspelt_field_is_told_what_it_may_have_been():
+    [(_, text)] = problems(asking("{{ input.contry }}"))
+    assert text.startswith("no input has the field of {{ input.contry }}; did you mean input.country?")
+
+
+def test_a_field_that_only_some_inputs_lack_is_told_with_these():
+    [(_, text)] = problems(asking("{{ input.note }}", "[{id: x, note: n}, {id: y}, {id: z}]"))
+    assert "missing in y, z;" in text
+    assert "default('')" in text
+
+
+@pytest.mark.parametrize("prompt", [
+    "{{ input.country }} {{ input.about.area }}", "{{ input.note | default('') }}", "{{ input }}", "no field",
+    "{{ input.note if input.note else 'none' }}",
+])  # fmt: skip
+def test_fields_that_are_there_or_may_be_missing_are_no_problem(prompt):
+    assert len(study(asking(prompt)).inputs) == 2
+
+
+def test_a_missing_field_of_a_prompt_file_a_system_prompt_or_a_sample_is_told_too(tmp_path):
+    (tmp_path / "p.md").write_text("one\ntwo {{ input.gone }}")
+    text = """matrix:
+  models: [a/one]
+  strategies:
+    file: p.md
+    system: {prompt: hi, system: "{{ input.lost }}"}
+    drawn: {sample: {prompt: "{{ input.away }}"}}
+  inputs: [x]
+"""
+    found = problems(text, directory=tmp_path)
+    assert [line for line, _ in found] == [4, 5, 6]
+    assert found[0][1].startswith("p.md:2: no input has the field of {{ input.gone }}")
+
+
+def test_rows_of_csv_and_tsv_files_are_inputs(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbfid,text,truth\r\nx,"a, b",1\r\n\r\n,"two\nlines",\r\n')
+    (tmp_path / "b.TSV").write_text("text\ttruth\nsay 'hi'\tA\n")
+    text = GOOD.replace("[x]", "'*.*'").replace("hi", "'{{ input.text }}'")
+    made = study(text, tmp_path)
+    assert [(one.id, one.value["text"], one.truth) for one in made.inputs] == [
+        ("x", "a, b", "1"), ("a-0002", "two\nlines", None), ("b-0001", "say 'hi'", "A"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "says"), [
+    ("a,b\n1\n", "t.csv:2 has 1 values, and there are 2 fields"), ("a,a\n1,2\n", "two fields are called 'a'"),
+    ("a,\n1,2\n", "field 2 has no name"), ("", "must name the fields"), ('a\n"x\n', "can't be read"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_table_is_told_with_its_line(tmp_path, table, says):
+    (tmp_path / "t.csv").write_text(table)
+    assert says in problems(GOOD.replace("[x]", "t.csv"), directory=tmp_path)[0][1]

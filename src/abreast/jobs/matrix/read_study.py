@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,12 +15,15 @@ from abreast.jobs.files.expressions import ExpressionInvalid, Template, parse
 from abreast.jobs.files.report import Report, shown
 from abreast.jobs.files.shapes import MAPPING, NAME, TEXT, Shape, Word, fitting, is_number, one_of, whole
 from abreast.jobs.files.yaml_nodes import Node, read_yaml
+from abreast.jobs.matrix.input_files import inputs_of_file
 from abreast.jobs.matrix.scores import KINDS
 from abreast.jobs.matrix.study import CONTROLS, ModelArm, ScoreSpec, Strategy, Study, StudyInput, digest
+from abreast.jobs.matrix.template_fields import ROOT, missing_fields
 from abreast.models.schema import check_schema
 
 _LABEL: Final = re.compile(r"[^~\s/][^~\n]*")
 _TEMPERATURE: Final = Shape(lambda given: is_number(given) and given >= 0, "a number of at least 0", {"type": "number"})
+_FIELDS: Final = 20  # of inputs, that are listed
 _ANYTHING: Final = Shape(lambda _: True, "anything", {})
 _STUDY: Final[dict[str, Word]] = {
     "name": Word(NAME),
@@ -71,6 +75,8 @@ class _Reader:
     report: Report
     code_of: CodeOf
     check_sample: Callable[[Mapping[str, Any]], str | None]
+    templates: list[tuple[Template, str, int]] = field(default_factory=list)
+    """With the file of each, if it has one of its own, and its line in the study."""
 
     def study(self, root: Node) -> Study | None:
         node = root.get("matrix")
@@ -87,6 +93,8 @@ class _Reader:
         pairs = given["strategies"].items() if "strategies" in given else ()
         strategies = [made for name, entry in pairs if (made := self._strategy(name, entry))]
         inputs = self._inputs(given["inputs"], truth) if "inputs" in given else []
+        if inputs:
+            self._check_fields(inputs)
         scores = self._each("scores", given, self._score)
         controls = self._controls(given["controls"]) if "controls" in given else ()
         self._distinct([(one.label, node.line) for one in models], "models")
@@ -182,7 +190,7 @@ class _Reader:
         system = str(given["system"].value) if "system" in given else None
         schema = self._schema(given["schema"]) if "schema" in given else None
         facts = {word: given[word].value for word in ("temperature", "max_tokens") if word in given}
-        prompt = self._template(text, place.line)
+        prompt = self._template(text, place.line, "" if "prompt" in given else str(place.value))
         if prompt is None:
             return None
         code = digest([text, system, schema, facts])
@@ -200,12 +208,25 @@ class _Reader:
             code=digest(facts),
         )  # fmt: skip
 
-    def _template(self, text: str, line: int) -> Template | None:
+    def _template(self, text: str, line: int, file: str = "") -> Template | None:
         try:
-            return parse(text)
+            self.templates.append((parse(text), file, line))
+            return self.templates[-1][0]
         except ExpressionInvalid as error:
             self.report.problem(line, str(error))
             return None
+
+    def _check_fields(self, inputs: list[StudyInput]) -> None:
+        """Every field that a template reads must be there: a gap in a prompt would be paid for like any other."""
+        given = [(one.id, one.value) for one in inputs]
+        known = sorted({str(name) for one in inputs for name in one.value})
+        fields = ", ".join(known[:_FIELDS]) + (" and others" if len(known) > _FIELDS else "")
+        for template, file, line in self.templates:
+            for one in missing_fields(template, given):
+                where = f"{file}:{one.line + 1}: " if file else ""
+                close = get_close_matches(one.keys[1], known, 1) if one.keys[0] == ROOT and len(one.keys) > 1 else []
+                meant = f"; did you mean {ROOT}.{close[0]}?" if close and len(one.lacking) == len(inputs) else ""
+                self.report.problem(line, f"{where}{one}{meant}; the fields are {fields}")
 
     def _schema(self, node: Node) -> Mapping[str, Any] | None:
         found = node.plain()
@@ -263,16 +284,11 @@ class _Reader:
             text = self._read(str(path.relative_to(self.directory)), line) if path.is_file() else None
             if text is None:
                 continue
-            if path.suffix not in (".jsonl", ".ndjson"):
-                found.append((path.stem, {"text": text}, line))
-                continue
-            for number, entry in enumerate(text.splitlines(), 1):
-                if not entry.strip():
-                    continue
-                try:
-                    found.append((f"{path.stem}-{number:04}", json.loads(entry), line))
-                except ValueError as error:
-                    self.report.problem(line, f"{path.name}:{number} is no JSON: {error}")
+            for one in inputs_of_file(path, text):
+                if isinstance(one, str):
+                    self.report.problem(line, one)
+                else:
+                    found.append((*one, line))
         return found
 
     # --- scores ---------------------------------------------------------------------------------------------------
