@@ -251,3 +251,27 @@ def test_resume_goes_on_with_the_part_that_was_asked_for_last(abreast, study):
     assert len(abreast("matrix", "export", "study").rows) == 32
     abreast("matrix", "report", "study", "--out", "report.md")
     assert "| only |" not in (abreast.folder / "report.md").read_text("utf-8")
+
+
+def test_scores_that_could_not_be_given_are_told_and_make_the_exit_code_1(abreast, study):
+    study(more="x: 1")
+    text = (
+        (abreast.folder / "study.yaml")
+        .read_text()
+        .replace("  x: 1\n", "")
+        .replace("[exact]", "[exact, {python: own:score}]")
+    )
+    abreast.file("study.yaml", text)
+    abreast.file("own.py", "def score(row):\n    return row['gone']\n")
+
+    for words in (["run", "study.yaml"], ["run", "study.yaml"], ["score", "study.yaml"]):
+        said = abreast("matrix", *words, "--no-report")
+        assert said.code == 1
+        assert "the score python could not be given in 32 cells, for example " in said.err
+        assert "KeyError: 'gone'" in said.err
+    quiet = abreast("matrix", "run", "study.yaml", "--no-report", "--quiet")
+    assert (quiet.code, quiet.err) == (1, "")
+    found = json.loads(abreast("matrix", "run", "study.yaml", "--no-report", "--json").out)
+    assert (found["failed"], found["score_errors"]) == (0, {"python": 32})
+    assert abreast("matrix", "report", "study", "--out", "report.md").code == 0
+    assert "could not be given in 32 of 32 cells" in (abreast.folder / "report.md").read_text().splitlines()[2]

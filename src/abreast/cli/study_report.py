@@ -28,6 +28,8 @@ _FLAT: Final = ("cell", "lane", "model", "strategy", "input", "repeat", "state",
                 "error_type", "input_tokens", "output_tokens", "usd", "estimated", "service_s", "queue_s", "hold_s",
                 "backoff_s", "wall_s", "attempts", "in_flight")  # fmt: skip
 
+_JUDGED: Final = ("judge_input_tokens", "judge_output_tokens", "judge_usd")
+
 
 def study_run(store: Store, wanted: str) -> RunRow:
     """The run of a study; `Sorry` if it is of another kind."""
@@ -100,7 +102,8 @@ def _flat(row: Row) -> dict[str, Any]:
     scores = {f"score_{name}": value for name, value in row.scores.items()}
     errors = {"score_errors": json.dumps(row.score_errors)} if row.score_errors else {"score_errors": None}
     truth = row.truth if isinstance(row.truth, str) or row.truth is None else json.dumps(row.truth, ensure_ascii=False)
-    return {**{name: getattr(row, name) for name in _FLAT}, "truth": truth, **scores, **errors}
+    judged = {name: getattr(row, name) for name in _JUDGED}
+    return {**{name: getattr(row, name) for name in _FLAT}, "truth": truth, **scores, **errors, **judged}
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:

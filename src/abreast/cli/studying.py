@@ -286,13 +286,17 @@ class Studying:
             seconds = SYSTEM_CLOCK.now() - self._began
             failed = f", {tally.failed} failed" if tally.failed else ""
             tell(f"{tally.done} of {cells} cells done{failed} in {seconds:.1f} s ({self._run_id})")
+            for name, lacking in sorted(tally.unscored.items()):
+                why = one_line(f"{lacking.example}: {lacking.why}")
+                tell(f"the score {name} could not be given in {lacking.cells} cells, for example {why}")
         report = self._report(store) if self._reported else None
         if self._view.json:
             words = ("cells", "done", "failed")
             lanes = {name: {word: getattr(lane, word) for word in words} for name, lane in tally.lanes.items()}
             say_json({"run": self._run_id, "cells": cells, "done": tally.done, "failed": tally.failed, "lanes": lanes,
+                      "score_errors": {name: one.cells for name, one in sorted(tally.unscored.items())},
                       "report": report})  # fmt: skip
-        return FAILED if tally.failed else DONE
+        return FAILED if tally.failed or tally.unscored else DONE
 
     def _report(self, store: Store) -> str | None:
         """Write the report; why there is none is told, and no error of the study."""

@@ -13,6 +13,7 @@ from abreast.jobs.matrix.kept import changes, rows_of
 from abreast.jobs.matrix.notes import Attempt, Notes
 from abreast.jobs.matrix.study import Choice
 from abreast.models.port import Reply
+from abreast.models.price import FlatPrice
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.jobs.matrix.benches import FakeBench, simple, study, until
 
@@ -126,6 +127,38 @@ matrix:
         "python": "ZeroDivisionError: oh",
         "judge": "CannotScore: the judge said neither yes nor no: 'perhaps'",
     }
+
+
+async def test_scores_that_could_not_be_given_are_counted_with_an_example_also_when_they_are_recorded():
+    store, made = MemoryStore(), simple(models=["a/one"], inputs=2, repeats=1, more="")
+    made = study(made.text.replace(', "truth": "T1"', ""))
+    for opening in ({}, {"resume": "must", "run_id": "s-1"}):
+        matrix = await go(made, FakeBench({"a/one": answer}), store, **opening)
+        found = {name: (one.cells, one.why) for name, one in matrix.tally.unscored.items()}
+        assert found == dict.fromkeys(("exact", "contains"), (2, "CannotScore: the input i1 has no truth"))
+        assert (matrix.tally.done, matrix.tally.failed) == (4, 0)
+
+
+async def test_what_a_judge_costs_is_apart_from_what_its_cell_costs():
+    made = study("""
+matrix:
+  name: s
+  models: [a/one]
+  strategies: {plain: {prompt: "say {{ input.text }}"}}
+  inputs: [{id: i0, text: text 0, truth: T0}]
+  scores: [{judge: "is it right?"}, {name: sure, judge: "are you sure to judge?"}]
+""")
+    store = MemoryStore()
+
+    def said(prompt):
+        judging = "judge" in prompt
+        return Reply("yes" if judging else "T0", usage=Usage(1, 1000 if judging else 10, 100 if judging else 1))
+
+    await go(made, FakeBench({"a/one": said}, price=FlatPrice(1.0, 10.0)), store)
+    [row] = rows(store).values()
+    assert (row.input_tokens, row.output_tokens, row.usd) == (10, 1, pytest.approx(20e-6))
+    assert (row.judge_input_tokens, row.judge_output_tokens) == (2000, 200)
+    assert row.judge_usd == pytest.approx(4000e-6)
 
 
 async def test_a_judge_judges_and_its_calls_are_not_the_cells():

@@ -220,6 +220,47 @@ def test_the_report_in_short_says_what_matters(cells, said):
     assert not re.search(r"\bnan\b", markdown(cells, {}) + page.said, re.IGNORECASE)
 
 
+def test_scores_that_could_not_be_given_are_at_the_top_and_nobody_leads_in_a_score_without_values():
+    cells = [
+        row(model, "s", f"i{n}", scores={"exact": 0.5, "broken": None}, score_errors={"broken": "KeyError: 'x'"})
+        for model in "ab" for n in range(7)
+    ]  # fmt: skip
+    found = findings(cells, {"warnings": ["first"]})
+    assert found.warnings == (
+        "first", "The score broken could not be given in 14 of 14 cells; of a/s/i0/0: KeyError: 'x'",
+    )  # fmt: skip
+    assert not any("broken" in one and "highest" in one for one in found.short)
+    assert any(one.startswith("broken: there is no value at all") for one in found.short)
+    [broken] = [one for one in found.scores if one.name == "broken"]
+    assert [(one.intended.mean, one.valid.n) for one in broken.summaries] == [(None, 0), (None, 0)]
+    assert (broken.comparisons, broken.offers) == ((), ())
+    said = markdown(cells, {})
+    assert said.splitlines()[2].startswith("> **Warning:** The score broken could not be given in 14 of 14 cells")
+    page = Page(html(cells, {}))
+    assert "The score broken could not be given in 14 of 14 cells" in page.said
+    assert page.faults == []
+
+
+def test_an_arm_that_a_scorer_could_not_judge_is_last_and_compared_with_none():
+    cells = [row("a", "s", f"i{n}", score=None, score_errors={"exact": "oh"}) for n in range(7)]
+    cells += [row("b", "s", f"i{n}", score=0.0) for n in range(7)]
+    found = findings(cells, {})
+    assert [(one.arm.model, one.intended.mean) for one in found.scores[0].summaries] == [("b", 0.0), ("a", None)]
+    assert found.scores[0].comparisons == ()
+    assert "exact: b · s has the highest mean, 0.000 (0.000 to 0.354)." in found.short
+
+
+@pytest.mark.parametrize(("spent", "said"), [(0.5, "Judges cost $1.00 for 4,200 tokens"), (None, "an unknown amount")])
+def test_what_judges_cost_is_in_the_report(spent, said):
+    cells = [
+        row(given=f"i{n}", judge_input_tokens=2000, judge_output_tokens=100, judge_usd=spent, usd=0.1) for n in range(2)
+    ]
+    assert any(said in one for one in findings(cells, {}).short)
+    assert said in markdown(cells, {})
+    assert said in Page(html(cells, {})).said
+    assert "Judges" not in Page(html([row()], {})).said
+
+
 def test_who_would_lead_without_failures_is_said():
     cells = [row("a", "s", f"i{n}", score=0.6) for n in range(8)]
     cells += [row("b", "s", f"i{n}", score=0.9, state="failed" if n < 4 else "done") for n in range(8)]

@@ -75,6 +75,10 @@ class Totals:
     output_tokens: int
     usd: float | None
     unpriced: int
+    judge_tokens: int
+    """In and out, of the calls to judges; these are in no other number here."""
+    judge_usd: float | None
+    """What judges cost; None if the price of some judge is not known."""
     estimated: float
     """The share of cells whose usage is an estimate."""
 
@@ -108,8 +112,8 @@ def failures(rows: Sequence[Row]) -> list[Failure]:
 
 
 def score_failures(rows: Sequence[Row]) -> list[tuple[Arm, str, int]]:
-    """How often a score of an arm's finished cells could not be given."""
-    found = Counter((Arm(row.model, row.strategy), name) for row in plain(rows) for name in row.score_errors)
+    """How often a score of an arm's finished cells, or of a control's, could not be given."""
+    found = Counter((Arm(row.model, row.strategy), name) for row in rows for name in row.score_errors)
     return [(*key, count) for key, count in sorted(found.items())]
 
 
@@ -152,6 +156,7 @@ def totals(rows: Sequence[Row]) -> Totals:
     """Everything counted once."""
     cells = plain(rows)
     prices = [row.usd for row in cells if row.usd is not None]
+    judged = [row.judge_usd for row in rows]
     done = sum(row.state == "done" for row in cells)
     return Totals(
         cells=len(cells),
@@ -162,6 +167,8 @@ def totals(rows: Sequence[Row]) -> Totals:
         output_tokens=sum(row.output_tokens for row in cells),
         usd=math.fsum(prices) if prices else None,
         unpriced=len(cells) - len(prices),
+        judge_tokens=sum(row.judge_input_tokens + row.judge_output_tokens for row in rows),
+        judge_usd=None if None in judged else math.fsum(one for one in judged if one is not None),
         estimated=sum(row.estimated for row in cells) / len(cells) if cells else 0.0,
     )
 

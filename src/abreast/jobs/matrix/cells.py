@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from abreast.core.errors import AbreastError, BudgetSpent, NotRecorded, Paused
+from abreast.core.errors import AbreastError, BudgetSpent, CallFailed, NotRecorded, Paused
 from abreast.core.item import Item
-from abreast.core.outcome import Done, Failed, Outcome
+from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome
 from abreast.jobs.matrix.bench import Asked, Bench
 from abreast.jobs.matrix.earlier import earlier_seconds
 from abreast.jobs.matrix.notes import NOTES, Notes
@@ -23,6 +23,7 @@ from abreast.jobs.matrix.study import CONTROL_LANE, Cell, Choice, Study
 from abreast.models.port import SHORT_REPLY_TOKENS
 from abreast.run.call import Caller
 from abreast.run.current import Current, current_item
+from abreast.run.record import usage_facts
 from abreast.run.scope import Run
 
 REPLY: Final = "reply"
@@ -60,10 +61,21 @@ class LaneTally:
 
 
 @dataclass(slots=True)
+class Unscored:
+    """In how many cells a score could not be given, and why in one of them."""
+
+    cells: int
+    example: str
+    why: str
+
+
+@dataclass(slots=True)
 class Tally:
     """How a study went."""
 
     lanes: dict[str, LaneTally] = field(default_factory=dict)
+    unscored: dict[str, Unscored] = field(default_factory=dict)
+    """Scores that could not be given, by name."""
 
     @property
     def done(self) -> int:
@@ -137,6 +149,9 @@ class Matrix:
         tally.done += isinstance(outcome, Done)
         tally.failed += isinstance(outcome, Failed)
         tally.usd += outcome.usage.usd or 0.0
+        if isinstance(outcome, Done):
+            for score_name, why in outcome.value["score_errors"].items():
+                self.tally.unscored.setdefault(score_name, Unscored(0, outcome.key, why)).cells += 1
         if self._told is not None:
             self._told(lane, outcome)
 
@@ -152,8 +167,10 @@ class Matrix:
             return await self._reply(cell)
 
         reply = await work.run.step(REPLY, ask, [cell.key, cell.made_of], on_change="rerun")
-        scores, errors = await self._scores(cell, reply)
-        return {"scores": scores, "score_errors": errors}
+        judging = _Judging(self._bench, self._study.models[0].name)
+        scores, errors = await self._scores(cell, reply, judging)
+        told = {"judge": usage_facts(judging.used)} if judging.used is not NO_USAGE else {}
+        return {"scores": scores, "score_errors": errors, **told}
 
     async def _reply(self, cell: Cell) -> dict[str, Any]:
         """Ask by the cell's strategy; `CellFailed` with what is known of it if that fails."""
@@ -222,7 +239,9 @@ class Matrix:
 
     # --- scores ---------------------------------------------------------------------------------------------------
 
-    async def _scores(self, cell: Cell, reply: Mapping[str, Any]) -> tuple[dict[str, float | None], dict[str, str]]:
+    async def _scores(
+        self, cell: Cell, reply: Mapping[str, Any], judging: _Judging
+    ) -> tuple[dict[str, float | None], dict[str, str]]:
         judged = Judged(str(reply.get("output") or ""), reply.get("value"), cell.input)
         scores: dict[str, float | None] = {}
         errors: dict[str, str] = {}
@@ -230,7 +249,7 @@ class Matrix:
             if cell.strategy.kind == "control" and spec.kind == "judge":
                 continue  # a control asks nobody
             try:
-                scores[spec.name] = await score(spec, judged, ask=self._judge, call=self._bench.call)
+                scores[spec.name] = await score(spec, judged, ask=judging.ask, call=self._bench.call)
             except (BudgetSpent, Paused, asyncio.CancelledError):
                 raise
             except Exception as error:  # noqa: BLE001 - the scorer's own, never a failure of the model
@@ -238,13 +257,29 @@ class Matrix:
                 errors[spec.name] = f"{type(error).__name__}: {error}"
         return scores, errors
 
-    async def _judge(self, model: str | None, question: str) -> str:
-        caller: Caller = await self._bench.caller(model or self._study.models[0].name)
+
+class _Judging:
+    """Asks the judges of one cell, and adds up what they used."""
+
+    def __init__(self, bench: Bench, usual: str) -> None:
+        """`usual` is the model that is asked where none is named."""
+        self._bench = bench
+        self._usual = usual
+        self.used = NO_USAGE
+
+    async def ask(self, model: str | None, question: str) -> str:
+        """What a judge says."""
+        caller: Caller = await self._bench.caller(model or self._usual)
         token = NOTES.set(None)
         try:
-            return (await caller.ask(question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS)).text
+            reply = await caller.ask(question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS)
+        except CallFailed as error:
+            self.used += getattr(error, "usage", NO_USAGE)
+            raise
         finally:
             NOTES.reset(token)
+        self.used += reply.usage
+        return reply.text
 
 
 _STRATEGIES: Final[dict[str, Callable[[Matrix, Cell, dict[str, Any]], Any]]] = {

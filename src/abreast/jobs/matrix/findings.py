@@ -12,14 +12,15 @@ from abreast.jobs.matrix.accounts import Balance, Cost, Failure, Latency, Load, 
 from abreast.jobs.matrix.arms import Arm, arms, plain, score_names
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.statistics import Comparison, Control, Offer, Summary
-from abreast.jobs.matrix.wording import interval, listed, number, share
+from abreast.jobs.matrix.wording import interval, listed, number, share, usd
 from abreast.jobs.matrix.wording import plain as as_text
 
 _APART: Final = ("study", "warnings")
 
 _METHODS: Final = """
 Intention-to-treat counts every scheduled cell: one that failed, or whose score could not be given, counts as 0.
-Valid-only leaves such cells out. Scores are taken to be better the higher they are.
+Valid-only leaves such cells out. An arm to none of whose finished cells a score could be given has no mean in it.
+Scores are taken to be better the higher they are.
 
 The input is the block. Repeats are averaged per input first; means, intervals and tests are over inputs. n is the
 number of cells.
@@ -81,7 +82,8 @@ def findings(rows: Sequence[Row], facts: Mapping[str, Any]) -> Findings:
             name,
             tuple(
                 sorted(
-                    (one for one in found if one.score == name), key=lambda one: (-(one.intended.mean or 0), one.arm)
+                    (one for one in found if one.score == name),
+                    key=lambda one: (one.intended.mean is None, -(one.intended.mean or 0), one.arm),
                 )
             ),
             tuple(one for one in compared if one.score == name),
@@ -94,7 +96,7 @@ def findings(rows: Sequence[Row], facts: Mapping[str, Any]) -> Findings:
     return Findings(
         title=as_text(facts.get("study") or "Matrix"),
         facts=tuple((name, as_text(value)) for name, value in facts.items() if name not in _APART),
-        warnings=tuple(as_text(warning) for warning in facts.get("warnings") or ()),
+        warnings=(*(as_text(warning) for warning in facts.get("warnings") or ()), *_unscored(rows)),
         arms=tuple(arms(rows)),
         totals=totals,
         balance=balance,
@@ -107,6 +109,7 @@ def findings(rows: Sequence[Row], facts: Mapping[str, Any]) -> Findings:
         controls=tuple(statistics.controls(rows)),
         short=(
             *_counted(totals, failures),
+            *_judged(totals),
             *(sentence for scored in scores for sentence in _best(scored)),
             *_spread(balance),
             *(load.sentence for load in loads if load.queued),
@@ -128,9 +131,30 @@ def _counted(totals: Totals, failures: Sequence[Failure]) -> Iterator[str]:
         yield f"All {totals.cells:,} cells were done." if totals.cells > 1 else "The one cell was done."
 
 
+def _unscored(rows: Sequence[Row]) -> Iterator[str]:
+    """Which scores could not be given, how often, and why once."""
+    done = sum(row.state == "done" for row in rows)
+    for name in score_names(rows):
+        lacking = sorted((row for row in rows if name in row.score_errors), key=lambda row: row.cell)
+        if lacking:
+            yield (
+                f"The score {name} could not be given in {len(lacking):,} of {done:,} cells; of {lacking[0].cell}: "
+                f"{lacking[0].score_errors[name]}"
+            )
+
+
+def _judged(totals: Totals) -> Iterator[str]:
+    if totals.judge_tokens or totals.judge_usd != 0:
+        cost = "an unknown amount, as some price is not known," if totals.judge_usd is None else usd(totals.judge_usd)
+        yield f"Judges cost {cost} for {totals.judge_tokens:,} tokens; that is in no other cost here."
+
+
 def _best(scored: Scored) -> Iterator[str]:
     """Who leads in a score, over whom clearly, and whether that is so without the failures too."""
-    first, *others = scored.summaries
+    if not any(one.valid.n for one in scored.summaries):
+        yield f"{scored.name}: there is no value at all, so nothing can be said about it."
+        return
+    first, *others = [one for one in scored.summaries if one.intended.mean is not None]
     leading = [str(one.arm) for one in scored.summaries if one.intended.mean == first.intended.mean]
     said = f"{scored.name}: {listed(leading)} {'has' if len(leading) == 1 else 'have'} the highest mean"
     said += f", {number(first.intended.mean)}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from abreast.core.events import ITEM_SETTLED
 from abreast.core.item import escape, unescape
+from abreast.core.outcome import MONEY_DIGITS, NO_USAGE, Usage
 from abreast.jobs.matrix.cells import LONE, REPLY
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.study import CONTROL_LANE, Cell, Choice, Study
@@ -61,6 +62,7 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
         facts.setdefault("error_type", error.kind.rpartition(".")[2])
     facts |= {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens, "usd": used.usd,
               "estimated": used.estimate}  # fmt: skip
+    facts |= _judging(cell, used, facts.get("judge"))
     if "steps" not in facts and facts.get("attempts"):
         facts["steps"] = [{
             "name": LONE, "prompt": facts.get("prompt", ""), "output": facts.get("output") or "",
@@ -69,6 +71,21 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
         }]  # fmt: skip
     known = {name: facts[name] for name in Row.__dataclass_fields__ if name in facts}
     return Row.of(known)
+
+
+def _judging(cell: Recorded, used: Usage, judge: object) -> dict[str, Any]:
+    """What judges cost. Runs that don't say it have it in what the whole cell used, less what its reply did."""
+    whole = usage_of(cell.data)
+    if isinstance(judge, Mapping):
+        spent = usage_of(judge)
+    elif whole.requests <= used.requests:
+        spent = NO_USAGE
+    else:
+        usd = None if whole.usd is None or used.usd is None else round(whole.usd - used.usd, MONEY_DIGITS)
+        asked, said = whole.input_tokens - used.input_tokens, whole.output_tokens - used.output_tokens
+        spent = Usage(whole.requests - used.requests, asked, said, usd)
+    return {"judge_input_tokens": spent.input_tokens, "judge_output_tokens": spent.output_tokens,
+            "judge_usd": spent.usd}  # fmt: skip
 
 
 def _named(path: str) -> dict[str, Any]:

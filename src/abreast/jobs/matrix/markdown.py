@@ -42,10 +42,11 @@ def _parts(found: Findings) -> Iterator[str]:
     yield "\n".join(f"- {safe(sentence)}" for sentence in found.short)
     totals = found.totals
     yield table(
-        ["cells", "done", "failed", "controls", "tokens in", "tokens out", "cost", "no price", "estimated usage"],
+        ["cells", "done", "failed", "controls", "tokens in", "tokens out", "cost", "judges", "no price",
+         "estimated usage"],
         [[f"{totals.cells:,}", f"{totals.done:,}", f"{totals.failed:,}", f"{totals.controls:,}",
-          f"{totals.input_tokens:,}", f"{totals.output_tokens:,}", usd(totals.usd), f"{totals.unpriced:,}",
-          f"{totals.estimated:.1%}"]],
+          f"{totals.input_tokens:,}", f"{totals.output_tokens:,}", usd(totals.usd), usd(totals.judge_usd),
+          f"{totals.unpriced:,}", f"{totals.estimated:.1%}"]],
     )  # fmt: skip
     for scored in found.scores:
         yield from _score(scored)

@@ -48,6 +48,10 @@ class Row:
     output_tokens: int = 0
     usd: float | None = None
     estimated: bool = False
+    judge_input_tokens: int = 0
+    judge_output_tokens: int = 0
+    judge_usd: float | None = 0.0
+    """What the calls to judges cost, which is not in `usd`; None if it is not known."""
     service_s: float = 0.0
     queue_s: float = 0.0
     hold_s: float = 0.0

@@ -62,12 +62,15 @@ class Control:
 
 
 def summaries(rows: Sequence[Row]) -> list[Summary]:
-    """Each score of each arm that has it; an arm of which no cell was ever scored has them all, as 0."""
+    """Each score of each arm that has it; an arm all of whose cells failed has them all, as 0.
+
+    An arm whose cells were done, and none of which could be scored, has no mean: that says nothing of the model.
+    """
     return [
         Summary(
             arm,
             score,
-            estimate(list(_blocks(cells, score, intended).values())),
+            estimate([] if _is_unknown(cells, score) else list(_blocks(cells, score, intended).values())),
             estimate(list(_blocks(cells, score, valid).values())),
         )
         for score, arm, cells in _scored(rows)
@@ -80,7 +83,8 @@ def comparisons(rows: Sequence[Row]) -> list[Comparison]:
     differences are first."""  # noqa: D205, D209
     by_score: dict[str, list[tuple[Arm, list[Row]]]] = defaultdict(list)
     for score, arm, cells in _scored(rows):
-        by_score[score].append((arm, cells))
+        if not _is_unknown(cells, score):
+            by_score[score].append((arm, cells))
     found = []
     for score, scored in by_score.items():
         read = [{arm: _means(cells, score, reading) for arm, cells in scored} for reading in (intended, valid)]
@@ -130,6 +134,11 @@ def _scored(rows: Sequence[Row]) -> Iterator[tuple[str, Arm, list[Row]]]:
         for arm, cells in by_arm(rows).items():
             if score in own[arm] or not own[arm]:
                 yield score, arm, cells
+
+
+def _is_unknown(cells: Sequence[Row], score: str) -> bool:
+    """Whether cells were done, and this score could be given to none of them."""
+    return any(row.state == "done" for row in cells) and all(valid(row, score) is None for row in cells)
 
 
 def _blocks(cells: Iterable[Row], score: str, reading: Reading) -> dict[str, list[float]]:
