@@ -22,8 +22,15 @@ _OWN_ERRORS: Final = ("abreast.cli.command.", "abreast.executors.commands.", "ab
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """One line of JSON without control characters; half a surrogate pair, which is no text, becomes a question mark."""
-    return visible_json(_JSON(row).encode("utf-8", "replace").decode())
+    """One line of JSON without control characters; half a surrogate pair, which is no text, becomes a question mark.
+
+    JSON has no infinity and no NaN: these become the texts `inf`, `-inf` and `nan`, as in an export.
+    """
+    try:
+        text = _JSON(row)
+    except ValueError:
+        text = _JSON(plain(row))
+    return visible_json(text.encode("utf-8", "replace").decode())
 
 
 def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
