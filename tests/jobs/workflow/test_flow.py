@@ -97,14 +97,16 @@ async def test_outputs_that_cannot_be_evaluated_fail_the_workflow():
 # --- loops ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_while_reads_what_the_last_round_left_and_its_ids_are_plain_first_then_numbered():
+async def test_a_while_reads_what_the_last_round_left_and_a_plain_id_is_the_newest_round():
     kit = FakeKit(gives={"n0": {"v": 1}, "n1": {"v": 2}, "n2": {"v": 3}})
     workflow = flow(
         loop(step("n", "n{{ steps.n.output.v | default(0) }}"), condition="{{ (steps.n.output.v | default(0)) < 3 }}"),
         step("after", "after{{ steps.n.output.v }}"),
     )  # fmt: skip
     result = await go(workflow, kit)
-    assert list(result.steps) == ["loop", "n", "loop:n:1", "loop:n:2", "after"]
+    assert list(result.steps) == ["loop", "loop:n:0", "n", "loop:n:1", "loop:n:2", "after"]
+    assert [result.steps[f"loop:n:{number}"].output["v"] for number in range(3)] == [1, 2, 3]
+    assert result.steps["n"] is result.steps["loop:n:2"]
     assert kit.calls == ["n0", "n1", "n2", "after3"]
     assert result.steps["loop"].output["iterations"] == 3
     assert result.steps["loop"].output["max_reached"] is False
@@ -134,7 +136,10 @@ async def test_a_failure_in_a_round_ends_the_loop_and_a_resume_goes_on_in_that_r
     first = await go(workflow, FakeKit(fails={"xxx": "no"}), store=store)
     assert first.error == "ValueError: no"
     assert first.steps["loop"].output["iterations"] == 3
-    assert list(first.steps) == ["loop", "a", "b", "loop:a:1", "loop:b:1", "loop:a:2", "loop:b:2"]
+    assert list(first.steps) == [
+        "loop", "loop:a:0", "a", "loop:b:0", "b", "loop:a:1", "loop:b:1", "loop:a:2", "loop:b:2",
+    ]  # fmt: skip
+    assert (first.steps["b"].status, first.steps["loop:b:0"].status) == ("failed", "completed")
     kit = FakeKit()
     second = await go(workflow, kit, store=store)
     assert kit.calls == ["xxx", "axxx", "xxxx"]
@@ -145,7 +150,8 @@ async def test_loops_within_loops_have_ids_of_their_own():
     inner = loop(step("a"), name="inner", max_iterations=2)
     result = await go(flow(loop(inner, name="outer", max_iterations=2)), FakeKit())
     assert list(result.steps) == [
-        "outer", "inner", "a", "inner:a:1", "outer:inner:1", "outer:a:1", "outer:inner:1:a:1",
+        "outer", "outer:inner:0", "inner", "inner:a:0", "outer:a:0", "a", "inner:a:1", "outer:inner:1",
+        "outer:inner:1:a:0", "outer:a:1", "outer:inner:1:a:1",
     ]  # fmt: skip
 
 

@@ -103,14 +103,22 @@ class StepPaused(Paused):
 class Frame:
     """Where steps run: the scope of their paths, the names they see, and what became of those before them."""
 
-    __slots__ = ("_full", "mine", "names", "records", "run")
+    __slots__ = ("_full", "_ids", "mine", "names", "records", "run")
 
-    def __init__(self, run: Run, names: dict[str, Any], full: Callable[[str], str], records: Records) -> None:
-        """`full` makes the full id of a step here, under which it is added to the `records`."""
+    def __init__(
+        self,
+        run: Run,
+        names: dict[str, Any],
+        full: Callable[[str], str],
+        records: Records,
+        ids: Callable[[str], tuple[str, ...]] | None = None,
+    ) -> None:
+        """`full` makes the full id of a step here, `ids` all ids under which it is added to the `records`."""
         self.run = run
         self.names = names
         self.records = records
         self._full = full
+        self._ids = ids or (lambda name: (full(name),))
         self.mine: dict[str, Any] = {}
         """The names that steps here have added."""
 
@@ -139,7 +147,8 @@ class Frame:
         """A step has ended."""
         name = step.common.id
         self.names["steps"][name] = self.mine[name] = record.names()
-        self.records[self.full(name)] = record
+        for one in self._ids(name):
+            self.records[one] = record
 
     def of_item(self, run: Run, parent: str, index: int, item: Any) -> Frame:  # noqa: ANN401 - an item is anything
         """For one item of a fan-out: what it does is seen by itself alone."""
@@ -147,23 +156,30 @@ class Frame:
         return Frame(run, names, lambda name: f"{parent}:{name}:{index}", {})
 
     def of_round(self, run: Run, parent: str, number: int) -> Frame:
-        """For a round of a loop: the same names; the first round's ids are plain."""
-        full = self._full if number == 0 else lambda name: f"{parent}:{name}:{number}"
-        return self._sharing(run, full)
+        """For a round of a loop: the same names. A plain id is the newest round's; each round has its own ids too."""
+        plain = self._ids
+
+        def own(name: str) -> str:
+            return f"{parent}:{name}:{number}"
+
+        # The last id that is new in the records is the one that spec-kit tells as the current step.
+        if number == 0:
+            return self._sharing(run, self._full, lambda name: (own(name), *plain(name)))
+        return self._sharing(run, own, lambda name: (*plain(name), own(name)))
 
     def within(self, run: Run) -> Frame:
         """The same, in a narrower scope."""
-        return self._sharing(run, self._full)
+        return self._sharing(run, self._full, self._ids)
 
-    def _sharing(self, run: Run, full: Callable[[str], str]) -> Frame:
-        frame = Frame(run, self.names, full, self.records)
+    def _sharing(self, run: Run, full: Callable[[str], str], ids: Callable[[str], tuple[str, ...]]) -> Frame:
+        frame = Frame(run, self.names, full, self.records, ids)
         frame.mine = self.mine
         return frame
 
     def of_branch(self, run: Run) -> Frame:
         """For a step that runs beside others: it sees what it needs, and is merged when it is its turn."""
         names = {**self.names, "steps": dict(self.names["steps"])}
-        return Frame(run, names, self._full, {})
+        return Frame(run, names, self._full, {}, self._ids)
 
     def merge(self, records: Mapping[str, Record]) -> None:
         """Add what became of steps elsewhere."""
