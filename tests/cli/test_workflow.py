@@ -130,7 +130,7 @@ steps:
     )
     said = abreast("run", "flow.yaml")
     assert (said.code, said.out) == (1, "")
-    assert "failed: exit code 1: oh no (2 steps, 1 not done); go on with: abreast resume f-1" in said.err
+    assert "failed: the step 'b': exit code 1: oh no (2 steps, 1 not done); go on with: abreast resume f-1" in said.err
     assert abreast("runs", "--json").rows[0]["state"] == "failed"
     abreast.file("fixed", "")
     said = abreast("resume")

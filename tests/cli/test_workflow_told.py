@@ -45,3 +45,66 @@ def test_infinity_and_nan_give_strict_json(abreast):
     for line in abreast("export", "infinite").lines:
         strictly(line)
     strictly(abreast("show", "infinite", "--json").out)
+
+
+TOLD = """
+workflow: {id: told}
+inputs: {last: {type: number, default: 1}}
+steps:
+  - {id: place, type: slot, name: more checks}
+  - id: again
+    type: do-while
+    condition: "{{ steps.count.output.data < 3 }}"
+    steps:
+      - {id: count, type: shell, run: "echo x >> counted; wc -l < counted", output_format: json}
+  - id: fan
+    type: fan-out
+    items: [1, 2]
+    step: {id: one, type: shell, run: 'echo "out {{ item }}"; echo "err {{ item }}" >&2; [ {{ item }} = 1 ]'}
+"""
+
+
+def test_json_has_the_keys_of_spec_kit_beside_ours(abreast):
+    abreast.file("flow.yaml", TOLD)
+    found = json.loads(abreast("run", "flow.yaml", "--json").out)
+    assert {word: found[word] for word in ("run", "run_id", "workflow_id", "status", "current_step_id")} == {
+        "run": "told-1", "run_id": "told-1", "workflow_id": "told", "status": "failed", "current_step_id": "fan:one:1",
+    }  # fmt: skip
+    assert found["current_step_index"] == 2
+    assert "gate" not in found
+
+
+def test_a_plain_id_is_the_newest_round_and_each_round_is_told_by_its_own(abreast):
+    abreast.file("flow.yaml", TOLD)
+    steps = json.loads(abreast("run", "flow.yaml", "--json").out)["steps"]
+    assert [steps[name]["output"]["data"] for name in ("again:count:0", "again:count:1", "again:count:2", "count")] == [
+        1, 2, 3, 3,
+    ]  # fmt: skip
+
+
+def test_outputs_hold_the_condition_and_the_template_as_they_are_written_and_a_slot_is_skipped(abreast):
+    abreast.file("flow.yaml", TOLD)
+    steps = json.loads(abreast("run", "flow.yaml", "--json").out)["steps"]
+    assert (steps["place"]["status"], steps["place"]["output"]) == ("skipped", {"slot": "more checks"})
+    assert steps["again"]["output"]["condition"] == "{{ steps.count.output.data < 3 }}"
+    assert steps["fan"]["output"]["step_template"]["run"].startswith('echo "out {{ item }}"')
+
+
+def test_a_gate_that_is_waited_for_or_was_rejected_is_told(abreast):
+    gate = "{id: look, type: gate, message: 'Send {{ item }}?'}"
+    fan = f"{{id: fan, type: fan-out, items: [a, b], step: {gate}}}"
+    abreast.file("flow.yaml", f"workflow: {{id: g}}\nsteps: [{{id: s, type: shell, run: echo s}}, {fan}]\n")
+    found = json.loads(abreast("run", "flow.yaml", "--json", "-i", "fan:look:0=approve").out)
+    asked = {"step_id": "fan:look:1", "message": "Send b?", "options": ["approve", "reject"]}
+    assert (found["status"], found["gate"]) == ("paused", {**asked, "choice": None})
+    assert (found["current_step_id"], found["current_step_index"]) == ("fan:look:1", 1)
+    found = json.loads(abreast("resume", "g", "--json", "-i", "fan:look:1=reject").out)
+    assert (found["status"], found["gate"]) == ("aborted", {**asked, "choice": "reject"})
+
+
+def test_the_line_about_a_failure_names_the_step(abreast):
+    abreast.file("flow.yaml", TOLD)
+    said = abreast("run", "flow.yaml")
+    assert said.code == 1
+    assert "failed: the step 'fan:one:1': exit code 1: err 2 (8 steps, 2 not done)" in said.err
+    assert abreast("runs", "--json").rows[0]["reason"] == "the step 'fan:one:1': exit code 1: err 2"

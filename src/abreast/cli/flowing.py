@@ -223,7 +223,7 @@ class Flowing:
                 found.append(result)
                 interrupts.let_be()
                 if not result.ok:
-                    raise _ENDS[result.status](result.error or result.status)
+                    raise _ENDS[result.status](why_halted(result))
         except (FlowFailed, Halted, Paused):
             if not found:
                 raise
@@ -283,7 +283,7 @@ class Flowing:
         view = self._view
         code = DONE if result.status in ("completed", "paused") else FAILED
         if view.json:
-            say_json(result_as_json(result, self._run_id))
+            say_json(result_as_json(result, self._run_id, self.workflow.id))
             return code
         if result.ok and (text := shown_text(result)):
             write_all(STDOUT, text.encode("utf-8", "replace"))
@@ -299,16 +299,17 @@ class Flowing:
 
     def _summary(self, result: FlowResult) -> str:
         flag, run_id = self._choice.flag, self._run_id
-        bad = sum(not record.clean for record in result.steps.values())
+        once = {id(record): record for record in result.steps.values()}  # the newest round of a loop has two ids
+        bad = sum(not record.clean for record in once.values())
         seconds = SYSTEM_CLOCK.now() - self._began
-        counted = f"{len(result.steps)} steps" + (f", {bad} not done" if bad else "")
+        counted = f"{len(once)} steps" + (f", {bad} not done" if bad else "")
         if result.status == "paused":
             how = f"abreast resume {run_id} --input {_waiting(result)}=approve{flag}"
             return f"paused: {result.error}; decide with: {how}"
         if result.status == "aborted":
             return f"aborted: {result.error} ({run_id})"
         if result.status == "failed":
-            why = one_line(result.error or "without a word")
+            why = one_line(why_halted(result))
             return f"failed: {why} ({counted}); go on with: abreast resume {run_id}{flag}"
         hint = f"; once more those: abreast resume {run_id} --only-failed{flag}" if bad else ""
         return f"completed: {counted} in {seconds:.1f} s ({run_id}){hint}"
@@ -317,19 +318,30 @@ class Flowing:
 _ENDS: Final[dict[str, type[AbreastError]]] = {"failed": FlowFailed, "aborted": Halted, "paused": Paused}
 
 
-def result_as_json(result: FlowResult, run_id: str) -> dict[str, Any]:
-    """A result in JSON's own types: every step by its full id."""
-    return {
-        "run": run_id, "status": result.status, "error": result.error, "outputs": result.outputs,
-        "steps": {
-            name: {"type": record.type, "status": record.status, "output": record.output, "error": record.error}
-            for name, record in result.steps.items()
-        },
+def why_halted(result: FlowResult) -> str:
+    """Why it did not get to its end, in a sentence; of a failure with the step that failed."""
+    if result.status != "failed" or result.at is None:
+        return result.error or result.status
+    return f"the step {result.at!r}: {result.error or 'it failed'}"
+
+
+def result_as_json(result: FlowResult, run_id: str, workflow_id: str) -> dict[str, Any]:
+    """A result in JSON's own types: every step by its full id, and what spec-kit's `--json` says, by its names."""
+    at = result.at or next(reversed(result.steps), None)
+    record = result.steps.get(at) if at is not None else None
+    said: dict[str, Any] = {
+        "run": run_id, "run_id": run_id, "workflow_id": workflow_id, "status": result.status,
+        "current_step_id": at, "current_step_index": result.index, "error": result.error,
     }  # fmt: skip
+    if record is not None and record.type == "gate" and result.status in ("paused", "aborted"):
+        said["gate"] = {"step_id": at, **{word: record.output.get(word) for word in ("message", "options", "choice")}}
+    steps = {
+        name: {"type": record.type, "status": record.status, "output": record.output, "error": record.error}
+        for name, record in result.steps.items()
+    }
+    return {**said, "outputs": result.outputs, "steps": steps}
 
 
 def _waiting(result: FlowResult) -> str:
     """The full id of the gate that is waited for."""
-    return next(
-        (name for name, record in result.steps.items() if record.status == "paused" and record.type == "gate"), "GATE"
-    )
+    return result.at or "GATE"

@@ -262,7 +262,14 @@ BAD = [
     (steps("- id: a\n  type: shel"), 4, "the step 'a': there is no type 'shel'; did you mean shell?"),
     (steps("- id: a\n  type: [shell]"), 4, "'type' of the step 'a' must be a text, not ['shell']"),
     (steps("- id: a\n  type: init"), 4, "the step 'a': an init step sets up a spec-kit project"),
-    (steps("- id: a\n  type: slot"), 4, "the step 'a': a slot step is a place for spec-kit's overlays"),
+    (steps("- id: a\n  type: slot"), 3, "the slot step 'a' has no 'name'"),
+    (steps("- id: a\n  type: slot\n  name: ' '"), 5, "'name' of the slot step 'a' must be a text that is not blank"),
+    (steps("- id: a\n  type: slot\n  name: b\n  retry: 2"), 6, "'retry' is for steps that do something"),
+    (
+        steps("- id: f\n  type: fan-out\n  items: [1]\n  step:\n    id: a\n    type: slot\n    name: b"),
+        7,
+        "the slot 'a' stands in a fan-out, where no overlay can fill it",
+    ),
     (steps("- id: a\n  type: github"), 4, "the step 'a': a github step is not run here; use a shell step"),
     (
         steps("- id: f\n  type: fan-out\n  items: []\n  step:\n    id: t\n    type: nope"),

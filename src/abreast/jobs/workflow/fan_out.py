@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from abreast.core.errors import OutcomeUnknown, RecordedError, TimedOut
@@ -45,6 +46,8 @@ class FanOuts:
         items = resolve(step.items, frame.names)
         wanted = resolve(step.max_concurrency, frame.names)
         output: dict[str, Any] = {"items": items, "max_concurrency": wanted, "item_count": 0, "results": []}
+        if step.template is not None:
+            output["step_template"] = step.template
         if not isinstance(items, list):
             said = step.items.text if isinstance(step.items, Template) else repr(step.items)
             what = _JSON_TYPES.get(type(items), type(items).__name__)
@@ -69,7 +72,8 @@ class FanOuts:
             output["quarantine"] = quarantine
         if halted is None:
             return Record(common.type, "completed", output)
-        return Record(common.type, status_of(halted.fate), output, halted.error, halted.fate)
+        status, at = status_of(halted.fate), halted.halted_at
+        return Record(common.type, status, output, halted.error, halted.fate, halted_at=at)
 
     async def _each(
         self, frame: Frame, step: FanOut, keys: Sequence[str], width: int, output: dict[str, Any]
@@ -161,7 +165,9 @@ class _OneItem:
         try:
             return await flow.performing(step, frame)(config)
         except StepPaused as paused:
-            raise StepPaused(paused.record, {frame.full(step.common.id): paused.record}) from None
+            name = frame.full(step.common.id)
+            record = replace(paused.record, halted_at=name)
+            raise StepPaused(record, {name: record}) from None
 
     def read(self, outcome: Outcome[Any]) -> tuple[Record, Records]:
         """What an outcome says: the item's record, and those of all its steps. A fault that is no step's is raised."""
@@ -181,8 +187,10 @@ class _OneItem:
         return self._alone(outcome.index, tolerated(record) if step.common.continue_on_error else record)
 
     def _alone(self, index: int, record: Record) -> tuple[Record, Records]:
-        step = self._step.steps[0]
-        return record, {f"{self._parent}:{step.common.id}:{index}": record}
+        name = f"{self._parent}:{self._step.steps[0].common.id}:{index}"
+        if record.halts:
+            record = replace(record, halted_at=name)
+        return record, {name: record}
 
 
 class _Judge:

@@ -23,7 +23,7 @@ from abreast.jobs.workflow.reach import outline
 from abreast.jobs.workflow.records import Fate, Frame, Record, Records, StepHalted, StepPaused, status_of, tolerated
 from abreast.jobs.workflow.secret_inputs import SealedInputs, Secrets
 from abreast.jobs.workflow.side import Side
-from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, Gate, If, Leaf, Loop, Step, Switch, Workflow
+from abreast.jobs.workflow.steps import LEAVES, Call, FanIn, FanOut, Gate, If, Leaf, Loop, Slot, Step, Switch, Workflow
 from abreast.jobs.workflow.values import resolve
 from abreast.jobs.workflow.width import RUN_WIDTH
 from abreast.limits.slots import Slots
@@ -45,6 +45,10 @@ class FlowResult:
     error: str | None
     steps: Records
     outputs: dict[str, Any] = field(default_factory=dict)
+    at: str | None = None
+    """The full id of the step that halted it, or else of the last that began."""
+    index: int = 0
+    """The place of that step in the workflow's own list: of itself, or of the one that it is beneath."""
 
     @property
     def ok(self) -> bool:
@@ -95,14 +99,18 @@ class Flow:
             self._places.resize(width)
 
     async def _walk(self, frame: Frame) -> FlowResult:
-        halted = await self.sequence(frame, self.workflow.steps)
+        steps, records = self.workflow.steps, frame.records
+        halted = await self.sequence(frame, steps)
         if halted is not None:
-            return FlowResult(halted.fate, halted.error, frame.records)
+            ended = [frame.full(step.common.id) for step in steps]
+            index = next((place for place, name in enumerate(ended) if name in records and records[name].halts), 0)
+            return FlowResult(halted.fate, halted.error, records, at=halted.halted_at, index=index)
+        last = next(reversed(records), None)
         try:
             outputs = {name: resolve(value, frame.names) for name, value in self.workflow.outputs.items()}
         except ExpressionFailed as error:
-            return FlowResult("failed", f"outputs: {error}", frame.records)
-        return FlowResult("completed", None, frame.records, outputs)
+            return FlowResult("failed", f"outputs: {error}", records, index=len(steps) - 1)
+        return FlowResult("completed", None, records, outputs, at=last, index=len(steps) - 1)
 
     # --- lists of steps -------------------------------------------------------------------------------------------
 
@@ -145,6 +153,8 @@ class Flow:
             record = replace(await does, input=given)
         except ExpressionFailed as error:
             record = failed(common, str(error))
+        if record.halts and record.halted_at is None:
+            record = replace(record, halted_at=frame.full(common.id))
         return tolerated(record) if common.continue_on_error else record
 
     # --- steps that do something ----------------------------------------------------------------------------------
@@ -256,6 +266,8 @@ class Flow:
             "condition_result": holds, "max_iterations": step.max_iterations, "loop_type": kind, "iterations": 0,
             "max_reached": False,
         }  # fmt: skip
+        if step.at_least_once:
+            output["condition"] = step.condition.text if isinstance(step.condition, Template) else step.condition
         frame.note(step, Record(common.type, "completed", output))
         halted: Record | None = None
         number = 0
@@ -297,7 +309,11 @@ class Flow:
         output = {"workflow": inner.id, "status": found.status, **found.outputs}
         if found.ok:
             return Record(common.type, "completed", output)
-        return Record(common.type, status_of(found.status), {**output, "error": found.error}, found.error, found.status)
+        output["error"] = found.error
+        return Record(common.type, status_of(found.status), output, found.error, found.status, halted_at=found.at)
+
+    async def _slot(self, _frame: Frame, step: Slot) -> Record:
+        return Record(step.common.type, "skipped", {"slot": step.name})
 
     async def _fan_out(self, frame: Frame, step: FanOut) -> Record:
         return await self._fan_outs.run(frame, step)
@@ -305,7 +321,7 @@ class Flow:
 
 _COMPOSITES: Final[dict[type, Callable[[Flow, Frame, Any], Awaitable[Record]]]] = {
     If: Flow._if, Switch: Flow._switch, Loop: Flow._loop, FanIn: Flow._fan_in, Call: Flow._call,  # noqa: SLF001
-    FanOut: Flow._fan_out,  # noqa: SLF001
+    FanOut: Flow._fan_out, Slot: Flow._slot,  # noqa: SLF001
 }  # fmt: skip
 
 
@@ -314,7 +330,7 @@ def summed_up(step: Step, output: dict[str, Any], halted: Record | None) -> Reco
     common = step.common
     if halted is None:
         return Record(common.type, "completed", output)
-    return Record(common.type, status_of(halted.fate), output, halted.error, halted.fate)
+    return Record(common.type, status_of(halted.fate), output, halted.error, halted.fate, halted_at=halted.halted_at)
 
 
 def _truth(condition: Template | bool, frame: Frame) -> bool:  # noqa: FBT001 - a file's value

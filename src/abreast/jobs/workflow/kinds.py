@@ -88,7 +88,7 @@ COMMON: Final[dict[str, Word]] = {
 }
 """What any step may say. The last three are for commands and prompts, and spec-kit lets them stand anywhere."""
 
-COMPOSITE: Final = frozenset({"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow"})
+COMPOSITE: Final = frozenset({"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow", "slot"})
 """Steps that only lead to others, or put their outputs together."""
 PROCESSES: Final = frozenset({"shell", "command", "prompt"})
 """Steps that may start a process."""
@@ -205,6 +205,17 @@ KINDS: Final[dict[str, dict[str, Word]]] = {
         "workflow": Word(TEXT, required=True, about="A file beside this one, such as inner.yaml"),
         "input": Word(MAPPING, about="Its inputs"),
     },
+    "slot": {
+        "name": Word(
+            Shape(
+                lambda given: isinstance(given, str) and given.strip() != "",
+                "a text that is not blank",
+                {"type": "string", "pattern": r"\S"},
+            ),
+            required=True,
+            about="What may stand here",
+        ),
+    },
 }
 
 _SAID: Final = ("text", "stdout", "stderr", "exit_code", "dispatched", "data", "integration", "model")
@@ -235,7 +246,6 @@ OURS: Final = tuple(COMMON)[: tuple(COMMON).index("input")]
 
 REFUSED: Final = {
     "init": "an init step sets up a spec-kit project, which is not done here; run `specify init` before the workflow",
-    "slot": "a slot step is a place for spec-kit's overlays, which are not read here; put the steps there themselves",
     "github": "a github step is not run here; use a shell step with the gh command",
 }
 """Types of spec-kit that are not run, each with what to do instead."""

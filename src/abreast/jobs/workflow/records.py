@@ -29,6 +29,8 @@ class Record:
     error: str | None = None
     fate: Fate = "completed"
     input: Any = None
+    halted_at: str | None = None
+    """Of one that halts: the full id of the step in which that began, itself or one beneath it. It is not recorded."""
 
     @property
     def halts(self) -> bool:
@@ -37,7 +39,7 @@ class Record:
 
     @property
     def clean(self) -> bool:
-        """Whether it succeeded: what did not is run again when the run is resumed."""
+        """Whether it succeeded, or there was nothing to do: anything else is run again when the run is resumed."""
         return self.status in ("completed", "skipped")
 
     def names(self) -> dict[str, Any]:

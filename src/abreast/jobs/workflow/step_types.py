@@ -25,6 +25,7 @@ from abreast.jobs.workflow.steps import (
     Python,
     Sample,
     Shell,
+    Slot,
     Step,
     Switch,
     Value,
@@ -155,6 +156,7 @@ def _fan_out(reader: StepReader, given: dict[str, Node], common: Common, scope: 
         max_concurrency=reader.value(given["max_concurrency"]) if "max_concurrency" in given else 1,
         min_success=given.get("min_success", _NOTHING).value, max_failures=given.get("max_failures", _NOTHING).value,
         canary=_canary(reader, given.get("canary"), what), key=reader.optional(given.get("key")),
+        template=given["step"].plain() if "step" in given else None,
     )  # fmt: skip
 
 
@@ -180,6 +182,13 @@ def _fan_in(reader: StepReader, given: dict[str, Node], common: Common, scope: S
             reader.report.problem(one.line, fault)
     names = tuple(one.text for one in given.get("wait_for", _NOTHING).entries)
     return FanIn(common, names, reader.mapping(given.get("output")))
+
+
+def _slot(reader: StepReader, given: dict[str, Node], common: Common, scope: Scope) -> Step:
+    if scope.in_fan_out:
+        fault = f"the slot {common.id!r} stands in a fan-out, where no overlay can fill it; put it outside"
+        reader.report.problem(common.line, fault)
+    return Slot(common, given.get("name", _NOTHING).text)
 
 
 def _sample(reader: StepReader, given: dict[str, Node], common: Common, _: Scope) -> Step:
@@ -222,5 +231,5 @@ _Read: TypeAlias = "Callable[[StepReader, dict[str, Node], Common, Scope], Step 
 READERS: Final[dict[str, _Read]] = {
     "command": _command, "prompt": _prompt, "shell": _shell, "python": _python, "gate": _gate, "if": _if,
     "switch": _switch, "while": _loop, "do-while": _loop, "fan-out": _fan_out, "fan-in": _fan_in, "sample": _sample,
-    "workflow": _call,
+    "workflow": _call, "slot": _slot,
 }  # fmt: skip

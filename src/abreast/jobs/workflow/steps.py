@@ -160,6 +160,8 @@ class FanOut:
     canary: Canary | None = None
     key: Template | None = None
     """A name for an item, by which it is known again when the list has changed."""
+    template: Mapping[str, Any] | None = None
+    """`step` as it was written, for `steps.<id>.output.step_template`; None where it has `steps`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,14 @@ class FanIn:
     common: Common
     wait_for: tuple[str, ...]
     output: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A named place for a step of somebody's own; nothing stands there, so it is skipped."""
+
+    common: Common
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +208,7 @@ class Custom:
 
 
 Leaf: TypeAlias = Shell | Prompt | Command | Python | Gate | Sample | Custom
-Step: TypeAlias = Leaf | If | Switch | Loop | FanOut | FanIn | Call
+Step: TypeAlias = Leaf | If | Switch | Loop | FanOut | FanIn | Call | Slot
 LEAVES: Final = (Shell, Prompt, Command, Python, Gate, Sample, Custom)
 
 

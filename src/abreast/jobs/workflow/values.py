@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Final
 
 from abreast.jobs.files.expressions import Template
 from abreast.jobs.workflow.script import Script
@@ -46,12 +46,26 @@ def _templates(thing: object) -> Iterator[Template | Script]:
             yield from _templates(getattr(thing, field.name))
 
 
+_FILE_TEXT: Final = {"fan-out": "step_template", "do-while": "condition"}
+"""Outputs that repeat the file, by type of step. Runs that were recorded before there were any go on by this."""
+
+
+def _data(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What `steps.<id>` gives, without what only repeats the file."""
+    word = _FILE_TEXT.get(step["type"])
+    if word is None or word not in step["output"]:
+        return step
+    return {**step, "output": {name: value for name, value in step["output"].items() if name != word}}
+
+
 def surroundings(read: frozenset[tuple[str, ...]], names: Mapping[str, Any]) -> str:
     """A digest of what these paths give here, the item apart: when it changes, what is recorded no longer counts."""
     roots = sorted({path[:2] for path in read if path[0] in ("inputs", "steps", "fan_in")})
     seen = {}
     for root in roots:
         found = names.get(root[0]) or {}
+        if root[0] == "steps":
+            found = {name: _data(step) for name, step in found.items() if len(root) == 1 or name == root[1]}
         seen["/".join(root)] = found if len(root) == 1 else found.get(root[1])
     text = json.dumps(seen, sort_keys=True, default=repr, separators=(",", ":"))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
