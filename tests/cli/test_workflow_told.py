@@ -108,3 +108,27 @@ def test_the_line_about_a_failure_names_the_step(abreast):
     assert said.code == 1
     assert "failed: the step 'fan:one:1': exit code 1: err 2 (8 steps, 2 not done)" in said.err
     assert abreast("runs", "--json").rows[0]["reason"] == "the step 'fan:one:1': exit code 1: err 2"
+
+
+def test_what_a_failed_step_wrote_is_in_show_and_export_and_on_the_page(abreast):
+    abreast.file("flow.yaml", TOLD)
+    abreast("run", "flow.yaml")
+    shown = abreast("show", "told", "fan:one:1")
+    assert shown.code == 0
+    assert "--- stdout\nout 2\n--- stderr\nerr 2\n" in shown.out
+    (row,) = (one for one in abreast("export", "told").rows if one["state"] == "failed")
+    assert (row["exit_code"], row["stdout"], row["stderr"]) == (1, "out 2\n", "err 2\n")
+    page = abreast("export", "told", "--html", "-o", "-").out
+    assert "out 2" in page
+    assert "err 2" in page
+
+
+def test_a_step_is_shown_by_its_full_id(abreast):
+    abreast.file("flow.yaml", TOLD)
+    abreast("run", "flow.yaml")
+    found = {name: abreast("show", "told", name, "--json").rows[0] for name in ("fan:one:0", "again:count:0", "count")}
+    assert found["fan:one:0"]["path"] == "told/fan/0000"
+    assert found["fan:one:0"]["value"]["output"]["stdout"] == "out 1\n"
+    assert [found[name]["value"]["output"]["data"] for name in ("again:count:0", "count")] == [1, 3]
+    assert "  fan:one:1: exit code 1: err 2\n" in abreast("show", "told").out
+    assert abreast("show", "told", "fan:one:2").code == 2

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from abreast.cli.results import Row, details_of, error_row, is_command, written
+from abreast.cli.results import Row, error_row, is_command, written
+from abreast.core.errors import left_by
 from abreast.core.events import MAP_STARTED, MAP_STOPPED
 from abreast.core.item import unescape
 from abreast.store import codec
@@ -79,7 +80,7 @@ def row_of_recorded(recorded: Recorded) -> Row:
         row |= written(value) if is_command(value) else {"value": value}
     elif data["state"] == "failed":
         error = codec.decode_error(recorded.body or "{}")
-        row |= written(details_of(error))
+        row |= written(left_by(error))
         row["error"] = error_row(error)
     else:
         row["reason"] = data.get("reason", "")

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from abreast.cli.errors import one_line
 from abreast.cli.printer import STDERR, STDOUT, Piece
 from abreast.cli.visible import visible_json
-from abreast.core.errors import RecordedError
+from abreast.core.errors import RecordedError, left_by
 from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome
 from abreast.store import codec
 
@@ -42,7 +42,7 @@ def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
         return [] if value is None else [(STDOUT, _text(value))]
     pieces: list[Piece] = []
     if isinstance(outcome, Failed):
-        pieces += _wrote(details_of(outcome.error))
+        pieces += _wrote(left_by(outcome.error))
     if not quiet:
         pieces.append((STDERR, f"abreast: item {one_line(outcome.key)} {how(outcome)}\n".encode("utf-8", "replace")))
     return [piece for piece in pieces if piece[1]]
@@ -66,7 +66,7 @@ def row_of(outcome: Outcome[Any]) -> Row:
     if isinstance(outcome, Done):
         row |= written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
     elif isinstance(outcome, Failed):
-        row |= written(details_of(outcome.error))
+        row |= written(left_by(outcome.error))
         row["error"] = error_row(outcome.error)
     else:
         row["reason"] = outcome.reason
@@ -86,12 +86,6 @@ def error_row(error: BaseException) -> Row:
 def is_command(value: object) -> bool:
     """Whether this is what a command left: its exit code and what it wrote."""
     return isinstance(value, dict) and "exit_code" in value and "stdout" in value and "stderr" in value
-
-
-def details_of(error: BaseException) -> dict[str, Any]:
-    """What a failed command left; nothing for other failures."""
-    details = getattr(error, "details", None)
-    return details if isinstance(details, dict) and is_command(details) else {}
 
 
 def sentence_of(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -21,8 +21,13 @@ from abreast.cli.visible import visible
 from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
 from abreast.run.totals import CALL_KINDS, CallTotals, call_totals
+from abreast.store import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
 
+if TYPE_CHECKING:
+    from abreast.jobs.workflow.step_paths import StepPaths
+
+WORKFLOW: Final = "workflow"
 _SHOWN: Final = 10  # failed items named
 
 
@@ -35,8 +40,9 @@ _SHOWN: Final = 10  # failed items named
 def command(*, run: str, key: str | None, limits: bool, raw: bool, store: str | None, as_json: bool) -> int:
     r"""Show the run RUN, or its item KEY: what it wrote, what became of it and how long it took.
 
-    RUN is an id such as map-3, a name (then the newest run of that name), or `last`. Control characters that an item
-    wrote are shown as \x1b, so that they can't drive your terminal.
+    RUN is an id such as map-3, a name (then the newest run of that name), or `last`. KEY is an item's key, the full id
+    of a workflow's step such as fan:check:3, or a path. Control characters that an item wrote are shown as \x1b, so
+    that they can't drive your terminal.
     """
     choice = StoreChoice(Config.load(), store)
     with choice.existing(reads=True) as opened:
@@ -80,11 +86,15 @@ def facts_of_run(store: Store, row: RunRow) -> Row:
 
 
 def find_item(store: Store, row: RunRow, key: str) -> Recorded:
-    """What is recorded of an item: by its key, the end of its path, or its whole path."""
+    """What is recorded of an item: by its key, its step's full id, the end of its path, or its whole path."""
     ours = f"{escape(row.name)}/{ITEMS}/{escape(key)}"
     found = store.recorded(row.id, [ours, key])
     if found:
         return next(iter(found.values()))
+    if (steps := step_paths_of(store, row)) is not None:
+        rounds = [recorded for recorded in each_outcome(store, row.id) if key in steps.ids(recorded.path)]
+        if rounds:  # of a loop the newest is meant
+            return max(rounds, key=lambda recorded: recorded.path)
     ends = (f"/{escape(key)}", f"/{key}")
     several = [recorded for recorded in each_outcome(store, row.id) if recorded.path.endswith(ends)]
     if len(several) == 1:
@@ -93,6 +103,19 @@ def find_item(store: Store, row: RunRow, key: str) -> Recorded:
         paths = ", ".join(recorded.path for recorded in several[:3])
         raise Sorry(f"{row.id} has {len(several)} items {key!r}; name one by its path: {paths}")
     raise Sorry(f"nothing is recorded of an item {key!r} in {row.id}; `abreast export {row.id}` shows what is")
+
+
+def step_paths_of(store: Store, row: RunRow) -> StepPaths | None:
+    """Which steps the paths of a workflow's run belong to; None for another job."""
+    from abreast.jobs.workflow.flow import WORKFLOW_OUTLINED
+    from abreast.jobs.workflow.step_paths import StepPaths
+
+    outlines = [event for event in each_event(store, row.id, {WORKFLOW_OUTLINED}) if "/" not in event.path]
+    if row.kind != WORKFLOW or not outlines:
+        return None
+    indexes = {one.path: at for one in each_outcome(store, row.id) if isinstance(at := one.data.get("index"), int)}
+    outline: Any = codec.decode(outlines[-1].body or "[]")
+    return StepPaths(outline, indexes)
 
 
 def timing_dependent(store: Store, row: RunRow) -> list[str]:
@@ -146,9 +169,12 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
         "seed": row.seed, "tags": " ".join(row.tags), "commit": row.manifest.get("commit"),
     })  # fmt: skip
     failed = [found for found in each_result(store, row.id) if found.data["state"] == "failed"]
+    steps = step_paths_of(store, row) if failed else None
     for found in failed[:_SHOWN]:
         error = row_of_recorded(found)["error"]
-        say(f"  {one_line(found.path.rpartition('/')[2])}: {one_line(error['message']) or error['type']}")
+        name = next(iter(steps.ids(found.path)), "") if steps is not None else ""
+        name = name or found.path.rpartition("/")[2]
+        say(f"  {one_line(name)}: {one_line(error['message']) or error['type']}")
     if len(failed) > _SHOWN:
         say(f"  and {len(failed) - _SHOWN} more")
     if hint := _next_step(row, state, counts["failed"]):

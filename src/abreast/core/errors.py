@@ -110,6 +110,22 @@ class RecordedError(AbreastError):
         return hash(self.args[:3])
 
 
+def left_by(error: BaseException) -> dict[str, object]:
+    """What a failed command, or the command of a workflow's failed step, left: `exit_code`, `stdout`, `stderr`.
+
+    Empty for other failures.
+    """
+    details = getattr(error, "details", None)
+    if not isinstance(details, dict):
+        return {}
+    output = details.get("output")
+    found = output if isinstance(output, dict) else details
+    words = ("exit_code", "stdout", "stderr")
+    if not all(word in found for word in words):
+        return {}
+    return {word: found[word] for word in words} if found is output else details
+
+
 class ItemsFailed(AbreastError):
     """Several items failed at once; the first in item order is the cause, all are in `errors`."""
 

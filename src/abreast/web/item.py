@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from abreast.core.errors import NoSuchRun
+from abreast.core.errors import NoSuchRun, left_by
 from abreast.core.events import ATTEMPT_FAILED, CALL_SETTLED, CALL_STARTED, ITEM_READ, LIMIT_WAITED, Event, items_read
 from abreast.core.item import unescape
 from abreast.store.codec import decode_plain, json_writer
@@ -97,7 +97,8 @@ def _outcome(found: Recorded) -> Said:
 def _error(recorded: Any) -> Said:  # noqa: ANN401 - an outcome or an event
     error = error_of(recorded)
     raw, status = error.details.get("raw"), error.details.get("status")
-    wrote = {name: _text(error.details[name]) for name in ("stdout", "stderr") if error.details.get(name)}
+    left = left_by(error) or error.details
+    wrote = {name: _text(left[name]) for name in ("stdout", "stderr") if left.get(name)}
     return {
         "type": error.kind, "message": _cut(error.message), "traceback": _cut(error.trace), "status": status,
         "raw": _cut(raw) if isinstance(raw, str) else None, **wrote,
