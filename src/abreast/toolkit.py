@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from abreast.core.errors import KeysMissing, ModelUnknown
 from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
 from abreast.executors.local import LocalExecutor, is_async
-from abreast.jobs.workflow.kit import Ask, CannotDo, CustomKind, Question, Ran, StepContext
+from abreast.jobs.workflow.kit import NO_OPTIONS, AgentOptions, Ask, CannotDo, CustomKind, Question, Ran, StepContext
 from abreast.models.lanes import LaneSettings
 from abreast.models.port import Reply
 from abreast.run.call import Caller
@@ -36,6 +37,10 @@ _PROMPT: Final = "{prompt}"
 _ARGUMENT: Final = 100_000  # bytes; a longer script goes through a file, for the system bounds a single argument
 
 
+ARGS: Final = "{args}"
+"""The word of a runner's command line that stands for a step's `integration_args` and `integration_options`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Runner:
     """An agent's command line: `{prompt}` and `{model}` are filled in; without a model, `model` is left out."""
@@ -44,22 +49,50 @@ class Runner:
     model: tuple[str, ...] = ()
     stdin: tuple[str, ...] = ()
     """The command for a prompt that is too long for an argument, and is read from stdin; `argv` without the prompt."""
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the name of an option, the words for it; `{value}` is filled in. Without `{value}` it is a switch."""
 
-    def given(self, prompt: str, model: str | None) -> tuple[list[str], bytes | None]:
+    def given(self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS) -> tuple[list[str], bytes | None]:
         """The arguments for one prompt, and what the command reads: the system bounds a single argument."""
         text = prompt.encode("utf-8", "surrogateescape")
         if len(text) < _ARGUMENT:
-            return self.command(prompt, model), None
+            return self.command(prompt, model, more), None
         argv = self.stdin or tuple(word for word in self.argv if word != _PROMPT)
         if any(_PROMPT in word for word in argv):
             raise CannotDo(f"the prompt has {len(text)} bytes, which is too long for an argument: let {_PROMPT} stand "
                            "alone in argv, or give stdin = [...] for prompts that are read from stdin")  # fmt: skip
-        return Runner(argv, self.model).command("", model), text
+        return replace(self, argv=argv).command("", model, more), text
 
-    def command(self, prompt: str, model: str | None) -> list[str]:
-        """The arguments for one prompt."""
-        words = [*self.argv, *(self.model if model else ())]
-        return [word.replace("{model}", model or "").replace("{prompt}", prompt) for word in words]
+    def command(self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS) -> list[str]:
+        """The arguments for one prompt; `CannotDo` for an option whose value can't be one."""
+        if refused := self.refuses(args=bool(more.args), options=more.options):
+            raise CannotDo(f"it {refused}")
+        extra = [*more.args, *(word for name, value in more.options.items() for word in self._option(name, value))]
+        words: list[str] = []
+        for word in (*self.argv, *(self.model if model else ())):
+            filled = word.replace("{model}", model or "").replace("{prompt}", prompt)
+            words += extra if word == ARGS else [filled]
+        return words
+
+    def refuses(self, *, args: bool, options: Mapping[str, Any]) -> str | None:
+        """Why it can't pass on arguments and options of a step, if it can't."""
+        if unknown := [name for name in options if name not in self.options]:
+            return f"has no words for the option {unknown[0]!r}: add {unknown[0]} = [...] to its options"
+        if (args or options) and ARGS not in self.argv:
+            what = "integration_args" if args else "integration_options"
+            return f'would leave out {what}: put "{ARGS}" into its argv, where they are to stand'
+        return None
+
+    def _option(self, name: str, value: object) -> list[str]:
+        words = self.options[name]
+        if not any("{value}" in word for word in words):
+            if not isinstance(value, bool):
+                raise CannotDo(f"its option {name!r} is true or false, not {value!r}")
+            return list(words) if value else []
+        if not isinstance(value, (str, int, float)):
+            raise CannotDo(f"its option {name!r} must be a text or a number, not {value!r}")
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return [word.replace("{value}", text) for word in words]
 
 
 @dataclass(slots=True)
@@ -117,20 +150,20 @@ class Toolkit:
             raise CannotDo(str(error)) from None
 
     async def agent(
-        self, integration: str, prompt: str, model: str | None, *, cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        self, integration: str, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS, *,
+        cwd: str | None = None, env: Mapping[str, str] | None = None,
     ) -> Ran | None:  # fmt: skip
         """Hand a prompt to the runner of that name."""
         runner = self._tools.runners.get(integration)
         if runner is None:
             return None
         try:
-            return await self._run(*runner.given(prompt, model), cwd=cwd, env=env)
-        except (CommandMissing, CommandRefused) as error:
+            return await self._run(*runner.given(prompt, model, more), keep=more.keep, cwd=cwd, env=env)
+        except (CannotDo, CommandMissing, CommandRefused) as error:
             raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
 
     async def _run(
-        self, argv: list[str], stdin: bytes | None = None, *, cwd: str | None = None,
+        self, argv: list[str], stdin: bytes | None = None, *, keep: int | None = None, cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Ran:  # fmt: skip
         if self._commands is None:
@@ -145,9 +178,10 @@ class Toolkit:
                 tools.started(item, pgid)
 
         try:
+            most = self.max_output if keep is None else min(keep, self.max_output)
             finished = await self._commands.run(
                 argv, stdin=stdin, cwd=tools.cwd if cwd is None else str(Path(tools.cwd or os.getcwd(), cwd)),  # noqa: PTH109
-                env={**os.environ, **env} if env else None, keep=self.max_output, started=started,
+                env={**os.environ, **env} if env else None, keep=most, started=started,
             )  # fmt: skip
         finally:
             if tools.ended is not None:
@@ -244,8 +278,15 @@ async def called(call: Callable[[Any], Any], function: Callable[..., Any]) -> An
 
 
 def _ran(finished: Finished) -> Ran:
-    stdout, stderr = (text.decode("utf-8", "replace") for text in (finished.stdout, finished.stderr))
-    return Ran(finished.exit_code, stdout, stderr, finished.stdout_bytes - len(finished.stdout))
+    stdout_cut = finished.stdout_bytes - len(finished.stdout)
+    stderr_cut = finished.stderr_bytes - len(finished.stderr)
+    stdout, stderr = _decoded(finished.stdout, stdout_cut), _decoded(finished.stderr, stderr_cut)
+    return Ran(finished.exit_code, stdout, stderr, stdout_cut, stderr_cut)
+
+
+def _decoded(data: bytes, cut: int) -> str:
+    """The text; of one that was cut, without the part of a character at its end."""
+    return getincrementaldecoder("utf-8")("replace").decode(data, final=not cut)
 
 
 def find_function(name: str) -> Callable[..., Any]:

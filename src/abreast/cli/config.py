@@ -87,6 +87,7 @@ DEFAULT: Final = "default"
 """The source of what nobody has set."""
 LANES: Final = "lanes"
 RUNNERS: Final = "runners"
+_RUNNER_KEYS: Final = frozenset({"argv", "model", "stdin", "options"})
 WORKFLOW: Final = "workflow"
 TABLES: Final = (LANES, RUNNERS, WORKFLOW)
 """What only files have: models' lanes, agents' command lines, the bounds of workflows."""
@@ -150,14 +151,19 @@ class Config:
         found: dict[str, Runner] = {}
         for name, given in table.items():
             where = f"{place}: {RUNNERS}.{name}"
-            if not isinstance(given, dict) or not given.keys() <= {"argv", "model", "stdin"} or "argv" not in given:
-                raise Sorry(
-                    f'{where} must be a table with argv = ["{name}", "-p", "{{prompt}}"], and perhaps model and stdin'
-                )
-            for word, value in given.items():
+            if not isinstance(given, dict) or not given.keys() <= _RUNNER_KEYS or "argv" not in given:
+                form = f'argv = ["{name}", "-p", "{{prompt}}"]'
+                raise Sorry(f"{where} must be a table with {form}, and perhaps model, stdin and options")
+            options = given.get("options", {})
+            if not isinstance(options, dict):
+                raise Sorry(f'{where}.options must be a table, such as tools = ["--tools", "{{value}}"]')
+            words = {word: value for word, value in given.items() if word != "options"}
+            for word, value in {**words, **{f"options.{one}": value for one, value in options.items()}}.items():
                 if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
                     raise Sorry(f"{where}.{word} must be a list of texts")
-            found[name] = Runner(*(tuple(given.get(word, ())) for word in ("argv", "model", "stdin")))
+            known = {one: tuple(value) for one, value in options.items()}
+            argv, model, stdin = (tuple(given.get(word, ())) for word in ("argv", "model", "stdin"))
+            found[name] = Runner(argv, model, stdin, known)
         return found
 
     def workflow(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
 from abreast.cli.flow_check import check_programs, check_tables
+from abreast.cli.flow_runners import check_arguments
 from abreast.cli.flow_text import shown_text
 from abreast.cli.live_line import showing
 from abreast.cli.printer import STDOUT, write_all
@@ -164,6 +165,7 @@ class Flowing:
             self.inputs = resolve_inputs(declared, source.given, ask)
         except ValueError as error:
             raise Sorry("\n".join(f"--input: {line}" for line in str(error).splitlines())) from None
+        check_arguments(self.workflow, self._config, self.inputs)
         self._groups = Groups()
         self._run_id = ""
         self._began = SYSTEM_CLOCK.now()

@@ -122,8 +122,10 @@ def _run_workflow(
     if given["check"]:
         from abreast.cli.flow_check import check_runners, check_tables
         from abreast.cli.flow_plan import say_checked
+        from abreast.cli.flow_runners import check_arguments
 
         check_tables(workflow, config)
+        check_arguments(workflow, config)
         check_runners(workflow, config)
         return say_checked(workflow, as_json=view.json)
     values, verdicts = split_inputs(inputs, workflow)

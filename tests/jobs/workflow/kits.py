@@ -70,7 +70,7 @@ class FakeKit:
         code, said = (1, self.fails[script]) if script in self.fails else (0, "")
         return Ran(code, value, said)
 
-    async def agent(self, integration, prompt, model):
+    async def agent(self, integration, prompt, model, more=None):
         return Ran(0, await self.act(f"{integration} {prompt}"), "")
 
     async def ask(self, question):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from abreast.core.errors import AbreastError
 from abreast.models.port import Reply
@@ -25,6 +26,20 @@ class Ran(NamedTuple):
     stderr: str
     cut: int = 0
     """Bytes of stdout that were not kept."""
+    stderr_cut: int = 0
+    """Bytes of stderr that were not kept."""
+
+
+class AgentOptions(NamedTuple):
+    """What an agent's command line is told beside the prompt and the model."""
+
+    args: tuple[str, ...] = ()
+    options: Mapping[str, Any] = MappingProxyType({})
+    keep: int | None = None
+    """Bytes of stdout, and of stderr, that are kept; None: what any step may give out."""
+
+
+NO_OPTIONS: Final = AgentOptions()
 
 
 class Ask(NamedTuple):
@@ -91,10 +106,13 @@ class Kit(Protocol):
         """
 
     async def agent(
-        self, integration: str, prompt: str, model: str | None, *, cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        self, integration: str, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS, *,
+        cwd: str | None = None, env: Mapping[str, str] | None = None,
     ) -> Ran | None:  # fmt: skip
-        """Hand a prompt to an agent's command line; None if there is no such runner."""
+        """Hand a prompt to an agent's command line; None if there is no such runner.
+
+        `CannotDo` if the runner can't pass on the `more` that is asked of it: none of it is left out in silence.
+        """
 
     async def ask(self, question: Ask) -> Reply:
         """Ask a model; the errors beneath `CallFailed` are its own."""

@@ -26,7 +26,8 @@ from abreast.core.errors import (
     TimedOut,
     TooLong,
 )
-from abreast.jobs.workflow.kit import Ask, CannotDo, Kit, Question, Ran, StepContext
+from abreast.jobs.files.expressions import ExpressionFailed
+from abreast.jobs.workflow.kit import AgentOptions, Ask, CannotDo, Kit, Question, Ran, StepContext
 from abreast.jobs.workflow.records import Frame, Record, StepHalted, StepPaused
 from abreast.jobs.workflow.steps import (
     SHELL_TIMEOUT,
@@ -56,6 +57,7 @@ _HOPELESS: Final = (KeyRefused, NoSuchModel, NotRecorded, QuotaSpent, RequestRef
 GATE_ASKED: Final = "gate-asked"
 """The event that keeps what a gate asks, until the gate's own outcome answers it."""
 _REJECTIONS: Final = ("reject", "abort")
+_ALL: Final = -1  # as `capture_max_bytes`: all that was written
 
 
 def configure(step: Leaf, frame: Frame, flow: Workflow) -> Config:
@@ -182,7 +184,7 @@ def _prompt_config(step: Prompt, frame: Frame, flow: Workflow) -> Config:
         "prompt": _text(prompt), "integration": _named(step.integration, flow.integration, frame),
         "model": _named(step.model, flow.model, frame), "system": None if system is None else _text(system),
         "temperature": step.temperature, "max_tokens": step.max_tokens,
-        "schema": None if step.common.output_schema is None else dict(step.common.output_schema),
+        "schema": None if step.common.output_schema is None else dict(step.common.output_schema), **_kept(step),
     }  # fmt: skip
 
 
@@ -191,9 +193,10 @@ async def _prompt(kit: Kit, step: Prompt, config: Config, _context: StepContext)
     output = {"prompt": prompt, "integration": integration, "model": config["model"]}
     if not prompt.strip():
         return failed(common, "the prompt is empty", output)
-    ran = await kit.agent(integration, prompt, config["model"], **_place(config)) if integration else None
+    more = AgentOptions(keep=_keep(step))
+    ran = await kit.agent(integration, prompt, config["model"], more, **_place(config)) if integration else None
     if ran is not None:
-        return _from_agent(common, ran, output)
+        return _from_agent(step, ran, output)
     if place := _place(config):
         return failed(
             common, f"{' and '.join(place)} are for an agent's command line, and a model is asked here", output
@@ -202,20 +205,44 @@ async def _prompt(kit: Kit, step: Prompt, config: Config, _context: StepContext)
         prompt, config["model"], config["system"], config["schema"], config["temperature"], config["max_tokens"]
     )
     reply = await kit.ask(asked)
-    output |= {"model": config["model"] or kit.default_model, "text": reply.text, "stdout": reply.text, "stderr": "",
-               "exit_code": 0, "dispatched": True}  # fmt: skip
+    whole = reply.text.encode("utf-8", "surrogatepass")
+    text = reply.text if (keep := _keep(step)) is None else whole[:keep].decode("utf-8", "ignore")
+    output |= {"model": config["model"] or kit.default_model, "text": text, "stdout": text, "stderr": "",
+               "exit_code": 0, "dispatched": True, **_captured(step, stdout=text != reply.text)}  # fmt: skip
     if config["schema"] is not None:
         output["data"] = reply.value
     return Record(common.type, "completed", output)
 
 
+def _kept(step: Prompt | Command) -> Config:
+    """How much is kept, where the step says that: what it does not say is no part of what was asked."""
+    return {} if step.capture_max_bytes is None else {"capture_max_bytes": step.capture_max_bytes}
+
+
+def _keep(step: Prompt | Command) -> int | None:
+    return None if step.capture_max_bytes == _ALL else step.capture_max_bytes
+
+
+def _captured(step: Prompt | Command, *, stdout: bool, stderr: bool = False) -> Config:
+    """Which streams were cut: all that spec-kit tells of a captured output; without `capture` only a cut."""
+    if step.capture:
+        return {"stdout_truncated": stdout, "stderr_truncated": stderr, "timed_out": False, "interrupted": False}
+    return {f"{name}_truncated": True for name, cut in (("stdout", stdout), ("stderr", stderr)) if cut}
+
+
 def _command_config(step: Command, frame: Frame, flow: Workflow) -> Config:
     given = resolve(step.common.input, frame.names)
     options = {**_mapping(resolve(flow.options, frame.names)), **_mapping(resolve(step.options, frame.names))}
+    args = [resolve(one, frame.names) for one in step.integration_args]
+    if args and not all(isinstance(one, str) for one in args):
+        wrong = next(one for one in args if not isinstance(one, str))
+        raise ExpressionFailed(f"integration_args must be texts, and one is {wrong!r}")
+    own = _mapping(resolve(step.integration_options, frame.names))
     return {
         "command": step.command, "input": given if isinstance(given, dict) else {}, "options": options,
         "integration": _named(step.integration, flow.integration, frame),
         "model": _named(step.model, flow.model, frame),
+        **({"integration_args": args} if args else {}), **({"integration_options": own} if own else {}), **_kept(step),
     }  # fmt: skip
 
 
@@ -226,20 +253,28 @@ async def _command(kit: Kit, step: Command, config: Config, _context: StepContex
     if not integration:
         raise CannotDo(f"{slash} is a command for an agent, and no integration says which: set integration: on the "
                        "step or the workflow, and its command line under [runners.NAME] in abreast.toml")  # fmt: skip
-    ran = await kit.agent(integration, f"{slash} {arguments}".strip(), config["model"], **_place(config))
+    args, options = config.get("integration_args", []), config.get("integration_options", {})
+    more = AgentOptions(tuple(args), options, _keep(step))
+    ran = await kit.agent(integration, f"{slash} {arguments}".strip(), config["model"], more, **_place(config))
     if ran is None:
         program = "claude" if integration == "auto" else integration
         raise CannotDo(f"{slash} is for the agent {integration!r}, which has no runner here: write its command line "
                        f'into abreast.toml, as in [runners.{integration}] argv = ["{program}", "-p", "{{prompt}}"]'
                        )  # fmt: skip
-    return _from_agent(step.common, ran, {word: value for word, value in config.items() if word not in ("cwd", "env")})
+    told = {word: value for word, value in config.items() if word not in ("cwd", "env")}
+    return _from_agent(step, ran, {**told, "integration_args": args, "integration_options": options})
 
 
-def _from_agent(common: Common, ran: Ran, output: dict[str, Any]) -> Record:
+def _from_agent(step: Prompt | Command, ran: Ran, output: dict[str, Any]) -> Record:
+    common = step.common
     output |= {"text": ran.stdout, "stdout": ran.stdout, "stderr": ran.stderr, "exit_code": ran.exit_code,
-               "dispatched": True}  # fmt: skip
+               "dispatched": True, **_captured(step, stdout=ran.cut > 0, stderr=ran.stderr_cut > 0)}  # fmt: skip
+    output.pop("capture_max_bytes", None)
     if ran.exit_code:
         return failed(common, _how(ran), output)
+    if step.capture_max_bytes == _ALL and ran.cut + ran.stderr_cut:
+        left = f"{ran.cut + ran.stderr_cut} bytes of what it wrote are not kept, and capture_max_bytes: -1 asks for all"
+        return failed(common, f"{left}; raise max_output under [workflow] in abreast.toml", output)
     return _obeying(common, output, ran.stdout)
 
 

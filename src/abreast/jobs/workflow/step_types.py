@@ -49,6 +49,8 @@ def _prompt(reader: StepReader, given: dict[str, Node], common: Common, _: Scope
         integration=reader.optional(given.get("integration")), model=reader.optional(given.get("model")),
         system=reader.optional(given.get("system")), temperature=given.get("temperature", _NOTHING).value,
         max_tokens=given.get("max_tokens", _NOTHING).value,
+        capture=given.get("capture", _NOTHING).value is True,
+        capture_max_bytes=given.get("capture_max_bytes", _NOTHING).value,
     )  # fmt: skip
 
 

@@ -68,6 +68,9 @@ class Prompt:
     system: Template | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    capture: bool = False
+    capture_max_bytes: int | None = None
+    """Bytes of the reply that are kept, or of stdout and stderr each; None: what any step may give out; -1: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Command:
     integration_options: Value = None
     capture: bool = False
     capture_max_bytes: int | None = None
-    """None: what any step may give out; -1: all."""
+    """Bytes of stdout and of stderr that are kept; None: what any step may give out; -1: all."""
 
 
 @dataclass(frozen=True, slots=True)
