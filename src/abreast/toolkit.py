@@ -95,6 +95,13 @@ class Runner:
         return [word.replace("{value}", text) for word in words]
 
 
+def _environment(own: Mapping[str, str | None] | None) -> dict[str, str] | None:
+    """The run's environment with a step's own variables, and without those that it sets to None; None for the run's."""
+    if not own:
+        return None
+    return {name: value for name, value in {**os.environ, **own}.items() if value is not None}
+
+
 @dataclass(slots=True)
 class Tools:
     """What a toolkit is made with."""
@@ -136,7 +143,7 @@ class Toolkit:
         """Close models, and end commands that still run."""
         await self._stack.__aexit__(*how)  # type: ignore[arg-type]
 
-    async def shell(self, script: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Ran:
+    async def shell(self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None) -> Ran:
         """Run a script by `sh`; cancelled, its whole process group ends."""
         text = script.encode("utf-8", "surrogateescape")
         try:
@@ -164,7 +171,7 @@ class Toolkit:
 
     async def _run(
         self, argv: list[str], stdin: bytes | None = None, *, keep: int | None = None, cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | None] | None = None,
     ) -> Ran:  # fmt: skip
         if self._commands is None:
             self._commands = Commands()
@@ -181,7 +188,7 @@ class Toolkit:
             most = self.max_output if keep is None else min(keep, self.max_output)
             finished = await self._commands.run(
                 argv, stdin=stdin, cwd=tools.cwd if cwd is None else str(Path(tools.cwd or os.getcwd(), cwd)),  # noqa: PTH109
-                env={**os.environ, **env} if env else None, keep=most, started=started,
+                env=_environment(env), keep=most, started=started,
             )  # fmt: skip
         finally:
             if tools.ended is not None:

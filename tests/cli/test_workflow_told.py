@@ -132,3 +132,24 @@ def test_a_step_is_shown_by_its_full_id(abreast):
     assert [found[name]["value"]["output"]["data"] for name in ("again:count:0", "count")] == [1, 3]
     assert "  fan:one:1: exit code 1: err 2\n" in abreast("show", "told").out
     assert abreast("show", "told", "fan:one:2").code == 2
+
+
+def test_a_step_knows_the_directory_of_its_own_file(abreast):
+    step = "{id: %s, type: shell, run: 'echo \"$SPECKIT_WORKFLOW_DIR\" {{ context.workflow_dir }}'}"
+    head = "workflow: {id: dirs}\nsteps:\n"
+    abreast.file(
+        "flows/outer.yaml", f"{head}  - {step % 'a'}\n  - {{id: w, type: workflow, workflow: deep/inner.yaml}}\n"
+    )
+    abreast.file("flows/deep/inner.yaml", f"{head}  - {step % 'b'}\n")
+    steps = json.loads(abreast("run", "flows/outer.yaml", "--json").out)["steps"]
+    outer, inner = (str((abreast.folder / name).resolve()) for name in ("flows", "flows/deep"))
+    assert steps["a"]["output"]["stdout"] == f"{outer} {outer}\n"
+    assert steps["w:b"]["output"]["stdout"] == f"{inner} {inner}\n"
+
+
+def test_a_run_is_named_by_the_variable_that_names_spec_kits(abreast):
+    abreast.file("flow.yaml", "workflow: {id: hi}\nsteps: [{id: a, type: shell, run: 'echo {{ context.run_id }}'}]\n")
+    assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="nightly_7").out == "nightly_7-1\n"
+    assert abreast("show", "nightly_7", "--json").rows[0]["run"] == "nightly_7-1"
+    assert abreast("run", "flow.yaml", "--name", "mine", SPECKIT_WORKFLOW_RUN_ID="nightly_7").out == "mine-1\n"
+    assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="last").code == 2

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from abreast.jobs.sample.spec import SampleSpec
 
 _LONGEST: Final = 5 << 20  # bytes of a job file
+_RUN_NAME: Final = "SPECKIT_WORKFLOW_RUN_ID"  # names a workflow's run, as spec-kit's users name it
 _JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")
 
 
@@ -130,14 +131,15 @@ def _run_workflow(
         return say_checked(workflow, as_json=view.json)
     values, verdicts = split_inputs(inputs, workflow)
     source = source.with_more(values, verdicts)
-    check_run_name(name or workflow.id)
+    name = name or os.environ.get(_RUN_NAME, "").strip() or workflow.id
+    check_run_name(name)
     flowing = Flowing(source, StoreChoice(config, given["store"]), view, cwd=cwd, inputs_needed=not given["dry_run"])
     if given["dry_run"]:
         from abreast.cli.flow_plan import say_plan
 
         return say_plan(flowing, config, as_json=view.json)
     flowing.say_warnings()
-    start = FlowStart(name or workflow.id, config.get(SEED, given["seed"]), given["tags"])
+    start = FlowStart(name, config.get(SEED, given["seed"]), given["tags"])
     if given["simulate"] or given["outputs_of"]:
         from abreast.cli.flow_plan import rehearsal_of
 

@@ -65,7 +65,7 @@ class FakeKit:
             raise self.raises[who]
         return self.gives.get(who, who)
 
-    async def shell(self, script):
+    async def shell(self, script, env=None):
         value = await self.act(script)
         code, said = (1, self.fails[script]) if script in self.fails else (0, "")
         return Ran(code, value, said)

@@ -30,7 +30,7 @@ class Shells(FakeKit):
         super().__init__()
         self.answers = ran if isinstance(ran, list) else [ran]
 
-    async def shell(self, script):
+    async def shell(self, script, env=None):
         self.calls.append(script)
         return self.answers[min(len(self.calls), len(self.answers)) - 1]
 

@@ -86,8 +86,8 @@ class Flow:
             journal.emit(WORKFLOW_OUTLINED, run.path, body=codec.encode(outline(self.workflow.steps), run.path))
         self._places = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
         run.declare(EVERY_STEP, self._places)
-        frame = Frame.outermost(run, SealedInputs(self.workflow.inputs, inputs), run.id or run.name)
-        return await self._walk(frame)
+        context = {"run_id": run.id or run.name, "workflow_dir": self.workflow.directory}
+        return await self._walk(Frame.outermost(run, SealedInputs(self.workflow.inputs, inputs), context))
 
     def place_of(self, step: Leaf) -> str | None:
         """The lane of which a step holds a place while it works. A gate holds none: a person may take days."""
@@ -191,7 +191,7 @@ class Flow:
             item = current_item()
             attempt, seed = (item.attempt, item.seed) if item is not None else (1, 0)
             run_id = names["context"]["run_id"]
-            context = StepContext(full, run_id, inputs, names["item"], attempt, seed, verdict)
+            context = StepContext(full, run_id, inputs, names["item"], attempt, seed, verdict, self.workflow.directory)
             if rehearse:
                 return rehearse(step, config, context)
             if not secrets or isinstance(step, Gate):  # what a gate asks is shown and recorded
@@ -301,7 +301,8 @@ class Flow:
         frame.note(step, Record(common.type, "completed", output))
         async with frame.run.child(common.id) as scope:
             sealed = SealedInputs(inner.inputs, inputs)
-            nested = Frame.outermost(scope, sealed, frame.names["context"]["run_id"], f"{frame.full(common.id)}:")
+            context = {**frame.names["context"], "workflow_dir": inner.directory}
+            nested = Frame.outermost(scope, sealed, context, f"{frame.full(common.id)}:")
             flow = Flow(inner, self.kit, self.verdicts, self.rehearse, width=self._width)
             flow._places = self._places
             found = await flow._walk(nested)

@@ -75,6 +75,8 @@ class StepContext:
     seed: int = 0
     verdict: str | None = None
     """What a gate was told beforehand."""
+    workflow_dir: str = ""
+    """The directory of the workflow's file; empty if it is in none."""
 
 
 @runtime_checkable
@@ -99,10 +101,10 @@ class Kit(Protocol):
     max_items: int
     """Items that a fan-out may have."""
 
-    async def shell(self, script: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Ran:
+    async def shell(self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None) -> Ran:
         """Run a script by the shell; when this is cancelled, its whole process group ends.
 
-        `env` is added to the run's environment.
+        `env` is what its environment has beside the run's own, and by None what it has not.
         """
 
     async def agent(

@@ -57,6 +57,8 @@ _HOPELESS: Final = (KeyRefused, NoSuchModel, NotRecorded, QuotaSpent, RequestRef
 GATE_ASKED: Final = "gate-asked"
 """The event that keeps what a gate asks, until the gate's own outcome answers it."""
 _REJECTIONS: Final = ("reject", "abort")
+DIRECTORY_VARIABLE: Final = "SPECKIT_WORKFLOW_DIR"
+"""Tells a shell step the directory of its workflow's file; unset if it is in none."""
 _ALL: Final = -1  # as `capture_max_bytes`: all that was written
 
 
@@ -151,8 +153,10 @@ def _shell_config(step: Shell, frame: Frame, _flow: Workflow) -> Config:
     return {"run": step.run.render(frame.names)}
 
 
-async def _shell(kit: Kit, step: Shell, config: Config, _context: StepContext) -> Record:
-    ran = await kit.shell(config["run"], **_place(config))
+async def _shell(kit: Kit, step: Shell, config: Config, context: StepContext) -> Record:
+    place = _place(config)
+    env = {DIRECTORY_VARIABLE: context.workflow_dir or None, **place.pop("env", {})}
+    ran = await kit.shell(config["run"], env=env, **place)
     output: dict[str, Any] = {"exit_code": ran.exit_code, "stdout": ran.stdout, "stderr": ran.stderr}
     if ran.exit_code:
         return failed(step.common, _how(ran), output)

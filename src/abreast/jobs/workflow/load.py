@@ -100,7 +100,8 @@ class _File:
         self.warn_of_unknown_names(reader, steps, inputs)
         return Workflow(
             file=self.report.file, text=self.text, steps=steps, inputs=tuple((inputs or {}).values()),
-            outputs=outputs, warnings=tuple(sorted(set(self.report.warnings))), **header,
+            outputs=outputs, warnings=tuple(sorted(set(self.report.warnings))),
+            directory=str(self.place.directory.resolve()) if self.place.directory else "", **header,
         )  # fmt: skip
 
     def warn_unknown(self, node: Node, words: tuple[str, ...], what: str) -> None:

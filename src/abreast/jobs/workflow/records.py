@@ -125,10 +125,10 @@ class Frame:
         """The names that steps here have added."""
 
     @classmethod
-    def outermost(cls, run: Run, inputs: Mapping[str, Any], run_id: str, prefix: str = "") -> Frame:
-        """Of a workflow: nothing has happened in it."""
+    def outermost(cls, run: Run, inputs: Mapping[str, Any], context: Mapping[str, str], prefix: str = "") -> Frame:
+        """Of a workflow: nothing has happened in it. `context` has `run_id` and `workflow_dir`."""
         own = inputs if isinstance(inputs, dict) else dict(inputs)
-        names = {"inputs": own, "steps": {}, "item": None, "fan_in": {}, "context": {"run_id": run_id}}
+        names = {"inputs": own, "steps": {}, "item": None, "fan_in": {}, "context": dict(context)}
         return cls(run, names, lambda name: f"{prefix}{name}", {})
 
     @property

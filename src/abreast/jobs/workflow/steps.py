@@ -249,5 +249,7 @@ class Workflow:
     integration: Template | None = None
     model: Template | None = None
     options: Value = None
+    directory: str = ""
+    """Of its file, for `context.workflow_dir`; empty if it is in none."""
     warnings: tuple[tuple[int, str], ...] = ()
     """Lines, and what may not be meant there."""
