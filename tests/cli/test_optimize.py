@@ -112,7 +112,7 @@ def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(projec
         "f_bad": "error",
     }  # fmt: skip
     assert list(found)[:6] == ["target", "baseline", "candidates", "winner", "noise_floor", "confinement"]
-    assert list(found)[6:] == ["unconfined", "uncounted"]
+    assert list(found)[6:] == ["unconfined", "uncounted", "uncompared"]
     assert (found["winner"], found["target"]) == ("a_fast", "sums.py::pairs")
     fast, wrong = found["candidates"][:2]
     assert fast["interval"][0] > 1 + found["noise_floor"]

@@ -68,7 +68,7 @@ class OwnGit:
         borrowed = (self.place / "objects/info/alternates").read_bytes()
         _write_alternates(path / ".git", _line(self.place / "objects") + borrowed)
 
-    def commit(self, path: Path, git: Git) -> None:
+    def commit_files(self, path: Path, git: Git) -> None:
         """Make what is in the copy the state that it began with: one commit more, in the copy alone."""
         tree = _At(git, path / ".git", path)
         tree("add", "--all")

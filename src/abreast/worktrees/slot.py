@@ -165,7 +165,7 @@ class Slot:
         """What is in it now is what it begins with: for its own git, if it has one, that is the state of HEAD."""
         own = self._own
         if own is not None and self.commands is not None:
-            await aside(lambda stop: own.commit(self.path, Git(self.path, stop)))
+            await aside(lambda stop: own.commit_files(self.path, Git(self.path, stop)))
 
     def own(self, own: OwnGit) -> None:
         """From now on, `restore` gives it a git directory of its own."""
