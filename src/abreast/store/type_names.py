@@ -145,6 +145,7 @@ _FIRST: Final[Mapping[str, str]] = {
 """Each stable name with the `module:qualname` that stores held before there were stable names."""
 
 _MOVED: Final[Mapping[str, str]] = {
+    "abreast:matrix.Attempt": "abreast.jobs.matrix.notes:Attempt",
     "abreast:plan.Change": "abreast.jobs.plan.merge_change:Change",
     "abreast:plan.Conflict": "abreast.jobs.plan.merge_change:Conflict",
 }
