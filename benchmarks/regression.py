@@ -91,7 +91,8 @@ def checked_out(ref: str) -> Iterator[Path]:
 def cpu_per_item(library: Path, load: Load, told: dict[str, str]) -> float:
     """Microseconds of CPU per item with that library, in a fresh process; `told` is where the chat server is."""
     contender = "plan_abreast" if load[0] in PLANS else "chat_abreast" if load[0] == "D" else "abreast_map"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | told
+    ours = ("PYTHON", "COVERAGE")  # settings of the caller's that would be measured, too
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | told
     command = [sys.executable, "-m", f"benchmarks.contenders.{contender}", *map(str, load)]
     done = subprocess.run(command, cwd=ROOT, env={**environment, "PYTHONPATH": str(library)}, capture_output=True,
                           text=True, check=True, timeout=300)  # fmt: skip

@@ -286,7 +286,7 @@ def test_export_as_parquet_needs_its_extra(failed):
 
 
 def test_what_ran_past_the_stop_is_in_no_export(abreast):
-    # The fifth item has the place of the fourth, whose outcome is recorded by then; the third, which fails, ends the map.
+    # The fifth item has the place of the fourth, which is recorded by then; the third, which fails, ends the map.
     script = "case $1 in 3) until [ -e five ]; do :; done; exit 1;; 5) touch five; echo 5;; *) echo $1;; esac"
     abreast("map", "--halt", "-P", "2", "--", "sh", "-c", script, "sh", "{}", given=NUMBERS)
     assert [row["key"] for row in abreast("export", "last").rows] == ["0000", "0001", "0002"]
