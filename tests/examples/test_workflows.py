@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT
 
 EXAMPLES = ROOT / "examples"
 WIDTHS = (1, 3, 8)
-OTHERWISE = re.compile(rb'"run":"[\w-]+"|"max_concurrency":\d+')  # all in which two runs may differ
+OTHERWISE = re.compile(rb'"run(?:_id)?":"[\w-]+"|"max_concurrency":\d+')  # all in which two runs may differ
 
 
 @pytest.fixture
