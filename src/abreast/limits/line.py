@@ -27,6 +27,10 @@ class Hold(NamedTuple):
     handed: object
 
 
+def _ignore(_error: BudgetSpent | None = None) -> None:
+    """Nobody waits for this ticket yet."""
+
+
 class Ticket:
     """A place in line for all of `needs` at once. `order` says who came first; a retry keeps its old one."""
 
@@ -35,8 +39,8 @@ class Ticket:
     def __init__(
         self,
         needs: Sequence[tuple[str, Limit, Need]],
-        granted: Callable[[], None],
-        failed: Callable[[BudgetSpent], None],
+        granted: Callable[[], None] = _ignore,
+        failed: Callable[[BudgetSpent], None] = _ignore,
     ) -> None:
         """`granted` or `failed` is called, on the loop, if the answer comes later than the asking."""
         self.order = next(_arrivals)

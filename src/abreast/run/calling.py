@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from abreast.core.clock import sleep_until
-from abreast.core.errors import BudgetSpent, CallFailed, QuotaSpent, Throttled
+from abreast.core.errors import CallFailed, QuotaSpent, Throttled
 from abreast.core.events import LIMIT_CHANGED
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.governor import Permit
@@ -23,7 +23,7 @@ from abreast.models.price import priced
 from abreast.run.callbook import CallBook
 from abreast.run.current import Current
 from abreast.run.lane import Facts
-from abreast.run.lending import Borrowed, borrow, credited, lend, lends, reclaim
+from abreast.run.lending import Borrowed, borrow, credited, lend, lends, reclaim, wait_granted
 
 if TYPE_CHECKING:
     from abreast.run.call import Caller
@@ -113,41 +113,20 @@ class Calling:
             if self._gate.ask(ticket):
                 grant.holds = ticket.holds
                 return grant
-        granted = self._expect(ticket)
         try:
-            await granted
+            await wait_granted(self._gate, ticket)
         except BaseException:
-            if granted.done() and not granted.cancelled() and granted.exception() is None:
-                self._gate.give(ticket.holds, Usage())
-            self._gate.withdraw(ticket)
             self._forgo(grant)
             raise
         grant.holds = ticket.holds
         return grant
 
     def _ticket(self, grant: _Grant) -> Ticket:
-        ticket = Ticket(self._needs(grant), _nobody, _nobody)
+        ticket = Ticket(self._needs(grant))
         if self._order is not None:
             ticket.order = self._order
         self._order = ticket.order
         return ticket
-
-    def _expect(self, ticket: Ticket) -> asyncio.Future[None]:
-        """Done when the ticket is granted. Made only now: most calls are admitted at once."""
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def grants() -> None:
-            if granted.done():  # cancelled in this very turn of the loop
-                self._gate.give(ticket.holds, Usage())
-            else:
-                granted.set_result(None)
-
-        def fails(error: BudgetSpent) -> None:
-            if not granted.done():
-                granted.set_exception(error)
-
-        ticket.granted, ticket.failed = grants, fails
-        return granted
 
     async def _take_back(self, grant: _Grant) -> None:
         """The item goes on: it needs its slots again."""
@@ -302,7 +281,3 @@ class Calling:
         """Waited, backoff, then the service time of each attempt."""
         wall = self._clock.now() - self._began
         return (max(0.0, wall - self._backoff - sum(self._service)), self._backoff, *self._service)
-
-
-def _nobody(_error: BudgetSpent | None = None) -> None:
-    """Nobody waits for this ticket yet."""

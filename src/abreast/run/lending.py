@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from abreast.core.errors import BudgetSpent
+from abreast.core.outcome import Usage
 from abreast.limits.limit import Limit, Need
 from abreast.limits.line import Hold, Ticket
 from abreast.run.current import Current
 
 if TYPE_CHECKING:
+    from abreast.limits.gate import Gate
     from abreast.limits.lane import Needs
     from abreast.run.setting import Setting
 
@@ -106,19 +108,16 @@ def lend(item: Current, setting: Setting) -> bool:
     return True
 
 
-async def reclaim(item: Current, setting: Setting) -> None:
-    """Take back what was lent, in the item's old place in line, once nothing beneath it is waited for."""
-    item.lenders -= 1
-    task = item.task
-    needs = _lent_needs(item)
-    if item.lenders or item.reclaiming or not needs or task is None:
-        return
-    gate = setting.gate
-    granted: asyncio.Future[None] = setting.loop.create_future()
+async def wait_granted(gate: Gate, ticket: Ticket) -> None:
+    """Wait for what a ticket asked for and did not get at once; raises `BudgetSpent` if it never will.
+
+    Cancelled, it holds nothing and waits in no line, also if it was granted in the same turn of the loop.
+    """
+    granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def grants() -> None:
         if granted.done():  # cancelled in this very turn of the loop
-            gate.give(again.holds)
+            gate.give(ticket.holds, Usage())
         else:
             granted.set_result(None)
 
@@ -126,20 +125,32 @@ async def reclaim(item: Current, setting: Setting) -> None:
         if not granted.done():
             granted.set_exception(error)
 
-    again = Ticket(needs, grants, fails)
+    ticket.granted, ticket.failed = grants, fails
+    try:
+        await granted
+    except BaseException:
+        if granted.done() and not granted.cancelled() and granted.exception() is None:
+            gate.give(ticket.holds, Usage())
+        gate.withdraw(ticket)
+        raise
+
+
+async def reclaim(item: Current, setting: Setting) -> None:
+    """Take back what was lent, in the item's old place in line, once nothing beneath it is waited for."""
+    item.lenders -= 1
+    task = item.task
+    needs = _lent_needs(item)
+    if item.lenders or item.reclaiming or not needs or task is None:
+        return
+    again = Ticket(needs)
     again.order = min(ticket.order for ticket in (item.ticket, item.permit) if ticket is not None)
-    if not gate.ask(again):
+    if not setting.gate.ask(again):
         item.reclaiming = True
         try:
-            await granted
-        except BaseException:
-            if granted.done() and not granted.cancelled() and granted.exception() is None:
-                gate.give(again.holds)
-            gate.withdraw(again)
-            raise
+            await wait_granted(setting.gate, again)
         finally:
             item.reclaiming = False
     if item.task is task and not item.lenders:
         item.holds = (*item.holds, *again.holds)
     else:  # its attempt has ended, or something else beneath it has begun to wait: for this slot, perhaps
-        gate.give(again.holds)
+        setting.gate.give(again.holds)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.limits.gate import Gate
 from abreast.limits.limit import ONE, Limit
 from abreast.limits.line import Hold, Ticket
 from abreast.run.current import Current
+from abreast.run.lending import wait_granted
 
 if TYPE_CHECKING:
     from abreast.run.call import Caller
@@ -43,12 +42,12 @@ class LanePermit:
         again = self._order is not None
         limits: list[Limit] = [limit for limit in self._limits if not (again and self._is_charged(limit))]
         needs = [(self._lane.name, limit, ONE) for limit in (self._lane.server, *limits)]
-        ticket = Ticket(needs, _nothing, _nothing)
+        ticket = Ticket(needs)
         if self._order is not None:
             ticket.order = self._order
         self._order = ticket.order
         if not self._gate.ask(ticket):
-            await self._granted(ticket)
+            await wait_granted(self._gate, ticket)
         self._gate.give([hold for hold in ticket.holds if self._is_charged(hold.limit)])
         self._holds = tuple(hold for hold in ticket.holds if not self._is_charged(hold.limit))
 
@@ -57,7 +56,7 @@ class LanePermit:
         item = self._item
         self._attached = True
         item.holds = (*item.holds, *self._holds)
-        item.permit = Ticket([(hold.lane, hold.limit, hold.need) for hold in self._holds], _nothing, _nothing)
+        item.permit = Ticket([(hold.lane, hold.limit, hold.need) for hold in self._holds])
         item.permit.order = self._order or item.permit.order
         item.credits = {limit for limit in self._limits if self._is_charged(limit)} | (item.credits or set())
 
@@ -84,29 +83,3 @@ class LanePermit:
     def _is_charged(self, limit: Limit) -> bool:
         """Whether it is used up by a request rather than held: all that are `charged` but the governor."""
         return limit.charged and limit is not self._lane.governed
-
-    async def _granted(self, ticket: Ticket) -> None:
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def grants() -> None:
-            if granted.done():  # cancelled in this very turn of the loop
-                self._gate.give(ticket.holds, Usage())
-            else:
-                granted.set_result(None)
-
-        def fails(error: BudgetSpent) -> None:
-            if not granted.done():
-                granted.set_exception(error)
-
-        ticket.granted, ticket.failed = grants, fails
-        try:
-            await granted
-        except BaseException:
-            if granted.done() and not granted.cancelled() and granted.exception() is None:
-                self._gate.give(ticket.holds, Usage())
-            self._gate.withdraw(ticket)
-            raise
-
-
-def _nothing(_error: BudgetSpent | None = None) -> None:
-    """Nothing waits for this ticket."""
