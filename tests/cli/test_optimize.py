@@ -19,6 +19,7 @@ from abreast.store.port import each_event
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import open_storm
 from tests.cli.shell import ABREAST, PATIENCE, Said, end, ended_at_last, unmeasured
+from tests.jobs.candidates.noise import expect_verdicts
 from tests.jobs.candidates.projects import FAST, QUICK, SLOW, TESTS, WRONG
 from tests.worktrees.repositories import look
 
@@ -79,6 +80,11 @@ def patiently(project, *words):
     return Said(ended.returncode, ended.stdout, ended.stderr)
 
 
+def reasons(said):
+    """Of each candidate in what `--json` printed, the verdict and why."""
+    return {one["name"]: (one["verdict"], one["reason"]) for one in said.rows[0]["candidates"]}
+
+
 def drafts(project, **texts):
     for name, text in texts.items():
         project.file(f".abreast/drafts/{name}.py", text)
@@ -106,11 +112,8 @@ def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(projec
     )
     assert said.code == 0, said.err
     (found,) = said.rows
-    verdicts = {one["name"]: one["verdict"] for one in found["candidates"]}
-    assert verdicts == {
-        "a_fast": "faster", "b_wrong": "wrong", "c_renamed": "duplicate", "d_hangs": "timeout", "e_reads": "refused",
-        "f_bad": "error",
-    }  # fmt: skip
+    wanted = {"a_fast": "faster", "b_wrong": "wrong", "c_renamed": "duplicate", "d_hangs": "timeout"}
+    expect_verdicts(reasons(said), {**wanted, "e_reads": "refused", "f_bad": "error"})
     assert list(found)[:6] == ["target", "baseline", "candidates", "winner", "noise_floor", "confinement"]
     assert list(found)[6:] == ["unconfined", "uncounted", "uncompared"]
     assert (found["winner"], found["target"]) == ("a_fast", "sums.py::pairs")
@@ -179,8 +182,9 @@ def test_a_patch_is_verified_and_the_exit_code_says_what_became_of_it(project):
     said = patiently(
         project, "verify", ".abreast/fast.py", "--target", "sums.py::pairs", "--tests", "test_sums.py", "--json"
     )
-    assert (said.code, said.rows[0]["winner"]) == (0, "fast")
     assert seen(project) == before
+    expect_verdicts(reasons(said), {"fast": "faster"})
+    assert (said.code, said.rows[0]["winner"]) == (0, "fast")
 
 
 @pytest.mark.timeout(700)
@@ -234,13 +238,14 @@ async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeat
         words = ("optimize", *TARGET, "--model", "storm/any", "--proposals", "1", "--json", "--generated", "10")
         said = await asyncio.to_thread(patiently, project, *words)
         assert said.code == 0, said.err
-        found = [(one["name"], one["verdict"], one["origin"]) for one in said.rows[0]["candidates"]]
-        assert found == [
+        wanted = [
             ("draft-1", "wrong", "model"),
             ("draft-1-repaired", "faster", "repair"),
             ("draft-1-repaired-refined", "faster", "refinement"),
             ("draft-1-repaired-refined-adapted", "duplicate", "adaptive"),
         ]
+        expect_verdicts(reasons(said), {name: verdict for name, verdict, _ in wanted})
+        assert [(one["name"], one["verdict"], one["origin"]) for one in said.rows[0]["candidates"]] == wanted
         assert said.rows[0]["winner"] == "draft-1-repaired-refined"
         assert [entry.outcome for entry in storm.log] == ["ok"] * 4
         again = await asyncio.to_thread(patiently, project, "resume", "optimize-1")
@@ -444,10 +449,10 @@ def killed_and_resumed(project, kills, seed):
     if not said.out and "is done" in said.err:
         return
     assert said.code == 0, said.err
-    assert said.rows[0]["winner"] == "b_fast", said.rows[0]["candidates"]
-    assert [one["verdict"] for one in said.rows[0]["candidates"]] == ["wrong", "faster", "wrong"]
     now, ended = events(project)
     assert {path: now[path] for path in recorded} == {path: begun[path] for path in recorded}  # nothing recorded again
+    expect_verdicts(reasons(said), dict(zip(reasons(said), ("wrong", "faster", "wrong"), strict=True)))
+    assert said.rows[0]["winner"] == "b_fast", said.rows[0]["candidates"]
     assert len(ended) == len(set(ended))
     assert seen(project) == before
 

@@ -17,6 +17,7 @@ import pytest
 from tests.fixtures.recorded.load import HERE, load
 from tests.fixtures.recorded.look import Commands, exported, listed, shown
 from tests.fixtures.recorded.server import ModelServer
+from tests.jobs.candidates.noise import expect_verdicts
 
 EXPECTED = HERE / "expected"
 KILLED = ("map-3", "prompts-3", "values-3", "sample-3", "flow-3", "study-3", "plan-3", "optimize-3")
@@ -58,13 +59,14 @@ class Recorded(Commands):
         with closing(sqlite3.connect(self.store)) as db:
             return db.execute(statement, values).fetchall()
 
-    def settled(self, run, kind="item-settled"):
-        """How often each path of a run was recorded as done."""
+    def settled(self, run, kind="item-settled", state="done"):
+        """How often each path of a run was recorded in that state."""
         found = self.ask(
             "SELECT path FROM events JOIN runs ON events.run = runs.number"
-            " WHERE runs.id = ? AND events.kind = ? AND json_extract(events.data, '$.state') = 'done'",
+            " WHERE runs.id = ? AND events.kind = ? AND json_extract(events.data, '$.state') = ?",
             run,
             kind,
+            state,
         )
         return Counter(path for (path,) in found)
 
@@ -178,7 +180,9 @@ def go_on(recorded, run, *words):
     assert set(again.values()) == {1}
     after = recorded.settled(run, "call-settled")
     assert {path: after[path] for path in calls} == calls
-    assert len(recorded.server.asked) - asked == sum(after.values()) - sum(calls.values())
+    done = after.total() - calls.total()
+    lost = recorded.settled(run, "call-settled", "cancelled").total()  # of another branch, when one has passed
+    assert done <= len(recorded.server.asked) - asked <= done + lost
     return said
 
 
@@ -298,8 +302,8 @@ def written(recorded):
 
 def test_killed_candidates_go_on_to_the_same_winner(recorded):
     said = go_on(recorded, "optimize-3", "abreast", "resume", "optimize-3", "--json")
-    verdicts = {one["name"]: one["verdict"] for one in said.rows[0]["candidates"]}
-    assert verdicts == {"a_wrong": "wrong", "b_fast": "faster", "c_bad": "error"}
+    verdicts = {one["name"]: (one["verdict"], one["reason"]) for one in said.rows[0]["candidates"]}
+    expect_verdicts(verdicts, {"a_wrong": "wrong", "b_fast": "faster", "c_bad": "error"})
     assert said.rows[0]["winner"] == "b_fast"
     reports = recorded.store.parent / "reports"
     assert (reports / "optimize-3.patch").read_bytes() == (reports / "optimize-1.patch").read_bytes()

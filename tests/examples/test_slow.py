@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.docs.pages import ROOT, environment
+from tests.jobs.candidates.noise import expect_verdicts, is_noise
 from tests.jobs.candidates.projects import QUICK
 from tests.worktrees.repositories import git, look, make_repository
 
@@ -26,7 +27,7 @@ def clone(tmp_path):
 
 
 def optimized(clone, tmp_path, *words):
-    """What the command prints, and the verdicts of its table."""
+    """What the command prints, and the verdicts of its table, with the report that has the reasons."""
     before = look(clone, without=(".abreast",))
     (tmp_path / "tmp").mkdir()
     apart = {"ABREAST_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
@@ -39,7 +40,8 @@ def optimized(clone, tmp_path, *words):
     assert look(clone, without=(".abreast",)) == before
     assert len(git(clone, "worktree", "list").splitlines()) == 1
     rows = [line.split() for line in ended.stdout.splitlines()]
-    return ended, {row[0]: row[1] for row in rows[1:] if len(row) > 2 and row[2][0] in "-0123456789"}
+    report = (clone / ".abreast/reports/optimize-1.html").read_text()
+    return ended, {row[0]: (row[1], report) for row in rows[1:] if len(row) > 2 and row[2][0] in "-0123456789"}
 
 
 @pytest.mark.timeout(700)
@@ -48,11 +50,14 @@ def test_words_are_counted_faster(clone, tmp_path):
         clone, tmp_path, "examples/slow/wordcount.py::top_words", "--tests", "examples/slow/test_wordcount.py",
         "--candidates", "examples/slow/candidates", "--width", "2", "--blocks", "24",
     )  # fmt: skip
-    assert verdicts.pop("reordered") in {"same", "slower", "undecided"}
-    assert verdicts == {
-        "counter": "faster", "most_common": "wrong", "remembers": "refused", "renamed": "duplicate", "split": "wrong",
-    }  # fmt: skip
+    assert verdicts.pop("reordered")[0] in {"same", "slower", "undecided"}
+    if is_noise(*verdicts["remembers"]):
+        verdicts.pop("remembers")  # not accepted, but a busy machine can not say why
     assert "most_common is wrong: " in ended.stdout
+    wanted = {"counter": "faster", "most_common": "wrong", "remembers": "refused", "renamed": "duplicate"}
+    wanted["split"] = "wrong"
+    assert wanted.keys() - verdicts.keys() <= {"remembers"}
+    expect_verdicts(verdicts, {name: wanted[name] for name in verdicts})
     assert "counter behaves like the original and is " in ended.stdout
     patch = clone / ".abreast/reports/optimize-1.patch"
     git(clone, "apply", str(patch))
@@ -67,9 +72,7 @@ def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
         "examples/slow/test_topological_sort.py", "--candidates", "examples/slow/sort_candidates", "--width", "4",
         "--blocks", "24", "--timeout", "15s",
     )  # fmt: skip
-    report = (clone / ".abreast/reports/optimize-1.html").read_text()
-    busy = verdicts["set_of_done"] == "undecided" and "too much goes on here to know" in report
-    wanted = "undecided" if busy else "faster"
-    assert verdicts == {"heap": "faster", "layers": "wrong", "no_circle": "timeout", "set_of_done": wanted}, report
     assert "layers is wrong: topological_sort(" in ended.stdout
+    wanted = {"heap": "faster", "layers": "wrong", "no_circle": "timeout", "set_of_done": "faster"}
+    expect_verdicts(verdicts, wanted)
     assert "heap behaves like the original and is " in ended.stdout
