@@ -102,3 +102,56 @@ def test_a_runner_counts_from_the_directory_of_the_run(abreast):
     abreast.file("agent.sh", "#!/bin/sh\necho got $1\n", mode=0o755)
     abreast.file("abreast.toml", '[runners.agent]\nargv = ["./agent.sh", "{prompt}"]\n')
     assert abreast("run", "flow.yaml").code == 0
+
+
+COMMANDS = """
+workflow: {{id: agents, name: Agents, version: "1.0.0"{header}}}
+inputs: {{agent: {{default: theirs}}, hidden: {{secret: true}}}}
+steps:
+  - {{id: first, type: shell, run: "touch ran"}}
+  - {{id: ask, type: gate, message: "Go on?", options: [approve, reject]}}
+  - {{id: choose, type: if, condition: "{{{{ steps.ask.output.choice == 'approve' }}}}", then: [{step}]}}
+"""
+CALLED = "workflow: {id: inner, integration: theirs}\nsteps:\n  - {id: b, command: speckit.plan}\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "step", "says"),
+    [
+        ("", "{id: a, command: plan, integration: theirs}", "flow.yaml:7: there is no runner 'theirs'; declare it in"),
+        (", integration: theirs", "{id: a, command: plan}", "flow.yaml:7: there is no runner 'theirs'"),
+        ("", "{id: a, command: plan, integration: '{{ inputs.agent }}'}", "flow.yaml:7: there is no runner 'theirs'"),
+        ("", "{id: a, type: workflow, workflow: inner.yaml}", "inner.yaml:3: there is no runner 'theirs'"),
+        ("", "{id: a, command: plan, integration: gone}", "flow.yaml:7: the runner 'gone' can't be started"),
+    ],
+)
+def test_an_agent_without_a_runner_is_found_before_the_first_step_though_a_gate_stands_before_it(
+    abreast, header, step, says
+):
+    abreast.file("inner.yaml", CALLED)
+    abreast.file("abreast.toml", '[runners.gone]\nargv = ["no-such-agent", "{prompt}"]\n')
+    abreast.file("flow.yaml", COMMANDS.format(header=header, step=step))
+    said = abreast("run", "flow.yaml")
+    assert (said.code, said.out, len(said.err.splitlines())) == (2, "", 1), said
+    assert says in said.err
+    assert not (abreast.folder / "ran").exists()
+    both = "".join(f'[runners.{name}]\nargv = ["echo", "{{prompt}}"]\n' for name in ("theirs", "gone"))
+    abreast.file("abreast.toml", both)
+    assert "paused: the gate 'ask' waits" in abreast("run", "flow.yaml").err
+
+
+def test_a_command_for_no_agent_at_all_is_found_before_the_first_step(abreast):
+    abreast.file("flow.yaml", COMMANDS.format(header="", step="{id: a, command: plan}"))
+    for more in ([], ["--check"]):
+        said = abreast("run", "flow.yaml", *more)
+        assert (said.code, said.out) == (2, "")
+        assert "flow.yaml:7: the command 'plan' is for an agent, and no integration says which" in said.err
+    assert not (abreast.folder / "ran").exists()
+
+
+def test_an_agent_that_only_a_step_or_a_secret_names_is_known_when_its_step_runs(abreast):
+    for named in ("{{ steps.first.output.stdout }}", "{{ inputs.hidden }}"):
+        step = f"{{id: a, command: plan, integration: '{named}'}}"
+        abreast.file("flow.yaml", COMMANDS.format(header="", step=step))
+        said = abreast("run", "flow.yaml", "--input", "hidden=geheim")
+        assert (said.code, "paused" in said.err, "geheim" in said.err) == (0, True, False), said

@@ -459,8 +459,8 @@ steps:
 def test_a_command_without_a_runner_says_what_to_write(abreast):
     abreast.file("flow.yaml", "workflow: {id: none, integration: claude}\nsteps: [{id: a, command: plan}]\n")
     said = abreast("run", "flow.yaml")
-    assert said.code == 1
-    assert '[runners.claude] argv = ["claude", "-p", "{prompt}"]' in said.err
+    assert said.code == 2
+    assert '[runners.claude] with argv = ["claude", "-p", "{prompt}"]' in said.err
 
 
 # --- what abreast.toml must have --------------------------------------------------------------------------------------

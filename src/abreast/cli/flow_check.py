@@ -6,13 +6,13 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from abreast.cli.config import Config
 from abreast.cli.errors import Sorry
 from abreast.cli.prompt import lanes_here
-from abreast.jobs.workflow.reach import agents_of, every, lanes_of
-from abreast.jobs.workflow.steps import Command, Prompt, Workflow
-from abreast.toolkit import Runner
+from abreast.jobs.workflow.reach import agents_of, lanes_of
+from abreast.jobs.workflow.steps import Command, Workflow
 
 
 def check_tables(workflow: Workflow, config: Config) -> None:
@@ -28,24 +28,29 @@ def check_tables(workflow: Workflow, config: Config) -> None:
         ))  # fmt: skip
 
 
-def check_runners(workflow: Workflow, config: Config) -> None:
-    """`Sorry` if a command is for an agent that has no runner. A branch that is never taken may have such a command."""
+def check_runners(workflow: Workflow, config: Config, inputs: Mapping[str, Any] | None = None) -> None:
+    """`Sorry` if a command is for an agent that has no runner, or for none, wherever in the file it stands."""
     known = config.runners()
-    missing = {name: line for name, line in agents_of(workflow).items() if name not in known}
-    if missing:
-        raise Sorry("\n".join(
-            f"{workflow.file}:{line}: there is no runner {name!r}; declare it in abreast.toml as [runners.{name}] with "
-            f'argv = ["{name}", "-p", "{{prompt}}"]' for name, line in missing.items()
-        ))  # fmt: skip
-
-
-def check_programs(workflow: Workflow, runners: Mapping[str, Runner], *, file: str, cwd: str) -> None:
-    """`Sorry` for a step whose runner is a program that isn't installed; names made by expressions are left out."""
-    for step in every(workflow.steps):
-        if not isinstance(step, (Prompt, Command)):
+    missing: dict[str, str] = {}
+    for file, step, name in agents_of(workflow, inputs):
+        if not isinstance(step, Command) or name is None or name in known:
             continue
-        integration = step.integration or workflow.integration
-        name = "" if integration is None else integration.text
+        place = f"{file}:{step.common.line}"
+        if not name:
+            how = "set integration: on the step or the workflow, and its command line under [runners.NAME]"
+            said = f"the command {step.command!r} is for an agent, and no integration says which: {how}"
+        else:
+            argv = f'argv = ["{"claude" if name == "auto" else name}", "-p", "{{prompt}}"]'
+            said = f"there is no runner {name!r}; declare it in abreast.toml as [runners.{name}] with {argv}"
+        missing.setdefault(name, f"{place}: {said}")
+    if missing:
+        raise Sorry("\n".join(missing.values()))
+
+
+def check_programs(workflow: Workflow, config: Config, inputs: Mapping[str, Any], *, cwd: str) -> None:
+    """`Sorry` for a step whose runner is a program that isn't installed."""
+    runners = config.runners()
+    for file, step, name in agents_of(workflow, inputs):
         if name in runners and not _is_there(program := runners[name].argv[0], cwd):
             raise Sorry(
                 f"{file}:{step.common.line}: the runner {name!r} can't be started: there is no command {program!r} here"

@@ -7,10 +7,8 @@ from typing import Any
 
 from abreast.cli.config import Config
 from abreast.cli.errors import Sorry
-from abreast.jobs.files.expressions import ExpressionFailed
-from abreast.jobs.workflow.reach import every
-from abreast.jobs.workflow.steps import Command, Value, Workflow
-from abreast.jobs.workflow.values import reads, resolve
+from abreast.jobs.workflow.reach import Agent, agents_of
+from abreast.jobs.workflow.steps import Command, Workflow
 from abreast.toolkit import Runner
 
 
@@ -20,33 +18,20 @@ def check_arguments(workflow: Workflow, config: Config, inputs: Mapping[str, Any
     An agent that only an expression names is known once there are `inputs`, or else when the step runs.
     """
     asking = [
-        step
-        for step in every(workflow.steps)
-        if isinstance(step, Command) and (step.integration_args or step.integration_options)
+        one
+        for one in agents_of(workflow, inputs)
+        if isinstance(one.step, Command) and (one.step.integration_args or one.step.integration_options)
     ]
-    if asking and (wrong := list(_refusals(asking, workflow, config.runners(), inputs))):
-        raise Sorry("\n".join(f"{workflow.file}:{line}: {text}" for line, text in wrong))
+    if asking and (wrong := list(_refusals(asking, config.runners()))):
+        raise Sorry("\n".join(wrong))
 
 
-def _refusals(
-    steps: list[Command], workflow: Workflow, runners: Mapping[str, Runner], inputs: Mapping[str, Any] | None
-) -> Iterator[tuple[int, str]]:
-    for step in steps:
-        name = _known(step.integration, inputs) or _known(workflow.integration, inputs)
+def _refusals(agents: list[Agent], runners: Mapping[str, Runner]) -> Iterator[str]:
+    for file, step, name in agents:
         runner = runners.get(name) if name else None
+        if runner is None or not isinstance(step, Command):
+            continue
         options = step.integration_options if isinstance(step.integration_options, dict) else {}
-        refused = runner.refuses(args=bool(step.integration_args), options=options) if runner else None
+        refused = runner.refuses(args=bool(step.integration_args), options=options)
         if refused:
-            yield step.common.line, f"the step {step.common.id!r}: the runner {name!r} {refused}"
-
-
-def _known(value: Value, inputs: Mapping[str, Any] | None) -> str | None:
-    """The agent that this names, where that can be seen already."""
-    roots = {path[0] for path in reads([value])}
-    if roots - {"inputs"} or (roots and inputs is None):
-        return None
-    try:
-        found = resolve(value, {"inputs": dict(inputs or {})})
-    except ExpressionFailed:
-        return None
-    return found if isinstance(found, str) else None
+            yield f"{file}:{step.common.line}: the step {step.common.id!r}: the runner {name!r} {refused}"

@@ -15,7 +15,7 @@ from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import DONE, FAILED, Sorry, one_line, tell
-from abreast.cli.flow_check import check_programs, check_tables
+from abreast.cli.flow_check import check_programs, check_runners, check_tables
 from abreast.cli.flow_runners import check_arguments
 from abreast.cli.flow_text import shown_text
 from abreast.cli.live_line import showing
@@ -180,7 +180,8 @@ class Flowing:
     def run(self, store: Store | None, start: FlowStart, rehearsal: Rehearsal | None = None) -> int:
         """Do it, or rehearse it; the exit code."""
         if rehearsal is None:
-            check_programs(self.workflow, self._config.runners(), file=self._source.file, cwd=self._cwd)
+            check_runners(self.workflow, self._config, self.inputs)
+            check_programs(self.workflow, self._config, self.inputs, cwd=self._cwd)
         with asyncio.Runner() as runner:
             return runner.run(self._drive(store, start, rehearsal))
 

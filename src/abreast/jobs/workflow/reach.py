@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from abreast.jobs.workflow.steps import Call, Command, FanIn, FanOut, Gate, If, Loop, Step, Switch, Workflow
-from abreast.jobs.workflow.values import reads
+from abreast.jobs.files.expressions import ExpressionFailed
+from abreast.jobs.workflow.steps import Call, Command, FanIn, FanOut, Gate, If, Loop, Prompt, Step, Switch, Workflow
+from abreast.jobs.workflow.values import reads, resolve
 
 
 def beneath(step: Step) -> tuple[Step, ...]:
@@ -60,16 +61,40 @@ def lanes_of(steps: Iterable[Step]) -> dict[str, int]:
     return found
 
 
-def agents_of(workflow: Workflow) -> dict[str, int]:
-    """The agents whose runner a command needs, as far as the file names them; with the line of the first that does."""
-    found: dict[str, int] = {}
+class Agent(NamedTuple):
+    """A step that is for an agent, and which."""
+
+    file: str
+    step: Prompt | Command
+    name: str | None
+    """Empty if none is named; None if only the run can tell."""
+
+
+def agents_of(workflow: Workflow, inputs: Mapping[str, Any] | None = None) -> Iterator[Agent]:
+    """The steps that an agent may do, those of called files included.
+
+    An agent that only an expression names is known once there are `inputs`, if the expression reads nothing else.
+    """
     for flow in files_of(workflow):
+        given = inputs if flow is workflow else None
         for step in own_steps(flow.steps):
-            if isinstance(step, Command):
-                named = step.integration or flow.integration
-                if named is not None and named.plain and named.text:
-                    found.setdefault(named.text, step.common.line)
-    return found
+            if isinstance(step, (Prompt, Command)):
+                yield Agent(flow.file, step, _agent(step, flow, given))
+
+
+def _agent(step: Prompt | Command, flow: Workflow, inputs: Mapping[str, Any] | None) -> str | None:
+    hidden = {("inputs",), *(("inputs", one.name) for one in flow.inputs if one.secret)}  # a secret is in no sentence
+    for value in (step.integration, flow.integration):
+        read = {path[:2] for path in reads([value])}
+        if read and (inputs is None or read & hidden or {path[0] for path in read} != {"inputs"}):
+            return None
+        try:
+            found = resolve(value, {"inputs": dict(inputs or {})})
+        except ExpressionFailed:
+            return None
+        if found not in (None, ""):
+            return found if isinstance(found, str) else None
+    return ""
 
 
 def files_of(workflow: Workflow) -> Iterator[Workflow]:
