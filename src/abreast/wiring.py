@@ -185,7 +185,7 @@ def open_model(
     bare = _traced(find_model(name, settings, model, place))
     again = CALL_RETRY if retry is None else Retry.of(retry)
     paid = settings.kind not in ("local", "scripted", "replay")
-    return Caller(bare, _lane_of(settings), price=price, retry=again, paid=paid, cache=kept, clock=clock)
+    return Caller(bare, lane_of(settings), price=price, retry=again, paid=paid, cache=kept, clock=clock)
 
 
 def as_caller(model: Model | Caller) -> Caller:
@@ -264,7 +264,8 @@ def _replay(name: str, model: str, store: Store | None) -> Model:
     return Replay(store, run_id, of or None)
 
 
-def _lane_of(settings: LaneSettings) -> Lane:
+def lane_of(settings: LaneSettings) -> Lane:
+    """The lane of a provider with these settings: one in this process, for as long as it is used."""
     from abreast.limits.rate import Rate
     from abreast.limits.slots import Slots
     from abreast.run.lane import Lane
@@ -288,6 +289,7 @@ def _governed(settings: LaneSettings) -> Lane:
     """A lane whose limits are found out, beginning with what was learned before; the user's numbers are kept."""
     from abreast.limits.governed import Governed
     from abreast.limits.governor import Costs, Governor
+    from abreast.limits.slots import Slots
     from abreast.run.lane import Lane
     from abreast.run.profile import Profile
 
@@ -300,7 +302,7 @@ def _governed(settings: LaneSettings) -> Lane:
         start=settings.width, cap=min(settings.width, most) if settings.capped else most, rates=rates,
         known=learned.known if learned else None,
     )  # fmt: skip
-    return Lane(settings.name, governed=Governed(governor), profile=profile)
+    return Lane(settings.name, governed=Governed(governor), profile=profile, held=[Slots(settings.width)])
 
 
 def _most_sockets() -> int:

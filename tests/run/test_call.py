@@ -19,13 +19,16 @@ from abreast.core.errors import (
 )
 from abreast.core.events import CALL_STARTED
 from abreast.core.outcome import Usage
+from abreast.models.lanes import read_lanes
 from abreast.models.port import Message, Reply, Request
 from abreast.models.price import FlatPrice
 from abreast.run.cache import Replay, StoreCache
 from abreast.run.call import Caller
+from abreast.run.current import current_item
 from abreast.run.lane import Lane
 from abreast.store import codec
 from abreast.testing import Gate, ManualClock, MemoryStore
+from abreast.wiring import lane_of
 
 NO_WAIT = abreast.Retry(3, base=0.0, cap=0.0)
 
@@ -546,3 +549,45 @@ async def test_a_request_with_several_turns_is_asked_as_it_is():
     echo = Echo()
     request = Request((Message("user", "a"), Message("assistant", "b"), Message("user", "c")), system="s")
     assert (await caller(echo).complete(request)).text == "C"
+
+
+# --- steps and items that hold a provider's lane ----------------------------------------------------------------------
+
+
+async def test_an_item_that_holds_a_providers_lane_shares_its_limits_with_its_calls():
+    lane = Lane("test", [abreast.Slots(1), abreast.Rate(60, per=60, burst=1)])
+    echo, clock, began = Echo(), ManualClock(), []
+
+    async def ask(number):
+        began.append(clock.now())
+        await Caller(echo, lane).ask(f"item {number}")
+
+    async with abreast.open_run("r", clock=clock, lanes={"test": lane}) as run:
+
+        async def all_of_them():
+            return [outcome.ok async for outcome in run.map(ask, range(3), lane="test", width=3)]
+
+        done = asyncio.ensure_future(all_of_them())
+        await clock.run_until(done)
+        assert done.result() == [True, True, True]
+    assert echo.peak == 1
+    assert began == [0.0, 1.0, 2.0]  # the item's own request is its call's: one in a second, not two
+
+
+async def test_a_step_that_holds_a_governed_lane_leaves_its_calls_to_the_governor(monkeypatch, tmp_path):
+    monkeypatch.setenv("ABREAST_STATE", str(tmp_path))
+    settings = read_lanes({"openai": {"base_url": "http://127.0.0.1:9/v1", "rpm": 60}}, "here")["openai"]
+    lane, seen = lane_of(settings), []
+    caller = Caller(Echo(), lane)
+
+    async def step(_):
+        item = current_item()
+        seen.append((caller.limits_for(item), [hold.limit for hold in item.holds]))
+
+    async with abreast.open_run("r", lanes={"openai": lane}) as run:
+        await run.step("a", step, 1, lane="openai")
+    [(called, held)] = seen
+    assert called == lane.every
+    assert lane.governed in called
+    assert held == list(lane.held)
+    assert [limit.count for limit in held] == [settings.width]

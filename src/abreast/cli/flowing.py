@@ -41,7 +41,7 @@ from abreast.run.scope import Resume
 from abreast.store import codec
 from abreast.store.port import JsonValue, RunRow, Store, each_event
 from abreast.toolkit import Toolkit, Tools, find_kinds
-from abreast.wiring import open_run
+from abreast.wiring import lane_of, open_run
 
 KIND: Final = "workflow"
 INPUTS_GIVEN: Final = "inputs-given"
@@ -255,12 +255,11 @@ class Flowing:
             tell(f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind")
 
     def _lane_limits(self) -> dict[str, Any]:
-        """The lanes that steps name, as they are configured."""
+        """The lanes that steps name, as they are configured: calls on them keep their rates and what is found out."""
         from abreast.jobs.workflow.reach import lanes_of
-        from abreast.limits.slots import Slots
 
         known = lanes_here(self._config)
-        return {name: Slots(known[name].width) for name in lanes_of(self.workflow.steps)}
+        return {name: lane_of(known[name]) for name in lanes_of(self.workflow.steps)}
 
     def _tools(self, store: Store | None) -> Tools:
         table = self._config.workflow()

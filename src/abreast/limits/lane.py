@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from abreast.core.window import whole
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Limit, Need, Weight
 
-LaneLimits: TypeAlias = "Limit | Sequence[Limit]"
+LaneLimits: TypeAlias = "Limit | Sequence[Limit] | ProviderLane"
 Holding: TypeAlias = "str | Sequence[str] | Mapping[str, Weight] | None"
 
 Needs: TypeAlias = tuple[tuple[str, Limit, Need], ...]
 
 
+@runtime_checkable
+class ProviderLane(Protocol):
+    """The lane of a provider's models: items hold `held` of it, and calls keep all limits that the lane has itself."""
+
+    held: tuple[Limit, ...]
+
+
 class Lanes:
     """The lanes of one scope. A child's lane holds its parent's limits and its own."""
 
-    __slots__ = ("_budgets", "_lanes")
+    __slots__ = ("_budgets", "_lanes", "_providers")
 
     def __init__(
         self, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | None = None, parent: Lanes | None = None
     ) -> None:
         """`lanes` maps a name to a limit or several; `budget` holds for everything beneath."""
         self._lanes: dict[str, tuple[Limit, ...]] = dict(parent._lanes) if parent else {}  # noqa: SLF001 - its own kind
+        self._providers: dict[str, ProviderLane] = dict(parent._providers) if parent else {}  # noqa: SLF001 - as above
         for name, limits in (lanes or {}).items():
+            self._providers.pop(name, None)
+            if isinstance(limits, ProviderLane):
+                self._providers[name] = limits
+                limits = limits.held  # noqa: PLW2901 - of a provider's lane, what items hold
             own = tuple(limits) if isinstance(limits, Sequence) else (limits,)
             for limit in own:
                 if not hasattr(limit, "refusal"):
@@ -45,8 +57,8 @@ class Lanes:
         return tuple(self._lanes)
 
     def declared(self, name: str) -> tuple[Limit, ...] | None:
-        """The limits of a lane, if it exists here."""
-        return self._lanes.get(name)
+        """The limits that calls on a lane hold in place of its provider's, if it exists here and has such."""
+        return None if name in self._providers else self._lanes.get(name)
 
     def limits(self, name: str) -> tuple[Limit, ...]:
         """The limits of a lane; a ValueError listing the lanes there are."""

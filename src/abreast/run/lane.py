@@ -42,13 +42,18 @@ class Lane:
         limits: Sequence[Limit] = (),
         governed: Governed | None = None,
         profile: Profile | None = None,
+        held: Sequence[Limit] = (),
     ) -> None:
-        """`limits` and `governed` hold unless a run declares a lane of that name; `profile` keeps what is learned."""
+        """`limits` and `governed` hold unless a run declares a lane of that name; `profile` keeps what is learned.
+
+        Items of a run that declares just this lane hold `held`, or the `limits` that its calls hold too.
+        """
         self.name = name
         self.limits = tuple(limits)
         self.governed = governed
         self.every = self.limits if governed is None else (governed, *self.limits)
         """What each call asks for. Items hold `limits` alone: of a governor, only a call can say what became of it."""
+        self.held = tuple(held) or self.limits
         self._profile = profile
         self.server = ServerHold()
         self.episode = 0
