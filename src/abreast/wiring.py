@@ -69,7 +69,7 @@ def open_run(
         hooks: functions that get every event, and objects with `before_map` or `before_step` that may change numbers.
         tags: words to find it by.
         kind: which job it is; `"script"` for your own.
-        run_id: go on with just this run.
+        run_id: go on with just this run; with `resume="never"`, the id of the new one, `RunExists` if it is taken.
         retry_keys: with `resume="retry"`, the keys of the failed items to run again; all of them if none are named.
         manifest: facts to record about it, beside the script, arguments, directory, versions and git commit.
         redact: called with (path, value) before a value is written; what it returns is written, and handed out.

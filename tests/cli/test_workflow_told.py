@@ -1,6 +1,9 @@
 """What is told of a workflow's run: `--json`, the line about a failure, `show`, `export` and the page."""
 
 import json
+import sys
+
+import pytest
 
 
 def no_such_number(name):
@@ -147,9 +150,42 @@ def test_a_step_knows_the_directory_of_its_own_file(abreast):
     assert steps["w:b"]["output"]["stdout"] == f"{inner} {inner}\n"
 
 
-def test_a_run_is_named_by_the_variable_that_names_spec_kits(abreast):
+def test_a_run_has_just_the_id_that_spec_kits_variable_gives(abreast):
     abreast.file("flow.yaml", "workflow: {id: hi}\nsteps: [{id: a, type: shell, run: 'echo {{ context.run_id }}'}]\n")
-    assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="nightly_7").out == "nightly_7-1\n"
-    assert abreast("show", "nightly_7", "--json").rows[0]["run"] == "nightly_7-1"
+    assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="nightly_7").out == "nightly_7\n"
+    assert abreast("show", "nightly_7", "--json").rows[0]["run"] == "nightly_7"
     assert abreast("run", "flow.yaml", "--name", "mine", SPECKIT_WORKFLOW_RUN_ID="nightly_7").out == "mine-1\n"
-    assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="last").code == 2
+    assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID=" ").out == "hi-1\n"
+
+
+@pytest.mark.parametrize("given", ["last", "../up", "a b", "-x"])
+def test_what_can_not_be_the_id_of_a_run_is_refused(abreast, given):
+    abreast.file("flow.yaml", "workflow: {id: hi}\nsteps: [{id: a, type: shell, run: touch ran}]\n")
+    said = abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID=given)
+    assert (said.code, said.out, len(said.err.splitlines())) == (2, "", 1)
+    assert f"SPECKIT_WORKFLOW_RUN_ID: {given!r} can't be the id of a run" in said.err
+    assert not (abreast.folder / "ran").exists()
+
+
+def test_an_id_that_a_run_has_already_is_refused_and_that_run_stays_as_it_is(abreast):
+    gate = "{id: ask, type: gate, message: Go on?, options: [approve, reject]}"
+    after = "{id: b, type: shell, run: 'echo {{ context.run_id }}; echo once >> ran'}"
+    abreast.file("flow.yaml", f"workflow: {{id: hi}}\nsteps: [{gate}, {after}]\n")
+    assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="mine").code == 0
+    before = abreast("show", "mine", "--json").out
+    said = abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="mine")
+    assert (said.code, said.out, len(said.err.splitlines())) == (2, "", 1)
+    assert "there is a run 'mine' already; go on with it by `abreast resume`, or choose another id" in said.err
+    assert abreast("show", "mine", "--json").out == before
+    assert abreast("resume", "mine", "--input", "ask=approve").out == "mine\n"
+    assert (abreast.folder / "ran").read_text() == "once\n"
+
+
+def test_a_workflow_that_a_step_starts_does_not_take_the_id_of_the_run_around_it(abreast):
+    abreast.file(
+        "inner.yaml", "workflow: {id: inner}\nsteps: [{id: a, type: shell, run: 'echo {{ context.run_id }}'}]\n"
+    )
+    nested = f"{sys.executable} -m abreast run inner.yaml"
+    abreast.file("flow.yaml", f"workflow: {{id: outer}}\nsteps: [{{id: a, type: shell, run: {nested}}}]\n")
+    said = abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="mine")
+    assert (said.code, said.out) == (0, "inner-1\n"), said

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, StoreError
+from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, MAP_STARTED
 from abreast.store.port import Driver, Request, RunRow, each_event, each_outcome
 from tests.store.contract import ADAPTERS, ANN, BOB, begin, event, settled
@@ -41,6 +41,17 @@ def test_a_new_run_is_all_that_was_said_of_it(store):
         manifest={"argv": ["a", {"b": None}]},
     )  # fmt: skip
     assert store.get("job-1") == store.newest("job") == row
+
+
+def test_a_new_run_may_have_an_id_of_its_own_and_no_two_have_one(store):
+    assert begin(store, "nightly-2", run_id="nightly-2").id == "nightly-2"
+    with pytest.raises(RunExists, match="there is a run 'nightly-2' already"):
+        begin(store, "other", run_id="nightly-2")
+    assert [begin(store, "nightly").id for _ in range(3)] == ["nightly-1", "nightly-3", "nightly-4"]
+    with pytest.raises(RunExists):
+        begin(store, "nightly", run_id="nightly-1")
+    assert store.newest("nightly-2").id == "nightly-2"
+    assert [row.id for row in store.runs()] == ["nightly-4", "nightly-3", "nightly-1", "nightly-2"]
 
 
 def test_runs_are_counted_by_name_and_a_number_is_never_used_again(store):

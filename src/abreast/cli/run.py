@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,7 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, SEED, WIDTH, Config
 from abreast.cli.errors import Sorry, one_line, system_words
-from abreast.cli.stores import StoreChoice
+from abreast.cli.stores import LAST, StoreChoice
 from abreast.cli.work import View
 from abreast.core.errors import WorkflowInvalid
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from abreast.jobs.sample.spec import SampleSpec
 
 _LONGEST: Final = 5 << 20  # bytes of a job file
-_RUN_NAME: Final = "SPECKIT_WORKFLOW_RUN_ID"  # names a workflow's run, as spec-kit's users name it
+_RUN_ID: Final = "SPECKIT_WORKFLOW_RUN_ID"
+"""The variable that has the id of a workflow's run, as spec-kit's users give it."""
 _JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")
 
 
@@ -131,7 +133,8 @@ def _run_workflow(
         return say_checked(workflow, as_json=view.json)
     values, verdicts = split_inputs(inputs, workflow)
     source = source.with_more(values, verdicts)
-    name = name or os.environ.get(_RUN_NAME, "").strip() or workflow.id
+    run_id = None if name else _given_id()
+    name = name or run_id or workflow.id
     check_run_name(name)
     flowing = Flowing(source, StoreChoice(config, given["store"]), view, cwd=cwd, inputs_needed=not given["dry_run"])
     if given["dry_run"]:
@@ -139,13 +142,26 @@ def _run_workflow(
 
         return say_plan(flowing, config, as_json=view.json)
     flowing.say_warnings()
-    start = FlowStart(name, config.get(SEED, given["seed"]), given["tags"])
+    start = FlowStart(name, config.get(SEED, given["seed"]), given["tags"], run_id=run_id)
     if given["simulate"] or given["outputs_of"]:
         from abreast.cli.flow_plan import rehearsal_of
 
         return flowing.run(None, start, rehearsal_of(StoreChoice(config, given["store"]), given["outputs_of"]))
     with StoreChoice(config, given["store"]).open() as store:
         return flowing.run(store, start)
+
+
+def _given_id() -> str | None:
+    """The id that the environment gives the run; not that of a run around it, which the variable gave already."""
+    from abreast.cli.children import RUN_VARIABLE
+
+    given = os.environ.get(_RUN_ID, "").strip()
+    if not given or given == os.environ.get(RUN_VARIABLE):
+        return None
+    if given == LAST or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", given):
+        rule = f"letters, digits, _ and -, the first a letter or a digit; and {LAST!r} stands for the newest run"
+        raise Sorry(f"{_RUN_ID}: {given!r} can't be the id of a run, which has {rule}")
+    return given
 
 
 def _run_matrix(file: str, text: str, *, model: str | None, **given: Any) -> int:

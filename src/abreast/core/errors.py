@@ -367,6 +367,10 @@ class RunBusy(StoreError):
     """Another driver is on this run; the message names it."""
 
 
+class RunExists(StoreError):
+    """There is a run of that id already, and what is recorded is never written over."""
+
+
 class DriverReplaced(StoreError):
     """Another driver has taken this run over, so this one may write nothing more."""
 

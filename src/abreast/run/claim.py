@@ -38,7 +38,9 @@ def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
             raise NoSuchRun(f"{store.url} has no {'unfinished ' if found else ''}run named {name!r} to go on with")
     seed = draw_seed() if opening.seed is None else opening.seed
     manifest = {**_surroundings(), **opening.manifest, _SEED_RULE: SEED_RULE}
-    row = store.begin(name, kind=opening.kind, seed=seed, manifest=manifest, tags=opening.tags, driver=driver)
+    row = store.begin(
+        name, kind=opening.kind, seed=seed, manifest=manifest, tags=opening.tags, driver=driver, run_id=opening.run_id
+    )
     return row, False
 
 

@@ -17,6 +17,7 @@ from abreast.store.files import appearing
 from abreast.store.kept import Kept, check_text, columns_of, outcome_of, row_of
 from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Replies, Request, RunRow, RunState
 from abreast.store.rows import (
+    already,
     busy,
     driver_text,
     event_row,
@@ -50,13 +51,18 @@ class MemoryStore:
         return f"<MemoryStore of {len(self._runs)} runs, driving {len(self._driven)}>"
 
     def begin(
-        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str], driver: Driver
-    ) -> RunRow:
-        """Make a new run (its id is `name-N`), driven by `driver`."""
-        check_text(name, kind)
+        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
+        driver: Driver, run_id: str | None = None,
+    ) -> RunRow:  # fmt: skip
+        """Make a new run, driven by `driver`; its id is `name-N`, or just the `run_id` that is given."""
+        check_text(name, kind, run_id or "")
         with self._lock:
-            count = self._names.get(name, 0) + 1
-            run_id = f"{name}-{count}"
+            if run_id in self._runs:
+                raise already(run_id)
+            count = self._names.get(name, 0)
+            while run_id is None or run_id in self._runs:
+                count += 1
+                run_id = f"{name}-{count}"
             columns = {
                 "id": run_id,
                 "name": name,

@@ -98,9 +98,13 @@ class Store(Protocol):
     url: str
 
     def begin(
-        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str], driver: Driver
-    ) -> RunRow:
-        """Make a new run (its id is `name-N`), driven by `driver`; it is on disk when this returns."""
+        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
+        driver: Driver, run_id: str | None = None,
+    ) -> RunRow:  # fmt: skip
+        """Make a new run, driven by `driver`; it is on disk when this returns.
+
+        Its id is `name-N`, or just the `run_id` that is given; `RunExists` if there is a run of that id.
+        """
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
         """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy
+from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, RunExists
 from abreast.core.events import Event
 from abreast.store.codec import decode_facts, encode, json_writer
 from abreast.store.port import Driver, Recorded, RunRow
@@ -122,6 +122,11 @@ def no_such_run(run_id: str, ids: Iterable[str]) -> NoSuchRun:
 def busy(row: RunRow) -> RunBusy:
     """The error for a run that another driver is on."""
     return RunBusy(f"run {row.id} is being driven by {row.driver or 'another process'}")
+
+
+def already(run_id: str) -> RunExists:
+    """The error for a new run whose id is taken."""
+    return RunExists(f"there is a run {run_id!r} already; go on with it by `abreast resume`, or choose another id")
 
 
 def replaced(row: RunRow, epoch: int) -> DriverReplaced:

@@ -20,6 +20,7 @@ from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Replies, Req
 from abreast.store.rows import (
     SEQ_BITS,
     Row,
+    already,
     beneath,
     busy,
     driver_text,
@@ -75,9 +76,10 @@ class SqliteStore:
         return f"<SqliteStore {self.path} driving {len(self._driving)}>"
 
     def begin(
-        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str], driver: Driver
-    ) -> RunRow:
-        """Make a new run (its id is `name-N`), driven by `driver`; it is on disk when this returns."""
+        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
+        driver: Driver, run_id: str | None = None,
+    ) -> RunRow:  # fmt: skip
+        """Make a new run, driven by `driver`; its id is `name-N`, or just the `run_id` that is given."""
         columns = {
             "name": name,
             "kind": kind,
@@ -90,8 +92,7 @@ class SqliteStore:
         number = 0
         try:
             with self._db.writing() as db:
-                [(count,)] = db.execute(sql("next_name"), columns).fetchall()
-                run_id = f"{name}-{count}"
+                run_id = _new_id(db, name) if run_id is None else _free_id(db, run_id)
                 [(number,)] = db.execute(sql("insert_run"), {**columns, "id": run_id}).fetchall()
                 self._take(number, run_id)
             self._drive(run_id, number)
@@ -382,6 +383,24 @@ def _one(db: sqlite3.Connection, statement: str, run_id: str) -> Row:
     if row is None:
         raise no_such_run(run_id, (known for (known,) in db.execute(sql("list_ids"))))
     return row
+
+
+def _is_taken(db: sqlite3.Connection, run_id: str) -> bool:
+    return db.execute(sql("find_number"), (run_id,)).fetchone() is not None
+
+
+def _new_id(db: sqlite3.Connection, name: str) -> str:
+    """The next `name-N` that no run was given as its id."""
+    while True:
+        [(count,)] = db.execute(sql("next_name"), {"name": name}).fetchall()
+        if not _is_taken(db, run_id := f"{name}-{count}"):
+            return run_id
+
+
+def _free_id(db: sqlite3.Connection, run_id: str) -> str:
+    if _is_taken(db, run_id):
+        raise already(run_id)
+    return run_id
 
 
 def _bounds(db: sqlite3.Connection, run_id: str, after: int) -> dict[str, int]:
