@@ -1,8 +1,11 @@
 """Install each peer in a virtualenv of its own: `python -m benchmarks.peers [NAME ...]`."""
 
 import argparse
+import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 import venv
 from pathlib import Path
@@ -28,6 +31,9 @@ PINS: dict[str, tuple[str, ...]] = {
     "prefect": ("prefect==3.8.4", "fastapi==0.139.0"),
 }
 
+# Peers whose own files and tests are read beside them: the source as it was published.
+SOURCES = ("specify-cli",)
+
 
 def python_of(peer: str) -> Path:
     """Return the interpreter of a peer's environment, whether or not it exists."""
@@ -46,8 +52,24 @@ def install(peer: str) -> None:
         venv.create(HOME / peer, with_pip=True, symlinks=True)
     pip = [str(python_of(peer)), "-m", "pip", "--disable-pip-version-check", "install", "-qq"]
     subprocess.run([*pip, *PINS[peer]], check=True)
+    if peer in SOURCES:
+        _unpack(peer)
     # Written last: an interrupted install has no stamp and is taken up again by the next call.
     _stamp_of(peer).write_text(_stamp_text(peer), encoding="utf-8")
+
+
+def _unpack(peer: str) -> None:
+    """Put the peer's source into `source` of its environment, in place of one that is there."""
+    source = HOME / peer / "source"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(python_of(peer)), "-m", "pip", "--disable-pip-version-check", "download", "-qq", "--no-deps"]
+        [name] = [pin for pin in PINS[peer] if pin.startswith(f"{peer}==")]
+        subprocess.run([*command, "--no-binary", peer, "--dest", folder, name], check=True)
+        [archive] = Path(folder).glob("*.tar.gz")
+        with tarfile.open(archive) as opened:
+            opened.extractall(folder, filter="data")
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.copytree(next(path for path in Path(folder).iterdir() if path.is_dir()), source)
 
 
 def _stamp_of(peer: str) -> Path:
@@ -55,7 +77,8 @@ def _stamp_of(peer: str) -> Path:
 
 
 def _stamp_text(peer: str) -> str:
-    return "\n".join((f"python {sys.version_info.major}.{sys.version_info.minor}", *PINS[peer])) + "\n"
+    source = ["with its source"] if peer in SOURCES else []
+    return "\n".join((f"python {sys.version_info.major}.{sys.version_info.minor}", *PINS[peer], *source)) + "\n"
 
 
 def _say(text: str) -> None:
