@@ -77,7 +77,7 @@ def listed(reasons, said):
 def of_the_whole(key, theirs, ours):
     if key == "error" and theirs and ours:
         return WORDS
-    if key == "gate" and {**ours, "scope_path": theirs.get("scope_path")} == theirs:
+    if key == "gate" and {**(ours or {}), "scope_path": theirs.get("scope_path")} == theirs:
         return "`gate.scope_path`"
     return f"[{key}: {theirs!r} and {ours!r}]"
 
