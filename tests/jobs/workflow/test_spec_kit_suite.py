@@ -110,8 +110,8 @@ def of_an_output(flow, name, kind, key, values):
         return AGENTS_OUTPUT
     if kind in ("prompt", "command") and key == "integration" and values == ("claude", "auto"):
         return "`integration: auto`"
-    if kind == "shell" and re.search(r"run: .*\{\{", flow.text):
-        return "`{{ }}` in `run`"
+    if kind == "shell" and re.search(r"""run: ["']?\{\{[^}]*\}\}["']?$""", flow.text, re.MULTILINE):
+        return "`{{ }}` in `run`"  # the whole command is a value, which is data here
     return f"[{name}: {key}: {values}]"
 
 
