@@ -170,4 +170,5 @@ class Attempts:
         work.timer = None
         work.backoff += self._now() - since
         work.attempt += 1
+        work.scope = None  # what the failed attempt opened has ended; the next one opens its own
         self._drive.ask(work)

@@ -43,12 +43,13 @@ class FunctionChanged(UserWarning):
 class Book:
     """Writes a map's events; with a store, keeps values in the form they will have when read back."""
 
-    def __init__(self, setting: Setting, journal: Journal, path: str) -> None:
-        """For the map at `path`."""
+    def __init__(self, setting: Setting, journal: Journal, path: str, *, repeats: bool = False) -> None:
+        """For the map at `path`; with `repeats`, in a further attempt of the item that it is beneath."""
         self._setting = setting
         self._journal = journal
         self._path = path
         self._scribe = setting.scribe
+        self._repeats = repeats
         self._in_doubt: frozenset[str] = frozenset()
         self._reruns = False  # what has changed, instead of refusing it
 
@@ -60,7 +61,7 @@ class Book:
     async def open(self, fn: Callable[..., object], options: MapOptions) -> None:
         """Note the start; on resume, see what was in flight and whether the function is still the same."""
         fingerprint = _fingerprint(fn)
-        self._reruns = options.on_change == "rerun"
+        self._reruns = self._repeats or options.on_change == "rerun"
         if self._setting.resumed:
             await self._look_back(fingerprint, options)
         self._journal.emit(MAP_STARTED, self._path, data={
@@ -145,7 +146,7 @@ class Book:
 
         With `charged` (there is a budget) it is noted of the others whether they were charged for a request already.
         """
-        if not self._setting.resumed or not works:
+        if not (self._setting.resumed or self._repeats) or not works:
             return {}
         paths = {work.path: work for work in works}
         found = await self._read(lambda store, run: store.recorded(run, list(paths)))
@@ -195,6 +196,8 @@ class Book:
     def _retries(self, key: str, *, unknown: bool = False) -> bool:
         """Whether a failure of that item is to be tried again, or what nobody knows the fate of."""
         setting = self._setting
+        if self._repeats and not unknown:
+            return True
         asked = setting.retry_unknown if unknown else setting.retry_failed
         return asked and (not setting.retry_keys or key in setting.retry_keys)
 

@@ -112,6 +112,12 @@ class Current:
             self.scope = self.drive.run.scope_of(self)
         return self.scope
 
+    @property
+    def attempts(self) -> tuple[int, ...]:
+        """The number of its attempt, after those of the items that it is beneath."""
+        above = self.drive.parent
+        return (self.attempt,) if above is None else (*above.attempts, self.attempt)
+
     def note(self, kind: str, **facts: Plain) -> None:
         """Add an event of your own to the run's journal, under the item's path; it rides along in the next commit."""
         setting = self.drive.setting

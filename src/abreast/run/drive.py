@@ -60,6 +60,8 @@ class Drive:
         self.setting: Setting = setting
         self.options: MapOptions = options
         self.parent = current_item()
+        self.repeats: bool = self.parent is not None and max(self.parent.attempts) > 1
+        """Whether an attempt before this one may have opened the same map: what it recorded is not run again."""
         self.context: contextvars.Context = contextvars.copy_context()
         self.window: Window[Any] = Window(options.width, options.span, options.order)
         self.release: Release = Release(self.window, Halting(options.until, options.on_error))
@@ -88,6 +90,11 @@ class Drive:
     def path_of(self, key: str) -> str:
         """The full path of the item with that key."""
         return self.path if self.options.single else f"{self.path}/{escape(key)}"
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether items may be recorded already: by an earlier driver, or by an earlier attempt."""
+        return self.setting.resumed or (self.repeats and self.setting.stored)
 
     # --- the caller's side ----------------------------------------------------------------------------------------
 
@@ -154,9 +161,9 @@ class Drive:
         if setting.journal is not None:
             from abreast.run.book import Book
 
-            self.book = Book(setting, setting.journal, self.path)
+            self.book = Book(setting, setting.journal, self.path, repeats=self.repeats)
             await self.book.open(self._fn, self.options)
-        if isinstance(self._items, AsyncIterable) or setting.resumed:
+        if isinstance(self._items, AsyncIterable) or self.looks_up:
             self._feeder = Feeder(self, self._items)
             self.look_after(self.spawn(self._feeder.work()))
         else:
@@ -238,7 +245,7 @@ class Drive:
             del self.works[work.index]
             if self.book is not None and self.book.timed_out(known):
                 self.why.add("timeout")
-            if known.usage is not NO_USAGE:
+            if known.usage is not NO_USAGE and not self.repeats:  # else the earlier attempt has counted it
                 self.unclaimed[work.index] = known.usage
             self._foresee(known)
             self.window.settle(work.index, known)

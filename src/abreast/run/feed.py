@@ -42,7 +42,7 @@ class Feeder:
         drive = self._drive
         if self._idle is None or self._idle.done():
             return
-        if self._stock is not None and not drive.setting.resumed:  # else it is looked up first, which takes a while
+        if self._stock is not None and not drive.looks_up:  # else it is looked up first, which takes a while
             self._feed_from(self._stock)
         if (drive.wants_more or drive.stopped) and not self._idle.done():
             self._idle.set_result(None)
@@ -84,7 +84,7 @@ class Feeder:
         try:
             if isinstance(source, AsyncIterator):
                 works.append(drive.admit(await anext(source)))
-                while drive.setting.resumed and stock is not None and stock.stocked and self._reads_on(works):
+                while drive.looks_up and stock is not None and stock.stocked and self._reads_on(works):
                     works.append(drive.admit(stock.take()))
             else:
                 while self._reads_on(works):

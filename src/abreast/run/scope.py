@@ -15,7 +15,7 @@ from abreast.executors.local import is_async
 from abreast.executors.port import Executor
 from abreast.limits.budget import Budget
 from abreast.limits.lane import Holding, LaneLimits, Lanes
-from abreast.run.current import Current
+from abreast.run.current import Current, current_item
 from abreast.run.drive import Drive
 from abreast.run.lifetime import Opening, close_run, open_setting
 from abreast.run.map import Map
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_Claimant: TypeAlias = tuple[str, tuple[int, ...]]
+"""The path of the item that took a name, and its attempts; empty outside of items."""
 
 Resume: TypeAlias = Literal["auto", "never", "must", "failed", "retry"]
 
@@ -57,7 +60,7 @@ class Run:
         self._parent = parent
         self._opening = opening
         self._setting: Setting | None = parent._setting if parent else None  # noqa: SLF001 - its own kind
-        self._names: set[str] = set()
+        self._names: dict[str, _Claimant] = {}
         self._drives: set[Drive] = set()
         self._scopes: set[Run] = set()
         self._stopped: Stopped | BaseException | None = None
@@ -252,9 +255,13 @@ class Run:
             self._parent._scopes.discard(self)  # noqa: SLF001
 
     def _claim(self, name: str) -> None:
-        if name in self._names:
+        """Take a name, which is free again for a further attempt of the item that took it."""
+        item = current_item()
+        claimant: _Claimant = ("", ()) if item is None else (item.path, item.attempts)
+        before = self._names.get(name)
+        if before is not None and (before[0] != claimant[0] or before[1] >= claimant[1]):
             raise KeyReused(f"{self.path} has a {name!r} already; give this one a name of its own (name=...)")
-        self._names.add(name)
+        self._names[name] = claimant
 
     # --- as a scope -----------------------------------------------------------------------------------------------
 
