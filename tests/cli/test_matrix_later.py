@@ -193,3 +193,27 @@ def test_a_lane_keeps_its_width_unless_it_is_to_find_it_out(abreast, words, leas
         )  # fmt: skip
         assert run(abreast, *words).code == 0
         assert least <= storm.stats().peak_in_flight <= most
+
+
+def test_a_study_in_which_all_cells_failed_but_its_controls_has_failed(abreast, study):
+    study("moan", controls="[empty, truth]")  # to which there is no reply
+    said = run(abreast)
+    assert said.code == 1
+    assert "8 of 12 cells done, 4 failed" in said.err
+    (row,) = abreast("runs", "--json").rows
+    assert (row["state"], row["reason"]) == ("failed", "no item succeeded: 4 cells failed")
+    assert "run the failed again with: abreast resume study-1 --only-failed" in abreast("show", "last").out
+    assert "study-1 is failed" in abreast("resume", "study-1").err
+
+    lines = [{"prompt": f"moan {text}", "reply": text.upper()} for text in WORDS]
+    abreast.file("replies.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
+    assert abreast("resume", "study-1", "--only-failed").code == 0
+    assert [(row["run"], row["state"]) for row in abreast("runs", "--json").rows] == [("study-1", "done")]
+
+
+def test_a_study_that_goes_on_with_cells_that_all_fail_keeps_what_succeeded_before(abreast, study):
+    study("say")
+    assert run(abreast).code == 0
+    study("say", "moan")
+    assert run(abreast, "--strategy", "moan").code == 1
+    assert [(row["run"], row["state"]) for row in abreast("runs", "--json").rows] == [("study-1", "done")]

@@ -104,6 +104,15 @@ def seen(project):
 
 
 @pytest.mark.timeout(700)
+def test_a_run_in_which_no_candidate_could_be_tried_has_failed(project):
+    said = project("optimize", *TARGET, *drafts(project, a="def pairs(a", b="def pairs(b"), "--json")
+    assert said.code == 1
+    assert {name: verdict for name, (verdict, _) in reasons(said).items()} == {"a": "error", "b": "error"}
+    (row,) = project("runs", "--json").rows
+    assert (row["state"], row["reason"]) == ("failed", "no item succeeded: 2 candidates failed")
+    assert "optimize-1 is failed" in project("resume", "optimize-1").err
+
+
 def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(project, tmp_path):
     given = drafts(project, a_fast=FAST, b_wrong=WRONG, c_renamed=RENAMED, d_hangs=HANGS, e_reads=NOISY, f_bad="def (")
     before = seen(project)

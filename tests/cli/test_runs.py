@@ -95,6 +95,29 @@ def test_a_run_in_which_all_failed_is_not_done(abreast):
     assert abreast("show", "map-1", "--json").rows[0]["state"] == "done"
 
 
+def test_a_map_that_halted_at_a_failure_says_so_and_a_retry_goes_on_from_there(abreast):
+    said = abreast("map", "--halt", "--", "sh", "-c", FAILS_UNTIL, "sh", "{}", given=NUMBERS)
+    assert said.code == 1
+    for row in (*abreast("runs", "--json", "--state", "halted").rows, *abreast("show", "map-1", "--json").rows):
+        assert (row["state"], row["reason"]) == ("halted", "it stopped at its first failure: item 0001 failed")
+    assert "run the failed again with: abreast retry map-1" in abreast("show", "map-1").out
+    said = abreast("resume", "map-1")
+    assert (said.code, said.out) == (0, "")
+    assert "map-1 is halted, with 1 failed; run those again with: abreast retry map-1" in said.err
+    assert "nothing to resume" in abreast("resume").err
+    abreast.file("fixed2", "")
+    assert abreast("retry", "map-1").lines == ["got 1", "got 2", "got 3"]
+    assert abreast("show", "map-1", "--json").rows[0]["reason"] == "it stopped at its first failure: item 0003 failed"
+    abreast.file("fixed4", "")
+    assert abreast("retry", "map-1").lines == ["got 1", "got 2", "got 3", "got 4", "got 5"]
+    assert [row["state"] for row in abreast("runs", "--json").rows] == ["done"]
+
+
+def test_a_map_with_halt_that_met_no_failure_is_done(abreast):
+    assert abreast("map", "--halt", "--", "true", given=NUMBERS).code == 0
+    assert [row["state"] for row in abreast("runs", "--json").rows] == ["done"]
+
+
 def test_a_run_goes_by_its_id_its_name_or_last(abreast):
     for name in ("a", "b", "a"):
         abreast("map", "--name", name, "--", "true", given="x\n")

@@ -6,6 +6,7 @@ import pytest
 
 from abreast import open_run
 from abreast.core.events import ITEM_SETTLED, Event
+from abreast.store import codec
 from abreast.store.port import Driver
 from abreast.testing import ScriptedModel
 from abreast.web import pages
@@ -162,3 +163,18 @@ async def test_a_huge_reply_is_shown_in_part_and_says_so(store):
             pass
     said = pages.item(Desk(store), "big-1", {"path": "big/big/0000"})["value"]
     assert (len(said["text"]), said["characters"]) == (100_000, 2_000_000)
+
+
+@pytest.mark.parametrize(("state", "reason", "resume"), [
+    ("failed", "no item succeeded: 1 failed", False), ("failed", "OSError: lost", True),
+    ("halted", "it stopped at its first failure: item 0002 failed", False), ("halted", "enough", True),
+])  # fmt: skip
+def test_of_a_run_that_came_to_its_end_only_failed_items_can_be_run_again(store, state, reason, resume):
+    error = codec.encode_error(OSError("lost"))
+    row = store.begin("map", kind="map", seed=1, manifest={}, tags=[], driver=Driver(1, "here", 0.0))
+    settled = Event(1, ITEM_SETTLED, "map/items/0002", 1.0, 1.0, None, {"index": 2, "state": "failed"}, error)
+    store.commit(row.id, row.epoch, [settled], {})
+    store.end(row.id, row.epoch, state, reason, 1.0)
+    said = pages.head(Desk(store), row.id, {})
+    assert (said["state"], said["reason"]) == (state, reason)
+    assert said["can"] == {"cancel": False, "resume": resume, "retry": True}

@@ -22,8 +22,6 @@ KIND: Final = "map"
 MANIFEST: Final = "map"
 """Where in a run's manifest its MapJob is."""
 ITEMS: Final = "items"
-NONE_DONE: Final = "no item succeeded"
-"""How the reason of a run begins that came to its end, and of which every item failed."""
 """The map's name in its run, so the item 0007 of a run named `map` is `map/items/0007`."""
 INPUT: Final = "input"
 

@@ -86,6 +86,7 @@ class Optimizing:
         self._check_model()
         self._bench = Bench(self.target, self._original, self._tests(), self._bounds())
         self._trials: Trials | None = None
+        self._failed = False
         self._run_id = ""
         self._began = SYSTEM_CLOCK.now()
 
@@ -207,6 +208,7 @@ class Optimizing:
                 self._run_id = run.id or ""
                 await trials.run(run, lambda: self._proposals(run, author))
                 interrupts.let_be()
+                self._failed = run.results.why_failed is not None
 
     async def _proposals(self, run: Run, author: ModelAuthor | None) -> Sequence[Proposal]:
         spec = self._spec
@@ -282,7 +284,8 @@ class Optimizing:
         self._write(report)
         if stopped is not None:
             return stopped.tell(self._run_id, self._choice)
-        return FAILED if self._must_win and report.winner is None else DONE
+        lost = self._failed or (self._must_win and report.winner is None)
+        return FAILED if lost else DONE
 
     def _say(self, report: Report) -> None:
         if report.tried:

@@ -14,8 +14,9 @@ from abreast.cli.errors import Sorry, tell
 from abreast.cli.job import KIND, MapJob
 from abreast.cli.recorded import tally
 from abreast.cli.resuming import drive_again
-from abreast.cli.stores import StoreChoice, find_run, has_run_out, state_of
+from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.work import View
+from abreast.core.run_end import is_over
 from abreast.run.scope import Resume
 from abreast.store.port import RunRow, Store
 
@@ -58,7 +59,7 @@ def command(
         if row is None:
             tell("nothing to resume: no run is waiting to go on")
             return 0
-        if has_run_out(row) and not retry_failed and not inputs:
+        if is_over(row.state, row.reason) and not retry_failed and not inputs:
             return _over(opened, row, choice)
         if row.kind in _JOBS:
             raised = None if budget is None else config.get(BUDGET, budget)
@@ -155,7 +156,9 @@ _JOBS: Final[dict[str, Callable[[Again], int]]] = {
 def newest_unfinished(store: Store, kinds: Container[str]) -> RunRow | None:
     """The newest run of these kinds that waits to go on; None if there is none."""
     ours = (row for row in store.runs(limit=1000) if row.kind in kinds)
-    return next((row for row in ours if state_of(store, row) in _UNFINISHED and not has_run_out(row)), None)
+    return next(
+        (row for row in ours if state_of(store, row) in _UNFINISHED and not is_over(row.state, row.reason)), None
+    )
 
 
 def _over(store: Store, row: RunRow, choice: StoreChoice) -> int:
@@ -164,5 +167,5 @@ def _over(store: Store, row: RunRow, choice: StoreChoice) -> int:
         again = f"retry {row.id}" if row.kind == KIND else f"resume {row.id} --only-failed"
         tell(f"{row.id} is {row.state}, with {failed} failed; run those again with: abreast {again}{choice.flag}")
     else:
-        tell(f"{row.id} is done; see its results with: abreast export {row.id}{choice.flag}")
+        tell(f"{row.id} is {row.state}; see its results with: abreast export {row.id}{choice.flag}")
     return 0

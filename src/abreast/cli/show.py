@@ -15,11 +15,12 @@ from abreast.cli.errors import Sorry, one_line
 from abreast.cli.job import ITEMS, KIND, MANIFEST
 from abreast.cli.recorded import each_result, row_of_recorded, tally
 from abreast.cli.results import Row
-from abreast.cli.stores import StoreChoice, find_run, has_run_out, state_of
+from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.tables import local_moment, moment, say, say_facts, say_json
 from abreast.cli.visible import visible
 from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
+from abreast.core.run_end import is_over
 from abreast.run.totals import CALL_KINDS, CallTotals, call_totals
 from abreast.store import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
@@ -189,12 +190,13 @@ def _next_step(row: RunRow, state: str, failed: int) -> str:
     if (
         state in ("crashed", "interrupted", "spent", "failed", "cancelled")
         and row.kind == KIND
-        and not has_run_out(row)
+        and not is_over(row.state, row.reason)
     ):
         return f"go on with: abreast resume {row.id}"
     if state == "running":
         return f"watch it with: abreast watch {row.id}"
-    return f"run the failed again with: abreast retry {row.id}" if failed and row.kind == KIND else ""
+    again = {KIND: f"retry {row.id}", "matrix": f"resume {row.id} --only-failed"}.get(row.kind)
+    return f"run the failed again with: abreast {again}" if failed and again else ""
 
 
 def _started_with(row: RunRow) -> str:

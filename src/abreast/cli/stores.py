@@ -10,7 +10,6 @@ from typing import Final
 
 from abreast.cli.config import PATIENCE, STORE, Config
 from abreast.cli.errors import Sorry, system_words
-from abreast.cli.job import NONE_DONE
 from abreast.core.errors import NoSuchRun
 from abreast.store.port import RunRow, Store
 from abreast.wiring import find_store
@@ -103,11 +102,6 @@ def find_run(store: Store, wanted: str) -> RunRow:
 def state_of(store: Store, row: RunRow) -> str:
     """The run's state for people: one that runs without a driver has crashed."""
     return "crashed" if row.state == "running" and not store.driven(row.id) else row.state
-
-
-def has_run_out(row: RunRow) -> bool:
-    """Whether every item has an outcome, so that there is nothing to resume: the run is done, or all of it failed."""
-    return row.state == "done" or (row.state == "failed" and row.reason.startswith(NONE_DONE))
 
 
 def _placed(place: str, folder: Path | None) -> str:

@@ -14,7 +14,7 @@ from abreast.cli.call import find_function
 from abreast.cli.children import RUN_VARIABLE, Groups, end_leftovers
 from abreast.cli.command import CommandWork, check_command
 from abreast.cli.errors import DONE, FAILED, Sorry, tell
-from abreast.cli.job import INPUT, ITEMS, KIND, NONE_DONE, MapJob
+from abreast.cli.job import INPUT, ITEMS, KIND, MapJob
 from abreast.cli.lines import Lines
 from abreast.cli.live_line import showing
 from abreast.cli.printer import OutputLost, Piece, Printer
@@ -29,6 +29,7 @@ from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Outcome, Usage
 from abreast.run.book import FunctionChanged
 from abreast.run.drive import LeftBehind
+from abreast.run.results import StoppedAtFailure
 from abreast.run.scope import Resume, Run
 from abreast.store.port import Store
 from abreast.wiring import open_run
@@ -69,19 +70,16 @@ class Start:
 class _Count:
     done: int = 0
     failed: int = 0
+    last_failed: str | None = None
     used: Usage = NO_USAGE
 
     def add(self, outcome: Outcome[Any]) -> None:
         self.done += outcome.ok
-        self.failed += not outcome.ok
+        if not outcome.ok:
+            self.failed += 1
+            self.last_failed = outcome.key
         if outcome.usage is not NO_USAGE:
             self.used = self.used + outcome.usage
-
-
-class NoneDone(AbreastError):
-    """The run came to its end, and every item failed."""
-
-    retryable = False
 
 
 class Work:
@@ -132,7 +130,7 @@ class Work:
             try:
                 with showing(self._progress, interrupts):
                     await self._work(store, interrupts)
-            except NoneDone:
+            except StoppedAtFailure:
                 pass
             except STOPS as error:
                 if self._lost is None or isinstance(error, AbreastError):
@@ -173,8 +171,8 @@ class Work:
                 self._lost = error
                 raise asyncio.CancelledError from error
             interrupts.let_be()
-            if self._count.failed and not self._count.done:  # told to the run, whose state is then not "done"
-                raise NoneDone(f"{NONE_DONE}: {self._count.failed} failed")
+            if self._job.halt and self._count.last_failed is not None:  # told to the run, which is then not "done"
+                raise StoppedAtFailure(self._count.last_failed)
 
     async def _release(self, run: Run, function: Callable[[Any], Any]) -> None:
         """Print outcomes as they come, until there are no more."""

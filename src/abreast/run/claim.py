@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from abreast.core.errors import AbreastError, CancelRequested, NoSuchRun, StoreNewer
 from abreast.core.events import BATCH_COMMITTED
+from abreast.core.run_end import is_over
 from abreast.core.seeds import FIRST_SEED_RULE, SEED_RULE, draw_seed
 from abreast.core.version import VERSION
-from abreast.store.port import ENDED, Driver, JsonValue, Request, RunRow, Store
+from abreast.store.port import Driver, JsonValue, Request, RunRow, Store
 from abreast.store.scribe import Listener, Scribe
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
     driver = Driver(os.getpid(), socket.gethostname(), clock.wall(), Path(sys.argv[0] or "python").name)
     if opening.resume != "never":
         found = store.get(opening.run_id) if opening.run_id else store.newest(name)
-        if found is not None and (found.state not in ENDED or opening.resume in ("failed", "retry") or opening.run_id):
+        if found is not None and (
+            not is_over(found.state, found.reason) or opening.resume in ("failed", "retry") or opening.run_id
+        ):
             seed_rule_of(found)
             return store.take_over(found.id, driver), True
         if opening.resume in ("must", "failed", "retry"):

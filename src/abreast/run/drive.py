@@ -72,6 +72,7 @@ class Drive:
         self.why: set[str] = {"order=completion"} if options.order == "completion" else set()
         self.error: BaseException | None = None
         self.book: Book | None = None
+        self._failed = self._cancelled = 0  # of the outcomes that the caller has taken
         self.exhausted = self.stopped = False
         self._end: int | None = None  # the item at which the map ends at the latest, once that is known
         self._fn = fn
@@ -120,6 +121,13 @@ class Drive:
         used = self.unclaimed.pop(index, None)
         if used is not None and self.parent is not None and self.counts_usage:
             self.parent.add_usage(used)
+
+    def count_failure(self, outcome: Outcome[Any]) -> None:
+        """The caller takes an outcome that is no success."""
+        if isinstance(outcome, Failed):
+            self._failed += 1
+        else:
+            self._cancelled += 1
 
     async def wait(self) -> None:
         """Wait until there is something to hand out; slots of the item that waits are free meanwhile."""
@@ -502,6 +510,8 @@ class Drive:
         await self._close_source()
         if self.book is not None:
             self.book.ended(self.window.peak, self.window.taken, self.why)
+        if self.parent is None:  # beneath an item, the item's own outcome counts
+            self.run.results.add(self.window.taken - self._failed - self._cancelled, self._failed)
         self.run.release(self)
 
     async def _settle_tasks(self, grace: float) -> None:

@@ -95,6 +95,8 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
 async def close_run(setting: Setting, error: BaseException | None) -> None:
     """Write the end, close the store, let observers see it."""
     state, reason = _how(setting.root.stopped or error, error)
+    if state == "done" and (failed := setting.root.results.why_failed) is not None:
+        state, reason = "failed", failed
     journal, scribe, store, row = setting.journal, setting.scribe, setting.store, setting.row
     if journal is not None:
         from abreast.core.events import RUN_ENDED, RUN_HALTED

@@ -127,9 +127,11 @@ class Map(Generic[T, R]):
                         drive.claim_usage(outcome.index)
                     if window.executing < window.width and not drive.exhausted:
                         drive.pump()
-                    if raises and not outcome.ok:
-                        await drive.close("stopped")
-                        raise self._noted(outcome)
+                    if not outcome.ok:
+                        drive.count_failure(outcome)
+                        if raises:
+                            await drive.close("stopped")
+                            raise self._noted(outcome)
                     yield outcome
             await drive.close("done")
             if drive.error is not None:

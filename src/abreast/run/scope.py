@@ -20,6 +20,7 @@ from abreast.run.drive import Drive
 from abreast.run.lifetime import Opening, close_run, open_setting
 from abreast.run.map import Map
 from abreast.run.options import Effect, OnChange, check_name, check_options
+from abreast.run.results import Results
 from abreast.run.retry import Retry
 from abreast.run.setting import GRACE_ON_INTERRUPT, Setting
 
@@ -65,6 +66,7 @@ class Run:
         self._scopes: set[Run] = set()
         self._stopped: Stopped | BaseException | None = None
         self._deadline: Timer | None = None
+        self.results = Results()
 
     def __repr__(self) -> str:
         """Its path and what goes on in it."""
@@ -209,6 +211,14 @@ class Run:
         """Stop this scope and all beneath it: maps end with `Halted(reason)`; what is recorded stays."""
         self.stop(Halted(reason))
 
+    def count_results(self, what: str, *, done: int, failed: int) -> None:
+        """Say how many results of which kind (`cell`) this scope has, where they are not the items of its maps.
+
+        A run in which none is done and some failed ends as `failed`. Beneath an item, the item's own outcome counts.
+        """
+        if current_item() is None:
+            self.results = Results(done, failed, what)
+
     def intake(self, name: str, items: Iterable[Any]) -> AsyncIterable[Any]:
         """Items that can be read only once (a pipe), journaled as they are read: a resume needs them no more."""
         from abreast.run.intake import Intake
@@ -289,6 +299,8 @@ class Run:
                 self._deadline.cancel()
             if self._opening is not None:
                 await close_run(self.setting, error)
+            elif self._parent is not None:
+                self._parent.results.add(self.results.done, self.results.failed)
 
     def _watch_deadline(self, budget: Budget) -> None:
         deadline = budget.deadline()

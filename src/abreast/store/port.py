@@ -18,9 +18,6 @@ JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, J
 
 RunState: TypeAlias = Literal["running", "done", "failed", "halted", "spent", "cancelled", "interrupted", "paused"]
 
-ENDED: Final[frozenset[RunState]] = frozenset({"done"})
-"""States of a run that `resume="auto"` does not go on with."""
-
 PRUNED: Final[tuple[RunState, ...]] = ("done", "failed", "halted", "spent", "cancelled")
 """The states that are pruned unless others are named: interrupted and paused runs wait for someone."""
 

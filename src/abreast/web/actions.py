@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
 from abreast.web.jobs import waiting_gates
 from abreast.web.reading import Journal
@@ -57,8 +58,8 @@ def _go_on(
 ) -> str:
     if state == "running":
         raise Refused(f"{row.id} is running already")
-    if state == "done" and "--retry-failed" not in words:
-        raise Refused(f"{row.id} is done")
+    if is_over(row.state, row.reason) and "--retry-failed" not in words:
+        raise Refused(f"{row.id} is {state}")
     if launch is None:
         raise Refused("this page can't start anything")
     store.ask(row.id, asked["action"], {**asked}, SYSTEM_CLOCK.wall())

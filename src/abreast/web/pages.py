@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final, TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
 from abreast.web import picture
 from abreast.web.item import item_of
@@ -23,6 +24,7 @@ _RUNS: Final = 100  # on one page of runs
 _LOOKED: Final = 2000  # runs among which it is searched
 _ITEMS: Final = 200  # on one page of items
 _RESUMABLE: Final = frozenset({"crashed", "interrupted", "spent", "failed", "halted", "paused", "cancelled"})
+_RETRIED: Final = frozenset({"done", "failed", "halted"})
 _DRIVEN: Final = frozenset({"map", "sample", "workflow", "matrix", "plan", "candidates"})
 """What `abreast resume` can go on with; the run of a script goes on when the script is started again."""
 
@@ -101,8 +103,9 @@ def head_of(book: Book) -> Said:
         "usage": {**usage, "unpriced": fold.unpriced}, "models": fold.models, "width": fold.width,
         "timing_dependent": sorted(fold.timing_dependent), "manifest": row.manifest,
         "can": {
-            "cancel": book.state == "running", "resume": row.kind in _DRIVEN and book.state in _RESUMABLE,
-            "retry": row.kind in _DRIVEN and book.state in ("done", "failed") and counts["failed"] > 0,
+            "cancel": book.state == "running",
+            "resume": row.kind in _DRIVEN and book.state in _RESUMABLE and not is_over(row.state, row.reason),
+            "retry": row.kind in _DRIVEN and book.state in _RETRIED and counts["failed"] > 0,
         },
     }  # fmt: skip
 

@@ -142,6 +142,9 @@ class Trials:
             async with self._opened(run, len(new)) as tries:
                 await self._try_all(tries, new)
                 await self._profile(tries)
+        verdicts = [one.verdict for one in self.tried if one.verdict != "duplicate"]
+        errors = verdicts.count("error")
+        run.count_results("candidate", done=len(verdicts) - errors, failed=errors)
         return self.tried
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ from abreast.core.errors import AbreastError, BudgetSpent, CallFailed, NotRecord
 from abreast.core.item import Item
 from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome
 from abreast.jobs.matrix.bench import Asked, Bench
-from abreast.jobs.matrix.earlier import earlier_seconds
+from abreast.jobs.matrix.earlier import earlier_seconds, recorded_done
 from abreast.jobs.matrix.notes import NOTES, Notes
 from abreast.jobs.matrix.rows import SubResult
 from abreast.jobs.matrix.scores import Judged, score
@@ -120,7 +120,16 @@ class Matrix:
                 group.create_task(self._lane(run, lane, spent))
         if spent:
             raise spent[0]
+        await self._conclude(run)
         return self.tally
+
+    async def _conclude(self, run: Run) -> None:
+        """Say whether it succeeded: by the cells that ask a model, those that an earlier driver recorded included."""
+        lanes = [lane for name, lane in self.tally.lanes.items() if name != CONTROL_LANE]
+        done, failed = sum(lane.done for lane in lanes), sum(lane.failed for lane in lanes)
+        if failed and not done and run.resumed:  # perhaps only a part of the study was chosen
+            done = await recorded_done(run, except_lane=CONTROL_LANE)
+        run.count_results("cell", done=done, failed=failed)
 
     async def _lane(self, run: Run, lane: str, spent: list[BudgetSpent]) -> None:
         tally = self.tally.lanes[lane]

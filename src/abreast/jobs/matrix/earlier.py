@@ -1,4 +1,4 @@
-"""Seconds of a cell's calls that an earlier driver recorded: a resumed cell counts them, and makes only the rest."""
+"""What earlier drivers recorded of cells: the seconds of their calls, which a resumed cell counts, and what is done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from abreast.core.events import CALL_SETTLED
+from abreast.core.item import escape
 from abreast.run.current import Current
+from abreast.run.scope import Run
+from abreast.store.port import each_outcome
 
 _MOST = 1_000_000  # calls of one cell
 _FINAL = ("done", "failed")
@@ -29,6 +32,21 @@ async def earlier_seconds(work: Current) -> dict[str, float]:
     since = recorded.seq if recorded is not None and final else 0
     calls = {event.path: event.data for event in found if event.seq > since and event.data.get("state") in _FINAL}
     return _seconds(calls) if calls else {}
+
+
+async def recorded_done(run: Run, *, except_lane: str) -> int:
+    """How many cells of a run are recorded as done, on all lanes but one."""
+    scribe, store, row = run.setting.scribe, run.setting.store, run.setting.row
+    if scribe is None or store is None or row is None:
+        return 0
+    depth = run.path.count("/") + 2  # the run, the lane, the cell
+    left_out = f"{run.path}/{escape(except_lane)}/"
+
+    def look() -> int:
+        found = (one for one in each_outcome(store, row.id, prefix=run.path) if one.data.get("state") == "done")
+        return sum(one.path.count("/") == depth and not one.path.startswith(left_out) for one in found)
+
+    return await scribe.read(look)
 
 
 def _seconds(calls: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:

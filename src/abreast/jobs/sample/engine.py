@@ -303,6 +303,8 @@ class _Engine:
             self._raise(attempts)
         if self._shape.pick == "first":
             why |= {"pick=first"}
+        failed = [place for place in ledger.errors if race.broken is None or place <= race.broken]
+        self._scope.count_results("draw", done=count(counted).completed, failed=len(failed))
         return SampleResult(ok, winner, attempts, count(attempts), usage, errors, why, self._split_usage()[1])
 
     def _selected(self, attempts: tuple[Attempt, ...]) -> Attempt | None:

@@ -87,7 +87,10 @@ class Flow:
         self._places = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
         run.declare(EVERY_STEP, self._places)
         context = {"run_id": run.id or run.name, "workflow_dir": self.workflow.directory}
-        return await self._walk(Frame.outermost(run, SealedInputs(self.workflow.inputs, inputs), context))
+        result = await self._walk(Frame.outermost(run, SealedInputs(self.workflow.inputs, inputs), context))
+        if result.ok:  # though steps failed that may fail
+            run.count_results("workflow", done=1, failed=0)
+        return result
 
     def place_of(self, step: Leaf) -> str | None:
         """The lane of which a step holds a place while it works. A gate holds none: a person may take days."""
