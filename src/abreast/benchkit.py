@@ -34,13 +34,13 @@ class BenchKit:
     """Real tools, to be used as `async with BenchKit(Tools(...)) as bench:`."""
 
     def __init__(self, tools: Tools, directory: Path, clock: Clock = SYSTEM_CLOCK, *, offline: bool = False) -> None:
-        """Nothing is opened before it is needed; files of workflows are in `directory`. `offline`, no arm is asked."""
+        """Nothing is opened before it is needed; workflows are in `directory`. `offline`, cells ask no model."""
         self.clock = clock
         self.lanes: dict[str, LaneCount] = {}
         self._tools = tools
         self._directory = directory
         self._stack = AsyncExitStack()
-        self._callers: dict[str, Caller] = {}
+        self._callers: dict[tuple[str, bool], Caller] = {}
         self._kits: dict[str, Toolkit] = {}
         self._workflows: dict[str, Workflow] = {}
         self._opening = asyncio.Lock()
@@ -56,14 +56,21 @@ class BenchKit:
         await self._stack.__aexit__(*how)  # type: ignore[arg-type]
 
     async def caller(self, name: str) -> Caller:
-        """The model of that name; all of a lane are counted together."""
+        """The model of that name, for cells; all of a lane are counted together."""
+        return await self._opened(name, silent=self._offline)
+
+    async def judge(self, name: str) -> Caller:
+        """The model of that name, for scores; where cells may ask, it is the same as theirs."""
+        return await self._opened(name, silent=False)
+
+    async def _opened(self, name: str, *, silent: bool) -> Caller:
         async with self._opening:
-            if name not in self._callers:
+            if (name, silent) not in self._callers:
                 caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
                 count = self.lanes.setdefault(caller.lane.name, LaneCount())
-                caller.model = _Silent(name) if self._offline else Counted(caller.model, count, self.clock)
-                self._callers[name] = await self._stack.enter_async_context(caller)
-        return self._callers[name]
+                caller.model = _Silent(name) if silent else Counted(caller.model, count, self.clock)
+                self._callers[name, silent] = await self._stack.enter_async_context(caller)
+        return self._callers[name, silent]
 
     async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - a function's own
         """Call `module:function`; a plain one in a thread."""

@@ -68,9 +68,9 @@ def rescore(file: str, text: str, choice: StoreChoice, view: View, *, report: bo
         if row is None or row.kind != KIND:
             raise Sorry(f"there is no run of {fresh.study.name!r} to score; run it first: abreast matrix run {file}")
         earlier = StudyFile.of_run(store, row)
-        source = replace(earlier, text=text, file=file, directory=directory, budget=None)
-        studying = Studying(source, choice, view, report=report)
-        return studying.run(store, row=row, resume="must", seed=None, tags=(), offline=True)
+        source = replace(earlier, text=text, file=file, directory=directory)
+        studying = Studying(source, choice, view, report=report, offline=True)
+        return studying.run(store, row=row, resume="must", seed=None, tags=())
 
 
 # --- export and comparison --------------------------------------------------------------------------------------------

@@ -25,10 +25,10 @@ from abreast.cli.study_provenance import provenance
 from abreast.cli.tables import say_json
 from abreast.cli.work import View, entered
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import WorkflowInvalid
+from abreast.core.errors import Halted, WorkflowInvalid
 from abreast.jobs.matrix.cells import Matrix, without
 from abreast.jobs.matrix.design import Current, Design
-from abreast.jobs.matrix.kept import cells_of, changes
+from abreast.jobs.matrix.kept import answered, cells_of, changes
 from abreast.jobs.matrix.read_study import load_study
 from abreast.jobs.matrix.spent import spent_of
 from abreast.jobs.matrix.study import CONTROL_LANE, Choice, Study
@@ -42,6 +42,10 @@ from abreast.wiring import open_run
 KIND: Final = "matrix"
 _NAMED: Final = 5
 _UNLIMITED: Final = ("scripted", "replay")  # kinds of lanes that ask no provider
+
+
+class NotAsked(Halted):
+    """Some cells have no reply yet, and no model was to be asked: the run can go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,15 @@ class StudyFile:
 class Studying:
     """One driving of a study."""
 
-    def __init__(self, source: StudyFile, choice: StoreChoice, view: View, *, report: bool = True) -> None:
-        """`Sorry` if the file is wrong, or names what is not there; nothing starts before `run`."""
+    def __init__(
+        self, source: StudyFile, choice: StoreChoice, view: View, *, report: bool = True, offline: bool = False
+    ) -> None:
+        """`Sorry` if the file is wrong, or names what is not there; nothing starts before `run`.
+
+        `offline`, cells ask no model that was not asked before; judges are asked.
+        """
         self.source = source
+        self._offline = offline
         self._reported = report
         self._choice = choice
         self._view = view
@@ -156,18 +166,22 @@ class Studying:
         """The arms that can't run here, and why."""
         found: dict[tuple[str, str], str] = {}
         for model in self.study.models:
-            try:
-                lane, _ = split_name(model.name, self.lanes)
-                why = missing_extra(lane)
-                if lane.wants_key and lane.key is None:
-                    why = f"no key for {lane.name} ({lane.api_key_env})"
-            except ValueError as error:
-                why = str(error)
+            why = None if self._offline else self._why_not_asked(model.name)
             for strategy in self.study.strategies:
                 reason = why or (strategy.code if strategy.code.startswith("missing: ") else None)
                 if reason:
                     found[model.label, strategy.name] = reason
         return found
+
+    def _why_not_asked(self, model: str) -> str | None:
+        """Why a model can't be asked here; None if it can."""
+        try:
+            lane, _ = split_name(model, self.lanes)
+        except ValueError as error:
+            return str(error)
+        if lane.wants_key and lane.key is None:
+            return f"no key for {lane.name} ({lane.api_key_env})"
+        return missing_extra(lane)
 
     def say_before(self, store: Store | None, row: RunRow | None) -> int:
         """What can't run, what is there already and what runs again, and why; how many cells can run."""
@@ -211,20 +225,20 @@ class Studying:
         resume: Resume,
         seed: int | None = None,
         tags: tuple[str, ...] = (),
-        offline: bool = False,
     ) -> int:
-        """Do it; the exit code. `offline`, nothing is asked that was not asked before."""
+        """Do it; the exit code."""
         cells = self.say_before(store, row)
         if not cells:
             raise Sorry("no cell can run: nothing was chosen, or nothing chosen can run here")
         with asyncio.Runner() as runner:
             name = row.name if row else self.study.name
+            budget = None if self._offline else self.source.budget  # which is for the cells
             run = open_run(
-                name, store=store, budget=self.source.budget, seed=seed, resume=resume, tags=tags, kind=KIND,
+                name, store=store, budget=budget, seed=seed, resume=resume, tags=tags, kind=KIND,
                 run_id=row.id if row else None,
                 manifest=self._manifest(),
             )  # fmt: skip
-            code, matrix = runner.run(self._drive(store, run, offline=offline))
+            code, matrix = runner.run(self._drive(store, run, row, cells))
         return code if matrix is None else self._tell(store, matrix, cells)
 
     def _manifest(self) -> dict[str, JsonValue]:
@@ -238,7 +252,7 @@ class Studying:
         except ValueError:  # said beforehand, as one that can't run
             return None
 
-    async def _drive(self, store: Store, run: Run, *, offline: bool) -> tuple[int, Matrix | None]:
+    async def _drive(self, store: Store, run: Run, row: RunRow | None, cells: int) -> tuple[int, Matrix | None]:
         """The exit code if it was stopped, the matrix if it came to its end."""
         line = StudyLine(self._per_lane(), self.widths) if wants_progress() and not self._view.quiet else None
         code = DONE
@@ -249,8 +263,10 @@ class Studying:
             )  # fmt: skip
             for word, bound in self._config.workflow().items():
                 setattr(tools, word, bound)
-            bench = BenchKit(tools, self.directory, offline=offline)
-            matrix = Matrix(self.study, bench, self.wanted, width=self._at_once(), told=line)
+            bench = BenchKit(tools, self.directory, offline=self._offline)
+            matrix = Matrix(
+                self.study, bench, self.wanted, width=self._at_once(), told=line, only=self._answered(store, row)
+            )
             if line is not None:
                 line.watch(matrix.tally, bench.lanes)
             try:
@@ -259,11 +275,26 @@ class Studying:
                         self._run_id = run.id or ""
                         self._note_source(store, run)
                         self._charge(store, run)
-                        await matrix.run(run)
+                        tally = await matrix.run(run)
                         interrupts.let_be()
+                        self._check_asked(cells, sum(lane.cells for lane in tally.lanes.values()))
+            except NotAsked as error:
+                self._say_not_asked(error)
             except STOPS as error:
                 code = cut_short_by(error, interrupts).tell(self._run_id, self._choice)
         return code, None if code else matrix
+
+    def _answered(self, store: Store, row: RunRow | None) -> frozenset[str] | None:
+        """The cells to run where no model may be asked; None for all."""
+        return answered(store, row, self.study, self.wanted) if self._offline and row is not None else None
+
+    def _check_asked(self, cells: int, ran: int) -> None:
+        if self._offline and ran < cells:
+            raise NotAsked(f"{cells - ran} of {cells} cells have no reply yet")
+
+    def _say_not_asked(self, error: NotAsked) -> None:
+        if not self._view.quiet:
+            tell(f"{error}, and are not scored; ask for them with: abreast matrix run {self.source.file}")
 
     def _note_source(self, store: Store, run: Run) -> None:
         """What was asked for this time, if it is not what was asked for before: `abreast resume` goes by it."""

@@ -89,6 +89,8 @@ class FakeBench:
             self._callers[name] = Caller(counted, lane_of, price=self._price, retry=self._retry, clock=self.clock)
         return self._callers[name]
 
+    judge = caller
+
     async def call(self, name, *given):
         found = self.functions[name](*given)
         return await found if hasattr(found, "__await__") else found

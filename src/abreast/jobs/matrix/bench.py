@@ -145,7 +145,10 @@ class Bench(Protocol):
     clock: Clock
 
     async def caller(self, name: str) -> Caller:
-        """The model of that name, counted on its lane; opened once."""
+        """The model of that name, which cells ask, counted on its lane; opened once."""
+
+    async def judge(self, name: str) -> Caller:
+        """The same for scores: it is asked also where cells may ask no model."""
 
     async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - a function's own
         """Call `module:function`; a plain one in a thread, with a model that waits there."""

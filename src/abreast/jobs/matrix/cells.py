@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -99,13 +99,18 @@ class Matrix:
         *,
         width: int | Mapping[str, int],
         told: Callable[[str, Outcome[Any]], None] | None = None,
+        only: Container[str] | None = None,
     ) -> None:
-        """`width` is that of each lane, or of all; `told` hears of each cell that ends."""
+        """`width` is that of each lane, or of all; `told` hears of each cell that ends.
+
+        `only` are the cells to run, as `lane/key`; by default all that were chosen.
+        """
         self._study = study
         self._bench = bench
         self._choice = choice
         self._width = width
         self._told = told
+        self._only = only
         self._scored_by = study.scored_by
         self._open: dict[str, Cell] = {}
         self._fresh: set[str] = set()
@@ -146,8 +151,11 @@ class Matrix:
 
     def _items(self, lane: str, tally: LaneTally) -> Iterator[Any]:
         for cell in self._study.cells(lane, self._choice):
+            name = f"{lane}/{cell.key}"
+            if self._only is not None and name not in self._only:
+                continue
             tally.cells += 1
-            self._open[f"{lane}/{cell.key}"] = cell
+            self._open[name] = cell
             yield Item(cell.key, cell.value(self._scored_by))
 
     def _count(self, lane: str, tally: LaneTally, outcome: Outcome[Any]) -> None:
@@ -175,7 +183,7 @@ class Matrix:
             self._fresh.add(name)
             return await self._reply(cell)
 
-        reply = await work.run.step(REPLY, ask, [cell.key, cell.made_of], on_change="rerun")
+        reply = await work.run.step(REPLY, ask, cell.asks, on_change="rerun")
         judging = _Judging(self._bench, self._study.models[0].name)
         scores, errors = await self._scores(cell, reply, judging)
         told = {"judge": usage_facts(judging.used)} if judging.used is not NO_USAGE else {}
@@ -278,7 +286,7 @@ class _Judging:
 
     async def ask(self, model: str | None, question: str) -> str:
         """What a judge says."""
-        caller: Caller = await self._bench.caller(model or self._usual)
+        caller: Caller = await self._bench.judge(model or self._usual)
         token = NOTES.set(None)
         try:
             reply = await caller.ask(question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS)

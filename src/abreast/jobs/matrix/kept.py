@@ -116,14 +116,36 @@ class Changes:
 def changes(store: Store, run: RunRow, study: Study, choice: Choice) -> Changes:
     """Compare a study with what is recorded of it."""
     found, scored_by = Changes(), study.scored_by
+    for cell, recorded, reply in _recorded_cells(store, run, study, choice):
+        _compare(scored_by, cell, recorded, reply, found)
+    return found
+
+
+def answered(store: Store, run: RunRow, study: Study, choice: Choice) -> frozenset[str]:
+    """The cells that need no model to be scored, as `lane/key`: their reply, or their failure, is recorded."""
+    return frozenset(
+        f"{cell.lane}/{cell.key}"
+        for cell, _, reply in _recorded_cells(store, run, study, choice)
+        if cell.lane == CONTROL_LANE or (reply is not None and _is_reply_of(cell, reply))
+    )
+
+
+def _is_reply_of(cell: Cell, reply: Recorded) -> bool:
+    """Whether it is the reply of the cell as it is now, and not as it was before an edit."""
+    return reply.data.get("state") in _ENDED and reply.data.get("digest") == codec.digest(cell.asks)
+
+
+def _recorded_cells(
+    store: Store, run: RunRow, study: Study, choice: Choice
+) -> Iterator[tuple[Cell, Recorded | None, Recorded | None]]:
+    """Each cell with what is recorded of it, and of its reply."""
     cells = (cell for lane in study.lanes() for cell in study.cells(lane, choice))
     while page := list(islice(cells, _PAGE)):
         root = escape(run.name)
         paths = {f"{root}/{escape(cell.lane)}/{escape(cell.key)}": cell for cell in page}
         known = store.recorded(run.id, [*paths, *(f"{path}/{REPLY}" for path in paths)])
         for path, cell in paths.items():
-            _compare(scored_by, cell, known.get(path), known.get(f"{path}/{REPLY}"), found)
-    return found
+            yield cell, known.get(path), known.get(f"{path}/{REPLY}")
 
 
 def _compare(scored_by: str, cell: Cell, recorded: Recorded | None, reply: Recorded | None, found: Changes) -> None:

@@ -186,6 +186,11 @@ class Cell:
         """What it is made of, by content, in three words: model, strategy, input."""
         return f"{_arm_digest(self.model)} {self.strategy.code} {self.input.digest}"
 
+    @property
+    def asks(self) -> list[str]:
+        """What decides its reply: when any of it changes, the model is asked again."""
+        return [self.key, self.made_of]
+
     def value(self, scores: str) -> list[str]:
         """What it is: when any of it changes, what is recorded is another cell's. `scores` is the study's `scored_by`.
 
