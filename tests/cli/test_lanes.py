@@ -299,9 +299,17 @@ def test_usage_adds_up_and_an_unknown_price_stays_unknown():
     for price in (0.5, 0.25, None):
         path = journal.read(None)
         journal.item(kinds.ITEM_STARTED, path, index=0, attempt=1)
+        journal.add(kinds.CALL_SETTLED, f"{path}/call/0", "test", state="done", **{**used, "usd": price})
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done", **{**used, "usd": price})
-    assert folded(journal.events[:-2]).usage.usd == 0.75
+    assert folded(journal.events[:-3]).usage.usd == 0.75
     assert folded(journal.events).usage == Usage(3, 30, 15, None)
+
+
+def test_a_call_that_was_cut_off_counts_no_use():
+    journal = Journal()
+    used = {"requests": 1, "input_tokens": 10, "output_tokens": 5, "usd": 0.5, "estimate": True}
+    journal.add(kinds.CALL_SETTLED, "run/work/0000/call/0", "test", state="cancelled", **used)
+    assert folded(journal.events).usage == Usage()
 
 
 # --- the events of real runs ------------------------------------------------------------------------------------------

@@ -406,7 +406,8 @@ def test_waiting_a_crash_and_what_was_spent_are_to_be_seen():
         event(4, kinds.RUN_RESUMED, at=4.0),
         event(5, kinds.ITEM_QUEUED, at=4.0, lane="api"),
         event(6, kinds.ITEM_STARTED, at=7.0, lane="api", attempt=1),
-        event(7, kinds.ITEM_SETTLED, at=9.0, lane="api", state="done", **used),
+        event(7, kinds.CALL_SETTLED, "run/work/0000/call/0", at=9.0, lane="api", state="done", **used),
+        event(8, kinds.ITEM_SETTLED, at=9.0, lane="api", state="done", **used),
     ):
         chart.add(one)
     text = svg(chart, "run-1", "done", chart.now)

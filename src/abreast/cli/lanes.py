@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from abreast.cli.strips import (
     CANCELLED,
@@ -28,7 +28,8 @@ from abreast.core import events
 from abreast.core.driven import DrivenTime
 from abreast.core.events import Event
 from abreast.core.item import unescape
-from abreast.core.outcome import Usage
+from abreast.core.outcome import NO_USAGE
+from abreast.run.record import usage_of
 
 OTHERS: Final = "others"
 _STRIPS: Final = 64  # lanes told apart; all further ones are one
@@ -61,7 +62,7 @@ class Chart:
         self.peak = self.read = self.settled = 0
         self.complete = False
         self.state, self.reason = RUNNING, ""
-        self.usage = Usage()
+        self.usage = NO_USAGE
         self.seams: deque[float] = deque(maxlen=_STRIPS)
         self.strips: dict[str, Strip] = {}
         self._time = DrivenTime()
@@ -179,10 +180,11 @@ class Chart:
         if not self._recent or self._recent[-1][0] != second:
             self._recent.append([second, 0])
         self._recent[-1][1] += 1
-        if "requests" in event.data:
-            used: dict[str, Any] = dict(event.data)
-            names = ("requests", "input_tokens", "output_tokens", "usd", "estimate")
-            self.usage += Usage(*(used[name] for name in names))
+
+    def _call_settled(self, event: Event) -> None:
+        """Count what a call used. Not by items: what a nested one used is in the item around it, too."""
+        if event.data.get("state") != CANCELLED:
+            self.usage += usage_of(event.data)
 
     def _brief(self, event: Event, strip: Strip, state: str) -> None:
         """An item so short that its start was not written: its end says how long it took."""
@@ -295,5 +297,6 @@ class Chart:
         events.MAP_STARTED: _map_started, events.MAP_STOPPED: _map_stopped, events.MAP_ENDED: _map_ended,
         events.ITEM_READ: _item_read, events.ITEMS_COMPLETE: _items_complete, events.ITEM_QUEUED: _item_queued,
         events.ITEM_STARTED: _item_started, events.ATTEMPT_FAILED: _attempt_failed, events.ITEM_SETTLED: _item_settled,
+        events.CALL_SETTLED: _call_settled,
     }  # fmt: skip
     KINDS: ClassVar = frozenset(_TURNS)

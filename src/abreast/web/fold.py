@@ -142,7 +142,8 @@ class Fold:
         since = max(0.0, start - _number(data.get("waited")))
         item = self.items.find(event.path.rpartition("/call/")[0])
         lane.brief(Bar(since, start, self.now, _state(data), item))
-        self._spend(data)
+        if data.get("state") != "cancelled":  # what was reserved for it is no use that is known
+            self._spend(data)
 
     def _spend(self, data: Mapping[str, Any]) -> None:
         used = {

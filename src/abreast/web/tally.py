@@ -37,6 +37,8 @@ class _Tally:
             count = data.get("items")
             self.total = (self.total or 0) + (count if isinstance(count, int) else 0)
         elif event.kind == CALL_SETTLED:
+            if data.get("state") == "cancelled":  # what was reserved for it is no use that is known
+                return
             usd = data.get("usd")
             self.unpriced += usd is None
             self.usd += usd if isinstance(usd, (int, float)) else 0.0
