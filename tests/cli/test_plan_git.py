@@ -192,3 +192,29 @@ def test_any_kind_of_repository_can_be_the_source(project, tmp_path, kind):
     assert said.code == 0, said
     assert look(place) == before
     assert all(len(one["changed"]) == 2 for one in _values(said))
+
+
+def test_a_directory_that_the_repository_ignores_is_divided_as_a_plain_one(project):
+    project.file(".git/info/exclude", ".abreast\n/made\n")
+    for name in ("one", "two"):
+        project.file(f"made/{name}.py", "x = 1\n")
+    before = look(project.folder / ".git")
+    command = 'for file in {files}; do echo "y = 2" >> "$file"; done'
+    said = project("plan", "run", "made", "--min-files", 1, "--command", command, "--json")
+    assert said.code == 0, said
+    assert [one["state"] for one in said.rows[0]["subplans"]] == ["done", "done"]
+    assert project("plan", "apply", "last").code == 0
+    for name in ("one", "two"):
+        assert (project.folder / "made" / f"{name}.py").read_text() == "x = 1\ny = 2\n"
+    assert look(project.folder / ".git") == before
+    assert list((project.folder.parent / "cache").glob("worktrees/*/*/*")) == []
+
+
+def test_a_part_of_a_repository_with_ignored_files_beside_others_stays_a_part_of_it(project):
+    project.file("alpha/m0.log", "ignored\n")
+    command = "set -e; git rev-parse HEAD; for file in {files}; do echo 'y = 2' >> \"$file\"; done"
+    said = project("plan", "run", "alpha", "--command", command, "--json")
+    assert said.code == 0, said
+    assert project("plan", "apply", "last").code == 0
+    assert (project.folder / "alpha/m0.log").read_text() == "ignored\n"
+    assert (project.folder / "alpha/m0.py").read_text() == "x = 0\ny = 2\n"

@@ -161,6 +161,19 @@ def find_repository(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Reposit
     return Repository(Path(top).resolve(), real, (real / common).resolve(), _head(git))
 
 
+def find_project(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Repository:
+    """The repository that `root` is in, unless that ignores all of it: then `root` is a plain directory.
+
+    A worktree of the repository would have nothing of such a directory in it.
+    """
+    repository = find_repository(root, stop, timeout)
+    if repository.common is None or repository.root == repository.top:
+        return repository
+    git = Git(repository.root, stop, timeout)
+    known = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--directory", "--", ".")
+    return repository if known else Repository(repository.root, repository.root)
+
+
 def _line(answer: bytes) -> str:
     """A name that git printed; it may have line breaks of its own."""
     return os.fsdecode(answer.removesuffix(b"\n"))

@@ -30,7 +30,7 @@ from abreast.models.weights import cache_directory
 from abreast.store.locks import DriverLocks
 from abreast.worktrees.aside import Stop, aside
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
-from abreast.worktrees.git import Git, GitFailed, Repository, find_repository
+from abreast.worktrees.git import Git, GitFailed, Repository, find_project
 from abreast.worktrees.ignored import list_ignored
 from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
 from abreast.worktrees.own_git import OwnGit
@@ -156,7 +156,7 @@ class Worktrees:
             await aside(self._close)
 
     def _open(self, stop: Stop) -> None:
-        repository = find_repository(self._root, stop, self._timeout)
+        repository = find_project(self._root, stop, self._timeout)
         base = _Base(repository, self._cache, self._timeout, self._clock, own_git=self._own_git)
         if base.home.is_relative_to(repository.top):
             raise WorktreesUnavailable(
@@ -386,7 +386,7 @@ class Unfinished:
 def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[Unfinished]:
     """The slots of a project whose owners died with something in them that must not be lost, with their notes."""
     stop = Stop()
-    repository = find_repository(Path(root), stop)
+    repository = find_project(Path(root), stop)
     ledger = Ledger(home_of(repository, cache_directory() if cache is None else Path(cache)) / "ledger.jsonl")
     with repository_lock(repository.place, stop, TIMEOUT):
         entries = list(ledger.entries().values())
@@ -401,7 +401,7 @@ def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[
 
 def has_pools(root: str | Path, *, cache: str | Path | None = None) -> bool:
     """Whether there is anything of a pool of a project: of one that is open, or whose owner died."""
-    repository = find_repository(Path(root), Stop())
+    repository = find_project(Path(root), Stop())
     return home_of(repository, cache_directory() if cache is None else Path(cache)).is_dir()
 
 
@@ -409,7 +409,7 @@ def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tupl
     """Remove what dead owners have left of their pools, as every new pool does; what can't be removed is returned."""
     stop = Stop()
     place = cache_directory() if cache is None else Path(cache)
-    base = _Base(find_repository(Path(root), stop), place, TIMEOUT, SYSTEM_CLOCK)
+    base = _Base(find_project(Path(root), stop), place, TIMEOUT, SYSTEM_CLOCK)
     return base.prepare(0, stop) + base.remove()
 
 
