@@ -53,6 +53,14 @@ class Judging:
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
+async def test_a_cancellation_is_never_the_cause_though_it_came_before_every_error():
+    table = Table(lambda branch, _: asyncio.CancelledError("a friend's") if branch == 0 else ServerFault("down"))
+    with pytest.raises(BranchesFailed, match="2 of 3 raised; the first: down") as told:
+        await drawn(table, breadth=3)
+    assert type(told.value.__cause__) is ServerFault
+    assert [one.state for one in told.value.attempts] == ["cancelled", "error", "error"]
+
+
 async def test_errors_are_listed_by_round_and_branch_and_not_as_they_came():
     gate = Gate()
 
@@ -236,6 +244,19 @@ async def test_a_branch_that_had_ended_before_a_kill_is_in_the_result_and_counts
         assert again.asked == [(1, 0), (1, 1), (1, 2)]
         assert list(states.values()) == ["failed"] * 6
     assert result.usage.requests == len(states)
+
+
+async def test_a_budget_counts_the_judges_of_every_branch_beside_the_draws():
+    async def never(_):
+        return False
+
+    table, judge = Table(at()), Judging(never)
+    with pytest.raises(BudgetSpent, match="5 of 5 requests used"):
+        await drawn(
+            table, checks=[judged("is lively")], judge=model_of(judge), breadth=2, depth=9, budget="5req"
+        )  # fmt: skip
+    assert (len(table.asked) + len(judge.asked), table.now) == (5, 0)
+    assert len(judge.asked) >= 2
 
 
 async def test_a_resumed_sample_counts_what_was_spent_of_its_own_budget_and_no_other_samples_part():

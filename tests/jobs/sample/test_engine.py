@@ -613,6 +613,7 @@ async def test_each_draw_sees_its_own_branch_and_round_everywhere():
     for kind in ("model", "check", "async"):
         assert len(seen[kind]) == 16
         assert all(one == other for one, other in seen[kind])
+    assert len(seen["log"]) == 16
     assert all(msg == f"{branch}.{number}" for msg, (branch, number) in seen["log"])
 
 
