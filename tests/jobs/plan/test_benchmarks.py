@@ -16,19 +16,26 @@ from benchmarks.plans.__main__ import MOST, SECONDS, main
 ROOT = Path(__file__).parents[3]
 
 
-def test_fifteen_at_ten_and_the_curve_are_tracked():
-    assert len(loads.plan_of(15).leaves) == 15
-    assert loads.makespan(loads.plan_of(15), 10, nap=0.001) >= 1
+def test_fifteen_at_ten_and_the_curve_are_tracked(monkeypatch):
+    measured = []
+
+    def noted(plan, width, **more):
+        measured.append((len(plan.leaves), width, more.get("store") is not None))
+        return loads.makespan(plan, width, nap=0.001, **more)
+
+    monkeypatch.setattr(subplans, "makespan", noted)
     for kept in subplans.FifteenAtTen.params[0]:
         bench = subplans.FifteenAtTen()
         bench.setup(kept)
         assert bench.track_makespan(kept) >= 1
         bench.teardown(kept)
-    assert subplans.Curve.params[0][0] == 1
-    assert subplans.Curve.params[0][-1] == 50
-    bench = subplans.Curve()
-    bench.setup(50)
-    assert bench.track_makespan(50) >= 1
+    assert measured == [(15, 10, False), (15, 10, True)]
+    measured.clear()
+    for width in (subplans.Curve.params[0][0], subplans.Curve.params[0][-1]):
+        bench = subplans.Curve()
+        bench.setup(width)
+        assert bench.track_makespan(width) >= 1
+    assert measured == [(50, 1, False), (50, 50, False)]
 
 
 def test_a_scheduler_that_runs_fewer_or_more_at_once_is_no_measurement(monkeypatch):

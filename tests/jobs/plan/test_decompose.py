@@ -176,6 +176,15 @@ def test_forty_files_over_three_levels_are_at_most_two_deep(tops, mids, lows, ea
     assert 1 <= decompose(Inventory.of(paths)).max_depth_reached <= 2
 
 
+@pytest.mark.parametrize("counts", [(11, 11, 11, 7), (11, 11, 9, 9), (7, 11, 11, 11)])
+@pytest.mark.parametrize("beside", ["", "own/"])
+def test_forty_files_each_level_of_which_is_worth_a_part_are_at_most_two_deep(counts, beside):
+    """Directories within each other, each with files enough for a part: divided at every level it is three deep."""
+    paths = [f"{'in/' * level}{beside}{number}.py" for level, count in enumerate(counts) for number in range(count)]
+    assert len(paths) == 40
+    assert 1 <= decompose(Inventory.of(paths)).max_depth_reached <= 2
+
+
 @given(st.lists(folders, min_size=40, max_size=40), pairs)
 def test_forty_files_are_at_most_two_deep_however_they_are_nested(places, numbers):
     paths = sorted(f"{folder}/{number}.py" if folder else f"{number}.py" for number, folder in enumerate(places))
@@ -231,6 +240,18 @@ def test_each_reason_of_a_leaf():
     plan = decompose(Inventory.of(paths), options=Options(max_files=50))
     assert leaf_of(plan, "alike/f00000.py").reason is Reason.FITS
     assert leaf_of(plan, "small/f00000.py").reason is Reason.MIN_FILES
+
+
+@pytest.mark.parametrize("limit", [{}, {"max_files": 12}, {"max_tokens": 60}, {"max_tokens": 500}])
+def test_neither_files_nor_tokens_stop_a_large_project_from_being_divided_further(limit):
+    plan = decompose(weighed(sorted(large_layout())), options=Options(**limit))
+    assert plan.max_depth_reached >= 4
+    for leaf in plan.leaves:
+        assert len(leaf.files) <= limit.get("max_files", 2_600)
+        assert leaf.tokens <= limit.get("max_tokens", 100_000)
+        assert (leaf.reason is Reason.MIN_FILES) == (len(leaf.files) <= 10)
+    reasons = {leaf.reason for leaf in plan.leaves}
+    assert reasons <= {Reason.MIN_FILES, Reason.FITS if limit else Reason.NO_PROGRESS}
 
 
 def test_without_a_budget_no_leaf_stops_because_it_would_fit_one():
