@@ -21,6 +21,7 @@ from abreast.testing import open_storm
 from tests.cli.shell import ABREAST, PATIENCE, Said, end, ended_at_last, unmeasured
 from tests.jobs.candidates.noise import expect_verdicts
 from tests.jobs.candidates.projects import FAST, QUICK, SLOW, TESTS, WRONG
+from tests.jobs.candidates.recorded import most_checked_at_once
 from tests.worktrees.repositories import look
 
 LANES = """
@@ -117,9 +118,10 @@ def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(projec
     given = drafts(project, a_fast=FAST, b_wrong=WRONG, c_renamed=RENAMED, d_hangs=HANGS, e_reads=NOISY, f_bad="def (")
     before = seen(project)
     said = patiently(
-        project, "optimize", *TARGET, *given, "--parallel-candidates", "2", *SHORTLY, "--json", "-o", "w.patch"
+        project, "optimize", *TARGET, *given, "--parallel-candidates", "3", *SHORTLY, "--json", "-o", "w.patch"
     )
     assert said.code == 0, said.err
+    assert most_checked_at_once(project.store) == 3
     (found,) = said.rows
     wanted = {"a_fast": "faster", "b_wrong": "wrong", "c_renamed": "duplicate", "d_hangs": "timeout"}
     expect_verdicts(reasons(said), {**wanted, "e_reads": "refused", "f_bad": "error"})

@@ -9,6 +9,7 @@ import pytest
 from tests.docs.pages import ROOT, environment
 from tests.jobs.candidates.noise import expect_verdicts, is_noise
 from tests.jobs.candidates.projects import QUICK
+from tests.jobs.candidates.recorded import most_checked_at_once
 from tests.worktrees.repositories import git, look, make_repository
 
 MINUTES = 600  # s; a machine with other things to do
@@ -72,6 +73,7 @@ def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
         "examples/slow/test_topological_sort.py", "--candidates", "examples/slow/sort_candidates", "--width", "4",
         "--blocks", "24", "--timeout", "15s",
     )  # fmt: skip
+    assert most_checked_at_once(clone / ".abreast/abreast.db") == 4
     assert "layers is wrong: topological_sort(" in ended.stdout
     wanted = {"heap": "faster", "layers": "wrong", "no_circle": "timeout", "set_of_done": "faster"}
     expect_verdicts(verdicts, wanted)

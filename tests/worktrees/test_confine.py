@@ -317,6 +317,17 @@ def test_what_is_no_limit_is_refused(bad):
         Limits(**bad)
 
 
+async def test_two_commands_that_wait_for_each_other_both_end_for_the_loop_waits_for_neither(slot, tmp_path):
+    os.mkfifo(tmp_path / "between")
+    both = [
+        run_confined(["sh", "-c", script, str(tmp_path / "between")], slot, writable=[tmp_path / "between"])
+        for script in ('read said < "$0"; echo "heard $said"', 'echo you > "$0"; echo said >&2')
+    ]
+    heard, said = await asyncio.gather(*both)
+    assert (heard.ok, heard.stdout, heard.stderr) == (True, b"heard you\n", b"")
+    assert (said.ok, said.stdout, said.stderr) == (True, b"", b"said\n")
+
+
 async def test_the_output_is_kept_up_to_a_bound_and_counted(slot):
     ran = await run_confined(["sh", "-c", "head -c 100000 /dev/zero; echo oops >&2"], slot, limits=Limits(output=10))
     assert (ran.stdout, ran.stdout_bytes, ran.stderr, ran.stderr_bytes) == (bytes(10), 100_000, b"oops\n", 5)

@@ -1,8 +1,10 @@
 """The pool of worktrees, line by line of its specification, with a real git."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
+from pathlib import Path
 
 import pytest
 
@@ -261,6 +263,23 @@ async def test_a_slot_whose_git_files_are_damaged_is_removed_all_the_same(reposi
         (trees.slots[1].path / ".git").unlink()
     assert fingerprint(repository) == before
     assert left_in(cache) == []
+
+
+def open_files():
+    """What this process has open, but for the list itself."""
+    found = {}
+    for file in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found[file.name] = str(file.readlink())
+    return found
+
+
+async def test_closing_closes_every_file_that_was_opened_to_hand_out_slots(repository):
+    before = open_files()
+    async with open_worktrees(repository, 2) as trees:
+        assert (await run_confined(["true"], trees.slots[0])).ok
+        await trees.slots[0].reset()
+    assert open_files() == before
 
 
 async def test_what_still_runs_in_a_slot_is_ended_by_closing(repository, tmp_path):

@@ -83,8 +83,8 @@ class Laboratory:
 
     async def profile(self, slot):
         self.done.append(("profile", word_of((slot.path / TARGET.file).read_text())))
-        if self.profiles is None:
-            raise OSError("no trace")
+        if isinstance(self.profiles, Exception):
+            raise self.profiles
         return self.profiles
 
     async def _in(self, kind, word, gate, slot):

@@ -7,6 +7,7 @@ import pytest
 
 from abreast.jobs.candidates.author import ModelAuthor
 from abreast.jobs.candidates.engine import How, TreeChanged
+from abreast.jobs.candidates.stand import StandFailed
 from abreast.jobs.candidates.tried import Proposal, best_of
 from abreast.testing import Gate, ScriptedModel
 from abreast.wiring import as_caller, open_run
@@ -346,14 +347,16 @@ async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_ste
     assert laboratory.times("time") == ["fast2 r", "fast3 b", "fast4 x"]
 
 
-async def test_the_line_profile_is_of_the_winner_only_and_its_failure_loses_nothing(project):
-    for profiles in ([], None):
-        laboratory = Laboratory()
-        laboratory.profiles = profiles
-        tried = await tried_in(project, laboratory, proposals("fast2 a", "fast3 b", "same c", "wrong d"))
-        assert laboratory.times("profile") == ["fast3 b"]
-        assert laboratory.done[-1][0] == "profile"
-        assert best_of(tried).name == "c1"
+@pytest.mark.parametrize(
+    "profiles", [[], OSError("no trace"), KeyError(3), StandFailed("it was killed"), TimeoutError()]
+)
+async def test_the_line_profile_is_of_the_winner_only_and_its_failure_loses_nothing(project, profiles):
+    laboratory = Laboratory()
+    laboratory.profiles = profiles
+    tried = await tried_in(project, laboratory, proposals("fast2 a", "fast3 b", "same c", "wrong d"))
+    assert laboratory.times("profile") == ["fast3 b"]
+    assert laboratory.done[-1][0] == "profile"
+    assert best_of(tried).name == "c1"
 
 
 # --- going on

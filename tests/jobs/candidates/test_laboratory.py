@@ -1,6 +1,7 @@
 """The laboratory of a real project: what the tests see, side by side, with nothing mixed up."""
 
 import asyncio
+import fcntl
 import sys
 from dataclasses import replace
 
@@ -8,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abreast.jobs.candidates import laboratory as laboratories
+from abreast.jobs.candidates.behaviour import Behaviour
+from abreast.jobs.candidates.inputs import Inputs
 from abreast.jobs.candidates.laboratory import BaselineFailed, Bench, Bounds, limits_for
 from abreast.jobs.candidates.target import Target, candidate_text
+from abreast.jobs.candidates.tried import Timed
 from abreast.jobs.candidates.watching import Tests
 from abreast.jobs.candidates.witnessed import Watched
 from abreast.worktrees.confine import Limits
@@ -59,6 +64,47 @@ async def test_several_are_checked_at_once_and_what_each_did_is_its_own(project)
     assert {diff.candidate for diff in found[1].diffs} != {diff.candidate for diff in found[2].diffs}
     assert all(one.layers for one in found)
     assert fingerprint(project) == before
+
+
+async def test_the_machine_is_shared_while_candidates_are_checked_and_held_alone_while_they_are_measured(
+    project, tmp_path, monkeypatch
+):
+    held = []
+
+    def may_be_had(how):
+        with (tmp_path / "locks/abreast-room.lock").open() as room:
+            try:
+                fcntl.flock(room, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    def replace_by(name, value):
+        async def work(*_, **__):
+            held.append((name, may_be_had(fcntl.LOCK_SH), may_be_had(fcntl.LOCK_EX)))
+            return value
+
+        monkeypatch.setattr(laboratories, name, work)
+
+    replace_by("watch", ran(1.0, 1.0))
+    replace_by("scout", Inputs((), 0, 1))
+    replace_by("time_candidate", Timed("same"))
+    replace_by("line_profile", {})
+    monkeypatch.setattr(laboratories, "check_baseline", lambda *_: None)
+    monkeypatch.setattr(laboratories, "judge_behaviour", lambda *_: Behaviour("same", ""))
+    laboratory = bench(generated=0)
+    async with open_worktrees(project, 2) as trees:
+        slot, original = trees.slots
+        laboratory.ready(await laboratory.begin(original), original)
+        await laboratory.check(slot, FAST)
+        await laboratory.time(original, slot, FAST, 1)
+        await laboratory.profile(slot)
+    # Others may check while we do; nothing may be done while we measure.
+    shared, alone = (True, False), (False, False)
+    assert held == [
+        ("watch", *shared), ("watch", *shared), ("scout", *shared), ("watch", *shared), ("time_candidate", *alone),
+        ("line_profile", *alone),
+    ]  # fmt: skip
 
 
 async def test_a_difference_that_no_test_shows_is_found_by_inputs_that_are_made_up(project):

@@ -530,8 +530,11 @@ async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inpu
 
 
 async def test_the_line_profile_counts_the_lines_of_the_target(project):
+    before = fingerprint(project)
     async with open_worktrees(project, 1) as trees:
         found = await line_profile(trees.slots[0], TARGET, TESTS, INPUTS)
+        assert (trees.slots[0].path / "sums.py").read_text() == SLOW  # nothing is written into what it measures
+    assert fingerprint(project) == before
     loop = SLOW.splitlines().index("        for other in numbers[at + 1 :]:") + 1
     assert found[loop + 1][0] == 240 * 239 // 2
     assert found[loop + 1][1] > 0
