@@ -207,11 +207,18 @@ def test_what_cannot_run_here_is_told_beforehand_and_the_rest_runs(abreast):
     with start_process(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast, models=["a/one", "openai/gpt", "mistral/x"], inputs=2, repeats=1)
-        said = abreast("matrix", "run", "study.yaml", "--no-report", "--json", OPENAI_API_KEY="", MISTRAL_API_KEY="")
+        command = ("matrix", "run", "study.yaml", "--no-report", "--no-resume")
+        keys = {"OPENAI_API_KEY": "", "MISTRAL_API_KEY": ""}
+        said = abreast(*command, "--json", **keys)
         assert said.code == 0
-        assert json.loads(said.out)["cells"] == 2 * 2 + 2 * 2
+        found = json.loads(said.out)
+        assert (found["cells"], found["done"], found["failed"]) == (2 * 2 + 2 * 2, 8, 0)  # of controls, and of a/one
         assert "can't run: openai/gpt x plain, openai/gpt x loud: no key for openai (OPENAI_API_KEY)" in said.err
         assert "mistral/x x plain" in said.err
+        assert storm.stats().arrived == 4
+        assert len(rows_of(abreast)) == 8
+        told = abreast(*command, **keys).err
+        assert 0 <= told.find("can't run: ") < told.find("8 of 8 cells done in ")
 
 
 def test_a_dry_run_forecasts_and_asks_nobody(abreast):

@@ -121,6 +121,7 @@ matrix:
     matrix = await go(made, FakeBench({"a/one": lambda _: "perhaps"}, functions={"m:score": score}), store)
     [row] = rows(store).values()
     assert (row.state, matrix.tally.failed) == ("done", 0)
+    assert (row.output, row.error, [step.output for step in row.steps]) == ("perhaps", None, ["perhaps"])
     assert row.scores == {"exact": None, "python": None, "judge": None}
     assert row.score_errors == {
         "exact": "CannotScore: the input i0 has no truth",
