@@ -9,8 +9,9 @@ import sys
 from contextlib import closing
 
 import pytest
+from click.testing import CliRunner
 
-from abreast.cli.main import _COMMANDS
+from abreast.cli.main import _COMMANDS, cli
 from abreast.cli.runs import COUNTED
 from abreast.store.port import Driver
 from abreast.store.sqlite import SqliteStore
@@ -388,3 +389,23 @@ def test_every_command_has_help(abreast, name):
     said = abreast(name, "--help")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"Usage: abreast {name}")
+
+
+def beneath(command, words):
+    """The commands of a command, with the words that call them, however deep."""
+    for name, one in getattr(command, "commands", {}).items():
+        yield (*words, name), one
+        yield from beneath(one, (*words, name))
+
+
+def test_every_command_of_a_command_has_help_that_names_its_options():
+    found = dict(each for name in _COMMANDS for each in beneath(cli.get_command(None, name), (name,)))
+    assert {("plan", "run"), ("matrix", "report"), ("demo", "crash")} <= found.keys()
+    for words, command in found.items():
+        said = CliRunner().invoke(cli, [*words, "--help"], prog_name="abreast")
+        assert (said.exit_code, said.stderr) == (0, ""), words
+        assert said.stdout.startswith(f"Usage: abreast {' '.join(words)}")
+        assert command.help
+        options = [option for option in command.params if not getattr(option, "hidden", False)]
+        names = [name for option in options for name in option.opts if name.startswith("--")]
+        assert [name for name in names if name not in said.stdout] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import doctest
 import inspect
@@ -260,6 +261,25 @@ async def test_what_an_item_changes_in_what_it_was_given_is_seen_by_nobody(kind)
     assert result.steps["src"].output == {"n": 0}
 
 
+async def test_what_a_kind_changes_in_the_item_or_the_inputs_is_seen_by_no_other_item():
+    class Spoils(FakeKit):
+        async def custom(self, kind, config, context):
+            await self.act(context.step)
+            context.item["seen"].append(context.step)
+            context.inputs["k"].append(context.step)
+            return {"item": context.item["seen"], "inputs": context.inputs["k"]}
+
+    shared = {"seen": []}
+    template = [{"id": "a", "type": "do"}, {"id": "b", "type": "do"}]
+    workflow = flow(fan("{{ inputs.all }}", *template, width=3), inputs={"all": {}, "k": {}})
+    result = await go(workflow, Spoils(), {"all": [shared] * 3, "k": []})
+    for name in ("a", "b"):
+        for index in range(3):
+            mine = [f"fan:{name}:{index}"]
+            assert result.steps[mine[0]].output == {"item": mine, "inputs": mine}
+    assert shared == {"seen": []}
+
+
 async def test_a_kind_is_called_concurrently_each_with_its_own_item_and_id():
     kit = FakeKit(gate=Gate())
     workflow = flow(fan(["x", "y", "z"], {"id": "k", "type": "do"}, width=3))
@@ -280,6 +300,41 @@ def test_the_contract_of_a_kind_is_documented_and_the_kinds_that_ship_keep_nothi
     changing = (dict, list, set)
     kept = {name for name, value in vars(leaves).items() if isinstance(value, changing) and not name.startswith("__")}
     assert kept == {"_PERFORM", "_CONFIGURE"}
+    assert list(written_at_module_level(inspect.getsource(leaves))) == []
+
+
+def written_at_module_level(source):
+    """What the functions of a module change outside of themselves: names, and what is within them."""
+    tree = ast.parse(source)
+    outside = {name.id for node in tree.body for name in ast.walk(node) if is_written(name) and in_module(node)}
+    outside |= {node.name for node in tree.body if hasattr(node, "name")}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield from node.names
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            owner = node.value
+            while isinstance(owner, (ast.Attribute, ast.Subscript)):
+                owner = owner.value
+            if isinstance(owner, ast.Name) and owner.id in outside:
+                yield owner.id
+
+
+def is_written(node):
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def in_module(node):
+    return not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+
+
+@pytest.mark.parametrize("source", [
+    "def f():\n    global last\n    last = 1",
+    "def f():\n    f.last = 1",
+    "KEPT = {}\nasync def f():\n    KEPT['a'] = 1",
+    "KEPT = Kept()\ndef f():\n    KEPT.all['a'].last = 1",
+])  # fmt: skip
+def test_what_a_kind_would_keep_between_calls_is_seen(source):
+    assert list(written_at_module_level(source))
 
 
 def test_the_documentation_of_the_width_says_exactly_what_it_does():
