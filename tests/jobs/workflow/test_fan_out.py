@@ -869,6 +869,7 @@ async def test_the_parents_own_output_is_built_from_what_is_recorded_of_its_item
     kit = FakeKit()
     second = await go(workflow, kit, store=store)
     assert kit.calls == []
+    assert results(first) == results(second) == ["w0", "w1", "w2"]
     assert told(first) == told(second)
     assert isinstance(workflow.steps[0], FanOut)
     assert "flow/fan" not in recorded(store)
