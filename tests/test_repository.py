@@ -186,7 +186,7 @@ def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
 def test_what_a_newcomer_is_spared_is_there_and_few():
     slow = [line for line in text_of("tests/slow.txt").splitlines() if not line.startswith("#")]
     assert slow == sorted(set(slow))
-    assert len(slow) <= 150
+    assert len(slow) <= 160
     for line in slow:
         path, _, name = line.partition("::")
         assert re.search(rf"def {name.rpartition('::')[2]}\b", text_of(path)), f"{line} is not there"
