@@ -38,6 +38,7 @@
     |       `-- LaneParked       a provider takes no more requests for now
     `-- StoreError       the store can't do what is asked of it
         |-- RunBusy          another driver is on this run
+        |-- RunExists        there is a run of that id already
         |-- DriverReplaced   another driver took this run over; nothing more is written
         |-- NoSuchRun        no run of that name or id
         |-- StoreNewer       written by a later version of abreast
