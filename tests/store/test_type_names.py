@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import closing
@@ -23,6 +24,7 @@ from abreast.store.codec import decode, digest, encode
 from abreast.store.named import types_by_name
 from abreast.store.sqlite import SqliteStore
 from abreast.testing import MemoryStore
+from tests.fixtures.recorded.load import HERE
 from tests.store import shapes
 
 # Values with the text and the digest that the version before stable names gave them.
@@ -66,6 +68,13 @@ def test_own_types_are_written_by_their_stable_names_alone(value, text, _):
     assert names
     assert names.isdisjoint(line.partition('"')[0] for line in text.split('"t":"')[1:])
     assert all(name.startswith("abreast:") for name in names)
+
+
+def test_every_own_type_that_an_earlier_store_names_is_in_the_table():
+    texts = [path.read_text("utf-8") for path in (HERE / "store.sql", HERE / "files.json")]
+    named = {name for text in texts for name in re.findall(r"abreast[\w.]*:[A-Z]\w*", text)}
+    assert len(named) > 10
+    assert {name for name in named if type_names.home_of(name) is None} == set()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -126,6 +126,7 @@ _FIRST: Final[Mapping[str, str]] = {
     "abreast:candidates.Doubt": "abreast.jobs.candidates.matching:Doubt",
     "abreast:candidates.Finding": "abreast.jobs.candidates.record:Finding",
     "abreast:candidates.Input": "abreast.jobs.candidates.inputs:Input",
+    "abreast:candidates.Inputs": "abreast.jobs.candidates.inputs:Inputs",
     "abreast:candidates.Interval": "abreast.jobs.candidates.measure:Interval",
     "abreast:candidates.Invocation": "abreast.jobs.candidates.record:Invocation",
     "abreast:candidates.Line": "abreast.jobs.candidates.tried:Line",
