@@ -7,9 +7,14 @@ import pytest
 import abreast
 from abreast.core.errors import ServerFault, Throttled
 from abreast.core.outcome import Usage
+from abreast.limits.gate import Gate
+from abreast.limits.limit import Need
+from abreast.limits.line import Ticket
 from abreast.models.port import Reply
 from abreast.run.call import Caller
 from abreast.run.lane import Lane
+from abreast.run.lending import wait_granted
+from abreast.testing import ManualClock
 
 
 class Flaky:
@@ -110,3 +115,21 @@ async def test_calls_of_one_item_do_not_wait_for_the_slot_that_it_took_back(late
         mapped = run.map(work, ["asks", "holds", "holds"], width=3, lane="lane")
         assert await asyncio.wait_for(mapped.values(), 30) == [["a", "b", "c"], "holds", "holds"]
     assert slots.taken == 0
+
+
+@pytest.mark.parametrize("cancelled_first", [False, True])
+async def test_a_wait_that_is_cancelled_in_the_turn_of_its_grant_leaves_the_slot_free(cancelled_first):
+    slots = abreast.Slots(1)
+    gate = Gate(ManualClock())
+    first, second = (Ticket([("lane", slots, Need())]) for _ in range(2))
+    assert gate.ask(first)
+    assert not gate.ask(second)
+    waiting = asyncio.create_task(wait_granted(gate, second))
+    await turns(2)
+    steps = [waiting.cancel, lambda: gate.give(first.holds)]
+    for step in steps if cancelled_first else reversed(steps):
+        step()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert slots.taken == 0
+    assert gate.ask(Ticket([("lane", slots, Need())]))  # and nothing is left in line before it
