@@ -23,12 +23,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from abreast.jobs.candidates.engine import How, Setting, Trials
-from abreast.jobs.candidates.laboratory import Bench, Bounds
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Proposal, Timed
-from abreast.jobs.candidates.watching import Tests
-from abreast.wiring import open_run
+from abreast.assembly.names import open_run
+from abreast.jobs.candidates.behaviour.traced_run import Tests
+from abreast.jobs.candidates.evaluator import Bounds, Evaluator
+from abreast.jobs.candidates.job import CandidatesContext, EvaluationOptions, Trials
+from abreast.jobs.candidates.results import Checked, Proposal, Timed
+from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.slot import Slot
 
 ENOUGH = 0.6
@@ -54,7 +54,7 @@ def test_twice():
 """
 
 
-class Unmeasured(Bench):
+class Unmeasured(Evaluator):
     """Notes when checks begin and end, and how many there are at once; leaves measuring out."""
 
     began: float | None = None
@@ -121,7 +121,9 @@ async def phase(top: Path, count: int, width: int) -> Phase:
         return proposals(count)
 
     async with open_run("behaviour", seed=1) as run:
-        tried = await Trials(Setting(target, SOURCE, top, bench, None, How(width))).run(run, propose)
+        tried = await Trials(CandidatesContext(target, SOURCE, top, bench, None, EvaluationOptions(width))).run(
+            run, propose
+        )
     assert bench.began is not None
     return Phase(bench.ended - bench.began, bench.peak, tuple(one.verdict for one in tried))
 

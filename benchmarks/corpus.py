@@ -33,18 +33,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from abreast.jobs.candidates.cheats import check_text
-from abreast.jobs.candidates.probing import Probe, prepare
+from abreast.jobs.candidates.behaviour.traced_run import Behaviour, Tests, Watched, judge_behaviour, watch
+from abreast.jobs.candidates.inputs.probe import Probe, prepare
 from abreast.jobs.candidates.rules import STRICT
-from abreast.jobs.candidates.target import CandidateInvalid, Target, candidate_text
-from abreast.jobs.candidates.watching import Behaviour, Tests, Watched, judge_behaviour, watch
-from abreast.worktrees.confine import Limits
+from abreast.jobs.candidates.source.checks import check_text
+from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
+from abreast.worktrees.confinement import ResourceLimits
 from abreast.worktrees.pool import open_worktrees
 from abreast.worktrees.slot import Slot
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 KNOWN = CORPUS.parent / "build" / "corpus.jsonl"
-LIMITS = Limits(seconds=30, memory=1 << 30, processes=64)
+LIMITS = ResourceLimits(seconds=30, memory=1 << 30, processes=64)
 PATIENCE = 20  # seconds for a candidate of a function whose tests take a fraction of one; the machine may be busy
 BUSY = 6  # of CPU
 LONGEST = 1_800  # seconds for all candidates of a function: nothing may hang
@@ -155,7 +155,7 @@ class Subject:
         self._original: Watched | None = None
         self._probe: Probe | None = None
 
-    async def _watched(self, text: str, *, inputs: bytes | None = None, limits: Limits = LIMITS) -> Watched:
+    async def _watched(self, text: str, *, inputs: bytes | None = None, limits: ResourceLimits = LIMITS) -> Watched:
         await self._slot.reset()
         self._slot.write_candidate(self._specimen.target.file, text)
         tests = self._tests if inputs is None else Tests((), python=sys.executable)

@@ -9,11 +9,11 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.imports import Imports
-from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import Options
-from abreast.jobs.plan.score import score
+from abreast.jobs.plan.decompose.decompose import decompose
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.decompose.inventory import Inventory
+from abreast.jobs.plan.decompose.score import score
+from abreast.jobs.plan.spec import Options
 
 NAMES = ("api", "cli", "core", "db", "jobs", "util", "web")
 MIXED, ALIKE = 2.0, 1.0

@@ -28,9 +28,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from abreast.jobs.candidates.laboratory import Bench, Bounds
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.watching import Tests
+from abreast.jobs.candidates.behaviour.traced_run import Tests
+from abreast.jobs.candidates.evaluator import Bounds, Evaluator
+from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.pool import open_worktrees
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
@@ -133,7 +133,7 @@ async def run_series(kind: str, runs: int, path: Path) -> None:
     done = len(rows_of(path))
     with project() as top:
         target = Target("work.py", "work")
-        bench = Bench(target, SOURCE.format(rounds=ROUNDS), Tests(("test_work.py",), sys.executable), Bounds())
+        bench = Evaluator(target, SOURCE.format(rounds=ROUNDS), Tests(("test_work.py",), sys.executable), Bounds())
         candidate = SOURCE.format(rounds=SERIES[kind].rounds)
         async with open_worktrees(top, 2) as trees:
             beside, original = trees.slots

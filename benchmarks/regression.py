@@ -133,7 +133,7 @@ def run(base: str, *, short: bool, rounds: int) -> int:
     print(f"cpu us/item: this tree, {base}, and their ratio (at most {most} x)", flush=True)
     with checked_out(base) as library:
         trees = {"now": ROOT / "src", "before": library}
-        plans = (library / "abreast/jobs/plan/execute.py").exists()
+        plans = (library / "abreast/jobs/plan/job.py").exists()
         loads = SHORT_LOADS if short else [load for load in LOADS if load[0] not in PLANS or plans]
         again = ROUNDS_AGAIN if short else 0
         slower = [load[0] for load in loads if became_slower(load, trees, rounds, most, again=again)]

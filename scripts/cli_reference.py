@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from abreast.cli import errors
-from abreast.cli.children import RUN_VARIABLE
-from abreast.cli.config import SETTINGS, Setting
+from abreast.cli.config import SETTINGS, ConfigSetting
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 from abreast.cli.main import cli
 
 DOCUMENT = Path("docs/cli.md")
@@ -122,7 +122,7 @@ def _settings() -> str:
     )
 
 
-def _default(setting: Setting[Any]) -> str:
+def _default(setting: ConfigSetting[Any]) -> str:
     if setting.name == "store":
         return "`.abreast/abreast.db` of the project"
     if setting.name == "keep":

@@ -19,7 +19,7 @@ WANTED = (
     "README.md",
     "LICENSE",
     "requirements/run.txt",
-    "src/abreast/cli/map.py",
+    "src/abreast/cli/commands/map.py",
     "src/abreast/py.typed",
 )
 

@@ -597,7 +597,7 @@ def graph() -> dict[str, set[str]]:
 
 def test_no_two_modules_import_each_other_however_far_round():
     assert len(graph()) > 50
-    assert "abreast.core.window" in graph()["abreast.run.drive"]
+    assert "abreast.core.window" in graph()["abreast.run.map.scheduler"]
     graphlib.TopologicalSorter(graph()).prepare()
 
 
@@ -676,7 +676,7 @@ def test_no_interface_that_a_supported_python_deprecates_is_used():
         if isinstance(node, ast.Attribute)
     }
     # Processes of their own with one thread, where forking is as it always was.
-    alone = ("src/abreast/worktrees/jail.py", "src/abreast/jobs/candidates/child/timed.py")
+    alone = ("src/abreast/worktrees/sandbox.py", "src/abreast/jobs/candidates/child/timed.py")
     deprecated = [(place, name) for place, name in used if DEPRECATED.fullmatch(name)]
     assert [(place, name) for place, name in deprecated if not (place.startswith(alone) and name == "os.fork")] == []
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from abreast.limits.governor import Governor
+from abreast.limits.governor.governor import Governor
 from abreast.testing.storm.settings import Settings
 from benchmarks.limits.rivals import Aimd, Pacer, Static
 from benchmarks.limits.scenarios import Scenario, drawn, five_providers, scenarios

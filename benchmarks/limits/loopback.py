@@ -15,15 +15,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from abreast.limits.governed import Governed
-from abreast.models.openai import OpenAI
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.assembly.names import open_run
+from abreast.limits.governor.limit import GovernorLimit
+from abreast.models.providers.openai import OpenAI
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.testing.storm.dialects.dialect import key_of
 from abreast.testing.storm.process import StormProcess, start_process
 from abreast.testing.storm.settings import Settings
-from abreast.testing.storm.shape import key_of
-from abreast.testing.storm.world import Request
-from abreast.wiring import open_run
+from abreast.testing.storm.world import WorldRequest
 from benchmarks.limits.scenarios import Scenario
 from benchmarks.limits.virtual import Limiter, best_time
 from benchmarks.peers import ROOT, python_of
@@ -60,14 +60,14 @@ class Course(NamedTuple):
 
     settings: Settings
     prompts: list[str]
-    requests: list[Request]
+    requests: list[WorldRequest]
 
 
 def course_of(scenario: Scenario, minute: float) -> Course:
     """The scenario at another speed, with replies of one length, so that the best time is known exactly."""
     settings = replace(scenario.settings, minute=minute, output_min=SAID, output_max=SAID)
     prompts = [f"{call.key} ".ljust(4 * call.input_tokens, "x") for call in scenario.calls]
-    requests = [Request(key_of(_MODEL, None, [text]), (len(text) + 3) // 4, None, SAID) for text in prompts]
+    requests = [WorldRequest(key_of(_MODEL, None, [text]), (len(text) + 3) // 4, None, SAID) for text in prompts]
     return Course(settings, prompts, requests)
 
 
@@ -110,9 +110,9 @@ async def _sent(
 
     async def lane(course: Course, storm: StormProcess) -> None:
         nonlocal done, last
-        governed = Governed(make(course.settings))  # type: ignore[arg-type] # a rival is no Governor, but does the same
+        governed = GovernorLimit(make(course.settings))  # type: ignore[arg-type] # a rival is no Governor, but does the same
         name = f"openai/{_MODEL}"
-        async with Caller(OpenAI(name, f"{storm.url}/v1", "sk-storm"), Lane("openai", governed=governed)) as model:
+        async with Caller(OpenAI(name, f"{storm.url}/v1", "sk-storm"), ModelLane("openai", governed=governed)) as model:
 
             async def ask(prompt: str) -> bool:
                 return bool((await model.ask(prompt)).text)

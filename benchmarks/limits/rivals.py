@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from abreast.limits.governor import Change, Costs, Dimension, Hit, Permit
-from abreast.limits.pace import Told
+from abreast.limits.governor.governor import CallPermit, Costs, Dimension, Hit, WidthChange
+from abreast.limits.governor.rate_estimate import HeaderFacts
 
 
 class Static:
@@ -29,29 +29,29 @@ class Static:
             return self.hold
         return None if len(self._flying) + 1 <= self.width else inf
 
-    def send(self, costs: Costs, now: float) -> Permit:
+    def send(self, costs: Costs, now: float) -> CallPermit:
         """One more is in flight."""
         self._serial += 1
         self._flying.add(self._serial)
-        return Permit(self._serial, now, costs)
+        return CallPermit(self._serial, now, costs)
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:  # noqa: ARG002
+    def answered(self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]) -> None:  # noqa: ARG002
         """One less is."""
         self._flying.discard(permit.serial)
 
-    def failed(self, permit: Permit, now: float) -> None:  # noqa: ARG002
+    def failed(self, permit: CallPermit, now: float) -> None:  # noqa: ARG002
         """One less is."""
         self._flying.discard(permit.serial)
 
-    def withdraw(self, permit: Permit) -> None:
+    def withdraw(self, permit: CallPermit) -> None:
         """One less is."""
         self._flying.discard(permit.serial)
 
-    def listens(self, permit: Permit) -> bool:  # noqa: ARG002
+    def listens(self, permit: CallPermit) -> bool:  # noqa: ARG002
         """Every header is read."""
         return True
 
-    def changes(self, cause: str) -> list[Change]:  # noqa: ARG002
+    def changes(self, cause: str) -> list[WidthChange]:  # noqa: ARG002
         """Nobody reads what these decide."""
         return []
 
@@ -60,7 +60,7 @@ class Static:
         return self.hold
 
     def rejected(
-        self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, HeaderFacts]
     ) -> bool:
         """One less is, and nothing goes for a while."""
         del hit, told
@@ -77,13 +77,13 @@ class Aimd(Static):
         super().__init__(4, tick)
         self._cut_at = -inf
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:
+    def answered(self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]) -> None:
         """Grow by one in a round."""
         super().answered(permit, now, used, told)
         self.width += 1 / self.width
 
     def rejected(
-        self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, HeaderFacts]
     ) -> bool:
         """Halve, once for all that were sent before."""
         if permit.sent > self._cut_at:
@@ -106,13 +106,13 @@ class Pacer(Static):
         due = max((self._next.get(name, -inf) for name in self._rate), default=-inf)
         return due if now < due else super().refusal(costs, now)
 
-    def send(self, costs: Costs, now: float) -> Permit:
+    def send(self, costs: Costs, now: float) -> CallPermit:
         """The next one goes after as long as this one takes of each rate."""
         for name, rate in self._rate.items():
             self._next[name] = max(now, self._next.get(name, now)) + costs.get(name, 0.0) / rate
         return super().send(costs, now)
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:
+    def answered(self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]) -> None:
         """Take the limits from the headers."""
         super().answered(permit, now, used, told)
         for name, each in told.items():

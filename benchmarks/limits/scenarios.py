@@ -9,7 +9,7 @@ from math import log2
 from typing import Any
 
 from abreast.testing.storm.settings import Settings, make_settings
-from abreast.testing.storm.world import Request
+from abreast.testing.storm.world import WorldRequest
 
 MOST_CALLS = 6_000
 
@@ -20,17 +20,17 @@ class Scenario:
 
     name: str
     settings: Settings
-    calls: tuple[Request, ...]
+    calls: tuple[WorldRequest, ...]
     slow: float = 1.0
     """Over loopback, times as slow as the others: where calls are short, what this machine does with each is felt."""
 
 
-def requests(n: int, seed: int, sizes: tuple[int, int] = (100, 100)) -> tuple[Request, ...]:
+def requests(n: int, seed: int, sizes: tuple[int, int] = (100, 100)) -> tuple[WorldRequest, ...]:
     """Calls whose input has so many tokens, drawn evenly by their magnitude."""
     draw = random.Random(seed)
     low, high = (log2(size) for size in sizes)
     return tuple(
-        Request(f"call {number}", round(2.0 ** draw.uniform(low, high)), None, draw.randint(8, 32))
+        WorldRequest(f"call {number}", round(2.0 ** draw.uniform(low, high)), None, draw.randint(8, 32))
         for number in range(n)
     )
 

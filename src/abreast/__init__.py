@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 from abreast.core.version import VERSION
 
 if TYPE_CHECKING:
+    from abreast.assembly.names import open_model, open_run
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed
-    from abreast.doors import map, plan_sample, sample, sample_sync, workflow
     from abreast.jobs.sample import checks, strategies
-    from abreast.jobs.sample.here import current_draw
+    from abreast.jobs.sample.draw_context import current_draw
     from abreast.limits.budget import Budget
     from abreast.limits.pool import Pool
     from abreast.limits.rate import Rate
     from abreast.limits.slots import Slots
     from abreast.run.current import current
     from abreast.run.retry import Retry
-    from abreast.wiring import open_model, open_run
+    from abreast.sync import map, plan_sample, sample, sample_sync, workflow
 
 __version__ = VERSION
 
@@ -66,14 +66,14 @@ _HOME = {
     "Retry": "abreast.run.retry",
     "Slots": "abreast.limits.slots",
     "current": "abreast.run.current",
-    "current_draw": "abreast.jobs.sample.here",
-    "map": "abreast.doors",
-    "open_model": "abreast.wiring",
-    "open_run": "abreast.wiring",
-    "plan_sample": "abreast.doors",
-    "sample": "abreast.doors",
-    "sample_sync": "abreast.doors",
-    "workflow": "abreast.doors",
+    "current_draw": "abreast.jobs.sample.draw_context",
+    "map": "abreast.sync",
+    "open_model": "abreast.assembly.names",
+    "open_run": "abreast.assembly.names",
+    "plan_sample": "abreast.sync",
+    "sample": "abreast.sync",
+    "sample_sync": "abreast.sync",
+    "workflow": "abreast.sync",
 }
 
 

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 PATIENCE = 280  # seconds until a process that should end by itself is taken to hang
 ABREAST = (sys.executable, "-m", "abreast")

@@ -534,8 +534,8 @@ def test_what_was_read_before_a_bad_line_is_done_and_the_rest_follows_once_it_is
 
 def test_a_fault_of_ours_is_one_line_and_its_traceback_for_those_who_ask(abreast):
     # A store that breaks in a way that nobody thought of.
-    broken = "import abreast.wiring\n\ndef broken(*_, **__):\n    raise LookupError('oh\\nno')\n\n"
-    abreast.file("sitecustomize.py", f"{broken}abreast.wiring.find_store = broken\n")
+    broken = "import abreast.assembly.names\n\ndef broken(*_, **__):\n    raise LookupError('oh\\nno')\n\n"
+    abreast.file("sitecustomize.py", f"{broken}abreast.assembly.names.find_store = broken\n")
     path = os.pathsep.join((str(abreast.folder), abreast.environment["PYTHONPATH"]))
     said = abreast(*MAP, given="x\n", PYTHONPATH=path)
     assert said.code == 1

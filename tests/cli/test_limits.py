@@ -4,11 +4,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from abreast.cli.limit_chart import LimitChart
-from abreast.cli.limit_picture import draw, one_liner, snapshot, svg
-from abreast.cli.picture import Canvas
+from abreast.cli.terminal.lane_drawing import Canvas
+from abreast.cli.terminal.limit_drawing import draw, one_liner, snapshot, svg
 from abreast.core.events import Event
 from abreast.testing.storm import start_process
+from abreast.views.limits import LimitChart
 
 
 def decided(dimension, old, new, cause):

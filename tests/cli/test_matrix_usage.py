@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from abreast.testing.storm import start_process
+from tests.cli.commands.test_matrix import _strike, declare, lasting, rows_of
 from tests.cli.shell import PATIENCE, Shell
-from tests.cli.test_matrix import _strike, declare, lasting, rows_of
 
 STUDY = """
 matrix:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.cli.test_optimize import TARGET, drafts, patiently, project, seen
+from tests.cli.commands.test_optimize import TARGET, drafts, patiently, project, seen
 from tests.jobs.candidates.projects import FAST
 
 assert project  # the fixture: a repository with a slow function and its tests

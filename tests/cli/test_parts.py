@@ -6,10 +6,10 @@ from importlib import metadata
 import pytest
 
 from abreast.cli import units
-from abreast.cli.errors import Sorry, one_line
-from abreast.cli.lines import Lines
-from abreast.cli.tables import span
-from abreast.cli.template import Planned, Template
+from abreast.cli.errors import UsageError, one_line
+from abreast.cli.jobs.map.input_lines import InputLines
+from abreast.cli.jobs.map.template import ItemTemplate, Planned
+from abreast.cli.terminal.tables import span
 
 
 @pytest.mark.parametrize(("text", "seconds"), [
@@ -52,12 +52,12 @@ def test_lengths_of_time_are_said(seconds, said):
     (".", [".", ".", ".", "."]),
 ])  # fmt: skip
 def test_parts_of_paths(path, filled):
-    template = Template(["{.}", "{/}", "{//}", "{/.}"], json_items=False, option="x")
+    template = ItemTemplate(["{.}", "{/}", "{//}", "{/.}"], json_items=False, option="x")
     assert template.fill(path, Planned(0, "k")) == filled
 
 
 def test_braces_that_are_no_placeholders_stay():
-    template = Template(["{print $1}", "{", "}", "{{}}", "{a.b}"], json_items=False, option="x")
+    template = ItemTemplate(["{print $1}", "{", "}", "{{}}", "{a.b}"], json_items=False, option="x")
     assert template.fill("v", Planned(0, "k")) == ["{print $1}", "{", "}", "{v}", "{a.b}"]
 
 
@@ -69,7 +69,9 @@ def items_of(data, **options):
         os.write(write_end, data)
         os._exit(0)
     os.close(write_end)
-    lines = Lines(f"/dev/fd/{read_end}", **{"json_items": False, "null": False, "check": lambda *_: None, **options})
+    lines = InputLines(
+        f"/dev/fd/{read_end}", **{"json_items": False, "null": False, "check": lambda *_: None, **options}
+    )
     try:
         return list(lines)
     finally:
@@ -86,7 +88,7 @@ def test_lines_are_put_together_from_pieces():
 
 
 def test_the_place_of_a_bad_line_counts_empty_ones():
-    with pytest.raises(Sorry, match="line 4: it is not UTF-8"):
+    with pytest.raises(UsageError, match="line 4: it is not UTF-8"):
         items_of(b"a\n\n\n\xff\n")
 
 

@@ -205,16 +205,16 @@ main()
     ("abreast.worktrees.pool", "_Base.prepare", "after", 1),
     ("abreast.worktrees.own_git", "OwnGit.install", "after", 1),
     ("abreast.worktrees.own_git", "_Model._fill_index", "before", 1),
-    ("abreast.jobs.plan.commands", "_variables", "after", 2),
-    ("abreast.jobs.plan.commands", "_wrote", "before", 3),
-    ("abreast.jobs.plan.kept", "Kept.hold", "after", 4),
+    ("abreast.jobs.plan.work.commands", "_variables", "after", 2),
+    ("abreast.jobs.plan.work.commands", "_wrote", "before", 3),
+    ("abreast.jobs.plan.work.held_results", "Kept.hold", "after", 4),
     ("abreast.worktrees.slot", "Slot.let_go", "after", PARTS),
     ("abreast.worktrees.pool", "_Base.remove", "before", 1),
     ("abreast.worktrees.pool", "_remove_files", "after", 1),
     ("abreast.worktrees.pool", "_Base._drop", "after", 1),
     ("abreast.worktrees.pool", "remove_tree", "after", WIDTH + 1),
     ("abreast.worktrees.pool", "_Base._tidy", "before", 1),
-    ("abreast.store.locks", "DriverLocks.free", "before", 1),
+    ("abreast.store.driver_locks", "DriverLocks.free", "before", 1),
 ], ids=lambda point: f"{point[2]}-{point[1]}")  # fmt: skip
 def test_after_a_kill_anywhere_the_next_command_clears_up_and_no_work_is_lost(begin, tmp_path, point):
     project = begin(0)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.test_plan import project
+from tests.cli.commands.test_plan import project
 from tests.jobs.plan.repositories import QUIET, repository
 
 __all__ = ["project"]

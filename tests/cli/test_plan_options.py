@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from abreast.cli.plan_job import PlanJob
+from abreast.cli.jobs.plan.job import PlanJob
 from abreast.testing.storm import open_storm
 from tests.cli import test_plan_work as plan_work
+from tests.cli.commands.test_plan import MARK, project
 from tests.cli.shell import PATIENCE
-from tests.cli.test_plan import MARK, project
 from tests.cli.test_plan_work import editor
 
 __all__ = ["project"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from abreast.jobs.plan.nodes import LEAF_REASONS
+from abreast.jobs.plan.spec import LEAF_REASONS
 
 HERE = Path(__file__).parents[2]
 PACKAGES = {"importlinter": (30, 120), "sphinx": (400, 900), "pandas": (1200, 2500)}

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from abreast.testing.storm import open_storm
-from tests.cli.test_plan import project
+from tests.cli.commands.test_plan import project
 
 __all__ = ["project"]
 

@@ -18,7 +18,7 @@ import asyncio, os, signal, sys
 import abreast
 from abreast.run import journal
 from abreast.store import scribe
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 class OnlyNoted(SqliteStore):
     def commit(self, run_id, epoch, events, spent):

@@ -9,11 +9,11 @@ import abreast as library
 from abreast.core.outcome import Usage
 from abreast.models.port import Reply
 from abreast.models.price import FlatPrice
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.store.sqlite.store import SqliteStore
 from abreast.web import pages
-from abreast.web.pages import Desk
+from abreast.web.pages import PageSource
 
 CALLS = 3 * (1 + 2 + 1)  # of three items: one of its own, two in a map beneath it, one in a step beneath that
 
@@ -33,7 +33,7 @@ class Echo:
 @pytest.fixture
 def nested(abreast):
     """A run whose items ask a model themselves, in a map beneath them, and in a step beneath one of its items."""
-    model = Caller(Echo(), Lane("test", ()), price=FlatPrice(1.0, 2.0))
+    model = Caller(Echo(), ModelLane("test", ()), price=FlatPrice(1.0, 2.0))
 
     async def ask(text):
         return (await model.ask(text)).text
@@ -72,7 +72,7 @@ def test_watch_show_export_and_the_page_say_the_same_of_a_run_with_nested_items(
     assert sum(row["usd"] for row in exported) == usd
 
     with closing(SqliteStore(nested.store)) as store:
-        desk = Desk(store)
+        desk = PageSource(store)
         head = pages.head(desk, "nested-1", {})["usage"]
         assert (head["requests"], head["input"], head["output"], head["usd"]) == (CALLS, 10 * CALLS, 5 * CALLS, usd)
         (line,) = pages.runs(desk, {})["runs"]

@@ -5,7 +5,7 @@ import threading
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 FLOW = """
 workflow: {id: lanes}

@@ -19,8 +19,8 @@ from pathlib import Path
 import abreast
 from abreast.core.events import Event
 from abreast.run import journal
-from abreast.store import scribe
-from abreast.store.sqlite import SqliteStore
+from abreast.store import writer as scribe
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import crash_at
 
 

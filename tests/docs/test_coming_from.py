@@ -13,7 +13,7 @@ from itertools import count
 
 import pytest
 
-from abreast.jobs.sample.door import THEIR_WORDS
+from abreast.jobs.sample.arguments import THEIR_WORDS
 from tests.docs.pages import PATIENCE, ROOT, blocks_of, differs, environment, project, run
 
 PARALLEL = "docs/coming-from/gnu-parallel.md"

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from abreast.cli import errors
-from abreast.jobs.matrix import read_study
-from abreast.jobs.matrix.bench import Asked
+from abreast.jobs.matrix.design import read_study
 from abreast.jobs.matrix.rows import Row
-from abreast.jobs.matrix.scores import KINDS
-from abreast.jobs.matrix.study import CONTROLS
+from abreast.jobs.matrix.scoring.scores import KINDS
+from abreast.jobs.matrix.spec import CONTROLS
+from abreast.jobs.matrix.tools import Asked
 from tests.docs.pages import ROOT, blocks_of
 
 PAGE = "docs/matrix.md"
@@ -67,7 +67,7 @@ def test_every_file_of_yaml_is_one_that_is_run():
 
 
 def test_what_it_says_of_the_statistics_is_what_the_report_says(page):
-    from abreast.jobs.matrix.findings import METHODS
+    from abreast.jobs.matrix.report.findings import METHODS
 
     said, methods = part(page, "The report"), " ".join(METHODS)
     words = ("Wilson", "Student's t", "McNemar's exact test", "Wilcoxon's signed ranks", "rank-biserial", "Holm")

@@ -4,8 +4,8 @@ import importlib.util
 
 import pytest
 
-from abreast.cli import template
 from abreast.cli.config import SETTINGS
+from abreast.cli.jobs.map import template
 from abreast.cli.main import cli
 from tests.docs.pages import ROOT
 

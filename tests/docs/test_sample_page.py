@@ -6,10 +6,11 @@ import re
 import pytest
 
 import abreast
-from abreast.jobs.sample import engine, spec
-from abreast.jobs.sample.attempts import Attempt, Counts, SampleResult
-from abreast.jobs.sample.door import make_job
-from abreast.jobs.sample.race import PICKS
+from abreast.jobs.sample import job as engine
+from abreast.jobs.sample import spec
+from abreast.jobs.sample.arguments import make_job
+from abreast.jobs.sample.branch_order import PICKS
+from abreast.jobs.sample.results import SampleAttempt, SampleCounts, SampleResult
 from abreast.jobs.sample.strategies import STRATEGIES, MultiTurn, Strategy
 from abreast.models.scripted import Scripted
 from tests.docs.pages import ROOT
@@ -27,7 +28,7 @@ def test_it_names_every_check_strategy_pick_and_word_of_a_job_file(page):
 
 
 def test_it_names_every_field_of_a_result_an_attempt_and_the_counts(page):
-    fields = [name for kind in (SampleResult, Attempt, Counts) for name in kind.__dataclass_fields__]
+    fields = [name for kind in (SampleResult, SampleAttempt, SampleCounts) for name in kind.__dataclass_fields__]
     assert [name for name in fields if f"`{name}`" not in page] == []
 
 
@@ -46,7 +47,7 @@ def test_it_says_what_is_monotonic_what_interleaves_and_that_rounds_are_not_atte
     assert "**Monotonic**: the rounds and numbers within one branch." in page
     assert "Draws of different branches **interleave** in any order" in page
     assert "**Rounds are not attempts.**" in page
-    said = inspect.getdoc(Counts)
+    said = inspect.getdoc(SampleCounts)
     assert "counts rounds of one branch, where `started` counts draws over all of them" in " ".join(said.split())
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from abreast.core.errors import NoSuchModel
-from abreast.models import weights
+from abreast.models.embedded import weights
 from tests.docs.pages import ROOT, blocks_of, differs, project, run
 
 PAGE = "docs/tutorial-sample.md"

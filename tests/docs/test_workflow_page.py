@@ -6,13 +6,14 @@ import re
 import pytest
 import yaml
 
-from abreast import toolkit
-from abreast.cli import run
+from abreast.assembly import workflow_tools as toolkit
+from abreast.cli.commands import run
 from abreast.jobs.files import fuel
 from abreast.jobs.files.filters import FILTERS
-from abreast.jobs.workflow import kinds, width
-from abreast.jobs.workflow.kit import CustomKind, StepContext
-from abreast.jobs.workflow.steps import MAX_ITERATIONS, SHELL_TIMEOUT
+from abreast.jobs.workflow.load import step_words as kinds
+from abreast.jobs.workflow.spec import MAX_ITERATIONS, SHELL_TIMEOUT
+from abreast.jobs.workflow.steps import width
+from abreast.jobs.workflow.tools import CustomKind, StepContext
 from tests.docs.pages import ROOT, blocks_of
 
 PAGES = ("docs/workflow.md", "docs/coming-from/spec-kit.md", "docs/compatibility.md")

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from abreast.cli.children import RUN_VARIABLE
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 from abreast.core.errors import NoSuchModel
-from abreast.models import weights
-from abreast.models.embedded import Embedded
+from abreast.models.embedded import weights
+from abreast.models.embedded.model import EmbeddedModel
+from abreast.models.embedded.weights import SMOLLM2
 from abreast.models.port import Message, Request
-from abreast.models.weights import SMOLLM2
 from tests.docs.pages import ROOT
 
 
@@ -25,7 +25,7 @@ def held():
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    holder = Embedded()
+    holder = EmbeddedModel()
     with ThreadPoolExecutor(1) as elsewhere:
         hello = Request((Message("user", "Hello"),), max_tokens=1)
         elsewhere.submit(asyncio.run, holder.complete(hello)).result()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from abreast.core.errors import AbreastError
-from abreast.executors import leash
 from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
+from abreast.executors.supervisor import client as leash
 
 PYTHON = sys.executable
 
@@ -19,7 +19,9 @@ def let_coverage_in(monkeypatch):
     """Start the warden with site-packages where it is to be measured."""
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
         monkeypatch.setattr(leash, "_FLAGS", ())
-        monkeypatch.setattr(leash, "_PROGRAM", "from abreast.executors.warden import main\nmain({line}, {driver})")
+        monkeypatch.setattr(
+            leash, "_PROGRAM", "from abreast.executors.supervisor.process import main\nmain({line}, {driver})"
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import pytest
 
 from abreast.core.errors import WorkerDied
 from abreast.executors import commands as module
-from abreast.executors import leash
 from abreast.executors.commands import Commands, Finished
-from abreast.executors.wards import RUN
+from abreast.executors.supervisor import client as leash
+from abreast.executors.supervisor.protocol import RUN
 from tests.executors.test_commands import let_coverage_in, open_files, shell, start
 
 PYTHON = sys.executable

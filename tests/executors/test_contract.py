@@ -8,8 +8,8 @@ import pytest
 import abreast
 from abreast.core.errors import TimedOut
 from abreast.core.outcome import Cancelled, Done, Failed
-from abreast.executors.local import LocalExecutor
-from abreast.executors.process import ProcessExecutor
+from abreast.executors.processes import ProcessExecutor
+from abreast.executors.tasks import LocalExecutor
 from abreast.testing import ManualClock
 from tests.executors import work
 from tests.executors.meeting import open_meeting

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import abreast
 from abreast.core.halting import EndsAt
-from abreast.run.drive import LeftBehind
+from abreast.run.map.scheduler import LeftBehind
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.laws.plain import Refused, plain_loop, told, worlds
 

@@ -6,7 +6,7 @@ import pytest
 
 import abreast
 from abreast.core.window import Window
-from abreast.run import drive as driver
+from abreast.run.map import scheduler as driver
 
 WIDTH, COUNT, TURNS = 3, 9, 400
 

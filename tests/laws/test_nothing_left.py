@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import abreast
-from abreast.run.drive import LeftBehind
+from abreast.run.map.scheduler import LeftBehind
 from abreast.testing import Gate
 
 

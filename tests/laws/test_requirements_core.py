@@ -24,7 +24,7 @@ import abreast
 from abreast.core.errors import Halted, ItemsFailed, StoreError
 from abreast.run.journal import Journal
 from abreast.store.port import Store, each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.executors.traces import open_files
 

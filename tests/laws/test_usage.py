@@ -17,10 +17,10 @@ from abreast.core.errors import Refused, ServerFault, StoreFull
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.models.port import Hear, Reply, Request
 from abreast.models.price import FlatPrice
-from abreast.run.call import Caller
-from abreast.run.current import Current
-from abreast.run.drive import Drive
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.run.current import CurrentItem
+from abreast.run.map.scheduler import Scheduler
 from abreast.testing import MemoryStore
 from tests.dying import Dying
 
@@ -122,7 +122,7 @@ class Priced:
 
 
 async def outcomes_of(world: World, **opening: Any) -> list[tuple[Any, ...]]:
-    model = Caller(Priced(world.texts()), Lane("law"), price=PRICE, retry=RETRY)
+    model = Caller(Priced(world.texts()), ModelLane("law"), price=PRICE, retry=RETRY)
 
     async def ask(text: str) -> str:
         return (await model.ask(text)).text
@@ -198,7 +198,7 @@ SEVERAL = World(
 )
 
 
-def claims_all(self: Drive, index: int) -> None:
+def claims_all(self: Scheduler, index: int) -> None:
     """Counts what ran past the stopping point, too."""
     for used_ in self.unclaimed.values():
         if self.parent is not None:
@@ -206,17 +206,21 @@ def claims_all(self: Drive, index: int) -> None:
     self.unclaimed.clear()
 
 
-def claims_nothing(self: Drive, index: int) -> None:
+def claims_nothing(self: Scheduler, index: int) -> None:
     """Counts calls of the item itself, and nothing of the maps beneath it."""
 
 
-def adds_nothing(self: Current, used: Usage) -> None:
+def adds_nothing(self: CurrentItem, used: Usage) -> None:
     """Counts nothing."""
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "mutant"),
-    [(Drive, "claim_usage", claims_all), (Drive, "claim_usage", claims_nothing), (Current, "add_usage", adds_nothing)],
+    [
+        (Scheduler, "claim_usage", claims_all),
+        (Scheduler, "claim_usage", claims_nothing),
+        (CurrentItem, "add_usage", adds_nothing),
+    ],
 )
 async def test_a_mutant_that_counts_too_much_or_too_little_is_caught(owner, name, mutant, monkeypatch):
     assert used(await outcomes_of(SEVERAL)) == SEVERAL.serial()

@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.limits.budget import DIMENSIONS, Budget
-from abreast.limits.gate import Gate
+from abreast.limits.gate import LimitGate
 from abreast.limits.limit import ONE, Limit, Need
-from abreast.limits.line import Hold, Ticket
 from abreast.limits.pool import Pool
+from abreast.limits.queue import Hold, Ticket
 from abreast.limits.slots import Slots
 from abreast.testing import ManualClock
 
@@ -41,7 +41,7 @@ class Desk:
 
     def __init__(self, now: float = 0.0, clock: CountingClock | None = None) -> None:
         self.clock = clock or CountingClock(now)
-        self.gate = Gate(self.clock)
+        self.gate = LimitGate(self.clock)
         self.tickets: dict[Hashable, Ticket] = {}
         self.waiting: set[Hashable] = set()
         self.holding: dict[Hashable, tuple[Hold, ...]] = {}

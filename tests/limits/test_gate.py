@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from abreast.core.outcome import Usage
 from abreast.limits.budget import Budget
-from abreast.limits.gate import Gate
+from abreast.limits.gate import LimitGate
 from abreast.limits.limit import ONE, Limit, Need
-from abreast.limits.line import PATIENCE, Ticket
 from abreast.limits.pool import Pool
+from abreast.limits.queue import PATIENCE, Ticket
 from abreast.limits.rate import Rate
 from abreast.limits.slots import Slots
 from tests.limits.desk import CountingClock, Desk
@@ -134,7 +134,7 @@ def test_a_ticket_for_several_busy_limits_is_overtaken_a_bounded_number_of_times
 
 def test_a_ticket_that_was_sent_on_too_often_stands_in_all_its_lines_and_lets_them_go_when_it_goes():
     desk, left, right = Desk(), Slots(1), Slots(1)
-    with mock.patch("abreast.limits.line.PATIENCE", 1):
+    with mock.patch("abreast.limits.queue.PATIENCE", 1):
         desk.ask("l", left)
         desk.ask("r", right)
         desk.ask("both", left, right)
@@ -151,7 +151,7 @@ def test_a_ticket_that_was_sent_on_too_often_stands_in_all_its_lines_and_lets_th
 
 def test_those_behind_a_firm_ticket_go_on_when_it_fails():
     desk, slots, budget = Desk(), Slots(1), Budget(requests=10, tokens=10)
-    with mock.patch("abreast.limits.line.PATIENCE", 0):
+    with mock.patch("abreast.limits.queue.PATIENCE", 0):
         desk.ask("spender", (budget, Need(tokens=6)))
         desk.ask("firm", (budget, Need(tokens=9)), slots)
         assert not desk.ask("behind", slots)
@@ -163,7 +163,7 @@ def test_those_behind_a_firm_ticket_go_on_when_it_fails():
 
 def test_those_behind_a_firm_ticket_go_on_when_it_fails_at_another_limit():
     desk, slots, budget = Desk(), Slots(1), Budget(requests=10, tokens=10)
-    with mock.patch("abreast.limits.line.PATIENCE", 0):
+    with mock.patch("abreast.limits.queue.PATIENCE", 0):
         desk.ask("holder", slots)
         desk.ask("firm", slots, (budget, Need(tokens=9)))
         assert not desk.ask("behind", (budget, Need(tokens=1)))
@@ -176,7 +176,7 @@ def test_those_behind_a_firm_ticket_go_on_when_it_fails_at_another_limit():
 
 def test_a_firm_ticket_does_not_put_off_the_timer_of_an_older_one():
     desk, slots, rate = Desk(), Slots(1), Rate(1, per=1, burst=1)
-    with mock.patch("abreast.limits.line.PATIENCE", 0):
+    with mock.patch("abreast.limits.queue.PATIENCE", 0):
         desk.ask("holder", slots)
         desk.ask("taker", rate)
         desk.ask("older", rate)
@@ -374,7 +374,7 @@ def test_a_limit_in_use_on_one_thread_is_refused_to_another(waiting):
     desk.ask("holder", slots)
     if waiting:
         desk.ask("waits", slots)
-    error = in_a_thread(lambda: Gate(CountingClock()).ask(Ticket([("lane", slots, ONE)], print, print)))
+    error = in_a_thread(lambda: LimitGate(CountingClock()).ask(Ticket([("lane", slots, ONE)], print, print)))
     assert isinstance(error, RuntimeError)
     assert "in use on another event loop's thread" in str(error)
     assert slots.taken == 1
@@ -403,7 +403,7 @@ class EverythingAtOnce(RuleBasedStateMachine):
         tokens=st.integers(10, 60),
     )
     def open(self, patience: int, sizes: tuple[int, int, int], tokens: int) -> None:
-        self.patch = mock.patch("abreast.limits.line.PATIENCE", patience)
+        self.patch = mock.patch("abreast.limits.queue.PATIENCE", patience)
         self.patch.start()
         self.desk = Desk()
         self.slots, self.more = Slots(sizes[0]), Slots(sizes[1])

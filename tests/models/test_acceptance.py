@@ -16,7 +16,7 @@ from aiohttp import web
 import abreast
 from abreast.core.errors import BudgetSpent, KeysMissing, LaneParked
 from abreast.models.lanes import check_keys, read_lanes, split_name
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import open_storm
 from abreast.testing.storm import FAULTS, start_process
 from tests.executors.traces import run_and_leave_nothing
@@ -427,7 +427,7 @@ WAYS = ("300", "400", "401", "403", "404", "413", "429", "500", "529", "kind", "
 
 
 @pytest.mark.parametrize("source", ["api_key_env", "api_key_file"])
-@pytest.mark.filterwarnings("ignore::abreast.run.book.FunctionChanged")
+@pytest.mark.filterwarnings("ignore::abreast.run.map.journal.FunctionChanged")
 async def test_a_key_is_in_no_file_event_log_or_error_whatever_the_server_sends_back(
     source, tmp_path, tmp_path_factory, monkeypatch, caplog
 ):

@@ -182,7 +182,7 @@ nested = st.recursive(
 
 @given(nested)
 def test_a_value_of_the_strict_form_obeys_the_schema_that_it_was_made_from(schema):
-    from abreast.testing.storm.replies import instance
+    from abreast.testing.storm.dialects.replies import instance
 
     value = json.dumps(instance(strict(schema)))
     parse(value, strict(schema))
@@ -191,7 +191,7 @@ def test_a_value_of_the_strict_form_obeys_the_schema_that_it_was_made_from(schem
 
 @given(nested)
 def test_what_goes_into_a_box_comes_out_of_it(schema):
-    from abreast.testing.storm.replies import instance
+    from abreast.testing.storm.dialects.replies import instance
 
     box = boxed(schema)
     assert box.schema["type"] == "object"

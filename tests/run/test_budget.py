@@ -10,8 +10,8 @@ import abreast
 from abreast.core.errors import BudgetSpent, StoreFull
 from abreast.core.outcome import Usage
 from abreast.models.port import Reply
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.dying import Dying
 
@@ -176,7 +176,7 @@ class Echo:
 @pytest.mark.parametrize("commits", range(1, 9))
 async def test_a_request_that_was_recorded_before_a_crash_is_charged_once(calls, nested, commits):
     store, echo = MemoryStore(), Echo()
-    model = Caller(echo, Lane("test"))
+    model = Caller(echo, ModelLane("test"))
 
     async def ask(text):
         return (await model.ask(text)).text

@@ -10,7 +10,7 @@ import abreast
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.run import journal as journals
-from abreast.run.current import Place
+from abreast.run.current import ItemPlace
 from abreast.testing import Gate, MemoryStore
 
 
@@ -90,7 +90,7 @@ async def test_a_place_can_travel_and_has_no_run():
 
     async with abreast.open_run("r", lanes={"tree": abreast.Pool(["oak"])}, seed=3) as run:
         (place,) = await run.map(work, [1], width=1, hold="tree").values()
-    assert place == Place("r/work/0000", "0000", 1, place.seed, None, {"tree": "oak"})
+    assert place == ItemPlace("r/work/0000", "0000", 1, place.seed, None, {"tree": "oak"})
     with pytest.raises(RuntimeError, match="in another process than its run"):
         _ = place.run
 
@@ -103,7 +103,7 @@ async def test_a_map_knows_its_own_store_and_run_its_id():
 
 
 async def test_a_cancelled_outcome_is_read_back_as_cancelled():
-    from abreast.run.record import restore
+    from abreast.run.outcome_record import restore
 
     store, gate = MemoryStore(), Gate()
 

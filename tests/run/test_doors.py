@@ -186,7 +186,7 @@ except KeyboardInterrupt:
     assert child.communicate(timeout=20)[0].split("\n") == ["ended 0", "ended 1", "interrupted", ""]
     from contextlib import closing
 
-    from abreast.store.sqlite import SqliteStore
+    from abreast.store.sqlite.store import SqliteStore
 
     with closing(SqliteStore(store)) as opened:
         assert opened.get("r-1").state == "interrupted"

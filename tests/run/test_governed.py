@@ -11,11 +11,11 @@ import pytest
 
 import abreast
 from abreast.core.errors import LaneParked
-from abreast.limits.hold import ServerHold
 from abreast.limits.limit import Need
+from abreast.limits.server_hold import ServerHold
 from abreast.models.lanes import read_lanes
-from abreast.run.profile import Profile
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.learned_limits import LearnedLimits
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing.storm import open_storm
 
 
@@ -170,7 +170,7 @@ async def test_what_was_learned_is_where_the_next_one_begins():
      '{"version": 1, "at": 0, "flying": 4, "rates": {"wishes": 1}}'],
 )  # fmt: skip
 def test_a_file_that_nobody_understands_is_as_good_as_none_and_is_noted(text, tmp_path, caplog):
-    profile = Profile("openai", "http://a", "key", tmp_path)
+    profile = LearnedLimits("openai", "http://a", "key", tmp_path)
     profile.path.write_text(text)
     with caplog.at_level(logging.WARNING, "abreast"):
         assert profile.read() is None
@@ -178,7 +178,7 @@ def test_a_file_that_nobody_understands_is_as_good_as_none_and_is_noted(text, tm
 
 
 def test_no_key_is_in_the_file_or_its_name_and_accounts_are_told_apart(tmp_path):
-    one, other = (Profile("a/b c", "http://a", key, tmp_path) for key in ("sk-one", "sk-two"))
+    one, other = (LearnedLimits("a/b c", "http://a", key, tmp_path) for key in ("sk-one", "sk-two"))
     assert one.path != other.path
     one.write(abreast_known())
     assert [path.name for path in tmp_path.iterdir()] == [one.path.name]
@@ -191,13 +191,13 @@ def test_no_key_is_in_the_file_or_its_name_and_accounts_are_told_apart(tmp_path)
 
 
 def abreast_known():
-    from abreast.limits.governor import Known
+    from abreast.limits.governor.governor import KnownLimits
 
-    return Known(12, {"requests": 600.0})
+    return KnownLimits(12, {"requests": 600.0})
 
 
 def test_where_nothing_can_be_kept_it_is_noted(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING, "abreast"):
-        Profile("openai", None, None, tmp_path / "file" / "lanes").write(abreast_known())
+        LearnedLimits("openai", None, None, tmp_path / "file" / "lanes").write(abreast_known())
     assert "can't be kept" in caplog.text

@@ -8,9 +8,9 @@ import abreast
 from abreast.core.errors import ServerFault
 from abreast.core.events import RUN_ENDED
 from abreast.models.port import Reply
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import MemoryStore
 
 
@@ -153,7 +153,7 @@ async def test_a_resumed_run_counts_what_earlier_drivers_recorded(store):
 
 async def test_a_sample_without_any_draw_has_failed(store):
     async with abreast.open_run("script", store=store) as run:
-        model = Caller(Down(), Lane("test", ()), retry=None)
+        model = Caller(Down(), ModelLane("test", ()), retry=None)
         result = await abreast.sample("Hi", model=model, run=run, breadth=2, on_error="collect")
     assert not result.ok
     assert ended(store) == ("failed", "no item succeeded: 2 failed")

@@ -22,10 +22,10 @@ from abreast.core.errors import (
     StoreFull,
 )
 from abreast.core.events import Event, count_read, items_read
-from abreast.run.book import FunctionChanged
-from abreast.run.intake import InputIncomplete
+from abreast.run.map.journal import FunctionChanged
+from abreast.run.map.recorded_input import InputIncomplete
 from abreast.store.port import Driver
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, MemoryStore
 
 
@@ -450,7 +450,7 @@ async def test_the_journal_survives_a_hook_of_warnings(store):
 
 @pytest.mark.parametrize("fresh", [0, 40, 1 << 20])
 async def test_piped_items_come_in_their_order_whether_kept_in_memory_or_read_back(fresh, monkeypatch):
-    monkeypatch.setattr("abreast.run.intake._FRESH", fresh)
+    monkeypatch.setattr("abreast.run.map.recorded_input._FRESH", fresh)
     store = MemoryStore()
 
     async def some(number, resume, total):
@@ -523,10 +523,10 @@ async def test_an_input_is_read_on_however_many_lines_share_an_event(store, befo
         yield from lines[:250]
         raise OSError("cut off")
 
-    monkeypatch.setattr("abreast.run.intake._TOGETHER", before)
+    monkeypatch.setattr("abreast.run.map.recorded_input._TOGETHER", before)
     with pytest.raises(OSError, match="cut off"):
         await pipe_all(store, cut_off())
-    monkeypatch.setattr("abreast.run.intake._TOGETHER", after)
+    monkeypatch.setattr("abreast.run.map.recorded_input._TOGETHER", after)
     with pytest.raises(InputIncomplete, match="item 77 is not the one read before"):
         await pipe_all(store, [*lines[:77], "another", *lines[78:]], resume="must")
     assert await pipe_all(store, lines, resume="must") == lines
@@ -616,7 +616,7 @@ async def test_a_line_whose_key_was_used_or_cannot_be_made_ends_the_map_in_its_p
 
 @pytest.mark.parametrize(("bound", "most"), [("_FARTHEST", 120), ("_LARGEST", 120 * len('"000000"'))])
 async def test_an_endless_pipe_is_journaled_only_so_far_ahead_of_the_work(store, bound, most, monkeypatch):
-    monkeypatch.setattr(f"abreast.run.intake.{bound}", most)
+    monkeypatch.setattr(f"abreast.run.map.recorded_input.{bound}", most)
 
     def journaled():
         return sum(map(count_read, read_events(store, "pipe-1")))
@@ -709,14 +709,14 @@ async def test_an_item_that_may_end_the_map_keeps_its_place_until_that_is_on_dis
 async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wait_for_company(
     store, span, count, monkeypatch
 ):
-    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
     job = Counting()
     async with asyncio.timeout(60):
         assert [told(one)[0] for one in await run_once(store, job, items=range(count), span=span)] == [*range(count)]
 
 
 async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_at_work(store, monkeypatch):
-    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
     far = asyncio.Event()
 
     class Job(Counting):
@@ -733,7 +733,7 @@ async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_a
 async def test_items_that_were_jotted_down_and_can_not_be_committed_are_not_asked_for_again_and_again(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("abreast.run.intake._FRESH", 0)  # so that every item is read back from the journal
+    monkeypatch.setattr("abreast.run.map.recorded_input._FRESH", 0)  # so that every item is read back from the journal
     looks, looked = [], asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -10,9 +10,9 @@ import abreast
 from abreast.core.errors import Halted, ServerFault, StoreNewer
 from abreast.core.seeds import derive_seed
 from abreast.models.scripted import Scripted
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import ManualClock
 
 
@@ -58,7 +58,7 @@ async def test_two_runs_of_other_names_wait_alike_before_they_try_again():
     times = []
     for name in ("one", "other"):
         clock = ManualClock()
-        model = Caller(Scripted([ServerFault("down"), "up", "up"]), Lane("test"), clock=clock)
+        model = Caller(Scripted([ServerFault("down"), "up", "up"]), ModelLane("test"), clock=clock)
         tried = []
 
         async def ask(item):

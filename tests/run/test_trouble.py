@@ -14,7 +14,7 @@ import abreast
 from abreast.core.errors import DriverReplaced, StoreCorrupt, StoreError, StoreNewer
 from abreast.core.events import RUN_ENDED
 from abreast.store.port import Driver
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, MemoryStore
 
 FULL = """

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 PREAMBLE = """
 import os, sys
 from abreast.core.errors import StoreError
-from abreast.store.sql import migrations
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.sql import migrations
+from abreast.store.sqlite.store import SqliteStore
 from tests.store.contract import ANN, BOB, begin, event, settled
 
 def say(*words):

@@ -8,7 +8,7 @@ from pathlib import Path
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 from abreast.store.memory import MemoryStore
 from abreast.store.port import Driver
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, MAP_STARTED
-from abreast.store.port import Driver, Request, RunRow, each_event, each_outcome
+from abreast.store.port import ControlRequest, Driver, RunRow, each_event, each_outcome
 from tests.store.contract import ADAPTERS, ANN, BOB, begin, event, settled
 
 
@@ -314,8 +314,8 @@ def test_requests_wait_for_the_driver_until_they_are_answered(store, other):
     second = other.ask("job-1", "retune", {"width": 3}, 501.0)
     other.ask("job-2", "cancel", {}, 502.0)
     assert store.asked("job-1") == [
-        Request(first, "job-1", "cancel", {"why": ["x"]}, 500.0),
-        Request(second, "job-1", "retune", {"width": 3}, 501.0),
+        ControlRequest(first, "job-1", "cancel", {"why": ["x"]}, 500.0),
+        ControlRequest(second, "job-1", "retune", {"width": 3}, 501.0),
     ]
     store.answer(first, 503.0)
     store.answer(first, 504.0)

@@ -16,9 +16,9 @@ from abreast.core.errors import (
     StoreError,
     StoreLocked,
 )
-from abreast.store.locks import DriverLocks
+from abreast.store.driver_locks import DriverLocks
 from abreast.store.port import each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import child, said_by
 from tests.store.contract import BOB, begin, event, settled
 

@@ -17,9 +17,9 @@ from abreast.core.errors import (
     StoreLocked,
     StoreReadOnly,
 )
-from abreast.store import faults
+from abreast.store import os_errors as faults
 from abreast.store.port import each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import said_by
 from tests.store.contract import BOB, begin, fill, settled, sqlite_error
 

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from abreast.testing.storm import Entry, start_process
+from abreast.testing.storm import LogEntry, start_process
 from abreast.testing.storm.cli import main
 
 COMMAND = [sys.executable, "-m", "abreast.testing.storm"]
@@ -40,7 +40,7 @@ def test_a_storm_in_a_process_of_its_own():
         assert (stats.ok, stats.in_flight, stats.peak_in_flight) == (1, 0, 1)
         assert stats.cpu_seconds > 0
         (entry,) = storm.log()
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, LogEntry)
         assert (entry.outcome, entry.model) == ("ok", "m")
         assert storm.log(since=1) == []
         storm.change(rpm=5, latency=0)

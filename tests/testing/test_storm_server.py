@@ -12,7 +12,7 @@ import pytest
 
 from abreast.testing import open_storm
 from abreast.testing.storm import FAULTS
-from abreast.testing.storm.shape import count_tokens
+from abreast.testing.storm.dialects.dialect import count_tokens
 
 CHAT = "/v1/chat/completions"
 LONG = 1000.0  # seconds: longer than any test waits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from abreast.testing.storm import Settings, Step
+from abreast.testing.storm import Settings, SettingsStep
 from abreast.testing.storm.settings import make_settings
 
 NAN = float("nan")
@@ -61,5 +61,5 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, said):
 
 
 def test_steps_are_sorted_by_time_and_may_be_pairs():
-    settings = Settings(steps=((9, {"rpm": 1}), Step(3, {"rpm": 2})))
-    assert settings.steps == (Step(3, {"rpm": 2}), Step(9, {"rpm": 1}))
+    settings = Settings(steps=((9, {"rpm": 1}), SettingsStep(3, {"rpm": 2})))
+    assert settings.steps == (SettingsStep(3, {"rpm": 2}), SettingsStep(9, {"rpm": 1}))

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from abreast.testing import open_storm
-from abreast.testing.storm.shape import count_tokens
+from abreast.testing.storm.dialects.dialect import count_tokens
 
 MESSAGES = "/v1/messages"
 GENERATE = "/v1beta/models/m:generateContent"

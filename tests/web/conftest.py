@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from abreast import open_run
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "get_chromium.py"

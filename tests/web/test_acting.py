@@ -6,13 +6,13 @@ from importlib import import_module
 
 import pytest
 
-from abreast.cli.job import MapJob
-from abreast.cli.launching import Launcher
-from abreast.cli.ui import prompt_of, secrets_here
+from abreast.cli.commands.ui import prompt_of, secrets_here
+from abreast.cli.jobs.background_start import Launcher
+from abreast.cli.jobs.map.job import MapJob
 from abreast.core.events import Event
 from abreast.store.port import Driver
-from abreast.store.sqlite import SqliteStore
-from abreast.web.actions import Refused, act
+from abreast.store.sqlite.store import SqliteStore
+from abreast.web.actions import ActionRefused, act
 from abreast.web.export import html
 from tests.cli.shell import Shell
 from tests.cli.test_workflow import GATED
@@ -68,14 +68,14 @@ def test_what_a_run_without_a_driver_needs_is_started_and_noted(store, state, ac
 )  # fmt: skip
 def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action, fields):
     run, started = begun(store, state), []
-    with pytest.raises(Refused):
+    with pytest.raises(ActionRefused):
         act(store, started.append, run, action, fields)
     assert started == []
 
 
 def test_gates_are_found_also_once_a_map_was_shown(store):
-    import_module("abreast.web.jobs.map")  # a name in its package, where Python's own `map` was
-    with pytest.raises(Refused, match="no gate h"):
+    import_module("abreast.jobs.map.view")  # a name in its package, where Python's own `map` was
+    with pytest.raises(ActionRefused, match="no gate h"):
         act(store, None, begun(store, "paused"), "approve", {"gate": "h", "option": "approve"})
 
 

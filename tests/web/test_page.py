@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from abreast import Slots, open_run
-from abreast.web.pages import Desk, head, lanes
+from abreast.web.pages import PageSource, head, lanes
 from tests.web.conftest import another_program, serving
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -41,7 +41,7 @@ def made(store, count=40, name="made", texts=lambda item: f"reply to {item}", **
 
 def desk_of(store, run):
     """What the page is made from, with the run read."""
-    desk = Desk(store)
+    desk = PageSource(store)
     head(desk, run, {})
     return desk
 

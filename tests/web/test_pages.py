@@ -5,13 +5,13 @@ import json
 import pytest
 
 from abreast import open_run
+from abreast.assembly.names import as_caller
 from abreast.core.events import ITEM_SETTLED, Event
-from abreast.store import codec
+from abreast.store.codec import codec
 from abreast.store.port import Driver
 from abreast.testing import ScriptedModel
 from abreast.web import pages
-from abreast.web.pages import Desk
-from abreast.wiring import as_caller
+from abreast.web.pages import PageSource
 
 HUGE = "x" * 2_000_000
 
@@ -28,7 +28,7 @@ async def desk(store):
     async with open_run("thirty", store=store.path, tags=["nightly"]) as run:
         async for _ in run.map(third_fails, range(30), width=4):
             pass
-    desk = Desk(store)
+    desk = PageSource(store)
     pages.head(desk, "thirty-1", {})
     return desk
 
@@ -74,7 +74,7 @@ def test_the_list_of_runs_counts_and_can_be_searched(desk):
 def test_a_run_without_a_driver_has_crashed(store):
     row = store.begin("gone", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
     store.let_go(row.id)
-    desk = Desk(store)
+    desk = PageSource(store)
     assert pages.runs(desk, {})["runs"][0]["state"] == "crashed"
     head = pages.head(desk, row.id, {})
     assert (head["state"], head["can"]) == ("crashed", {"cancel": False, "resume": True, "retry": False})
@@ -90,7 +90,7 @@ def test_counting_goes_on_where_it_ended_and_an_item_that_ran_again_counts_once(
     def settled(seq, state):
         return Event(seq, ITEM_SETTLED, "more/m/0", seq, seq, None, {"index": 0, "state": state, "service": [0.1]})
 
-    desk = Desk(store)
+    desk = PageSource(store)
     store.commit(row.id, row.epoch, [settled(1, "cancelled")], {})
     assert pages.runs(desk, {})["runs"][0]["cancelled"] == 1
     store.commit(row.id, row.epoch, [settled(2, "done")], {})
@@ -110,7 +110,7 @@ def test_a_picture_of_a_run_that_was_over_is_drawn_anew_once_it_went_on(store):
 
     row, desk = (
         store.begin("more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)),
-        Desk(store),
+        PageSource(store),
     )
     store.commit(row.id, row.epoch, [settled(1)], {})
     store.end(row.id, row.epoch, "interrupted", "", 2.0)
@@ -145,7 +145,7 @@ async def test_an_item_shows_its_calls_with_prompt_and_reply(store):
     async with open_run("asks", store=store.path) as run, model:
         async for _ in run.map(question, ["love"], width=1):
             pass
-    desk = Desk(store, lambda row, key, value: f"the prompt of {key} in {row.id}")
+    desk = PageSource(store, lambda row, key, value: f"the prompt of {key} in {row.id}")
     said = pages.item(desk, "asks-1", {"path": "asks/question/0000"})
     assert said["prompt"]["text"] == "the prompt of 0000 in asks-1"
     [call] = said["calls"]
@@ -161,7 +161,7 @@ async def test_a_huge_reply_is_shown_in_part_and_says_so(store):
     async with open_run("big", store=store.path) as run:
         async for _ in run.map(big, range(1), width=1):
             pass
-    said = pages.item(Desk(store), "big-1", {"path": "big/big/0000"})["value"]
+    said = pages.item(PageSource(store), "big-1", {"path": "big/big/0000"})["value"]
     assert (len(said["text"]), said["characters"]) == (100_000, 2_000_000)
 
 
@@ -175,6 +175,6 @@ def test_of_a_run_that_came_to_its_end_only_failed_items_can_be_run_again(store,
     settled = Event(1, ITEM_SETTLED, "map/items/0002", 1.0, 1.0, None, {"index": 2, "state": "failed"}, error)
     store.commit(row.id, row.epoch, [settled], {})
     store.end(row.id, row.epoch, state, reason, 1.0)
-    said = pages.head(Desk(store), row.id, {})
+    said = pages.head(PageSource(store), row.id, {})
     assert (said["state"], said["reason"]) == (state, reason)
     assert said["can"] == {"cancel": False, "resume": resume, "retry": True}

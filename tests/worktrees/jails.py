@@ -2,7 +2,8 @@
 
 import inspect
 
-from abreast.worktrees import confine, jail
+from abreast.worktrees import confinement as confine
+from abreast.worktrees import sandbox as jail
 
 
 def refuse(monkeypatch, place, function):

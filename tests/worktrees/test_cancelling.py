@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from abreast.worktrees import aside as aside_module
+from abreast.worktrees import background as aside_module
 from abreast.worktrees import pool, slot, staging
-from abreast.worktrees.confine import run_confined
+from abreast.worktrees.confinement import run_confined
 from abreast.worktrees.pool import open_worktrees
 from tests.worktrees.repositories import fingerprint, left_in
 
@@ -23,10 +23,10 @@ class Steps:
         self.count = 0
         self.at = None
         self.call = None
-        self._watch(monkeypatch, aside_module.Stop, "check")
+        self._watch(monkeypatch, aside_module.StopRequest, "check")
         self._watch(monkeypatch, pool, "remove_tree")
-        self._watch(monkeypatch, pool.Ledger, "_append")
-        self._watch(monkeypatch, pool.Ledger, "drop")
+        self._watch(monkeypatch, pool.OwnershipLog, "_append")
+        self._watch(monkeypatch, pool.OwnershipLog, "drop")
         self._watch(monkeypatch, slot, "make_piece")
         self._watch(monkeypatch, staging, "copy_bytes")
         self._watch(monkeypatch, pool.Git, "__call__")

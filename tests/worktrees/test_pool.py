@@ -10,7 +10,7 @@ import pytest
 
 import abreast
 from abreast.worktrees import pool
-from abreast.worktrees.confine import run_confined
+from abreast.worktrees.confinement import run_confined
 from abreast.worktrees.errors import SlotClosed, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.pool import open_worktrees
 from tests.worktrees.repositories import fingerprint, git, left_in, make_repository, worktrees, write
@@ -89,7 +89,7 @@ async def test_some_slots_fail_and_the_rest_works_naming_them(repository, cache,
         ]
         assert sorted(worktrees(repository)) == sorted(str(slot.path) for slot in trees.slots)
         assert not list(cache.rglob("abreast-*-[13]"))
-        assert len(pool.Ledger(next(cache.rglob("ledger.jsonl"))).entries()) == 3
+        assert len(pool.OwnershipLog(next(cache.rglob("ledger.jsonl"))).entries()) == 3
         assert repr(trees).endswith("3 of 5 slots>")
     assert fingerprint(repository) == before
     assert left_in(cache) == []

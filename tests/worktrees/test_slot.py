@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from abreast.worktrees.confine import run_confined
+from abreast.worktrees.confinement import run_confined
 from abreast.worktrees.errors import OutsideRepository
 from abreast.worktrees.pool import open_worktrees
 from abreast.worktrees.slot import _Look

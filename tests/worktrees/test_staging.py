@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from abreast.worktrees import staging
-from abreast.worktrees.aside import Stop
+from abreast.worktrees.background import StopRequest
 from abreast.worktrees.errors import Interrupted, WorktreesUnavailable
 from abreast.worktrees.git import Git, Repository
 from abreast.worktrees.pool import open_worktrees
@@ -217,7 +217,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(staging, "copy_bytes", refuse)
     with pytest.raises(WorktreesUnavailable, match="top/a can't be copied: Permission denied"):
-        take_snapshot(Repository(tmp_path / "top", tmp_path / "top"), Listing(("a",)), tmp_path / "stage", Stop())
+        take_snapshot(
+            Repository(tmp_path / "top", tmp_path / "top"), Listing(("a",)), tmp_path / "stage", StopRequest()
+        )
 
 
 @pytest.mark.parametrize("changes", [1, 9])
@@ -233,7 +235,7 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again_a_few_times(tmp_
 
     monkeypatch.setattr(staging, "copy_bytes", change)
     top = Repository(tmp_path / "top", tmp_path / "top")
-    snapshot = take_snapshot(top, Listing(("a", "gone")), tmp_path / "stage", Stop())
+    snapshot = take_snapshot(top, Listing(("a", "gone")), tmp_path / "stage", StopRequest())
     assert len(done) == min(changes, 3) + 1
     assert (tmp_path / "stage/a").read_text() == ("01" if changes == 1 else "0001")
     assert "gone" not in snapshot.pieces
@@ -307,7 +309,7 @@ def test_git_that_does_not_listen_is_made_to_end(repository, told_git, tmp_path,
         os.mkfifo(tmp_path / name)
     told_git(f"trap '' TERM; echo > {tmp_path}/ready; read line < {tmp_path}/never")
     communicate = subprocess.Popen.communicate
-    stop = Stop()
+    stop = StopRequest()
 
     def ask(process, *args):
         (tmp_path / "ready").read_text()
@@ -321,4 +323,4 @@ def test_git_that_does_not_listen_is_made_to_end(repository, told_git, tmp_path,
 
 def test_git_reports_what_it_did_not_like(repository):
     with pytest.raises(Exception, match="git rev-parse: fatal: "):
-        Git(repository, Stop())("rev-parse", "no such thing")
+        Git(repository, StopRequest())("rev-parse", "no such thing")

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from abreast.cli import units
-from abreast.cli.errors import Sorry, one_line, system_words
+from abreast.cli.errors import UsageError, one_line, system_words
 from abreast.core.frozen import record
 
 if TYPE_CHECKING:
+    from abreast.assembly.workflow_tools import Runner
     from abreast.models.lanes import LaneSettings
-    from abreast.toolkit import Runner
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _MARKS: Final = (OWN_FILE, SHARED_FILE, ".git")  # what makes a directory a proj
 
 
 @record(frozen=True, slots=True)
-class Setting(Generic[T]):
+class ConfigSetting(Generic[T]):
     """Something that can be set: its name everywhere, how it is read, and what it is when nobody sets it."""
 
     name: str
@@ -56,7 +56,7 @@ class Layer:
 
 
 @record(frozen=True, slots=True)
-class Found(Generic[T]):
+class ConfigValue(Generic[T]):
     """A setting's value and where it came from."""
 
     value: T
@@ -74,15 +74,15 @@ def _optional(read: Callable[[object], T]) -> Callable[[object], T | None]:
     return read
 
 
-STORE: Final[Setting[str | None]] = Setting("store", _text, None)
-WIDTH: Final = Setting("width", partial(units.number, least=1), 8)
-RETRIES: Final = Setting("retries", partial(units.number, least=0), 0)
-TIMEOUT: Final[Setting[float | None]] = Setting("timeout", _optional(units.duration), None)
-BUDGET: Final[Setting[str | None]] = Setting("budget", _optional(units.budget), None)
-SEED: Final[Setting[int | None]] = Setting("seed", _optional(units.seed), None)
-KEEP: Final = Setting("keep", units.size, 8 << 20)
-PATIENCE: Final = Setting("patience", units.duration, 10.0)
-MODEL: Final = Setting("model", _text, "local/smollm2")
+STORE: Final[ConfigSetting[str | None]] = ConfigSetting("store", _text, None)
+WIDTH: Final = ConfigSetting("width", partial(units.number, least=1), 8)
+RETRIES: Final = ConfigSetting("retries", partial(units.number, least=0), 0)
+TIMEOUT: Final[ConfigSetting[float | None]] = ConfigSetting("timeout", _optional(units.duration), None)
+BUDGET: Final[ConfigSetting[str | None]] = ConfigSetting("budget", _optional(units.budget), None)
+SEED: Final[ConfigSetting[int | None]] = ConfigSetting("seed", _optional(units.seed), None)
+KEEP: Final = ConfigSetting("keep", units.size, 8 << 20)
+PATIENCE: Final = ConfigSetting("patience", units.duration, 10.0)
+MODEL: Final = ConfigSetting("model", _text, "local/smollm2")
 DEFAULT: Final = "default"
 """The source of what nobody has set."""
 LANES: Final = "lanes"
@@ -92,7 +92,7 @@ WORKFLOW: Final = "workflow"
 TABLES: Final = (LANES, RUNNERS, WORKFLOW)
 """What only files have: models' lanes, agents' command lines, the bounds of workflows."""
 
-SETTINGS: Final[tuple[Setting[Any], ...]] = (STORE, WIDTH, RETRIES, TIMEOUT, BUDGET, SEED, KEEP, PATIENCE, MODEL)
+SETTINGS: Final[tuple[ConfigSetting[Any], ...]] = (STORE, WIDTH, RETRIES, TIMEOUT, BUDGET, SEED, KEEP, PATIENCE, MODEL)
 
 
 class Config:
@@ -105,7 +105,7 @@ class Config:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Config:
-        """Look into the environment, and for files from here (or there) upwards; `Sorry` names what is wrong in one."""
+        """Look into the environment, and for files from here (or there) upwards; `UsageError` names what is wrong in one."""
         here = folder or _here()
         folders = (here, *here.parents)
         own = next(filter(None, (_own_layer(folder) for folder in folders)), None)
@@ -114,20 +114,20 @@ class Config:
         project = own.folder if own else shared.folder if shared else marked
         return cls(project or here, [layer for layer in (_environment(), own, shared) if layer is not None])
 
-    def find(self, setting: Setting[T], flag: object = None) -> Found[T]:
+    def find(self, setting: ConfigSetting[T], flag: object = None) -> ConfigValue[T]:
         """The value that counts, and its source; `flag` is what the command line says, None for nothing."""
         if flag is not None:
-            return Found(_read(setting, flag, f"--{setting.name}"), "the command line")
+            return ConfigValue(_read(setting, flag, f"--{setting.name}"), "the command line")
         for layer in self.layers:
             if setting.name in layer.values:
                 place = layer.place(setting.name)
                 value = _read(
                     setting, layer.values[setting.name], f"{place}: {setting.name}" if layer.folder else place
                 )
-                return Found(value, place, layer.folder)
-        return Found(setting.default, DEFAULT)
+                return ConfigValue(value, place, layer.folder)
+        return ConfigValue(setting.default, DEFAULT)
 
-    def get(self, setting: Setting[T], flag: object = None) -> T:
+    def get(self, setting: ConfigSetting[T], flag: object = None) -> T:
         """The value that counts."""
         return self.find(setting, flag).value
 
@@ -140,12 +140,12 @@ class Config:
                 try:
                     return read_lanes(layer.values[LANES], layer.source, layer.folder)
                 except ValueError as error:
-                    raise Sorry(one_line(str(error))) from None
+                    raise UsageError(one_line(str(error))) from None
         return dict(PROVIDERS)
 
     def runners(self) -> dict[str, Runner]:
         """The command lines of agents: `[runners.claude]` with `argv = ["claude", "-p", "{prompt}"]`."""
-        from abreast.toolkit import Runner
+        from abreast.assembly.workflow_tools import Runner
 
         place, table = self._table(RUNNERS)
         found: dict[str, Runner] = {}
@@ -153,14 +153,14 @@ class Config:
             where = f"{place}: {RUNNERS}.{name}"
             if not isinstance(given, dict) or not given.keys() <= _RUNNER_KEYS or "argv" not in given:
                 form = f'argv = ["{name}", "-p", "{{prompt}}"]'
-                raise Sorry(f"{where} must be a table with {form}, and perhaps model, stdin and options")
+                raise UsageError(f"{where} must be a table with {form}, and perhaps model, stdin and options")
             options = given.get("options", {})
             if not isinstance(options, dict):
-                raise Sorry(f'{where}.options must be a table, such as tools = ["--tools", "{{value}}"]')
+                raise UsageError(f'{where}.options must be a table, such as tools = ["--tools", "{{value}}"]')
             words = {word: value for word, value in given.items() if word != "options"}
             for word, value in {**words, **{f"options.{one}": value for one, value in options.items()}}.items():
                 if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
-                    raise Sorry(f"{where}.{word} must be a list of texts")
+                    raise UsageError(f"{where}.{word} must be a list of texts")
             known = {one: tuple(value) for one, value in options.items()}
             argv, model, stdin = (tuple(given.get(word, ())) for word in ("argv", "model", "stdin"))
             found[name] = Runner(argv, model, stdin, known)
@@ -176,11 +176,11 @@ class Config:
         found: dict[str, int] = {}
         for name, given in table.items():
             if name not in readers:
-                raise Sorry(f"{place}: {WORKFLOW} has no {name!r}; there are {', '.join(readers)}")
+                raise UsageError(f"{place}: {WORKFLOW} has no {name!r}; there are {', '.join(readers)}")
             try:
                 found[name] = readers[name](given)
             except ValueError as error:
-                raise Sorry(f"{place}: {WORKFLOW}.{name}: {one_line(str(error))}") from None
+                raise UsageError(f"{place}: {WORKFLOW}.{name}: {one_line(str(error))}") from None
         return found
 
     def _table(self, name: str) -> tuple[str, dict[str, Any]]:
@@ -188,7 +188,7 @@ class Config:
             if layer.folder is not None and name in layer.values:
                 table = layer.values[name]
                 if not isinstance(table, dict):
-                    raise Sorry(f"{layer.place(name)}: {name} must be a table")
+                    raise UsageError(f"{layer.place(name)}: {name} must be a table")
                 return layer.source, table
         return "", {}
 
@@ -197,7 +197,7 @@ def _here() -> Path:
     try:
         return Path.cwd()
     except OSError:
-        raise Sorry("the current directory is gone; go to one that exists") from None
+        raise UsageError("the current directory is gone; go to one that exists") from None
 
 
 def _environment() -> Layer:
@@ -226,9 +226,9 @@ def _content(path: Path) -> str | None:
     try:
         return path.read_text("utf-8")
     except OSError as error:
-        raise Sorry(f"{path} can't be read ({system_words(error)}); see to its permissions") from None
+        raise UsageError(f"{path} can't be read ({system_words(error)}); see to its permissions") from None
     except UnicodeDecodeError:
-        raise Sorry(f"{path} is not UTF-8; convert it") from None
+        raise UsageError(f"{path} is not UTF-8; convert it") from None
 
 
 def _table(path: Path, text: str) -> dict[str, Any]:
@@ -237,12 +237,12 @@ def _table(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise Sorry(f"{path} is not valid TOML: {one_line(str(error))}") from None
+        raise UsageError(f"{path} is not valid TOML: {one_line(str(error))}") from None
 
 
 def _layer(path: Path, values: object, section: str, whole: str | None = None) -> Layer:
     if not isinstance(values, dict):
-        raise Sorry(f"{path}: [tool.abreast] must be a table")
+        raise UsageError(f"{path}: [tool.abreast] must be a table")
     first = whole.index(section) if whole else 0
     skipped = whole.count("\n", 0, first) if whole else 0
     lines = {name: skipped + at for name in values if (at := _line(section, name))}
@@ -254,7 +254,7 @@ def _layer(path: Path, values: object, section: str, whole: str | None = None) -
 
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-            raise Sorry(f"{layer.place(name)}: there is no setting {name!r}; {hint}")
+            raise UsageError(f"{layer.place(name)}: there is no setting {name!r}; {hint}")
     return layer
 
 
@@ -263,8 +263,8 @@ def _line(text: str, name: str) -> int | None:
     return text.count("\n", 0, found.end()) + 1 if found else None
 
 
-def _read(setting: Setting[T], given: object, place: str) -> T:
+def _read(setting: ConfigSetting[T], given: object, place: str) -> T:
     try:
         return setting.read(given)
     except ValueError as error:
-        raise Sorry(f"{place}: {one_line(str(error))}") from None
+        raise UsageError(f"{place}: {one_line(str(error))}") from None

@@ -6,7 +6,7 @@ import sys
 import traceback
 from typing import Final
 
-from abreast.cli.visible import visible
+from abreast.cli.terminal.visible import visible
 from abreast.core.errors import (
     AbreastError,
     BudgetSpent,
@@ -28,7 +28,7 @@ from abreast.core.errors import (
     StoreReadOnly,
     TypeNotLoaded,
 )
-from abreast.run.intake import InputIncomplete
+from abreast.run.map.recorded_input import InputIncomplete
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -40,7 +40,7 @@ PIPE_CLOSED: Final = 141
 """As a program that died of SIGPIPE, which is what `| head` does to others."""
 
 
-class Sorry(Exception):
+class UsageError(Exception):
     """What was asked for can't be done; the message is the sentence that a person reads."""
 
     is_sentence = True

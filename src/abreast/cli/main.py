@@ -20,7 +20,7 @@ from abreast.cli.errors import (
     INTERRUPTED,
     PIPE_CLOSED,
     USAGE,
-    Sorry,
+    UsageError,
     explain,
     system_words,
     tell,
@@ -87,7 +87,7 @@ class Lazy(click.Group):
 
             close = get_close_matches(args[0], names, 1)
             hint = f"did you mean {close[0]}?" if close else "`abreast --help` lists them"
-            raise Sorry(f"there is no command {args[0]!r}; {hint}")
+            raise UsageError(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -134,7 +134,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _code_of(error: BaseException, *, verbose: bool) -> int:
     """The exit code for whatever ended the command, once the person knows what it was."""
-    if isinstance(error, (AbreastError, Sorry, click.ClickException)):
+    if isinstance(error, (AbreastError, UsageError, click.ClickException)):
         sentence, code = _told(error)
         if sentence:
             tell(sentence)
@@ -155,10 +155,10 @@ def _code_of(error: BaseException, *, verbose: bool) -> int:
     return FAILED
 
 
-def _told(error: AbreastError | Sorry | click.ClickException) -> tuple[str, int]:
+def _told(error: AbreastError | UsageError | click.ClickException) -> tuple[str, int]:
     if isinstance(error, AbreastError):
         return explain(error)
-    return (str(error), error.code) if isinstance(error, Sorry) else (_usage(error), USAGE)
+    return (str(error), error.code) if isinstance(error, UsageError) else (_usage(error), USAGE)
 
 
 def _usage(error: click.ClickException) -> str:

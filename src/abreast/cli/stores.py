@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from abreast.assembly.names import find_store
 from abreast.cli.config import PATIENCE, STORE, Config
-from abreast.cli.errors import Sorry, system_words
+from abreast.cli.errors import UsageError, system_words
 from abreast.core.errors import NoSuchRun
 from abreast.store.port import RunRow, Store
-from abreast.wiring import find_store
 
 FOLDER: Final = ".abreast"
 FILE: Final = "abreast.db"
@@ -52,11 +52,11 @@ class StoreChoice:
             if self.by_default and not (reads and path.exists()):
                 _make_folder(path.parent)
             if path.exists() and not path.is_file() and not path.is_dir():
-                raise Sorry(f"{path} is not a file, so it can't be a store; use another with --store FILE")
+                raise UsageError(f"{path} is not a file, so it can't be a store; use another with --store FILE")
         try:
             store = find_store(self.place, busy_timeout=self.patience, reads=reads)
         except ValueError as error:
-            raise Sorry(f"--store: {error}") from None
+            raise UsageError(f"--store: {error}") from None
         try:
             yield store
         finally:
@@ -79,16 +79,16 @@ class StoreChoice:
         """Open it for work on a run that must be there."""
         with self.look(reads=reads) as store:
             if store is None:
-                raise Sorry(f"there is no store at {self.place}, so no run; name the right one with --store FILE")
+                raise UsageError(f"there is no store at {self.place}, so no run; name the right one with --store FILE")
             yield store
 
 
 def find_run(store: Store, wanted: str) -> RunRow:
-    """The run of that id, the newest of that name, or with `last` the newest of all; `Sorry` if there is none."""
+    """The run of that id, the newest of that name, or with `last` the newest of all; `UsageError` if there is none."""
     if wanted == LAST:
         newest = store.runs(limit=1)
         if not newest:
-            raise Sorry("there is no last run: the store holds no runs yet")
+            raise UsageError("there is no last run: the store holds no runs yet")
         return newest[0]
     try:
         return store.get(wanted)
@@ -119,6 +119,6 @@ def _make_folder(folder: Path) -> None:
         with suppress(FileExistsError), ignore.open("x", encoding="utf-8") as file:
             file.write("*\n")
     except OSError as error:
-        raise Sorry(
+        raise UsageError(
             f"{folder} can't be made ({system_words(error)}); name a place for the store with --store FILE", 1
         ) from None

@@ -1,6 +1,6 @@
 """Child commands, many and quickly: each in a process group of its own that ends with its `run`, and with the driver.
 
-The work is done by wardens (`abreast.executors.warden`), processes that start the commands, read what they write and
+The work is done by wardens (`abreast.executors.supervisor.process`), processes that start the commands, read what they write and
 report each end in one message. It costs the driver 30 us per command, where an asyncio subprocess costs a millisecond;
 and when the driver is killed, there is someone left who knows every group and ends it. One warden will do, unless
 commands are so short that starting them is all there is to do: a start holds up whoever starts it, so another helps.
@@ -18,9 +18,9 @@ from typing import Any, Self
 
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.core.frozen import record
-from abreast.executors import wards
-from abreast.executors.leash import Leash, Started
-from abreast.executors.wards import Message
+from abreast.executors.supervisor import protocol as wards
+from abreast.executors.supervisor.client import Started, SupervisorClient
+from abreast.executors.supervisor.protocol import Message
 
 GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL for a command that is cancelled."""
@@ -70,7 +70,7 @@ class Commands:
         self._early = early
         self._numbers = count()
         self._jobs: dict[int, _Job] = {}
-        self._wardens: list[Leash] = []
+        self._wardens: list[SupervisorClient] = []
         self._most = 1
         self._brief = False  # the last command that was heard of had ended within milliseconds
         self._home: str | None = None
@@ -152,7 +152,7 @@ class Commands:
             raise job.error
         return Finished(*job.answer)
 
-    def _pick(self) -> Leash:
+    def _pick(self) -> SupervisorClient:
         """Who gets the next command: of those who are up, who has the least to start; hires, if that is much."""
         if not self._wardens:
             return self._hire()
@@ -164,9 +164,9 @@ class Commands:
             self._hire()
         return warden
 
-    def _hire(self) -> Leash:
+    def _hire(self) -> SupervisorClient:
         started, self._early = self._early or Started(self._home), None
-        warden = Leash(started, self._hear, self._lose)
+        warden = SupervisorClient(started, self._hear, self._lose)
         warden.send(self._hello())
         self._wardens.append(warden)
         return warden
@@ -221,7 +221,7 @@ class Commands:
         if not job.wake.done():
             job.wake.set_result(None)
 
-    def _lose(self, warden: Leash, how: str) -> None:
+    def _lose(self, warden: SupervisorClient, how: str) -> None:
         """A warden is no more, and neither is anything it had started; `how` may go on with its traceback."""
         self._wardens.remove(warden)
         how, _, trace = how.partition("\n")
@@ -239,7 +239,7 @@ class _Job:
         "answer", "argv", "cwd", "error", "number", "passed_on", "request", "started", "unheard", "wake", "warden",
     )  # fmt: skip
 
-    def __init__(self, request: Message, warden: Leash, argv: Sequence[str], cwd: str | None) -> None:
+    def __init__(self, request: Message, warden: SupervisorClient, argv: Sequence[str], cwd: str | None) -> None:
         self.number: int = request[1]
         self.request = request
         self.warden = warden

@@ -26,7 +26,7 @@ class Traveller(Protocol):
         """Something that can be pickled and that, called there in the item's context, puts the value in place."""
 
 
-class Bound(Protocol[T_contra, R_co]):
+class BoundCall(Protocol[T_contra, R_co]):
     """One map's function, ready to be called."""
 
     @property
@@ -47,5 +47,5 @@ class Executor(Protocol):
 
     carries: Carries
 
-    def bind(self, fn: Callable[[T], Awaitable[R] | R], width: int) -> Bound[T, R]:
+    def bind(self, fn: Callable[[T], Awaitable[R] | R], width: int) -> BoundCall[T, R]:
         """Get ready to call `fn` up to `width` times at once."""

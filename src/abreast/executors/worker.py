@@ -59,7 +59,7 @@ def main(channel: int, lifeline: int, driver: int) -> None:
     first = _receive(connection)
     if first is None:
         return
-    desk = Desk(pickle.loads(first))  # noqa: S301 - from the process that started this one
+    desk = WorkerLoop(pickle.loads(first))  # noqa: S301 - from the process that started this one
     while (request := _receive(connection)) is not None:
         reply = desk.answer(request)
         # What an item printed is seen even if a later one is killed.
@@ -121,7 +121,7 @@ def _end(*_: object) -> None:
 # --- working ----------------------------------------------------------------------------------------------------------
 
 
-class Desk:
+class WorkerLoop:
     """Turns requests into replies; whatever the function does short of ending the process becomes one."""
 
     def __init__(self, setup: Setup) -> None:

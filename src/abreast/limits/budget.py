@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.limits.limit import WHENEVER, Need, requests_used
-from abreast.limits.line import Line
+from abreast.limits.queue import WaitingLine
 
 _UNITS: dict[str, tuple[str, float]] = {
     "req": ("requests", 1), "requests": ("requests", 1),
@@ -58,7 +58,7 @@ class Budget:
             name: cap for name, cap in given.items() if cap is not None and name != "seconds"
         }
         self.seconds = seconds
-        self.line = Line()
+        self.line = WaitingLine()
         self.spent: dict[str, float] = dict.fromkeys((*DIMENSIONS, "seconds"), 0)
         self.reserved: dict[str, float] = dict.fromkeys(DIMENSIONS, 0)
         self._since: float | None = None

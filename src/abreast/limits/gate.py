@@ -16,12 +16,12 @@ from abreast.core.clock import Clock
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.limits.limit import WHENEVER, Limit
-from abreast.limits.line import Hold, Ticket
+from abreast.limits.queue import Hold, Ticket
 
 _made = tuple.__new__  # as a named tuple makes itself, without the call in between: four for each call to a model
 
 
-class Gate:
+class LimitGate:
     """Hands out limits to tickets. The lines are the limits' own, so runs that share a limit share its line."""
 
     __slots__ = ("_clock", "_serving", "_to_serve")

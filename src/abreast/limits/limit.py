@@ -8,7 +8,7 @@ from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from abreast.limits.line import Line
+    from abreast.limits.queue import WaitingLine
 
 Weight: TypeAlias = "int | Literal['all']"
 
@@ -38,7 +38,7 @@ class Limit(Protocol):
     beneath it, `charged` that it is used up by every call rather than held by the item.
     """
 
-    line: Line
+    line: WaitingLine
     lent: bool
     charged: bool
 

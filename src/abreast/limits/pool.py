@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from abreast.core.outcome import Usage
 from abreast.limits.limit import WHENEVER, Need
-from abreast.limits.line import Line
+from abreast.limits.queue import WaitingLine
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Pool(Generic[T]):
         if not self.things:
             raise ValueError("a Pool needs at least one thing to hand over")
         self._free = list(range(len(self.things)))
-        self.line = Line()
+        self.line = WaitingLine()
         heapify(self._free)
         self.peak = 0
 

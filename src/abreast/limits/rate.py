@@ -8,7 +8,7 @@ from typing import Literal
 
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
-from abreast.limits.line import Line
+from abreast.limits.queue import WaitingLine
 
 # Seconds that are not worth a timer. Below the resolution of a clock (1e-10 s after ten days up) a timer could be due
 # again at once, for ever. What is let through early is owed by those behind, so that the error never adds up.
@@ -45,7 +45,7 @@ class Rate:
         if burst is not None and not _positive(burst):
             raise ValueError(f"Rate needs a positive burst, not {burst!r}")
         self.count = float(count)
-        self.line = Line()
+        self.line = WaitingLine()
         self.per = float(per)
         self.of = of
         self.burst = max(1.0, count / per) if burst is None else float(burst)

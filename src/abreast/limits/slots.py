@@ -5,7 +5,7 @@ from __future__ import annotations
 from abreast.core.outcome import Usage
 from abreast.core.window import whole
 from abreast.limits.limit import WHENEVER, Need
-from abreast.limits.line import Line
+from abreast.limits.queue import WaitingLine
 
 
 class Slots:
@@ -26,7 +26,7 @@ class Slots:
         """`count` places; a ValueError unless it is a whole number of at least 1."""
         self.count = whole("Slots", count)
         self.taken = 0
-        self.line = Line()
+        self.line = WaitingLine()
         self.peak = 0
 
     def __repr__(self) -> str:

@@ -15,14 +15,14 @@ _RECENT: Final = 64
 _QUANTILE: Final = 0.95
 
 
-class Estimate(NamedTuple):
+class TokenEstimate(NamedTuple):
     """Tokens of a call to come."""
 
     input_tokens: int
     output_tokens: int
 
 
-class Estimates:
+class TokenEstimates:
     """One model's habits: characters per token, and how long its replies have been of late."""
 
     __slots__ = ("_characters", "_known", "_ordered", "_outputs")
@@ -34,7 +34,7 @@ class Estimates:
         self._outputs: deque[int] = deque()
         self._ordered: list[int] = []  # the same, by size: sorting them for each call cost more than the rest
 
-    def of(self, request: Request) -> Estimate:
+    def of(self, request: Request) -> TokenEstimate:
         """What to reserve for a request; never more output than it allows."""
         most = request.max_tokens
         ordered = self._ordered
@@ -43,7 +43,7 @@ class Estimates:
             output = output if most is None else min(output, most)
         else:
             output = _OUTPUT if most is None else most
-        return Estimate(int(length(request) / self._characters) + 8, output)
+        return TokenEstimate(int(length(request) / self._characters) + 8, output)
 
     def learn(self, request: Request, reply: Reply) -> None:
         """See what a call really used."""

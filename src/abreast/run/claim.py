@@ -15,12 +15,12 @@ from abreast.core.events import BATCH_COMMITTED
 from abreast.core.run_end import is_over
 from abreast.core.seeds import FIRST_SEED_RULE, SEED_RULE, draw_seed
 from abreast.core.version import VERSION
-from abreast.store.port import Driver, JsonValue, Request, RunRow, Store
-from abreast.store.scribe import Listener, Scribe
+from abreast.store.port import ControlRequest, Driver, JsonValue, RunRow, Store
+from abreast.store.writer import CommitListener, CommitWriter
 
 if TYPE_CHECKING:
+    from abreast.run.context import RunContext
     from abreast.run.lifetime import Opening
-    from abreast.run.setting import Setting
 
 _SEED_RULE = "seed_rule"
 _NOTED = 0.1  # seconds between two notes about commits
@@ -80,13 +80,13 @@ def _commit(start: Path) -> str | None:
     return None
 
 
-def start_scribe(setting: Setting, store: Store, row: RunRow) -> None:
+def start_scribe(setting: RunContext, store: Store, row: RunRow) -> None:
     """Start the run's writer, and have it tell the run what it must know."""
-    listener = Listener(_committed(setting), _failed(setting), _requested(setting))
-    setting.scribe = Scribe(store, row, listener, setting.spent)
+    listener = CommitListener(_committed(setting), _failed(setting), _requested(setting))
+    setting.scribe = CommitWriter(store, row, listener, setting.spent)
 
 
-def _committed(setting: Setting) -> Callable[[int, float], None]:
+def _committed(setting: RunContext) -> Callable[[int, float], None]:
     """Each batch is told of, several together where many come: there are hundreds in a second."""
     events: list[float] = []
     seconds: list[float] = []
@@ -108,12 +108,12 @@ def _committed(setting: Setting) -> Callable[[int, float], None]:
     return note
 
 
-def _failed(setting: Setting) -> Callable[[AbreastError], None]:
+def _failed(setting: RunContext) -> Callable[[AbreastError], None]:
     return lambda error: setting.root.stop(error, lost=True)
 
 
-def _requested(setting: Setting) -> Callable[[Sequence[Request]], None]:
-    def carry_out(requests: Sequence[Request]) -> None:
+def _requested(setting: RunContext) -> Callable[[Sequence[ControlRequest]], None]:
+    def carry_out(requests: Sequence[ControlRequest]) -> None:
         for request in requests:
             if request.kind == "cancel" and setting.root.stopped is None:
                 setting.root.stop(CancelRequested(str(request.data.get("reason") or "cancelled by request")))

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from abreast.core.clock import Timer
     from abreast.core.outcome import Usage
     from abreast.limits.limit import Limit
-    from abreast.limits.line import Hold, Ticket
-    from abreast.run.callbook import Calls
-    from abreast.run.drive import Drive
-    from abreast.run.scope import Run
+    from abreast.limits.queue import Hold, Ticket
+    from abreast.run.calls.journal import Calls
+    from abreast.run.map.scheduler import Scheduler
+    from abreast.run.run import Run
 
-CURRENT: ContextVar[Current | Place | None] = ContextVar("abreast_current", default=None)
+CURRENT: ContextVar[CurrentItem | ItemPlace | None] = ContextVar("abreast_current", default=None)
 
 
 @record(frozen=True, slots=True)
-class Place:
+class ItemPlace:
     """What of `current()` can travel to another process: plain facts, no scope."""
 
     path: str
@@ -44,7 +44,7 @@ class Place:
         raise RuntimeError("this item works in another process than its run; open maps where the run is")
 
 
-class Current:
+class CurrentItem:
     """The item that the running code works for; what `abreast.current()` gives."""
 
     # Defaults of the class rather than fields set one by one: most items never change them, and a map makes millions.
@@ -54,7 +54,9 @@ class Current:
     service: tuple[float, ...] = ()
     holds: tuple[Hold, ...] = ()
     ticket: Ticket | None = None
-    permit: Ticket | None = None  # for a place on a lane that it took while it was at work: see `abreast.run.permit`
+    permit: Ticket | None = (
+        None  # for a place on a lane that it took while it was at work: see `abreast.run.calls.permit`
+    )
     task: asyncio.Task[None] | None = None
     timer: Timer | None = None
     stop_reason: str | None = None
@@ -74,7 +76,7 @@ class Current:
     _path: str | None = None
 
     def __init__(  # noqa: PLR0917 - made a million times, and keywords cost
-        self, drive: Drive, index: int, key: str, value: Any, lane: str | None, admitted: float
+        self, drive: Scheduler, index: int, key: str, value: Any, lane: str | None, admitted: float
     ) -> None:
         """An item just read; nothing of it has happened."""
         self.drive = drive
@@ -130,16 +132,16 @@ class Current:
         """Count what a call of this item used, or an outcome that it was handed by a map beneath it."""
         self.usage = used if self.usage is None else self.usage + used
 
-    def place(self) -> Place:
+    def place(self) -> ItemPlace:
         """What of this can travel to another process."""
-        return Place(self.path, self.key, self.attempt, self.seed, self.lane, dict(self.held))
+        return ItemPlace(self.path, self.key, self.attempt, self.seed, self.lane, dict(self.held))
 
     def luggage(self) -> Callable[[], object]:
         """The place, on its way to become `current()` in another process: see `abreast.executors.port.Traveller`."""
         return partial(_arrive, self.place())
 
 
-def _arrive(place: Place) -> None:
+def _arrive(place: ItemPlace) -> None:
     CURRENT.set(place)
 
 
@@ -151,7 +153,7 @@ def _in_a_thread() -> bool:
     return False
 
 
-def current() -> Current | Place:
+def current() -> CurrentItem | ItemPlace:
     """The item that the running code works for: `.run .path .key .attempt .held .seed`.
 
     Raises RuntimeError outside of any item. Inside, `current().run` opens maps and steps beneath the item.
@@ -162,7 +164,7 @@ def current() -> Current | Place:
     return found
 
 
-def current_item() -> Current | None:
+def current_item() -> CurrentItem | None:
     """The item that the running code works for, when it works in the run's own process."""
     found = CURRENT.get()
-    return found if isinstance(found, Current) else None
+    return found if isinstance(found, CurrentItem) else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from abreast.core.events import Observer
 from abreast.core.window import whole
-from abreast.run.options import MapOptions, check_timeout
+from abreast.run.map.options import MapOptions, check_timeout
 from abreast.run.retry import Retry
 
 _DECIDERS = ("before_map", "before_step", "before_sample")

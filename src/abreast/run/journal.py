@@ -13,7 +13,7 @@ from abreast.core.clock import Clock
 from abreast.core.events import Event, Observer, Plain
 
 if TYPE_CHECKING:
-    from abreast.store.scribe import Scribe
+    from abreast.store.writer import CommitWriter
 
 _log = logging.getLogger("abreast")
 
@@ -32,7 +32,7 @@ class Journal:
 
     __slots__ = ("_clock", "_old", "_seq", "_timer", "_young", "observers", "scribe")
 
-    def __init__(self, clock: Clock, scribe: Scribe | None, observers: Sequence[Observer], seq: int = 0) -> None:
+    def __init__(self, clock: Clock, scribe: CommitWriter | None, observers: Sequence[Observer], seq: int = 0) -> None:
         """Go on from event number `seq`."""
         self._clock = clock
         self._seq = seq

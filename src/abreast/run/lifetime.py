@@ -13,12 +13,12 @@ from abreast.core.errors import BudgetSpent, CancelRequested, Halted, Paused, St
 from abreast.core.frozen import record
 from abreast.core.seeds import SEED_RULE, draw_seed
 from abreast.executors.port import Executor
-from abreast.limits.gate import Gate
-from abreast.run.setting import Setting
+from abreast.limits.gate import LimitGate
+from abreast.run.context import RunContext
 
 if TYPE_CHECKING:
     from abreast.core.events import Observer
-    from abreast.run.scope import Run
+    from abreast.run.run import Run
     from abreast.store.port import JsonValue, RunRow, RunState, Store
 
 # What is for stores and observers only is imported where one is there: it is half of the time that importing takes.
@@ -48,7 +48,7 @@ class Opening:
     types: Mapping[str, type] = field(default_factory=dict)
 
 
-async def open_setting(run: Run, opening: Opening) -> Setting:
+async def open_setting(run: Run, opening: Opening) -> RunContext:
     """Find or make the run, start its writer, and note that it began."""
     clock = opening.clock
     observers: list[Observer] = []
@@ -70,8 +70,8 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
                 store.close()
             raise
     seed = row.seed if row else draw_seed() if opening.seed is None else opening.seed
-    setting = Setting(
-        clock=clock, gate=Gate(clock), loop=asyncio.get_running_loop(), seed=seed, hooks=opening.hooks,
+    setting = RunContext(
+        clock=clock, gate=LimitGate(clock), loop=asyncio.get_running_loop(), seed=seed, hooks=opening.hooks,
         executor=opening.executor, root=run, store=store, row=row, resumed=resumed,
         retry_failed=opening.resume in ("failed", "retry"), retry_unknown=opening.resume == "retry",
         retry_keys=opening.retry_keys, redact=opening.redact, own_store=opening.own_store,
@@ -92,7 +92,7 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
     return setting
 
 
-async def close_run(setting: Setting, error: BaseException | None) -> None:
+async def close_run(setting: RunContext, error: BaseException | None) -> None:
     """Write the end, close the store, let observers see it."""
     state, reason = _how(setting.root.stopped or error, error)
     if state == "done" and (failed := setting.root.results.why_failed) is not None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from abreast.core.errors import StoreError
 from abreast.core.events import Event
-from abreast.store.faults import one_sentence
-from abreast.store.files import appearing
-from abreast.store.kept import Kept, check_text, columns_of, outcome_of, row_of
-from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Replies, Request, RunRow, RunState
+from abreast.store.atomic_file import appearing
+from abreast.store.memory_run import MemoryRun, check_text, columns_of, outcome_of, row_of
+from abreast.store.os_errors import one_sentence
+from abreast.store.port import PRUNED, ControlRequest, Driver, JsonValue, Recorded, Replies, RunRow, RunState
 from abreast.store.rows import (
     already,
     busy,
@@ -40,7 +40,7 @@ class MemoryStore:
         self.url = "memory:"
         self._lock = threading.RLock()
         self._names: dict[str, int] = {}
-        self._runs: dict[str, Kept] = {}
+        self._runs: dict[str, MemoryRun] = {}
         self._driven: set[str] = set()
         self._requests: dict[int, tuple[str, str, str, float]] = {}
         self._asked = 0
@@ -80,7 +80,7 @@ class MemoryStore:
                 "manifest": facts_text(manifest),
             }
             self._names[name] = count
-            self._runs[run_id] = Kept(columns, driver.since)
+            self._runs[run_id] = MemoryRun(columns, driver.since)
             self._driven.add(run_id)
             return self.get(run_id)
 
@@ -187,12 +187,12 @@ class MemoryStore:
             self._requests[self._asked] = (run_id, kind, facts_text(data), at)
             return self._asked
 
-    def asked(self, run_id: str) -> list[Request]:
+    def asked(self, run_id: str) -> list[ControlRequest]:
         """Requests not yet carried out, oldest first."""
         with self._lock:
             self._kept(run_id)
             mine = [(number, request) for number, request in self._requests.items() if request[0] == run_id]
-        return [Request(number, run_id, kind, facts_of(data), at) for number, (_, kind, data, at) in mine]
+        return [ControlRequest(number, run_id, kind, facts_of(data), at) for number, (_, kind, data, at) in mine]
 
     def answer(self, request_id: int, at: float) -> None:  # noqa: ARG002 - kept on disk only
         """Mark a request as carried out."""
@@ -273,7 +273,7 @@ class MemoryStore:
         store._names, store._asked = whole["names"], whole["asked"]
         store._requests = {number: tuple(request) for number, request in whole["requests"]}
         for columns, beat, rows in whole["runs"]:
-            kept = store._runs[columns["id"]] = Kept(columns, beat)
+            kept = store._runs[columns["id"]] = MemoryRun(columns, beat)
             kept.add([tuple(row) for row in rows])
         return store
 
@@ -285,19 +285,19 @@ class MemoryStore:
         with self._lock:
             self._driven.clear()
 
-    def _kept(self, run_id: str) -> Kept:
+    def _kept(self, run_id: str) -> MemoryRun:
         kept = self._runs.get(run_id)
         if kept is None:
             raise no_such_run(run_id, reversed(self._runs))
         return kept
 
-    def _free(self, run_id: str) -> Kept:
+    def _free(self, run_id: str) -> MemoryRun:
         kept = self._kept(run_id)
         if run_id in self._driven:
             raise busy(row_of(kept))
         return kept
 
-    def _mine(self, run_id: str, epoch: int) -> Kept:
+    def _mine(self, run_id: str, epoch: int) -> MemoryRun:
         kept = self._kept(run_id)
         if kept.columns["epoch"] != epoch:
             raise replaced(row_of(kept), epoch)

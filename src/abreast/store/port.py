@@ -2,7 +2,7 @@
 
 Stores are plain and synchronous: every method blocks until it is done, may be called from any thread, and raises a
 `StoreError` in one clear sentence. Who waits, in which thread, and how commits are grouped is decided once, by
-`abreast.store.scribe`, for all of them.
+`abreast.store.writer`, for all of them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Recorded:
 
 
 @record(frozen=True, slots=True)
-class Request:
+class ControlRequest:
     """A wish of another process (`cancel`, `approve`, `retune`), which only the driver carries out."""
 
     id: int
@@ -165,7 +165,7 @@ class Store(Protocol):
     def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
         """Leave a request for the run's driver; its id."""
 
-    def asked(self, run_id: str) -> list[Request]:
+    def asked(self, run_id: str) -> list[ControlRequest]:
         """Requests not yet carried out, oldest first."""
 
     def answer(self, request_id: int, at: float) -> None:

@@ -9,7 +9,7 @@ from abreast.testing.crash import crash_at
 from abreast.testing.gate import Gate
 
 if TYPE_CHECKING:
-    from abreast.testing.storm.door import open_storm
+    from abreast.testing.storm.open import open_storm
 
 __all__ = ["Gate", "ManualClock", "MemoryStore", "ScriptedModel", "crash_at", "open_storm"]
 
@@ -17,7 +17,7 @@ __all__ = ["Gate", "ManualClock", "MemoryStore", "ScriptedModel", "crash_at", "o
 def __getattr__(name: str) -> object:
     # Only those who want a storm pay for its modules.
     if name == "open_storm":
-        from abreast.testing.storm.door import open_storm
+        from abreast.testing.storm.open import open_storm
 
         return open_storm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,21 +11,21 @@ from typing import TypeAlias
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
+from abreast.views.run_reader import RunReader
 from abreast.web.jobs import waiting_gates
-from abreast.web.reading import Journal
 
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
 """Starts `abreast` with these words, beside us; a sentence if it ended at once because it could not."""
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """What was asked for can't be done, in one sentence."""
 
 
 def act(store: Store, launch: Launch | None, run_id: str, action: str, fields: Mapping[str, object]) -> str:
-    """Do it; what was done, in a sentence. `Refused` says why not."""
+    """Do it; what was done, in a sentence. `ActionRefused` says why not."""
     row = store.get(run_id)
-    state = Journal(store, run_id).state(row)
+    state = RunReader(store, run_id).state(row)
     if action == "cancel":
         return _cancel(store, launch, row, state, _word(fields, "reason") or "cancelled in the page")
     if action == "resume":
@@ -34,13 +34,15 @@ def act(store: Store, launch: Launch | None, run_id: str, action: str, fields: M
     if action == "approve":
         gate, option = _word(fields, "gate"), _word(fields, "option")
         if not gate or not option or "=" in gate:
-            raise Refused("a decision needs the name of its gate and one of its options")
-        if option not in waiting_gates(Journal(store, run_id), row.kind).get(gate, ()):
-            raise Refused(f"no gate {gate} of {row.id} waits for {option!r}")  # nor is an input changed by that way
+            raise ActionRefused("a decision needs the name of its gate and one of its options")
+        if option not in waiting_gates(RunReader(store, run_id), row.kind).get(gate, ()):
+            raise ActionRefused(
+                f"no gate {gate} of {row.id} waits for {option!r}"
+            )  # nor is an input changed by that way
         words = ["resume", "--input", f"{gate}={option}", "--", row.id]
         asked = {"action": "approve", "gate": gate, "option": option}
         return _go_on(store, launch, row, state, words=words, asked=asked)
-    raise Refused(f"there is no action {action!r}")
+    raise ActionRefused(f"there is no action {action!r}")
 
 
 def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason: str) -> str:
@@ -48,7 +50,7 @@ def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason
         store.ask(row.id, "cancel", {"reason": reason}, SYSTEM_CLOCK.wall())
         return f"{row.id} was asked to stop"
     if state in ("done", "cancelled"):
-        raise Refused(f"{row.id} is over already ({state})")
+        raise ActionRefused(f"{row.id} is over already ({state})")
     _start(launch, ["cancel", "--reason", reason, "--", row.id])
     return f"{row.id} is cancelled"
 
@@ -57,11 +59,11 @@ def _go_on(
     store: Store, launch: Launch | None, row: RunRow, state: str, *, words: Sequence[str], asked: dict[str, str]
 ) -> str:
     if state == "running":
-        raise Refused(f"{row.id} is running already")
+        raise ActionRefused(f"{row.id} is running already")
     if is_over(row.state, row.reason) and "--retry-failed" not in words:
-        raise Refused(f"{row.id} is {state}")
+        raise ActionRefused(f"{row.id} is {state}")
     if launch is None:
-        raise Refused("this page can't start anything")
+        raise ActionRefused("this page can't start anything")
     store.ask(row.id, asked["action"], {**asked}, SYSTEM_CLOCK.wall())
     _start(launch, words)
     return f"{row.id} goes on"
@@ -69,10 +71,10 @@ def _go_on(
 
 def _start(launch: Launch | None, words: Sequence[str]) -> None:
     if launch is None:
-        raise Refused("this page can't start anything")
+        raise ActionRefused("this page can't start anything")
     why_not = launch(words)
     if why_not:
-        raise Refused(why_not)
+        raise ActionRefused(why_not)
 
 
 def _word(fields: Mapping[str, object], name: str) -> str:

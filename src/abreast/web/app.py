@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from abreast.core.errors import AbreastError, NoSuchRun
 from abreast.store.port import RunRow, Store
 from abreast.web import live, pages
-from abreast.web.actions import Launch, Refused, act
+from abreast.web.actions import ActionRefused, Launch, act
 from abreast.web.files import STATIC, json_text, plotly_path
 from abreast.web.guard import Guard
 
@@ -77,7 +77,7 @@ class _Server:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._desk = pages.Desk(site.store, site.prompt_of)
+        self._desk = pages.PageSource(site.store, site.prompt_of)
 
     async def shell(self, _: Request) -> Response:
         """The page without what it shows; its links name the path that it is beneath."""
@@ -113,7 +113,7 @@ class _Server:
             done = await run_in_threadpool(
                 act, self._site.store, self._site.launch, request.path_params["run"], action, fields
             )
-        except Refused as error:
+        except ActionRefused as error:
             return self._json({"error": str(error)}, 409)
         return self._json({"said": done})
 

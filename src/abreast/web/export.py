@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.store.port import RunRow, Store
-from abreast.web import pages, picture
+from abreast.web import lane_window as picture
+from abreast.web import pages
 from abreast.web.files import STATIC, json_text, plotly_path
-from abreast.web.pages import Desk
+from abreast.web.pages import PageSource
 
 _ITEMS: Final = 5000  # rows of the table, the failed ones first if there are more
 _DETAILS: Final = 1000  # items with their texts
@@ -30,7 +31,7 @@ def html(
     secrets: Collection[str] = (),
 ) -> str:
     """The file's text. A run that goes on is written as it is now."""
-    kept = _kept(Desk(store, prompt_of), run_id)
+    kept = _kept(PageSource(store, prompt_of), run_id)
     library = plotly_path() if kept["head"]["models"] else None
     modules = {f"page/{path.name}": _module(path) for path in sorted(STATIC.glob("*.js"))}
     scripts = [("importmap", json.dumps({"imports": modules})), ("module", 'import "page/main.js";')]
@@ -52,7 +53,7 @@ def html(
     )
 
 
-def _kept(desk: Desk, run_id: str) -> dict[str, Any]:
+def _kept(desk: PageSource, run_id: str) -> dict[str, Any]:
     """What the server would say."""
     book = desk.shelf.book(run_id)
     with book.lock:
@@ -79,7 +80,7 @@ def _kept(desk: Desk, run_id: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _job(desk: Desk, run_id: str) -> dict[str, Any]:
+def _job(desk: PageSource, run_id: str) -> dict[str, Any]:
     """What its job shows, read to the end."""
     while (said := pages.job(desk, run_id, {}))["read"] != 1:
         pass

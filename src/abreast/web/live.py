@@ -14,7 +14,7 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.web import pages
 from abreast.web.files import json_text
-from abreast.web.pages import Desk
+from abreast.web.pages import PageSource
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -64,7 +64,7 @@ def _line(kind: str, said: dict[str, object], secrets: Collection[str]) -> bytes
     return f"event: {kind}\ndata: {json_text(said, secrets)}\n\n".encode("utf-8", "replace")
 
 
-def of_run(desk: Desk, run_id: str) -> Look:
+def of_run(desk: PageSource, run_id: str) -> Look:
     """The head of a run, when it has changed since the last look."""
     book = desk.shelf.book(run_id)
     told: list[object] = []
@@ -81,7 +81,7 @@ def of_run(desk: Desk, run_id: str) -> Look:
     return look
 
 
-def of_runs(desk: Desk) -> Look:
+def of_runs(desk: PageSource) -> Look:
     """A word whenever a run begins, moves on or ends."""
     told: list[object] = []
 

@@ -9,13 +9,13 @@ from typing import Final, TypeAlias
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
-from abreast.web import picture
-from abreast.web.item import item_of
-from abreast.web.items import SORTS
-from abreast.web.reading import Journal
-from abreast.web.shelf import GLANCE, Book, Shelf
-from abreast.web.slots import STATES
-from abreast.web.tally import Tallies
+from abreast.views.attempts import STATES
+from abreast.views.item import item_of
+from abreast.views.items import SORTS
+from abreast.views.progress import Tallies
+from abreast.views.run_reader import RunReader
+from abreast.web import lane_window as picture
+from abreast.web.store_reader import GLANCE, OpenRun, StoreReader
 
 Given: TypeAlias = Mapping[str, str]
 Said: TypeAlias = dict[str, object]
@@ -30,21 +30,21 @@ _DRIVEN: Final = frozenset({"map", "sample", "workflow", "matrix", "plan", "cand
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class PageSource:
     """What pages are made from: the store, and what is folded of it already."""
 
     store: Store
     prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
-    shelf: Shelf = field(init=False)
+    shelf: StoreReader = field(init=False)
     tallies: Tallies = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing is folded yet."""
-        object.__setattr__(self, "shelf", Shelf(self.store))
+        object.__setattr__(self, "shelf", StoreReader(self.store))
         object.__setattr__(self, "tallies", Tallies(self.store))
 
 
-def runs(desk: Desk, given: Given) -> Said:
+def runs(desk: PageSource, given: Given) -> Said:
     """The runs of the store, newest first: `state`, `kind`, `q` (words of its name, tags or reason), `at` to page."""
     state, kind, words, at = (
         given.get("state", ""),
@@ -54,7 +54,7 @@ def runs(desk: Desk, given: Given) -> Said:
     )
     rows = desk.store.runs(limit=_LOOKED)
     kinds = sorted({row.kind for row in rows})
-    states = {row.id: Journal(desk.store, row.id).state(row) for row in rows if row.state == "running"}
+    states = {row.id: RunReader(desk.store, row.id).state(row) for row in rows if row.state == "running"}
     found = [
         row for row in rows
         if (not state or states.get(row.id, row.state) == state) and (not kind or row.kind == kind)
@@ -68,7 +68,7 @@ def runs(desk: Desk, given: Given) -> Said:
     }  # fmt: skip
 
 
-def _line(desk: Desk, row: RunRow, state: str) -> Said:
+def _line(desk: PageSource, row: RunRow, state: str) -> Said:
     tally = desk.tallies.of(row)
     until = row.ended if row.ended is not None else SYSTEM_CLOCK.wall() if state == "running" else None
     return {
@@ -77,7 +77,7 @@ def _line(desk: Desk, row: RunRow, state: str) -> Said:
     }  # fmt: skip
 
 
-def head(desk: Desk, run_id: str, _: Given) -> Said:
+def head(desk: PageSource, run_id: str, _: Given) -> Said:
     """One run: what is known of it as a whole."""
     book = desk.shelf.book(run_id)
     with book.lock:
@@ -85,7 +85,7 @@ def head(desk: Desk, run_id: str, _: Given) -> Said:
         return head_of(book)
 
 
-def head_of(book: Book) -> Said:
+def head_of(book: OpenRun) -> Said:
     """The same of a book whose lock is held."""
     row, fold = book.row, book.fold
     usage = {
@@ -110,7 +110,7 @@ def head_of(book: Book) -> Said:
     }  # fmt: skip
 
 
-def lanes(desk: Desk, run_id: str, given: Given) -> Said:
+def lanes(desk: PageSource, run_id: str, given: Given) -> Said:
     """The lanes from `begin` to `end` (seconds of the run) in so many `columns`; all of them unless told otherwise."""
     book = desk.shelf.book(run_id)
     with book.lock:
@@ -125,7 +125,7 @@ def lanes(desk: Desk, run_id: str, given: Given) -> Said:
         return {"version": book.version, **seen}
 
 
-def spending(desk: Desk, run_id: str, _: Given) -> Said:
+def spending(desk: PageSource, run_id: str, _: Given) -> Said:
     """Cost and tokens over time."""
     book = desk.shelf.book(run_id)
     with book.lock:
@@ -133,7 +133,7 @@ def spending(desk: Desk, run_id: str, _: Given) -> Said:
         return {"version": book.version, "models": book.fold.models, **picture.spending(book.fold, book.now)}
 
 
-def errors(desk: Desk, run_id: str, _: Given) -> Said:
+def errors(desk: PageSource, run_id: str, _: Given) -> Said:
     """What went wrong, by kind, the most frequent first."""
     book = desk.shelf.book(run_id)
     with book.lock:
@@ -142,7 +142,7 @@ def errors(desk: Desk, run_id: str, _: Given) -> Said:
     return {"version": book.version, "errors": sorted(kinds, key=lambda one: -(one["items"] + one["retried"]))}
 
 
-def items(desk: Desk, run_id: str, given: Given) -> Said:
+def items(desk: PageSource, run_id: str, given: Given) -> Said:
     """A page of items: `sort`, `down`, `state` (several by commas), `lane`, `q`, `error`, `at`, `most`."""
     book = desk.shelf.book(run_id)
     sort = given.get("sort", "order")
@@ -158,7 +158,7 @@ def items(desk: Desk, run_id: str, given: Given) -> Said:
     return {"version": book.version, "count": count, "at": at, "items": rows, "lanes": names}
 
 
-def item(desk: Desk, run_id: str, given: Given) -> Said:
+def item(desk: PageSource, run_id: str, given: Given) -> Said:
     """One item, by its `path`, or by its place in the picture (`place`): prompt, reply, attempts, timing, traceback."""
     path = given.get("path", "")
     if not path and given.get("place"):
@@ -166,14 +166,14 @@ def item(desk: Desk, run_id: str, given: Given) -> Said:
         with book.lock:
             place = _whole(given, "place")
             path = book.fold.items.paths[place] if place < len(book.fold.items) else ""
-    journal = Journal(desk.store, run_id)
+    journal = RunReader(desk.store, run_id)
     return item_of(journal, journal.run(), path, desk.prompt_of)
 
 
-def job(desk: Desk, run_id: str, _: Given) -> Said:
+def job(desk: PageSource, run_id: str, _: Given) -> Said:
     """What a job of this kind shows beside its lanes, as far as it is `read` (ask again for more); others as maps."""
     told = desk.shelf.book(run_id).job
-    view, read = told.view(Journal(desk.store, run_id), GLANCE)
+    view, read = told.view(RunReader(desk.store, run_id), GLANCE)
     return {"kind": told.kind, "view": view, "read": round(read, 3)}
 
 

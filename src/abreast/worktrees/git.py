@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.errors import AbreastError
-from abreast.worktrees.aside import Stop
+from abreast.worktrees.background import StopRequest
 
 # Worktrees get neither hooks nor a watcher, and the commands never start a collection that would outlive them.
 _QUIETLY: Final = (
@@ -44,7 +44,7 @@ class Git:
     """Git commands in one directory. `lock` is an open file that they hold as long as they live."""
 
     place: Path
-    stop: Stop
+    stop: StopRequest
     timeout: float = TIMEOUT
     lock: int | None = None
 
@@ -144,7 +144,7 @@ class Repository:
         return f"{self.top.name[:40] or 'root'}-{hashlib.sha256(os.fsencode(self.place)).hexdigest()[:12]}"
 
 
-def find_repository(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Repository:
+def find_repository(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> Repository:
     """The repository that `root` is in; a plain directory if it is in none. GitFailed if git refuses to say."""
     real = root.resolve(strict=True)
     if not real.is_dir():
@@ -161,7 +161,7 @@ def find_repository(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Reposit
     return Repository(Path(top).resolve(), real, (real / common).resolve(), _head(git))
 
 
-def find_project(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Repository:
+def find_project(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> Repository:
     """The repository that `root` is in, unless that ignores all of it: then `root` is a plain directory.
 
     A worktree of the repository would have nothing of such a directory in it.

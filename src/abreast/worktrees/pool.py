@@ -26,14 +26,14 @@ from typing import Final, Self
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import AbreastError
 from abreast.executors.commands import Commands
-from abreast.models.weights import cache_directory
-from abreast.store.locks import DriverLocks
-from abreast.worktrees.aside import Stop, aside
+from abreast.models.embedded.weights import cache_directory
+from abreast.store.driver_locks import DriverLocks
+from abreast.worktrees.background import StopRequest, aside
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import Git, GitFailed, Repository, find_project
-from abreast.worktrees.ignored import list_ignored
-from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
+from abreast.worktrees.ignored_files import list_ignored
 from abreast.worktrees.own_git import OwnGit
+from abreast.worktrees.ownership_log import OwnershipEntry, OwnershipLog, owner_is_alive, repository_lock, start_of
 from abreast.worktrees.slot import Slot, kept_note
 from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
 
@@ -155,7 +155,7 @@ class Worktrees:
         finally:
             await aside(self._close)
 
-    def _open(self, stop: Stop) -> None:
+    def _open(self, stop: StopRequest) -> None:
         repository = find_project(self._root, stop, self._timeout)
         base = _Base(repository, self._cache, self._timeout, self._clock, own_git=self._own_git)
         if base.home.is_relative_to(repository.top):
@@ -177,7 +177,7 @@ class Worktrees:
             reasons = "; ".join(sorted({failure.reason for failure in failures}))
             raise WorktreesUnavailable(f"none of {self._count} worktrees of {repository.top} could be made: {reasons}")
 
-    def _close(self, _: Stop) -> None:
+    def _close(self, _: StopRequest) -> None:
         if self._base is not None:
             self.left += self._base.remove()
 
@@ -198,8 +198,8 @@ class _Base:
         self.home = home_of(repository, cache)
         self.number = new_number()
         self.pool = self.home / f"{self.number:x}"
-        self.entries: list[Entry] = []
-        self._ledger = Ledger(self.home / "ledger.jsonl")
+        self.entries: list[OwnershipEntry] = []
+        self._ledger = OwnershipLog(self.home / "ledger.jsonl")
         self._locks = DriverLocks(str(self.home / "owners"))
         self._timeout = timeout
         self._clock = clock
@@ -207,12 +207,12 @@ class _Base:
         self._has_pool = False
 
     @contextlib.contextmanager
-    def _git(self, stop: Stop) -> Iterator[Git]:
+    def _git(self, stop: StopRequest) -> Iterator[Git]:
         """Git under the repository's lock."""
         with repository_lock(self.repository.place, stop, self._timeout, self._clock) as lock:
             yield Git(self.repository.top, stop, self._timeout, lock)
 
-    def prepare(self, count: int, stop: Stop) -> tuple[Left, ...]:
+    def prepare(self, count: int, stop: StopRequest) -> tuple[Left, ...]:
         """Reap what the dead left, and record the slots to be made; what can't be reaped is returned."""
         with self._git(stop) as git:
             self._prepared = True
@@ -227,9 +227,9 @@ class _Base:
             (self.pool / "scratch").mkdir(mode=0o700)
             return left
 
-    def _entry(self, index: int) -> Entry:
+    def _entry(self, index: int) -> OwnershipEntry:
         name = f"abreast-{self.number:x}-{index}"
-        return Entry(
+        return OwnershipEntry(
             name=name,
             path=str(self.pool / name),
             slot=index,
@@ -240,7 +240,7 @@ class _Base:
             started=start_of(os.getpid()) or "",
         )
 
-    def make(self, snapshot: Snapshot, stop: Stop) -> tuple[list[Slot], list[SlotFailed]]:
+    def make(self, snapshot: Snapshot, stop: StopRequest) -> tuple[list[Slot], list[SlotFailed]]:
         """Make the recorded slots, several at once; one that fails is removed and named, the others go on."""
         made: list[Slot] = []
         failures: list[SlotFailed] = []
@@ -257,7 +257,7 @@ class _Base:
                 failures.append(SlotFailed(entry.slot, str(error)))
         return made, failures
 
-    def _make_one(self, entry: Entry, snapshot: Snapshot, own: OwnGit | None, stop: Stop) -> Slot:
+    def _make_one(self, entry: OwnershipEntry, snapshot: Snapshot, own: OwnGit | None, stop: StopRequest) -> Slot:
         path = Path(entry.path)
         path.mkdir(mode=0o700)  # by ourselves: git would take one that is there already, if it is empty
         slot = Slot(entry.slot, path, self.repository, snapshot, self.pool / "scratch")
@@ -281,7 +281,7 @@ class _Base:
             return ()
         left = self._remove(list(self.entries))
         try:
-            with self._git(Stop()):
+            with self._git(StopRequest()):
                 if left:  # nobody's any more: the next pool, of whatever process, tries again
                     self._ledger.add(replace(entry, pid=0, started="") for entry in self.entries)
                 elif self._has_pool:
@@ -293,14 +293,14 @@ class _Base:
             left.append(Left(str(self.pool), str(error)))
         return tuple(left)
 
-    def _remove(self, entries: list[Entry]) -> list[Left]:
+    def _remove(self, entries: list[OwnershipEntry]) -> list[Left]:
         """Remove slots: first their files, which takes long, then what git knows of them, under the lock."""
         left = [failure for entry in entries if (failure := _remove_files(entry))]
         if not entries:
             return left
         stuck = {failure.path for failure in left}
         try:
-            with self._git(Stop()) as git:  # nobody may stop this half-way
+            with self._git(StopRequest()) as git:  # nobody may stop this half-way
                 for entry in entries:
                     if entry.path not in stuck and (failure := _forget(entry, git, self.repository)):
                         left.append(failure)
@@ -310,7 +310,7 @@ class _Base:
             return [Left(entry.path, str(error)) for entry in entries]
         return left
 
-    def _drop(self, entries: list[Entry]) -> None:
+    def _drop(self, entries: list[OwnershipEntry]) -> None:
         """Under the lock: nothing is left of these."""
         self._ledger.drop([entry.name for entry in entries])
         self.entries = [entry for entry in self.entries if entry not in entries]
@@ -318,7 +318,7 @@ class _Base:
     def _reap(self, git: Git) -> tuple[Left, ...]:
         """Remove the slots of dead processes, if nobody has changed what git knows of them; the others are returned."""
         left: list[Left] = []
-        pools: dict[int, list[Entry]] = {}
+        pools: dict[int, list[OwnershipEntry]] = {}
         for entry in self._ledger.entries().values():
             pools.setdefault(entry.pool, []).append(entry)
         for number, entries in pools.items():
@@ -353,7 +353,7 @@ class _Base:
                 remove_tree(place)
         self._locks.free(number, for_good=not kept)
 
-    def _reap_one(self, entry: Entry, git: Git) -> Left | None:
+    def _reap_one(self, entry: OwnershipEntry, git: Git) -> Left | None:
         path = Path(entry.path)
         if path.parent != self.home / f"{entry.pool:x}" or entry.repository != str(self.repository.place):
             return Left(entry.path, "the ledger names it, but it is not where slots of this repository are")
@@ -385,9 +385,9 @@ class Unfinished:
 
 def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[Unfinished]:
     """The slots of a project whose owners died with something in them that must not be lost, with their notes."""
-    stop = Stop()
+    stop = StopRequest()
     repository = find_project(Path(root), stop)
-    ledger = Ledger(home_of(repository, cache_directory() if cache is None else Path(cache)) / "ledger.jsonl")
+    ledger = OwnershipLog(home_of(repository, cache_directory() if cache is None else Path(cache)) / "ledger.jsonl")
     with repository_lock(repository.place, stop, TIMEOUT):
         entries = list(ledger.entries().values())
     found = []
@@ -401,13 +401,13 @@ def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[
 
 def has_pools(root: str | Path, *, cache: str | Path | None = None) -> bool:
     """Whether there is anything of a pool of a project: of one that is open, or whose owner died."""
-    repository = find_project(Path(root), Stop())
+    repository = find_project(Path(root), StopRequest())
     return home_of(repository, cache_directory() if cache is None else Path(cache)).is_dir()
 
 
 def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[Left, ...]:
     """Remove what dead owners have left of their pools, as every new pool does; what can't be removed is returned."""
-    stop = Stop()
+    stop = StopRequest()
     place = cache_directory() if cache is None else Path(cache)
     base = _Base(find_project(Path(root), stop), place, TIMEOUT, SYSTEM_CLOCK)
     return base.prepare(0, stop) + base.remove()
@@ -440,7 +440,7 @@ def _make_directory(place: Path) -> None:
         return
 
 
-def _remove_files(entry: Entry) -> Left | None:
+def _remove_files(entry: OwnershipEntry) -> Left | None:
     try:
         remove_tree(Path(entry.path))
     except OSError as error:
@@ -448,13 +448,13 @@ def _remove_files(entry: Entry) -> Left | None:
     return None
 
 
-def _admin(entry: Entry, repository: Repository) -> Path | None:
+def _admin(entry: OwnershipEntry, repository: Repository) -> Path | None:
     """Where git keeps what it knows of a slot; None if it knows nothing."""
     place = repository.place / "worktrees" / entry.name
     return place if entry.head is not None and place.is_dir() else None
 
 
-def _forget(entry: Entry, git: Git, repository: Repository) -> Left | None:
+def _forget(entry: OwnershipEntry, git: Git, repository: Repository) -> Left | None:
     """Have git forget a slot whose files are gone already."""
     admin = _admin(entry, repository)
     if admin is not None:
@@ -471,7 +471,7 @@ def _forget(entry: Entry, git: Git, repository: Repository) -> Left | None:
     return None
 
 
-def _foreign(entry: Entry, repository: Repository) -> str | None:
+def _foreign(entry: OwnershipEntry, repository: Repository) -> str | None:
     """What somebody did to a stale slot that its removal would lose; None if nothing."""
     if kept_note(Path(entry.path)).exists():
         return "it holds work that was cut off, and that nobody has taken out of it yet"
@@ -512,7 +512,7 @@ def open_worktrees(
         timeout: seconds that one git command, or the wait for the repository's lock, may take.
         clock: by which the wait for the lock is measured.
         own_git: give each slot a git directory of its own, so that no git command in it reaches the repository.
-        ignored: whether slots also get ignored files that tests may need; see `abreast.worktrees.ignored`.
+        ignored: whether slots also get ignored files that tests may need; see `abreast.worktrees.ignored_files`.
     """
     if isinstance(count, bool) or count != int(count) or count < 0:
         raise ValueError(f"the number of worktrees is 0 or more, not {count!r}")

@@ -11,7 +11,7 @@ from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.executors.commands import Commands
-from abreast.worktrees.aside import Stop, aside
+from abreast.worktrees.background import StopRequest, aside
 from abreast.worktrees.errors import OutsideRepository, SlotClosed
 from abreast.worktrees.git import Git, Repository
 from abreast.worktrees.own_git import OwnGit
@@ -182,7 +182,7 @@ class Slot:
             git("read-tree", "--empty")
         self._git = GitFiles(content, admin, (admin / "HEAD").read_bytes(), (admin / "index").read_bytes())
 
-    def restore(self, stop: Stop) -> None:
+    def restore(self, stop: StopRequest) -> None:
         """What `reset` does, blocking."""
         if self.path.is_symlink() or not self.path.is_dir():
             remove_tree(self.path)
@@ -198,7 +198,7 @@ class Slot:
             self._own.install(self.path, Git(self.repository.top, stop))
         self._restore_git()
 
-    def _clear(self, stop: Stop) -> None:
+    def _clear(self, stop: StopRequest) -> None:
         """Remove what isn't as in the snapshot; `_looks` has what was left."""
         left: dict[str, _Look] = {}
         waiting = [""]

@@ -2,7 +2,7 @@
 
 Its files are copied as they are, bytes and modes, once; slots are made from that copy. Git is asked only which files
 there are: what is tracked and there, changed or not, staged or not, and what is untracked and not ignored; and, where
-that is wanted, which are ignored (`abreast.worktrees.ignored` chooses among those). Nothing goes
+that is wanted, which are ignored (`abreast.worktrees.ignored_files` chooses among those). Nothing goes
 through git's filters or into its object database: a checkout would turn line ends (`core.autocrlf`), fetch large files
 and lose what can't be told from a commit; and the repository gains no object, ref, stash or index entry by it.
 """
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from abreast.worktrees.aside import Stop
+from abreast.worktrees.background import StopRequest
 from abreast.worktrees.errors import WorktreesUnavailable
 from abreast.worktrees.git import Git, Repository
-from abreast.worktrees.ignored import is_code
+from abreast.worktrees.ignored_files import is_code
 
 _SUBMODULE: Final = b"160000"
 _TOOLS: Final = "/usr/bin:/bin"
@@ -134,7 +134,7 @@ def _walk(top: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(names)), tuple(notes)
 
 
-def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: Stop) -> Snapshot:
+def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: StopRequest) -> Snapshot:
     """Copy what is listed to `place`, a new directory. What is listed but not there has been deleted."""
     place.mkdir(mode=0o700)
     pieces: dict[str, Piece] = {"": _piece(repository.top)}

@@ -1,8 +1,8 @@
 """A project with one function, and a laboratory that judges its candidates by what is written in them."""
 
-from abreast.jobs.candidates.engine import Setting, Trials
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Diff, Line, Proposal, Timed
+from abreast.jobs.candidates.job import CandidatesContext, Trials
+from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Proposal, Timed
+from abreast.jobs.candidates.source.target import Target
 from tests.worktrees.repositories import make_repository
 
 ORIGINAL = "def f(x):\n    return x + 1\n"
@@ -37,7 +37,7 @@ class Laboratory:
         self.slots = {}
         self.overlaps = []
         self.seen = None
-        self.profiles = [Line(2, 1, 0.5)]
+        self.profiles = [ProfiledLine(2, 1, 0.5)]
 
     async def begin(self, slot):
         self.done.append(("begin", ""))
@@ -155,7 +155,7 @@ def proposals(*words):
 
 
 def trials(project, laboratory, how, author=None):
-    return Trials(Setting(TARGET, ORIGINAL, project, laboratory, author, how))
+    return Trials(CandidatesContext(TARGET, ORIGINAL, project, laboratory, author, how))
 
 
 def proposing(found):

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED
 from abreast.store.port import each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 
 def most_checked_at_once(path, run_id="optimize-1"):

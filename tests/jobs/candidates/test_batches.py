@@ -2,8 +2,8 @@
 
 import pytest
 
-from abreast.jobs.candidates.engine import How
-from abreast.wiring import open_run
+from abreast.assembly.names import open_run
+from abreast.jobs.candidates.job import EvaluationOptions
 from tests.jobs.candidates.laboratories import (
     ORIGINAL,
     Author,
@@ -14,7 +14,7 @@ from tests.jobs.candidates.laboratories import (
     text_of,
     trials,
 )
-from tests.jobs.candidates.test_engine import cache
+from tests.jobs.candidates.test_job import cache
 
 __all__ = ["cache"]
 
@@ -43,7 +43,7 @@ def project(tmp_path):
 async def tried_in(project, found, author=None):
     laboratory = Laboratory()
     async with open_run("optimize", seed=7) as run:
-        how = How(2, repairs=0)
+        how = EvaluationOptions(2, repairs=0)
         return await trials(project, laboratory, how, author).run(run, proposing(found)), laboratory
 
 

@@ -15,11 +15,11 @@ import weakref
 
 import pytest
 
-from abreast.jobs.candidates import kinds
-from abreast.jobs.candidates import portray as walk
-from abreast.jobs.candidates.compare import compare
-from abreast.jobs.candidates.portray import portray
 from abreast.jobs.candidates.rules import LOOSE
+from abreast.jobs.candidates.values import stdlib_types as kinds
+from abreast.jobs.candidates.values import take_snapshot as walk
+from abreast.jobs.candidates.values.compare import compare
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from tests.jobs.candidates.things import Plain, Point
 
 
@@ -413,12 +413,12 @@ def test_doubt_in_a_set_is_doubt_not_a_difference():
 
 
 def test_too_many_parts_are_too_many():
-    assert [node.kind for node in portray([1, [2], [3, 4]], nodes=4).nodes].count("unknown") == 1
-    from abreast.jobs.candidates.compare import compare_portraits
+    assert [node.kind for node in take_snapshot([1, [2], [3, 4]], nodes=4).nodes].count("unknown") == 1
+    from abreast.jobs.candidates.values.compare import compare_portraits
 
-    cut = portray(list(range(100)), nodes=50)
+    cut = take_snapshot(list(range(100)), nodes=50)
     assert compare_portraits(cut, cut).outcome == "cannot_compare"
-    cut = portray(iter(range(100)), nodes=50)
+    cut = take_snapshot(iter(range(100)), nodes=50)
     assert compare_portraits(cut, cut).outcome == "cannot_compare"
 
 

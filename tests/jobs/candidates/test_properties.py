@@ -10,10 +10,10 @@ import fractions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abreast.jobs.candidates.compare import compare, compare_portraits
-from abreast.jobs.candidates.portrait import pack, unpack
-from abreast.jobs.candidates.portray import portray
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
+from abreast.jobs.candidates.values.compare import compare, compare_portraits
+from abreast.jobs.candidates.values.snapshot import pack, unpack
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from tests.jobs.candidates.things import Pair, Plain, Point, Row, Slotted, Still
 
 plain = st.one_of(
@@ -124,14 +124,16 @@ def test_a_deep_copy_is_the_same_here_and_over_the_wire(value):
     assert compare(value, value).outcome == "same"
     for rules in (STRICT, LOOSE, Rules(relative=1e-9, absolute=1e-9)):
         assert compare(value, twin, rules=rules).outcome == "same"
-    assert compare_portraits(unpack(pack(portray(value))), portray(twin)).outcome == "same"
+    assert compare_portraits(unpack(pack(take_snapshot(value))), take_snapshot(twin)).outcome == "same"
 
 
 @given(values, values, st.sampled_from([STRICT, LOOSE, Rules(relative=0.1)]))
 def test_sides_do_not_matter(one, other, rules):
     there, back = compare(one, other, rules=rules), compare(other, one, rules=rules)
     assert there.outcome == back.outcome
-    assert compare_portraits(portray(one), unpack(pack(portray(other))), rules=rules).outcome == there.outcome
+    assert (
+        compare_portraits(take_snapshot(one), unpack(pack(take_snapshot(other))), rules=rules).outcome == there.outcome
+    )
 
 
 @given(values, values)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from abreast.jobs.candidates.behaviour.traced_run import Tests, judge_behaviour
 from abreast.jobs.candidates.rules import STRICT
-from abreast.jobs.candidates.watching import Tests, judge_behaviour
 from tests.jobs.candidates.watched import LIMITS, open_project, use_cache
 
 SHOUT = "def shout(text):\n    return text.upper() + '!'\n"

@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
 
-from abreast.jobs.candidates import watching
+from abreast.jobs.candidates.behaviour import traced_run as watching
+from abreast.jobs.candidates.behaviour.traced_run import Tests, judge_behaviour, watch
 from abreast.jobs.candidates.rules import STRICT
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.watching import Tests, judge_behaviour, watch
-from abreast.worktrees.confine import Limits, run_confined
+from abreast.jobs.candidates.source.target import Target
+from abreast.worktrees.confinement import ResourceLimits, run_confined
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.projects import quick
 from tests.worktrees.repositories import ENVIRONMENT, make_repository
 
-LIMITS = Limits(seconds=60, memory=1 << 30, processes=40)
+LIMITS = ResourceLimits(seconds=60, memory=1 << 30, processes=40)
 
 
 MEASURED = """

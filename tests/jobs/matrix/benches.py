@@ -5,12 +5,12 @@ import json
 from pathlib import Path
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.jobs.matrix.bench import Asked, Counted
-from abreast.jobs.matrix.notes import LaneCount
-from abreast.jobs.matrix.read_study import load_study
+from abreast.jobs.matrix.call_notes import LaneCount
+from abreast.jobs.matrix.design.read_study import load_study
+from abreast.jobs.matrix.tools import Asked, Counted
 from abreast.models.port import Reply
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 
 
 def study(text, directory=Path(), codes=None):
@@ -76,7 +76,7 @@ class FakeBench:
         self.functions = functions or {}
         lanes = {name.partition("/")[0]: None for name in answers}
         self.counts = {lane: LaneCount() for lane in lanes}
-        self._lanes = {lane: Lane(lane, [limit() for limit in limits]) for lane in lanes}
+        self._lanes = {lane: ModelLane(lane, [limit() for limit in limits]) for lane in lanes}
         self._retry = retry
         self._price = price
         self._callers = {}

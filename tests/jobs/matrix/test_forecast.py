@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from abreast.jobs.matrix.forecast import ArmSeen, Interval, forecast, total
+from abreast.jobs.matrix.forecast import ArmSeen, ForecastInterval, forecast, total
 
 
 def test_amounts_that_are_all_alike_leave_no_doubt():
-    assert total([2.0, 2.0, 2.0], 10, 99.0) == Interval(20.0, 20.0, 20.0)
+    assert total([2.0, 2.0, 2.0], 10, 99.0) == ForecastInterval(20.0, 20.0, 20.0)
 
 
 def test_nothing_known_is_a_guess_with_wide_bounds():

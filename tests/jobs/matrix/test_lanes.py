@@ -9,10 +9,10 @@ import pytest
 
 import abreast
 from abreast.core.errors import BudgetSpent
-from abreast.jobs.matrix.accounts import balance
-from abreast.jobs.matrix.cells import Matrix
-from abreast.jobs.matrix.kept import rows_of
-from abreast.jobs.matrix.study import Choice
+from abreast.jobs.matrix.job import Matrix
+from abreast.jobs.matrix.recorded_rows import rows_of
+from abreast.jobs.matrix.report.accounts import balance
+from abreast.jobs.matrix.spec import CellChoice
 from abreast.models.price import FlatPrice
 from abreast.testing import ManualClock, MemoryStore
 from tests.jobs.matrix.benches import FakeBench, simple
@@ -46,7 +46,7 @@ async def stop_early(made, store, count):
     clock = ManualClock()
     bench = bench_of([model.name for model in made.models], worlds(dict.fromkeys(LANES, 1.0), clock), clock, width=2)
     async with abreast.open_run("s", store=store, clock=clock, budget=f"{count}req") as run:
-        work = asyncio.ensure_future(Matrix(made, bench, Choice(), width=2).run(run))
+        work = asyncio.ensure_future(Matrix(made, bench, CellChoice(), width=2).run(run))
         await pass_time(clock, work.done)
         with suppress(BudgetSpent):
             await work
@@ -77,7 +77,7 @@ async def test_with_one_lane_hung_the_other_four_end_at_their_ideal_time(order):
             all(matrix.tally.lanes[lane].done == 48 for lane in LANES if lane != HUNG) if matrix.tally.lanes else False
         )
 
-    matrix = Matrix(made, bench, Choice(), width=WIDTH)
+    matrix = Matrix(made, bench, CellChoice(), width=WIDTH)
     opening = {"resume": "must", "run_id": "s-1"} if known else {}
     with pytest.raises(asyncio.CancelledError):
         async with abreast.open_run("s", store=store, clock=clock, **opening) as run:
@@ -104,7 +104,7 @@ async def test_service_times_are_the_servers_own_and_the_parts_add_up_at_every_w
         made = simple(models=models, inputs=9, repeats=1)
         bench = bench_of(models, providers, clock, width=width, price=FlatPrice(2.0, 5.0), retry=abreast.Retry(5))
         async with abreast.open_run("s", store=store, clock=clock, seed=7) as run:
-            work = asyncio.ensure_future(Matrix(made, bench, Choice(), width=width).run(run))
+            work = asyncio.ensure_future(Matrix(made, bench, CellChoice(), width=width).run(run))
             await pass_time(clock, work.done)
             await work
         found = rows(store)
@@ -134,7 +134,7 @@ async def test_stopped_at_any_time_arms_and_inputs_differ_by_one_repeat_at_most(
     made = simple(models=models, inputs=2, repeats=3)
     bench = bench_of(models, providers, clock, width=3)
     async with abreast.open_run("s", store=store, clock=clock, budget=f"{stop}req") as run:
-        work = asyncio.ensure_future(Matrix(made, bench, Choice(), width=3).run(run))
+        work = asyncio.ensure_future(Matrix(made, bench, CellChoice(), width=3).run(run))
         await pass_time(clock, work.done)
         with pytest.raises(BudgetSpent):
             await work
@@ -153,7 +153,7 @@ async def test_however_many_cells_there_are_only_as_many_are_held_as_lanes_are_w
     made = simple(models=models, inputs=100, repeats=2)
     bench = bench_of(models, providers, clock, width=2)
     held = []
-    matrix = Matrix(made, bench, Choice(), width=2, told=lambda *_: held.append(len(matrix._open)))
+    matrix = Matrix(made, bench, CellChoice(), width=2, told=lambda *_: held.append(len(matrix._open)))
     async with abreast.open_run("s", store=store, clock=clock) as run:
         work = asyncio.ensure_future(matrix.run(run))
         await pass_time(clock, work.done)

@@ -6,9 +6,9 @@ import pytest
 
 import abreast
 from abreast.core.clock import sleep_until
-from abreast.jobs.matrix.cells import Matrix
-from abreast.jobs.matrix.kept import rows_of
-from abreast.jobs.matrix.study import Choice
+from abreast.jobs.matrix.job import Matrix
+from abreast.jobs.matrix.recorded_rows import rows_of
+from abreast.jobs.matrix.spec import CellChoice
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.jobs.matrix.benches import FakeBench, study, until
 
@@ -54,7 +54,7 @@ async def drive(function, *, width, store=None, clock=None, cells=CELLS, watch=N
         gate=lambda _: asyncio.sleep(0),
         **({"clock": clock} if clock else {}),
     )
-    matrix = Matrix(own_study(cells), bench, Choice(), width=width)
+    matrix = Matrix(own_study(cells), bench, CellChoice(), width=width)
     store = store or MemoryStore()
     async with abreast.open_run("s", store=store, **({"clock": clock} if clock else {})) as run:
         work = asyncio.ensure_future(matrix.run(run))

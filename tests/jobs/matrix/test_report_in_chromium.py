@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from abreast.jobs.matrix.report import write_html
+from abreast.jobs.matrix.report.report import write_html
 from tests.jobs.matrix.made_rows import FACTS, MODELS, SCRIPT, study
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -10,12 +10,12 @@ import pytest
 
 import abreast
 from abreast.core.clock import sleep_until
-from abreast.jobs.matrix.cells import Matrix
-from abreast.jobs.matrix.kept import rows_of
-from abreast.jobs.matrix.study import Choice
+from abreast.jobs.matrix.job import Matrix
+from abreast.jobs.matrix.recorded_rows import rows_of
+from abreast.jobs.matrix.spec import CellChoice
 from abreast.models.port import Reply
 from abreast.store.port import each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.jobs.matrix.benches import FakeBench, simple, study, until
 
@@ -28,7 +28,7 @@ BOTH = {"a/one": answer, "b/two": answer}
 
 
 async def go(made, bench, store, *, width=2, **opening):
-    matrix = Matrix(made, bench, Choice(), width=width)
+    matrix = Matrix(made, bench, CellChoice(), width=width)
     async with abreast.open_run(made.name, store=store, **opening) as run:
         await matrix.run(run)
     return matrix

@@ -6,7 +6,7 @@ from abreast.core.clock import sleep_until
 from abreast.core.errors import ServerFault, Throttled
 from abreast.core.outcome import Usage
 from abreast.models.port import Reply
-from abreast.testing.storm import Request, World
+from abreast.testing.storm import World, WorldRequest
 from abreast.testing.storm.settings import make_settings
 
 NEVER = 1e12  # seconds
@@ -23,7 +23,7 @@ class Provider:
     async def complete(self, request, hear=None):
         clock, world, prompt = self._clock, self.world, request.messages[-1].content
         began = clock.now()
-        told = world.arrive(began, Request(f"{self.name} {prompt}", model=self.name, prompt=prompt))
+        told = world.arrive(began, WorldRequest(f"{self.name} {prompt}", model=self.name, prompt=prompt))
         if not told.admitted:
             raise Throttled("slow down", retry_after=told.ready_at - began)
         try:

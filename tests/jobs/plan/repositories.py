@@ -5,8 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from abreast.jobs.plan.merge import Change, merge
-from abreast.jobs.plan.snapshots import Snapshots
+from abreast.worktrees.merge.merge import Change, merge
+from abreast.worktrees.merge.snapshots import Snapshots
 
 QUIET = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},

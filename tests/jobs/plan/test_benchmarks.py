@@ -69,7 +69,7 @@ def test_a_target_that_is_missed_fails(monkeypatch, capsys):
 def earlier(monkeypatch, tmp_path):
     """A tree to compare with, which takes 10 us for an item of every load; `takes` says what this one takes."""
     (tmp_path / "abreast/jobs/plan").mkdir(parents=True)
-    (tmp_path / "abreast/jobs/plan/execute.py").touch()
+    (tmp_path / "abreast/jobs/plan/job.py").touch()
 
     @contextmanager
     def checked_out(_):

@@ -3,10 +3,10 @@
 import random
 import shutil
 
-from abreast.jobs.plan.apply import apply
-from abreast.jobs.plan.merge import Change, Outside, Strategy, merge
-from abreast.jobs.plan.ownership import Ownership
-from abreast.jobs.plan.snapshots import REGULAR, Difference, Entry, Snapshots, Step
+from abreast.jobs.plan.work.ownership import Ownership
+from abreast.worktrees.merge.apply import apply
+from abreast.worktrees.merge.merge import Change, MergeStrategy, Outside, merge
+from abreast.worktrees.merge.snapshots import REGULAR, ChangeStep, Snapshots, TreeDifference, TreeEntry
 
 FOLDERS = ("a", "b", "c")
 FILES = {f"{folder}/f{number}": f"{folder}{number}" for folder in FOLDERS for number in range(3)}
@@ -73,7 +73,7 @@ class World:
     def write(self, tree):
         for text in set(tree.values()) - set(self._blobs):
             self._blobs[text] = self.snapshots.write(text.encode())
-        return self.snapshots.write_tree({path: Entry(REGULAR, self._blobs[text]) for path, text in tree.items()})
+        return self.snapshots.write_tree({path: TreeEntry(REGULAR, self._blobs[text]) for path, text in tree.items()})
 
     def put_on_disk(self, tree):
         root = self.place / "source"
@@ -91,7 +91,7 @@ def read(root):
 def lost(world, seed):
     """Merge and apply random edits; what was lost without a word (a list), or None if the merge was blocked."""
     chance = random.Random(seed)
-    strategy = chance.choice([Strategy.THREE_WAY, Strategy.LAST_WINS])
+    strategy = chance.choice([MergeStrategy.THREE_WAY, MergeStrategy.LAST_WINS])
     start = {path: content(word) for path, word in FILES.items()}
     base = world.write(start)
     parts = [Edits(chance, folder) for folder in FOLDERS]
@@ -128,6 +128,6 @@ def test_what_parts_and_the_source_have_is_there_or_its_loss_is_listed(tmp_path)
 
 
 def test_the_law_finds_a_merge_that_takes_the_halves_of_a_rename_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(Difference, "steps", lambda self: (Step((each,)) for each in self.changed))
+    monkeypatch.setattr(TreeDifference, "steps", lambda self: (ChangeStep((each,)) for each in self.changed))
     world = World(tmp_path)
     assert any(lost(world, seed) for seed in range(60))

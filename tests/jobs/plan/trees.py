@@ -4,10 +4,10 @@ import random
 
 from hypothesis import strategies as st
 
-from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.imports import Imports
-from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import LEAF_REASONS, Kind, Options, Reason
+from abreast.jobs.plan.decompose.decompose import decompose
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.decompose.inventory import Inventory
+from abreast.jobs.plan.spec import LEAF_REASONS, NodeKind, Options, Reason
 
 NAMES = ("a", "b", "c", "d")
 folders = st.lists(st.sampled_from(NAMES), max_size=4).map("/".join)
@@ -99,7 +99,7 @@ def assert_reasoned(leaf, options):
 def elsewhere(node, path):
     """Whether a path is not where the files of a node are."""
     folder = path.rpartition("/")[0]
-    if node.kind is Kind.DIRECTORY:
+    if node.kind is NodeKind.DIRECTORY:
         place = node.scope.rstrip("/")
         return place not in {".", folder} and not folder.startswith(f"{place}/")
     return folder != node.files[0].rpartition("/")[0]

@@ -3,7 +3,7 @@
 import asyncio
 
 from abreast.core.outcome import Usage
-from abreast.jobs.sample.here import current_draw
+from abreast.jobs.sample.draw_context import current_draw
 from abreast.models.port import Reply
 
 PASS = "good"

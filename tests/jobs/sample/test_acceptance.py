@@ -14,7 +14,7 @@ from abreast.jobs.sample.checks import check, check_only, contains
 from abreast.jobs.sample.strategies import Rejection, Repair
 from abreast.models.lanes import read_lanes
 from abreast.models.port import Message
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import open_storm
 from tests.executors.traces import run_and_leave_nothing
 

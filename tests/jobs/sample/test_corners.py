@@ -9,20 +9,25 @@ import pytest
 import abreast
 from abreast.core.errors import BranchesFailed, BudgetSpent, Halted, ServerFault
 from abreast.core.outcome import Usage
-from abreast.jobs.sample import attempts, door, engine, plan, race, spec, strategies
+from abreast.jobs.sample import arguments as door
+from abreast.jobs.sample import branch_order as race
 from abreast.jobs.sample import checks as checks_of_samples
+from abreast.jobs.sample import dry_run as plan
+from abreast.jobs.sample import job as engine
+from abreast.jobs.sample import results as attempts
+from abreast.jobs.sample import spec, strategies
 from abreast.jobs.sample.checks import check, judged, lines, obeys
-from abreast.jobs.sample.engine import MOST, WARM
+from abreast.jobs.sample.job import MOST, WARM
 from abreast.jobs.sample.strategies import MultiTurn, Rejection, Repair, Vote
 from abreast.models.port import Reply
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 from abreast.testing import Gate, MemoryStore
 from tests.jobs.sample.drawing import Table, at, passes
 
 
 def model_of(table):
-    return Caller(table, Lane("test"), retry=abreast.Retry(0), paid=False)
+    return Caller(table, ModelLane("test"), retry=abreast.Retry(0), paid=False)
 
 
 async def drawn(table, *, checks=(passes,), **options):

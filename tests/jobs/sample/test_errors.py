@@ -23,14 +23,14 @@ from abreast.core.errors import (
     ServerFault,
     TooLong,
 )
+from abreast.jobs.sample.branch_order import BranchOrder
 from abreast.jobs.sample.checks import check
-from abreast.jobs.sample.race import Race
 from abreast.jobs.sample.strategies import MultiTurn, Rejection, Repair, Vote
 from abreast.models.port import Reply
 from abreast.models.scripted import Scripted
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, MemoryStore
 from tests.jobs.sample.drawing import PASS, Table, passes
 
@@ -51,7 +51,7 @@ def buggy(text):
 
 
 def model_of(table, *limits):
-    return Caller(table, Lane("test", limits), retry=abreast.Retry(0), paid=False)
+    return Caller(table, ModelLane("test", limits), retry=abreast.Retry(0), paid=False)
 
 
 async def drawn(table, *limits, checks=(passes, buggy), **options):
@@ -147,7 +147,7 @@ def check_early(found, serial, breadth, *, collect):
         first = min(serial.errors)
         assert type(found.__cause__) is serial.errors[first]
     assert serial.upto(found.attempts) == serial.states
-    counts = abreast.jobs.sample.attempts.count(found.attempts)
+    counts = abreast.jobs.sample.results.count(found.attempts)
     assert counts.completed + counts.cancelled + counts.failed == counts.started
 
 
@@ -202,7 +202,7 @@ def test_a_vote_with_errors_in_play_is_the_same_whatever_the_delays(  # noqa: PL
     assert table.now == 0
 
 
-class AtOnce(Race):
+class AtOnce(BranchOrder):
     """Lets an error for all decide when it comes, as if no draw before it could still pass."""
 
     def broke(self, branch, number):
@@ -213,7 +213,7 @@ class AtOnce(Race):
         return beaten
 
 
-class EndsBranch(Race):
+class EndsBranch(BranchOrder):
     """Ends a branch at any error, as if a refusal could not be repaired: draws after it are not made."""
 
     def may_draw(self, branch, number):
@@ -222,7 +222,7 @@ class EndsBranch(Race):
 
 @pytest.mark.parametrize("mutant", [AtOnce, EndsBranch])
 def test_the_law_catches_a_race_that_breaks_it(mutant, monkeypatch):
-    monkeypatch.setattr("abreast.jobs.sample.engine.Race", mutant)
+    monkeypatch.setattr("abreast.jobs.sample.job.BranchOrder", mutant)
     broken = 0
     for kinds, depth, delays in ((LATE_PASS, 1, SLOW_FIRST), (REFUSED_THEN_GOOD, 2, [0] * 16)):
         found = asyncio.run(ends(drawn(scheduled(kinds, delays), breadth=2, depth=depth)))
@@ -441,7 +441,7 @@ CHILD = """
 import asyncio, sys
 import abreast
 from abreast.core.errors import KeyRefused, Refused
-from abreast.jobs.sample.here import current_draw
+from abreast.jobs.sample.draw_context import current_draw
 from abreast.models.port import Reply
 
 path, held = sys.argv[1], sys.argv[2] == "held"

@@ -6,8 +6,8 @@ from itertools import permutations
 import pytest
 
 import abreast
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 from abreast.testing import Gate
 from tests.jobs.sample.drawing import Table, at, passes
 
@@ -23,7 +23,7 @@ async def drawn_in_order(order, good, pick):
         return at(*good)(branch, number)
 
     table = Table(later)
-    model = Caller(table, Lane("test", ()), retry=abreast.Retry(0), paid=False)
+    model = Caller(table, ModelLane("test", ()), retry=abreast.Retry(0), paid=False)
     done = asyncio.ensure_future(
         abreast.sample("Say.", model=model, checks=[passes], breadth=BREADTH, depth=2, pick=pick)
     )

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 import abreast
 from abreast.core.errors import ServerFault, StoreFull
 from abreast.core.outcome import NO_USAGE, Usage
-from abreast.jobs.sample.here import current_draw
+from abreast.jobs.sample.draw_context import current_draw
 from abreast.jobs.sample.strategies import Repair
 from abreast.models.port import Reply
 from abreast.models.price import FlatPrice
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 from abreast.testing import Gate, MemoryStore
 from tests.dying import Dying
 from tests.jobs.sample.drawing import PASS, Table, at, passes
@@ -60,7 +60,7 @@ class Timed:
 
 async def sampled(table, breadth, depth, store):
     """A sample within an item: what the item used, and the draws up to the winner with what each used."""
-    model = Caller(table, Lane("test"), retry=RETRY, price=PRICE)
+    model = Caller(table, ModelLane("test"), retry=RETRY, price=PRICE)
 
     async def one(_):
         result = await abreast.sample(
@@ -116,7 +116,7 @@ async def test_draws_past_the_winner_are_in_a_total_of_their_own():
         return later()
 
     async def one(_):
-        model = Caller(Table(says), Lane("test"), paid=False)
+        model = Caller(Table(says), ModelLane("test"), paid=False)
         return await abreast.sample("Say.", model=model, checks=[passes], breadth=2, run=abreast.current().run)
 
     async with abreast.open_run("r") as run:
@@ -131,7 +131,7 @@ async def test_draws_past_the_winner_are_in_a_total_of_their_own():
 @pytest.mark.parametrize("commits", range(1, 12))
 async def test_a_result_after_a_kill_at_any_boundary_tells_what_an_undisturbed_one_tells(commits):
     async def go(store):
-        model = Caller(Table(at((0, 2))), Lane("test"))
+        model = Caller(Table(at((0, 2))), ModelLane("test"))
         async with abreast.open_run("r", store=store, seed=1) as run:
             result = await abreast.sample("Say.", model=model, checks=[passes], depth=4, run=run)
         return [attempt.usage for attempt in result.attempts], result.usage, result.speculative, result.counts

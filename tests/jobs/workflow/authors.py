@@ -12,8 +12,8 @@ import yaml
 
 import abreast
 from abreast.core.errors import Halted, Paused
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.load import load
+from abreast.jobs.workflow.job import Flow
+from abreast.jobs.workflow.load.load import load
 from abreast.run.current import current_item
 from abreast.testing import MemoryStore
 from tests.jobs.workflow.kits import ENDS, KINDS, FakeKit, FlowFailed, photograph, turns

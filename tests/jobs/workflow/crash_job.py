@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import abreast
-from abreast.jobs.workflow.flow import Flow
+from abreast.jobs.workflow.job import Flow
 from abreast.run.current import current_item
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import crash_at
 from tests.jobs.workflow.kits import FakeKit, each, fan, flow, step, told
 

@@ -11,9 +11,9 @@ import yaml
 
 import abreast
 from abreast.core.errors import AbreastError, Halted, Paused
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.kit import CannotDo, Ran
-from abreast.jobs.workflow.load import load
+from abreast.jobs.workflow.job import Flow
+from abreast.jobs.workflow.load.load import load
+from abreast.jobs.workflow.tools import AgentResult, CannotDo
 from abreast.models.port import Reply
 from abreast.testing import MemoryStore
 
@@ -68,10 +68,10 @@ class FakeKit:
     async def shell(self, script, env=None):
         value = await self.act(script)
         code, said = (1, self.fails[script]) if script in self.fails else (0, "")
-        return Ran(code, value, said)
+        return AgentResult(code, value, said)
 
     async def agent(self, integration, prompt, model, more=None):
-        return Ran(0, await self.act(f"{integration} {prompt}"), "")
+        return AgentResult(0, await self.act(f"{integration} {prompt}"), "")
 
     async def ask(self, question):
         return Reply(await self.act(f"{question.model} {question.prompt}"))

@@ -917,7 +917,7 @@ def test_the_parser_is_loaded_only_with_an_expression():
     program = """
 import sys, abreast, abreast.cli.main
 from abreast.jobs.files.expressions import parse
-from abreast.jobs.workflow.script import parse_script
+from abreast.jobs.workflow.shell.script import parse_script
 parse("no block"); parse_script("echo")
 assert "jinja2" not in sys.modules
 parse("{{ a }}")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from abreast.jobs.workflow.kit import CannotDo
+from abreast.jobs.workflow.tools import CannotDo
 from abreast.testing import Gate, MemoryStore
 from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, go, recorded, statuses, step, turns
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from abreast.core.errors import WorkflowInvalid
-from abreast.jobs.workflow.load import load
-from abreast.jobs.workflow.steps import Workflow
+from abreast.jobs.workflow.load.load import load
+from abreast.jobs.workflow.spec import Workflow
 from tests.jobs.workflow.large import LARGE
 
 LINES = len(LARGE.splitlines())

@@ -22,9 +22,9 @@ import pytest
 import yaml
 
 import abreast
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.load import load
-from abreast.toolkit import Toolkit, Tools
+from abreast.assembly.workflow_tools import RunTools, Tools
+from abreast.jobs.workflow.job import Flow
+from abreast.jobs.workflow.load.load import load
 
 PEER = Path(__file__).resolve().parents[3] / ".peers" / "specify-cli" / "bin" / "python"
 pytestmark = pytest.mark.skipif(not PEER.exists(), reason="spec-kit is not installed: make bench-peers")
@@ -131,7 +131,7 @@ def theirs(texts, folder):
 
 async def ours(text, cwd):
     workflow = load(text, "oracle.yaml")
-    async with Toolkit(Tools(cwd=str(cwd))) as kit, abreast.open_run("oracle", seed=1) as run:
+    async with RunTools(Tools(cwd=str(cwd))) as kit, abreast.open_run("oracle", seed=1) as run:
         return await Flow(workflow, kit).run(run, {})
 
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.core.errors import AbreastError
-from abreast.jobs.workflow import fan_out
-from abreast.jobs.workflow.records import Frame
-from abreast.run.scope import Run
+from abreast.jobs.workflow.steps import fan_out
+from abreast.jobs.workflow.steps.records import StepFrame
+from abreast.run.run import Run
 from tests.jobs.workflow.authors import WIDE, Author, Chaos, Photographing, run
 from tests.jobs.workflow.crash_job import WIDTH
 from tests.jobs.workflow.kits import recorded
@@ -100,16 +100,16 @@ def completion_order(monkeypatch):
 def shared_item(monkeypatch):
     def of_item(self, run, parent, index, item):
         self.names["item"] = item
-        return Frame(run, self.names, lambda name: f"{parent}:{name}:{index}", {})
+        return StepFrame(run, self.names, lambda name: f"{parent}:{name}:{index}", {})
 
-    monkeypatch.setattr(Frame, "of_item", of_item)
+    monkeypatch.setattr(StepFrame, "of_item", of_item)
 
 
 def shared_steps(monkeypatch):
     def of_item(self, run, parent, index, item):
-        return Frame(run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {})
+        return StepFrame(run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {})
 
-    monkeypatch.setattr(Frame, "of_item", of_item)
+    monkeypatch.setattr(StepFrame, "of_item", of_item)
 
 
 def no_judge(monkeypatch):
@@ -121,7 +121,7 @@ def no_judge(monkeypatch):
 
 
 def growing_results(monkeypatch):
-    real = Frame.merge
+    real = StepFrame.merge
 
     def merge(self, records):
         real(self, records)
@@ -129,7 +129,7 @@ def growing_results(monkeypatch):
             if seen["type"] == "fan-out" and any(one.startswith(f"{name}:") for one in records):
                 seen["output"]["results"].append({})
 
-    monkeypatch.setattr(Frame, "merge", merge)
+    monkeypatch.setattr(StepFrame, "merge", merge)
 
 
 def first_failure_in_time(monkeypatch):

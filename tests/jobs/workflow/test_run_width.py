@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.plan import widest
+from abreast.jobs.workflow.dry_run import widest
+from abreast.jobs.workflow.job import Flow
 from abreast.testing import Gate
 from tests.jobs.workflow.kits import FakeKit, each, fan, flow, go, step, turns
 from tests.jobs.workflow.kits import gate as decision

@@ -12,8 +12,8 @@ import yaml
 
 from abreast.core.errors import WorkflowInvalid
 from abreast.jobs.workflow.inputs import coerce
-from abreast.jobs.workflow.load import load
-from abreast.jobs.workflow.steps import Input
+from abreast.jobs.workflow.load.load import load
+from abreast.jobs.workflow.spec import WorkflowInput
 
 ROOT = Path(__file__).parents[3]
 PEER = ROOT / ".peers" / "specify-cli"
@@ -255,7 +255,7 @@ def test_inputs_become_what_they_become_in_spec_kit(kind):
     said = ask([{"given": one, "input": {"type": kind}} for one in given])
     for one, theirs in zip(given, said, strict=True):
         try:
-            ours = {"value": coerce(Input("x", 1, type=kind), one)}
+            ours = {"value": coerce(WorkflowInput("x", 1, type=kind), one)}
         except ValueError:
             assert isinstance(theirs, list), (one, theirs)
         else:

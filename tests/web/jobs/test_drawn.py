@@ -8,11 +8,11 @@ import pytest
 
 from abreast.core.errors import ServerFault
 from tests.jobs.matrix.benches import simple
+from tests.jobs.matrix.test_view import studied
+from tests.jobs.plan.test_view import plan_of, planned
 from tests.jobs.sample.drawing import at
+from tests.jobs.sample.test_view import sampled
 from tests.jobs.workflow.kits import FakeKit, each, fan, flow, gate, go, step
-from tests.web.jobs.test_matrix import studied
-from tests.web.jobs.test_plan import plan_of, planned
-from tests.web.jobs.test_sample import sampled
 from tests.web.jobs.viewing import Hand
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -6,8 +6,8 @@ import pytest
 
 from abreast.core.errors import NoSuchRun
 from abreast.testing import MemoryStore
+from abreast.views.run_reader import RunReader
 from abreast.web.jobs import Told, waiting_gates
-from abreast.web.reading import Journal
 from tests.web.jobs.viewing import Hand, settled, viewed
 
 
@@ -38,14 +38,14 @@ def test_what_is_written_while_it_is_read_counts_once():
     store, told = MemoryStore(), Told("workflow")
     hand = begun(store)
 
-    class Meanwhile(Journal):
+    class Meanwhile(RunReader):
         def run(self):
             row = super().run()
             settle(hand)
             return row
 
     assert seconds(told.view(Meanwhile(store, hand.id))[0]) == 1.0
-    assert seconds(told.view(Journal(store, hand.id))[0]) == 1.0
+    assert seconds(told.view(RunReader(store, hand.id))[0]) == 1.0
 
 
 def test_several_pages_at_once_read_it_once():
@@ -57,7 +57,7 @@ def test_several_pages_at_once_read_it_once():
 
     def look():
         together.wait(30)
-        seen.append(seconds(told.view(Journal(store, hand.id))[0]))
+        seen.append(seconds(told.view(RunReader(store, hand.id))[0]))
 
     threads = [threading.Thread(target=look) for _ in range(8)]
     for thread in threads:
@@ -75,7 +75,7 @@ def test_a_run_of_no_job_is_told_as_a_map_and_one_that_is_gone_is_not():
     assert (Told("telling").kind, viewed(store, hand.id)["total"]) == ("map", 1)
     store.remove(hand.id)
     with pytest.raises(NoSuchRun):
-        Told("map").view(Journal(store, hand.id))
+        Told("map").view(RunReader(store, hand.id))
 
 
 def test_a_long_journal_is_told_while_it_is_read():
@@ -84,7 +84,7 @@ def test_a_long_journal_is_told_while_it_is_read():
     hand.write(*(settled("flow/a", '{"output": {}}', service=[1.0]) for _ in range(999)))
     parts = []
     while not parts or parts[-1][1] < 1:
-        view, read = told.view(Journal(store, hand.id), 0)
+        view, read = told.view(RunReader(store, hand.id), 0)
         parts.append((seconds(view), read))
     assert len(parts) > 5
     assert parts == sorted(parts)
@@ -100,5 +100,5 @@ def test_gates_are_found_after_a_map_was_looked_at():
         ("workflow-outlined", "flow", {}, '[{"id": "g", "type": "gate"}]'),
         ("gate-asked", "flow/g", {"gate": "g"}, '{"options": ["yes", "no"]}'),
     )
-    assert waiting_gates(Journal(store, hand.id), "workflow") == {"g": ["yes", "no"]}
-    assert waiting_gates(Journal(store, plain.id), "map") == {}
+    assert waiting_gates(RunReader(store, hand.id), "workflow") == {"g": ["yes", "no"]}
+    assert waiting_gates(RunReader(store, plain.id), "map") == {}

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Diff, Proposal, Tried, patch_of
+from abreast.jobs.candidates.results import Checked, Diff, Proposal, Tried, patch_of
+from abreast.jobs.candidates.source.target import Target
 from abreast.models.port import Reply
-from abreast.run.scope import Run
+from abreast.run.run import Run
 
 _SHOWN: Final = 10  # differences in a request
 _LONGEST: Final = 2_000  # characters of one

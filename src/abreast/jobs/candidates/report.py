@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.jobs.candidates.inputs import Inputs
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Line, Timed, Tried, best_of, patch_of
-from abreast.jobs.candidates.witnessed import Watched
+from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.results import Checked, ProfiledLine, Timed, Tried, best_of, patch_of
+from abreast.jobs.candidates.source.target import Target
+from abreast.jobs.candidates.timing.timed_calls import TimedCalls
 
 _PAGE: Final = Path(__file__).parent / "page"
 _SHORT: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CandidatesReport:
     """All that is known at the end, or so far. `watched` is the original; None if nothing had to be tried."""
 
     target: Target
     original: str
     tried: Sequence[Tried]
     watched: Watched | None = None
-    inputs: Inputs | None = None
-    profile: Sequence[Line] = ()
+    inputs: TimedCalls | None = None
+    profile: Sequence[ProfiledLine] = ()
 
     @property
     def winner(self) -> Tried | None:

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeAlias
 
-from abreast.jobs.candidates.portrait import Node, block_bytes, block_format
+from abreast.jobs.candidates.values.snapshot import SnapshotNode, block_bytes, block_format
 
 ExceptionRule: TypeAlias = Literal["args", "message", "type"]
 
@@ -76,7 +76,7 @@ STRICT = Rules()
 LOOSE = STRICT.without(*RELAXABLE)
 
 
-def seen_by(rules: Rules, node: Node) -> Node:
+def seen_by(rules: Rules, node: SnapshotNode) -> SnapshotNode:
     """A node with all that the rules leave out of account taken away."""
     if node.kind == "exception":
         return _exception(rules, node)
@@ -87,7 +87,7 @@ def seen_by(rules: Rules, node: Node) -> Node:
     return node
 
 
-def _exception(rules: Rules, node: Node) -> Node:
+def _exception(rules: Rules, node: SnapshotNode) -> SnapshotNode:
     relaxed = {"__cause__": rules.cause, "__context__": rules.context, "__notes__": rules.notes}
     gone = {name for name, counts in relaxed.items() if not counts}
     if not rules.cause or not rules.context:
@@ -101,12 +101,12 @@ def _exception(rules: Rules, node: Node) -> Node:
     return _dropped(node, gone)
 
 
-def _dropped(node: Node, names: set[str]) -> Node:
+def _dropped(node: SnapshotNode, names: set[str]) -> SnapshotNode:
     kept = [(name, at) for name, at in zip(node.names, node.attributes, strict=True) if name not in names]
     return node._replace(names=tuple(name for name, _ in kept), attributes=tuple(at for _, at in kept))
 
 
-def first_difference(rules: Rules, one: Node, other: Node) -> int | None:
+def first_difference(rules: Rules, one: SnapshotNode, other: SnapshotNode) -> int | None:
     """Where two blocks of numbers of the same format first differ: the number of the element, None if nowhere."""
     left, right = block_bytes(one), block_bytes(other)
     if left == right:

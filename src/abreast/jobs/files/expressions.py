@@ -15,10 +15,10 @@ from abreast.jobs.files.fuel import (
     text_of,
 )
 from abreast.jobs.files.grammar import Expression, parse_expression
-from abreast.jobs.files.terms import Frame
+from abreast.jobs.files.terms import NameScope
 
 __all__ = [
-    "Block", "ExpressionFailed", "ExpressionInvalid", "Template", "evaluate", "find_blocks", "parse", "parse_condition",
+    "Block", "ExpressionFailed", "ExpressionInvalid", "ExpressionText", "evaluate", "find_blocks", "parse", "parse_condition",
 ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def _closing(text: str, start: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class ExpressionText:
     """A text with blocks: `value` puts in what they are; a lone block keeps its type."""
 
     text: str
@@ -82,7 +82,7 @@ class Template:
 
     def value(self, names: Mapping[str, Value]) -> Value:
         """What it is with these names; ExpressionFailed says why it is nothing."""
-        frame = Frame(names, Fuel())
+        frame = NameScope(names, Fuel())
         if self.lone:
             return next(part for part in self.parts if isinstance(part, Expression)).term.value(frame)
         if self.plain:
@@ -103,12 +103,12 @@ class Template:
         return said == "true" if said in {"true", "false"} else bool(found)
 
 
-def evaluate(part: Expression, frame: Frame) -> str:
+def evaluate(part: Expression, frame: NameScope) -> str:
     """What a block comes to within a text."""
     return text_of(part.term.value(frame), frame.fuel)
 
 
-def parse(text: str) -> Template:
+def parse(text: str) -> ExpressionText:
     """A text, with or without blocks; ExpressionInvalid says which block can't be read, and where."""
     parts: list[str | Expression] = []
     end = 0
@@ -118,7 +118,7 @@ def parse(text: str) -> Template:
     parts.append(text[end:])
     blocks = [part for part in parts if isinstance(part, Expression)]
     around = "".join(part for part in parts if isinstance(part, str))
-    return Template(
+    return ExpressionText(
         text,
         tuple(part for part in parts if part != ""),
         plain=not blocks,
@@ -127,7 +127,7 @@ def parse(text: str) -> Template:
     )
 
 
-def parse_condition(text: str) -> Template:
+def parse_condition(text: str) -> ExpressionText:
     """A text that holds or not: one block, `true` or `false`; anything else would always hold, and is refused."""
     template = parse(text)
     said = text.strip()

@@ -18,10 +18,10 @@ from abreast.jobs.files.terms import (
     ARITHMETIC,
     Arithmetic,
     Both,
-    Choice,
+    ChoiceTerm,
     Compared,
     Filtered,
-    Item,
+    ItemTerm,
     Literal,
     Not,
     Pairs,
@@ -197,7 +197,7 @@ class _Reader:
         of, key = self._term(node.node, depth), self._term(node.arg, depth)
         if isinstance(of, Path) and isinstance(key, Literal) and isinstance(key.held, str):
             return Path((*of.keys, key.held))
-        return Item(of, key)
+        return ItemTerm(of, key)
 
     def _list(self, node: nodes.List | nodes.Tuple, depth: int) -> Term:
         return Several(tuple(self._term(item, depth) for item in node.items))
@@ -215,7 +215,7 @@ class _Reader:
         return Not(self._term(node.node, depth))
 
     def _choice(self, node: nodes.CondExpr, depth: int) -> Term:
-        return Choice(self._term(node.test, depth), self._term(node.expr1, depth), self._term(node.expr2, depth))
+        return ChoiceTerm(self._term(node.test, depth), self._term(node.expr1, depth), self._term(node.expr2, depth))
 
     def _compare(self, node: nodes.Compare, depth: int) -> Term:
         if len(node.ops) > 1:

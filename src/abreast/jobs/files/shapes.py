@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from abreast.jobs.files.report import Report, shown
-from abreast.jobs.files.yaml_nodes import Node
+from abreast.jobs.files.problems import Problems, shown
+from abreast.jobs.files.yaml_nodes import YamlNode
 
 
-class Shape(NamedTuple):
+class ValueShape(NamedTuple):
     """What a value must be: for the loader, in words, and for editors."""
 
     fits: Callable[[Any], bool]
@@ -22,7 +22,7 @@ class Shape(NamedTuple):
 class Word(NamedTuple):
     """A key of a step."""
 
-    shape: Shape
+    shape: ValueShape
     required: bool = False
     about: str = ""
 
@@ -53,76 +53,80 @@ def _is_texts(given: object) -> bool:
     return isinstance(given, list) and all(isinstance(one, str) for one in given)
 
 
-def one_of(words: tuple[str, ...]) -> Shape:
+def one_of(words: tuple[str, ...]) -> ValueShape:
     """One of these texts."""
-    return Shape(lambda given: given in words, f"one of {', '.join(words)}", {"enum": list(words)})
+    return ValueShape(lambda given: given in words, f"one of {', '.join(words)}", {"enum": list(words)})
 
 
-def whole(least: int, most: int | None = None) -> Shape:
+def whole(least: int, most: int | None = None) -> ValueShape:
     """A whole number within these bounds."""
     upper = {} if most is None else {"maximum": most}
     wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
-    return Shape(lambda given: is_whole(given, least, most), wanted, {"type": "integer", "minimum": least, **upper})
+    return ValueShape(
+        lambda given: is_whole(given, least, most), wanted, {"type": "integer", "minimum": least, **upper}
+    )
 
 
-def text_like(pattern: str, wanted: str) -> Shape:
+def text_like(pattern: str, wanted: str) -> ValueShape:
     """A text of a form."""
     found = re.compile(pattern.removeprefix("^").removesuffix("$"))
-    return Shape(
+    return ValueShape(
         lambda given: isinstance(given, str) and found.fullmatch(given) is not None,
         wanted,
         {"type": "string", "pattern": pattern},
     )
 
 
-ANY: Final = Shape(lambda _: True, "anything", {})
-TEXT: Final = Shape(lambda given: isinstance(given, str), "a text", {"type": "string"})
-NAME: Final = Shape(lambda given: isinstance(given, str) and given != "", "a text", {"type": "string", "minLength": 1})
-TEXTS: Final = Shape(_is_texts, "a list of texts", {"type": "array", "items": {"type": "string"}})
-NAMES: Final = Shape(
+ANY: Final = ValueShape(lambda _: True, "anything", {})
+TEXT: Final = ValueShape(lambda given: isinstance(given, str), "a text", {"type": "string"})
+NAME: Final = ValueShape(
+    lambda given: isinstance(given, str) and given != "", "a text", {"type": "string", "minLength": 1}
+)
+TEXTS: Final = ValueShape(_is_texts, "a list of texts", {"type": "array", "items": {"type": "string"}})
+NAMES: Final = ValueShape(
     lambda given: _is_texts(given) and len(given) > 0,
     "a list of at least one text",
     {"type": "array", "items": {"type": "string"}, "minItems": 1},
 )
-IDS: Final = Shape(_is_texts, "a list of ids of steps", {"type": "array", "items": {"type": "string"}})
-SWITCH: Final = Shape(lambda given: isinstance(given, bool), "true or false, without quotes", {"type": "boolean"})
-MAPPING: Final = Shape(lambda given: isinstance(given, dict), "a mapping", {"type": "object"})
-SECONDS: Final = Shape(
+IDS: Final = ValueShape(_is_texts, "a list of ids of steps", {"type": "array", "items": {"type": "string"}})
+SWITCH: Final = ValueShape(lambda given: isinstance(given, bool), "true or false, without quotes", {"type": "boolean"})
+MAPPING: Final = ValueShape(lambda given: isinstance(given, dict), "a mapping", {"type": "object"})
+SECONDS: Final = ValueShape(
     lambda given: is_number(given) and given > 0,
     "a number of seconds above 0",
     {"type": "number", "exclusiveMinimum": 0},
 )
-STEPS: Final = Shape(
+STEPS: Final = ValueShape(
     lambda given: isinstance(given, list),
     "a list of steps",
     {"type": "array", "items": {"$ref": "#/$defs/step"}},
 )
-SOME_STEPS: Final = Shape(
+SOME_STEPS: Final = ValueShape(
     lambda given: isinstance(given, list) and len(given) > 0,
     "a list of at least one step",
     {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 1},
 )
-TEMPLATE: Final = Shape(lambda given: isinstance(given, dict), "a step", {"$ref": "#/$defs/template"})
-CASES: Final = Shape(
+TEMPLATE: Final = ValueShape(lambda given: isinstance(given, dict), "a step", {"$ref": "#/$defs/template"})
+CASES: Final = ValueShape(
     lambda given: isinstance(given, dict) and all(isinstance(one, list) for one in given.values()),
     "a mapping of lists of steps",
     {"type": "object", "additionalProperties": STEPS.schema},
 )
-CONDITION: Final = Shape(
+CONDITION: Final = ValueShape(
     lambda given: isinstance(given, (str, bool)),
     "true, false or an expression such as '{{ inputs.count > 3 }}'",
     {"type": ["string", "boolean"]},
 )
-PART: Final = Shape(
+PART: Final = ValueShape(
     lambda given: is_number(given) and 0 <= given <= 1,
     "a part between 0 and 1",
     {"type": "number", "minimum": 0, "maximum": 1},
 )
 
 
-def fitting(node: Node, words: Mapping[str, Word], what: str, report: Report) -> dict[str, Node]:
+def fitting(node: YamlNode, words: Mapping[str, Word], what: str, report: Problems) -> dict[str, YamlNode]:
     """The keys of a mapping that are as they must be; the report has the others, and those that are missing."""
-    found: dict[str, Node] = {}
+    found: dict[str, YamlNode] = {}
     for key, word in words.items():
         value = node.get(key)
         if value is None:

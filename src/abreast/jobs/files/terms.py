@@ -15,7 +15,7 @@ _LARGEST_NUMBER: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class NameScope:
     """What a term is evaluated with: the names there are, and the steps that are left."""
 
     names: Mapping[str, Value]
@@ -25,7 +25,7 @@ class Frame:
 class Term(Protocol):
     """A part of an expression."""
 
-    def value(self, frame: Frame) -> Value:
+    def value(self, frame: NameScope) -> Value:
         """What it is with these names; ExpressionFailed if it is nothing."""
         ...
 
@@ -47,7 +47,7 @@ class Literal(_Leaf):
 
     held: Value
 
-    def value(self, frame: Frame) -> Value:
+    def value(self, frame: NameScope) -> Value:
         """The value itself."""
         frame.fuel.burn()
         return self.held
@@ -59,7 +59,7 @@ class Path(_Leaf):
 
     keys: tuple[str, ...]
 
-    def value(self, frame: Frame) -> Value:
+    def value(self, frame: NameScope) -> Value:
         """What is found there."""
         frame.fuel.burn(len(self.keys))
         found: Value = frame.names
@@ -79,13 +79,13 @@ def look_up(value: Value, key: Value) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemTerm:
     """`of[key]`."""
 
     of: Term
     key: Term
 
-    def value(self, frame: Frame) -> Value:
+    def value(self, frame: NameScope) -> Value:
         """What is found there, or null."""
         frame.fuel.burn()
         return look_up(self.of.value(frame), self.key.value(frame))
@@ -102,7 +102,7 @@ class Several:
 
     terms: tuple[Term, ...]
 
-    def value(self, frame: Frame) -> list[Value]:
+    def value(self, frame: NameScope) -> list[Value]:
         """Their values."""
         frame.fuel.burn()
         return [term.value(frame) for term in self.terms]
@@ -118,7 +118,7 @@ class Pairs:
 
     terms: tuple[tuple[Term, Term], ...]
 
-    def value(self, frame: Frame) -> dict[str, Value]:
+    def value(self, frame: NameScope) -> dict[str, Value]:
         """Their values."""
         frame.fuel.burn()
         made = [(key.value(frame), term.value(frame)) for key, term in self.terms]
@@ -140,7 +140,7 @@ class Both:
     right: Term
     either: bool = False
 
-    def value(self, frame: Frame) -> bool:
+    def value(self, frame: NameScope) -> bool:
         """Whether both hold, or either."""
         frame.fuel.burn()
         left = bool(self.left.value(frame))
@@ -158,7 +158,7 @@ class Not:
 
     of: Term
 
-    def value(self, frame: Frame) -> bool:
+    def value(self, frame: NameScope) -> bool:
         """Whether it does not hold."""
         frame.fuel.burn()
         return not self.of.value(frame)
@@ -169,14 +169,14 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceTerm:
     """`then if test else other`."""
 
     test: Term
     then: Term
     other: Term
 
-    def value(self, frame: Frame) -> Value:
+    def value(self, frame: NameScope) -> Value:
         """The value of the side that is chosen."""
         frame.fuel.burn()
         return self.then.value(frame) if self.test.value(frame) else self.other.value(frame)
@@ -204,7 +204,7 @@ class Compared:
     left: Term
     right: Term
 
-    def value(self, frame: Frame) -> bool:
+    def value(self, frame: NameScope) -> bool:
         """Whether it is so."""
         left, right = self.left.value(frame), self.right.value(frame)
         if self.how in {"in", "notin"}:
@@ -275,7 +275,7 @@ class Arithmetic:
     left: Term
     right: Term
 
-    def value(self, frame: Frame) -> Value:
+    def value(self, frame: NameScope) -> Value:
         """The result."""
         left, right = self.left.value(frame), self.right.value(frame)
         frame.fuel.burn()
@@ -318,7 +318,7 @@ class Signed:
     sign: str
     of: Term
 
-    def value(self, frame: Frame) -> int | float:
+    def value(self, frame: NameScope) -> int | float:
         """The number with its sign."""
         frame.fuel.burn()
         number = operand(self.of.value(frame), self.sign)
@@ -337,7 +337,7 @@ class Filtered:
     of: Term
     arguments: tuple[Term, ...]
 
-    def value(self, frame: Frame) -> Value:
+    def value(self, frame: NameScope) -> Value:
         """What the filter makes of it."""
         frame.fuel.burn()
         made = [term.value(frame) for term in (self.of, *self.arguments)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from abreast.jobs.files.report import Report
+from abreast.jobs.files.problems import Problems
 
 if TYPE_CHECKING:
     import yaml
@@ -34,7 +34,7 @@ class _TooMuchError(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class YamlNode:
     """A value, a list or a mapping."""
 
     kind: Kind
@@ -46,16 +46,16 @@ class Node:
     style: str = ""
     start: int = 0
     end: int = 0
-    entries: list[Node] = field(default_factory=list)
-    pairs: dict[str, tuple[Node, Node]] = field(default_factory=dict)
+    entries: list[YamlNode] = field(default_factory=list)
+    pairs: dict[str, tuple[YamlNode, YamlNode]] = field(default_factory=dict)
     size: int = 1
     height: int = 1
 
-    def get(self, key: str) -> Node | None:
+    def get(self, key: str) -> YamlNode | None:
         """What a mapping holds under a key; None if it is no mapping, or has no such key."""
         return self.pairs[key][1] if key in self.pairs else None
 
-    def items(self) -> Iterator[tuple[str, Node]]:
+    def items(self) -> Iterator[tuple[str, YamlNode]]:
         """A mapping's keys and what they hold."""
         return ((key, value) for key, (_, value) in self.pairs.items())
 
@@ -72,7 +72,7 @@ class Node:
         return self.value
 
 
-def read_yaml(text: str, report: Report) -> Node | None:
+def read_yaml(text: str, report: Problems) -> YamlNode | None:
     """The tree of a file, or None if the report says why there is none."""
     import yaml
 
@@ -106,18 +106,18 @@ def _line_at(text: str, index: int) -> int:
 class _Builder:
     """Puts nodes together, from the events of one document."""
 
-    def __init__(self, report: Report, loader: Any) -> None:  # noqa: ANN401 - PyYAML's, which has few types
+    def __init__(self, report: Problems, loader: Any) -> None:  # noqa: ANN401 - PyYAML's, which has few types
         self.report, self.loader = report, loader
-        self.open: list[Node] = []
-        self.parts: list[list[Node]] = []  # of each open node: what is in it so far, keys and values in turn
-        self.anchors: dict[str, Node] = {}
+        self.open: list[YamlNode] = []
+        self.parts: list[list[YamlNode]] = []  # of each open node: what is in it so far, keys and values in turn
+        self.anchors: dict[str, YamlNode] = {}
         self.anchored: list[str | None] = []
         self.size = 0
 
-    def build(self) -> Node | None:
+    def build(self) -> YamlNode | None:
         import yaml
 
-        root: Node | None = None
+        root: YamlNode | None = None
         while self.loader.check_event():
             event = self.loader.get_event()
             line = event.start_mark.line + 1
@@ -142,13 +142,13 @@ class _Builder:
         if event.tag not in usual:
             self.report.problem(line, f"the tag {_shown_tag(str(event.tag))} is not read here; write a plain {kind}")
         self.deep_enough(len(self.open) + 1, line)
-        self.open.append(Node(kind, line))
+        self.open.append(YamlNode(kind, line))
         self.parts.append([])
         self.anchored.append(event.anchor)
         if event.anchor:
             self.anchors.pop(event.anchor, None)
 
-    def finish(self) -> Node | None:
+    def finish(self) -> YamlNode | None:
         node, parts, anchor = self.open.pop(), self.parts.pop(), self.anchored.pop()
         node.size = 1 + sum(one.size for one in parts)
         node.height = 1 + max((one.height for one in parts), default=0)
@@ -159,7 +159,7 @@ class _Builder:
         self.size -= node.size - 1  # counted again, as one
         return self.add(node, anchor)
 
-    def add(self, node: Node, anchor: str | None) -> Node | None:
+    def add(self, node: YamlNode, anchor: str | None) -> YamlNode | None:
         """Into the node that is open; the root is given back."""
         self.size += node.size
         if self.size > MAX_NODES:
@@ -172,7 +172,7 @@ class _Builder:
         self.parts[-1].append(node)
         return None
 
-    def alias(self, name: str, line: int) -> Node | None:
+    def alias(self, name: str, line: int) -> YamlNode | None:
         node = self.anchors.get(name)
         if node is None:
             within = name in self.anchored
@@ -187,9 +187,9 @@ class _Builder:
             self.report.problem(line, f"this is nested more than {MAX_DEPTH} levels deep")
             raise _TooMuchError
 
-    def pair(self, node: Node, parts: list[Node]) -> None:
+    def pair(self, node: YamlNode, parts: list[YamlNode]) -> None:
         """Keys with their values; what `<<` brings stands behind what the mapping says itself."""
-        merged: list[Node] = []
+        merged: list[YamlNode] = []
         for key, value in zip(parts[::2], parts[1::2], strict=True):
             if key.kind != "value":
                 self.report.problem(key.line, f"a key must be a text, not a {key.kind}")
@@ -206,14 +206,16 @@ class _Builder:
             for name, pair in source.pairs.items():
                 node.pairs.setdefault(name, pair)
 
-    def scalar(self, event: Any, line: int) -> Node:  # noqa: ANN401 - as above
+    def scalar(self, event: Any, line: int) -> YamlNode:  # noqa: ANN401 - as above
         import yaml
 
         written: str = event.value
         tag = event.tag
         if tag is None or tag == "!":
             tag = self.loader.resolve(yaml.ScalarNode, written, event.implicit)
-        node = Node("value", line, written, written, event.style or "", event.start_mark.index, event.end_mark.index)
+        node = YamlNode(
+            "value", line, written, written, event.style or "", event.start_mark.index, event.end_mark.index
+        )
         name = tag.removeprefix(_TAG)
         make = {
             "null": self.loader.construct_yaml_null, "bool": self.loader.construct_yaml_bool,
@@ -235,7 +237,7 @@ def _shown_tag(tag: str) -> str:
     return tag.replace(_TAG, "!!")[:80]
 
 
-def line_in(node: Node, offset: int, source: str) -> int:
+def line_in(node: YamlNode, offset: int, source: str) -> int:
     """The line of the file on which a character of a text stands: what was folded is counted in what is no space."""
     if node.style == "|":
         return node.line + 1 + node.text.count("\n", 0, offset)
@@ -249,7 +251,7 @@ def line_in(node: Node, offset: int, source: str) -> int:
     return node.line + source.count("\n", node.start, node.end)
 
 
-def _characters(source: str, node: Node) -> Iterator[tuple[int, bool]]:
+def _characters(source: str, node: YamlNode) -> Iterator[tuple[int, bool]]:
     """Where the characters of a folded text stand in the file, and which of them are space."""
     at, end = node.start, node.end
     if node.style == ">":

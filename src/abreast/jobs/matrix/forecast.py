@@ -15,22 +15,22 @@ _NORMAL: Final = 1.96
 _GUESSED: Final = 0.75  # of a value that nothing is known about: it may be off by that part of itself
 
 
-class Interval(NamedTuple):
+class ForecastInterval(NamedTuple):
     """The likeliest value, and the bounds between which it is in 95 of 100 cases."""
 
     low: float
     likely: float
     high: float
 
-    def __add__(self, other: Interval) -> Interval:  # type: ignore[override]
+    def __add__(self, other: ForecastInterval) -> ForecastInterval:  # type: ignore[override]
         """Of independent amounts: what is uncertain of each adds up as squares do."""
         likely = self.likely + other.likely
         down = math.hypot(self.likely - self.low, other.likely - other.low)
         up = math.hypot(self.high - self.likely, other.high - other.likely)
-        return Interval(max(0.0, likely - down), likely, likely + up)
+        return ForecastInterval(max(0.0, likely - down), likely, likely + up)
 
 
-ZERO: Final = Interval(0.0, 0.0, 0.0)
+ZERO: Final = ForecastInterval(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Forecast:
     """What is still to come."""
 
     cells: int
-    tokens: Interval
-    usd: Interval
-    seconds: Interval
+    tokens: ForecastInterval
+    usd: ForecastInterval
+    seconds: ForecastInterval
     bottleneck: str | None
     """The lane that ends last."""
 
@@ -61,7 +61,7 @@ class Forecast:
 def forecast(arms: Sequence[ArmSeen], width: int | Mapping[str, int]) -> Forecast:
     """What is left to do, by what was seen of each arm; lanes run side by side, `width` cells at once in each."""
     tokens = usd = ZERO
-    lanes: dict[str, Interval] = {}
+    lanes: dict[str, ForecastInterval] = {}
     longest: dict[str, float] = {}
     for arm in arms:
         if not arm.left:
@@ -73,27 +73,29 @@ def forecast(arms: Sequence[ArmSeen], width: int | Mapping[str, int]) -> Forecas
     ends = {lane: _at_once(whole, width if isinstance(width, int) else width[lane], longest[lane])
             for lane, whole in lanes.items()}  # fmt: skip
     last = max(ends, key=lambda lane: ends[lane].likely, default=None)
-    seconds = ZERO if last is None else Interval(*(max(end[part] for end in ends.values()) for part in range(3)))
+    seconds = (
+        ZERO if last is None else ForecastInterval(*(max(end[part] for end in ends.values()) for part in range(3)))
+    )
     return Forecast(sum(arm.left for arm in arms), tokens, usd, seconds, last)
 
 
-def total(seen: Sequence[float], left: int, guess: float) -> Interval:
+def total(seen: Sequence[float], left: int, guess: float) -> ForecastInterval:
     """The sum of `left` further amounts like those seen."""
     count = len(seen)
     if count == 0:
         likely = guess * left
-        return Interval(likely * (1 - _GUESSED), likely, likely * (1 + _GUESSED))
+        return ForecastInterval(likely * (1 - _GUESSED), likely, likely * (1 + _GUESSED))
     mean = fmean(seen)
     if count == 1:
-        return Interval(mean * left * (1 - _GUESSED), mean * left, mean * left * (1 + _GUESSED))
+        return ForecastInterval(mean * left * (1 - _GUESSED), mean * left, mean * left * (1 + _GUESSED))
     off = _t(count - 1) * stdev(seen) * left * math.sqrt(1 / count + 1 / left)
-    return Interval(max(0.0, mean * left - off), mean * left, mean * left + off)
+    return ForecastInterval(max(0.0, mean * left - off), mean * left, mean * left + off)
 
 
 def _t(freedom: int) -> float:
     return _T[freedom - 1] if freedom <= len(_T) else _NORMAL
 
 
-def _at_once(work: Interval, width: int, longest: float) -> Interval:
+def _at_once(work: ForecastInterval, width: int, longest: float) -> ForecastInterval:
     """Seconds until so much work is done in `width` places; the last cell may begin late."""
-    return Interval(work.low / width, work.likely / width + longest / 2, work.high / width + longest)
+    return ForecastInterval(work.low / width, work.likely / width + longest / 2, work.high / width + longest)

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 from abreast.core.clock import Clock
-from abreast.jobs.matrix.notes import NOTES, Attempt, LaneCount
-from abreast.run.call import Caller
+from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, LaneCount
+from abreast.run.calls.model import Caller
+from abreast.run.calls.permit import LanePermit
 from abreast.run.current import current_item
-from abreast.run.permit import LanePermit
 
 
 class OwnWork:
@@ -51,7 +51,7 @@ class OwnWork:
         self._permit.give(sent=began is not None)
         self.yield_to_calls()
         if began is not None and self._notes is not None:
-            self._notes.attempts.append(Attempt(began, now, "done", self._in_flight, now - began))
+            self._notes.attempts.append(CallAttempt(began, now, "done", self._in_flight, now - began))
 
     def step_aside(self) -> None:
         """The strategy takes places by itself: what it did until now was no request."""

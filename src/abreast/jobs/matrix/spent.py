@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abreast.run.totals import CALL_KINDS, call_totals
+from abreast.run.call_totals import CALL_KINDS, call_totals
 from abreast.store.port import RunRow, Store, each_event
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.version import VERSION
-from abreast.jobs.plan.names import printable
-from abreast.jobs.plan.nodes import Kind, Node, Plan
-from abreast.jobs.plan.score import Score
+from abreast.jobs.plan.decompose.score import Score
+from abreast.jobs.plan.spec import NodeKind, Plan, PlanNode
 from abreast.jobs.plan.squares import Box, squares
-from abreast.jobs.plan.tree import WORDS, score_lines
+from abreast.jobs.plan.tree_text import WORDS, score_lines
+from abreast.worktrees.merge.names import printable
 
 _SIZE: Final = Box(0, 0, 1200, 720)
 _FRAME: Final = 3.0
@@ -97,7 +97,7 @@ def _map(plan: Plan) -> str:
     return "\n".join([head, *_boxes(plan, plan.root, _SIZE), "</svg>"])
 
 
-def _boxes(plan: Plan, node: Node, box: Box) -> Iterator[str]:
+def _boxes(plan: Plan, node: PlanNode, box: Box) -> Iterator[str]:
     waiting = [(node, box)]
     while waiting:
         one, place = waiting.pop()
@@ -108,20 +108,20 @@ def _boxes(plan: Plan, node: Node, box: Box) -> Iterator[str]:
         waiting += zip(children, found, strict=True)
 
 
-def _above(plan: Plan, node: Node) -> str:
+def _above(plan: Plan, node: PlanNode) -> str:
     """The directory of what is around a node: its own name needs not to say that again."""
     return "" if node.parent is None else plan.node(node.parent).scope.rpartition("/")[0] + "/"
 
 
-def _box(node: Node, place: Box, above: str) -> str:
-    kind = "inner" if node.children else "hubs" if node.kind is Kind.HUBS else str(node.reason)
+def _box(node: PlanNode, place: Box, above: str) -> str:
+    kind = "inner" if node.children else "hubs" if node.kind is NodeKind.HUBS else str(node.reason)
     over = " over" if node.over_budget else ""
     where = f'x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" height="{place.height:.1f}"'
     drawn = f'<rect class="{kind}{over}" {where}><title>{_told(node)}</title></rect>{_label(node, place, above)}'
     return drawn if node.children else f'<a href="#{escape(node.id)}">{drawn}</a>'
 
 
-def _label(node: Node, place: Box, above: str) -> str:
+def _label(node: PlanNode, place: Box, above: str) -> str:
     room = int((place.width - 8) / _LETTER)
     scope = printable(node.scope.removeprefix(above) or node.scope)
     if room < 3 or place.height < _LEAST + 2:  # noqa: PLR2004 - letters
@@ -130,26 +130,26 @@ def _label(node: Node, place: Box, above: str) -> str:
     return f'<text x="{place.x + 4:.1f}" y="{place.y + _LEAST + 1:.1f}">{escape(text)}</text>'
 
 
-def _told(node: Node) -> str:
+def _told(node: PlanNode) -> str:
     over = ", over budget" if node.over_budget else ""
     return _text(f"{node.scope}: {len(node.files):,} files, {node.tokens:,} tokens, {WORDS[node.reason]}{over}")
 
 
 def _key(plan: Plan) -> str:
-    kinds = {str(leaf.reason): WORDS[leaf.reason] for leaf in plan.leaves if leaf.kind is not Kind.HUBS}
-    if any(leaf.kind is Kind.HUBS for leaf in plan.leaves):
+    kinds = {str(leaf.reason): WORDS[leaf.reason] for leaf in plan.leaves if leaf.kind is not NodeKind.HUBS}
+    if any(leaf.kind is NodeKind.HUBS for leaf in plan.leaves):
         kinds["hubs"] = "files that many import, with one writer"
     square = '<svg viewBox="0 0 12 12" aria-hidden="true"><rect class="{}" width="12" height="12"/></svg>'
     items = [f"<li>{square.format(kind)} {escape(said)}</li>" for kind, said in sorted(kinds.items())]
     return f'<ul class="key"><li>Why a part is not divided further:</li>{"".join(items)}</ul>'
 
 
-def _table(leaves: list[Node]) -> str:
+def _table(leaves: list[PlanNode]) -> str:
     head = '<tr><th>Part</th><th class="number">Files</th><th class="number">Tokens</th><th>Why it is whole</th></tr>'
     return f"<table><thead>{head}</thead><tbody>{''.join(map(_row, leaves))}</tbody></table>"
 
 
-def _row(leaf: Node) -> str:
+def _row(leaf: PlanNode) -> str:
     listed = "".join(f"<li>{_text(file)}</li>" for file in leaf.files[:_MOST_FILES])
     more = len(leaf.files) - _MOST_FILES
     rest = f"<li>and {more:,} more</li>" if more > 0 else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from abreast.core.errors import CheckBroken, ReplyInvalid
-from abreast.jobs.sample.attempts import Verdict
+from abreast.jobs.sample.results import CheckVerdict
 from abreast.models.port import SHORT_REPLY_TOKENS, Json, Message, Model, Request
 from abreast.models.schema import parse, schema_of
 
@@ -18,7 +18,7 @@ _SHOWN: Final = 80  # characters of a text in a reason
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class CheckedDraft:
     """A draw that is to be checked."""
 
     text: str
@@ -41,7 +41,7 @@ class Check(Protocol):
     def costs(self) -> bool:
         """Whether it asks a model."""
 
-    def run(self, draft: Draft) -> Verdict | Awaitable[Verdict] | Callable[[], Any]:
+    def run(self, draft: CheckedDraft) -> CheckVerdict | Awaitable[CheckVerdict] | Callable[[], Any]:
         """The verdict; a coroutine of it; or a plain function to be called in a thread."""
 
 
@@ -50,17 +50,17 @@ class Pure:
     """A check that only looks at the text: cheap enough to be made where it stands."""
 
     name: str
-    look: Callable[[Draft], str | None]
+    look: Callable[[CheckedDraft], str | None]
     shown: str | None = None
     costs: bool = False
 
-    def run(self, draft: Draft) -> Verdict:
+    def run(self, draft: CheckedDraft) -> CheckVerdict:
         """Passed, unless `look` says why not."""
         reason = self.look(draft)
-        return Verdict(self.name, ok=reason is None, reason=reason or "")
+        return CheckVerdict(self.name, ok=reason is None, reason=reason or "")
 
 
-Answer: TypeAlias = "bool | tuple[bool, str] | Verdict | float"
+Answer: TypeAlias = "bool | tuple[bool, str] | CheckVerdict | float"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +77,27 @@ class Function:
     of: str = "text"
     costs: bool = False
 
-    def run(self, draft: Draft) -> Awaitable[Verdict] | Callable[[], Any]:
+    def run(self, draft: CheckedDraft) -> Awaitable[CheckVerdict] | Callable[[], Any]:
         """The function on its way."""
         given = draft.value if self.of == "value" else draft.text
         if inspect.iscoroutinefunction(self.fn):
             return self._awaited(self.fn(given))
         return lambda: self.fn(given)
 
-    async def _awaited(self, answer: Awaitable[Any]) -> Verdict:
+    async def _awaited(self, answer: Awaitable[Any]) -> CheckVerdict:
         return self.verdict(await answer)
 
-    def verdict(self, answer: Any) -> Verdict:  # noqa: ANN401 - the user's own
+    def verdict(self, answer: Any) -> CheckVerdict:  # noqa: ANN401 - the user's own
         """The verdict that an answer stands for."""
-        if isinstance(answer, Verdict):
+        if isinstance(answer, CheckVerdict):
             return replace(answer, check=answer.check or self.name)
         if isinstance(answer, bool):
-            return Verdict(self.name, ok=answer, reason="" if answer else "it is not so")
+            return CheckVerdict(self.name, ok=answer, reason="" if answer else "it is not so")
         if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], bool):  # noqa: PLR2004
-            return Verdict(self.name, ok=answer[0], reason="" if answer[0] else str(answer[1]))
+            return CheckVerdict(self.name, ok=answer[0], reason="" if answer[0] else str(answer[1]))
         if isinstance(answer, (int, float)):
             passed = answer >= 0.5  # noqa: PLR2004 - the middle
-            return Verdict(
+            return CheckVerdict(
                 self.name, ok=passed, reason="" if passed else f"its score is {answer:g}", score=float(answer)
             )
         raise TypeError(f"it must answer True, False, (False, why), a number or a Verdict, not {answer!r}")
@@ -113,7 +113,7 @@ class Judge:
     shown: str | None = None
     costs: bool = True
 
-    async def run(self, draft: Draft) -> Verdict:
+    async def run(self, draft: CheckedDraft) -> CheckVerdict:
         """Ask it."""
         if self.model is None or isinstance(self.model, str):
             raise RuntimeError("no model is open that could judge")
@@ -123,7 +123,7 @@ class Judge:
         )
         reply = await self.model.complete(request)
         said: Any = reply.value
-        return Verdict(
+        return CheckVerdict(
             self.name, ok=bool(said["meets"]), reason="" if said["meets"] else str(said.get("reason") or "no")
         )
 
@@ -160,7 +160,7 @@ def regex(pattern: str) -> Pure:
     except re.error as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
 
-    def look(draft: Draft) -> str | None:
+    def look(draft: CheckedDraft) -> str | None:
         return None if compiled.search(draft.text.strip()) else f"it does not match {pattern}: {_short(draft.text)}"
 
     choices = _CHOICES.fullmatch(pattern)
@@ -187,7 +187,7 @@ def contains(wanted: str) -> Pure:
 def lines(number: int) -> Pure:
     """So many lines that are not empty."""
 
-    def look(draft: Draft) -> str | None:
+    def look(draft: CheckedDraft) -> str | None:
         found = sum(bool(line.strip()) for line in draft.text.splitlines())
         return None if found == number else f"it has {found} lines"
 
@@ -197,7 +197,7 @@ def lines(number: int) -> Pure:
 def words(least: int = 0, most: int | None = None) -> Pure:
     """So many words."""
 
-    def look(draft: Draft) -> str | None:
+    def look(draft: CheckedDraft) -> str | None:
         found = len(draft.text.split())
         return None if found >= least and (most is None or found <= most) else f"it has {found} words"
 
@@ -209,7 +209,7 @@ def words(least: int = 0, most: int | None = None) -> Pure:
 def is_json() -> Pure:
     """The text must be JSON."""
 
-    def look(draft: Draft) -> str | None:
+    def look(draft: CheckedDraft) -> str | None:
         try:
             json.loads(draft.text)
         except (ValueError, RecursionError) as error:
@@ -224,7 +224,7 @@ def obeys(schema: Mapping[str, Json] | type) -> Pure:
     shape = schema_of(schema)
     title = str(shape.get("title") or "the schema")
 
-    def look(draft: Draft) -> str | None:
+    def look(draft: CheckedDraft) -> str | None:
         try:
             parse(draft.text, shape)
         except ReplyInvalid as error:

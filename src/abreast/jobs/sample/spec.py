@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
+from abreast.jobs.sample.arguments import ERRORS, SampleJob, make_job
 from abreast.jobs.sample.checks import Check, check, check_only, contains, is_json, judged, lines, obeys, regex, words
-from abreast.jobs.sample.door import ERRORS, SampleJob, make_job
 from abreast.models.port import Model
 
 _HOTTEST: Final = 100

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
-from abreast.jobs.sample.attempts import Attempt, best_failed, rank
 from abreast.jobs.sample.checks import Check
+from abreast.jobs.sample.results import SampleAttempt, best_failed, rank
 from abreast.models.port import Message, Model
 
 TEMPLATE: Final = """{prompt}
@@ -57,11 +57,11 @@ class History:
     """One branch so far: its own draws, and nobody else's."""
 
     branch: int
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[SampleAttempt] = field(default_factory=list)
     turns: list[Message] = field(default_factory=list)
 
     @property
-    def last(self) -> Attempt | None:
+    def last(self) -> SampleAttempt | None:
         """Its newest draw."""
         return self.attempts[-1] if self.attempts else None
 
@@ -74,7 +74,7 @@ class Turn:
     model: Model | str | None = None
 
 
-Chosen: TypeAlias = "Attempt | int | None"
+Chosen: TypeAlias = "SampleAttempt | int | None"
 
 
 class Strategy(Protocol):
@@ -87,11 +87,11 @@ class Strategy(Protocol):
     def next(self, question: Question, history: History) -> Turn:
         """What the branch asks now."""
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The draw to choose where none has won: of attempts in (branch, round) order, one of them or its index."""
 
 
-def failures(attempt: Attempt) -> str:
+def failures(attempt: SampleAttempt) -> str:
     """The checks that a draw did not pass, each with its reason, in their order; the passed ones are not named.
 
     Of a draw that no check has judged, why its reply was of no use.
@@ -100,7 +100,7 @@ def failures(attempt: Attempt) -> str:
     return "\n".join(failed + [f"- {USABLE}: {attempt.reason}"] * (attempt.error is not None))
 
 
-def answer(attempt: Attempt) -> str:
+def answer(attempt: SampleAttempt) -> str:
     """The text of a draw, or words that say that there is none."""
     return attempt.text if attempt.text.strip() else NO_ANSWER
 
@@ -115,7 +115,7 @@ class Rejection:
         """The same as ever."""
         return Turn((Message("user", question.text),))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """Most checks passed, then the higher score, then the earliest."""
         return best_failed(attempts)
 
@@ -138,7 +138,7 @@ class Repair:
             text = self.template.format(prompt=question.text, answer=answer(last), failures=failures(last))
         return Turn((Message("user", text),))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """Most checks passed, then the higher score, then the earliest."""
         return best_failed(attempts)
 
@@ -156,7 +156,7 @@ class MultiTurn:
             turns += [Message("assistant", answer(attempt)), Message("user", _TURN.format(failures=failures(attempt)))]
         return Turn(tuple(turns))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The last turn of the branch whose last turn ranks best: the deepest repaired one, not the last to end."""
         last = {attempt.branch: attempt for attempt in attempts if attempt.state in ("passed", "failed")}
         return min(last.values(), key=rank, default=None)
@@ -178,7 +178,7 @@ class Vote:
         """The same as ever."""
         return Turn((Message("user", question.text),))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The most frequent of those that passed, or the closest to all; on a tie the earliest."""
         passing = [attempt for attempt in attempts if attempt.state == "passed"]
         if not passing:
@@ -194,14 +194,14 @@ class Vote:
 class BestOf:
     """Let every branch draw until it passes, and take the one with the highest score."""
 
-    score: Callable[[Attempt], float] = lambda attempt: attempt.score
+    score: Callable[[SampleAttempt], float] = lambda attempt: attempt.score
     early: ClassVar[bool] = False
 
     def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - it never looks back
         """The same as ever."""
         return Turn((Message("user", question.text),))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The highest score of those that passed; on a tie the earliest."""
         passing = [attempt for attempt in attempts if attempt.state == "passed"]
         return min(passing, key=lambda one: (-self.score(one), *_place(one)), default=best_failed(attempts))
@@ -227,19 +227,19 @@ class Escalate:
         if len(history.attempts) > stuck:
             mine = History(history.branch, history.attempts[stuck:])
             return Turn(Repair().next(question, mine).messages, self.slow)
-        shown: list[Attempt] = []
+        shown: list[SampleAttempt] = []
         if self.start == "continue":
             shown = history.attempts[-1:]
         elif self.start == "best" and (best := best_failed(history.attempts)) is not None:
             shown = [best]
         return Turn(Repair().next(question, History(history.branch, shown)).messages, self.slow)
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """Most checks passed, then the higher score, then the earliest."""
         return best_failed(attempts)
 
 
-def _stuck_at(attempts: Sequence[Attempt]) -> int | None:
+def _stuck_at(attempts: Sequence[SampleAttempt]) -> int | None:
     """How many draws the fast model made until one brought no progress over those before it; None if all did."""
     best = -1
     for number, attempt in enumerate(attempts, 1):
@@ -249,7 +249,7 @@ def _stuck_at(attempts: Sequence[Attempt]) -> int | None:
     return None
 
 
-def _place(attempt: Attempt) -> tuple[int, int]:
+def _place(attempt: SampleAttempt) -> tuple[int, int]:
     return (attempt.round, attempt.branch)
 
 

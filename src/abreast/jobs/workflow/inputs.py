@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from abreast.jobs.files.report import shown
-from abreast.jobs.workflow.steps import Input
+from abreast.jobs.files.problems import shown
+from abreast.jobs.workflow.spec import WorkflowInput
 
 _TRUE: Final = frozenset({"true", "1", "yes"})
 _FALSE: Final = frozenset({"false", "0", "no"})
@@ -16,7 +16,7 @@ _AUTO: Final = "auto"
 
 
 def resolve_inputs(
-    inputs: Sequence[Input], given: Mapping[str, Any], ask: Callable[[Input], str] | None = None
+    inputs: Sequence[WorkflowInput], given: Mapping[str, Any], ask: Callable[[WorkflowInput], str] | None = None
 ) -> dict[str, Any]:
     """The value of every input: the given one, else its default, else what `ask` says if it is required.
 
@@ -45,7 +45,7 @@ def resolve_inputs(
     return found
 
 
-def coerce(one: Input, given: Any) -> Any:  # noqa: ANN401 - whatever a file or a caller gives
+def coerce(one: WorkflowInput, given: Any) -> Any:  # noqa: ANN401 - whatever a file or a caller gives
     """A value in the type that the input declares; a ValueError says what it should be."""
     if one.secret:
         return _secret(one, given)
@@ -57,7 +57,7 @@ def coerce(one: Input, given: Any) -> Any:  # noqa: ANN401 - whatever a file or 
     return value
 
 
-def _secret(one: Input, given: object) -> str:
+def _secret(one: WorkflowInput, given: object) -> str:
     """The same, of a secret: what is wrong with it is said without it."""
     if not isinstance(given, str) or (one.enum is not None and given not in one.enum):
         raise ValueError(f"the input {one.name!r}, which is secret, is not a text that it allows")
@@ -104,7 +104,7 @@ def _boolean(name: str, given: object) -> bool:
 _TYPES: Final[dict[str, Callable[[str, object], Any]]] = {"string": _text, "number": _number, "boolean": _boolean}
 
 
-def _unknown(name: str, inputs: Sequence[Input]) -> str:
+def _unknown(name: str, inputs: Sequence[WorkflowInput]) -> str:
     names = [one.name for one in inputs]
     close = get_close_matches(name, names, 1)
     if close:

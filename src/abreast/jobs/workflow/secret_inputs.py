@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
-from abreast.jobs.workflow.records import Record
-from abreast.jobs.workflow.steps import Input
+from abreast.jobs.workflow.spec import WorkflowInput
+from abreast.jobs.workflow.steps.records import Record
 
 MASK: Final = "***"
 
@@ -19,7 +19,7 @@ MASK: Final = "***"
 class SealedInputs(dict[str, Any]):
     """Inputs as expressions see them. `secrets` are the values behind the masks; an empty one is no secret."""
 
-    def __init__(self, inputs: Sequence[Input], values: Mapping[str, Any]) -> None:
+    def __init__(self, inputs: Sequence[WorkflowInput], values: Mapping[str, Any]) -> None:
         """`values` of the declared `inputs`."""
         hidden = {one.name for one in inputs if one.secret}
         self.secrets = {

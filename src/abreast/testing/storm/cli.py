@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import MISSING, Field, asdict, fields
 from typing import Any, NoReturn
 
-from abreast.testing.storm.door import Storm, open_storm
 from abreast.testing.storm.faults import FAULTS
-from abreast.testing.storm.settings import Settings, Step, from_json, make_settings
+from abreast.testing.storm.open import Storm, open_storm
+from abreast.testing.storm.settings import Settings, SettingsStep, from_json, make_settings
 
 _USAGE_ERROR = 2
 _OWN_FLAGS = ("faults", "fault_at", "steps", "markers", "retry_after")
@@ -155,11 +155,11 @@ def _nth(text: str) -> tuple[int, str]:
     return _whole(number), name
 
 
-def _step(text: str) -> Step:
+def _step(text: str) -> SettingsStep:
     at, _, changes = text.partition(":")
     pairs = [pair.partition("=") for pair in changes.split(",")]
     try:
-        return Step.of((_number(at), {name.replace("-", "_"): _value(value) for name, _, value in pairs}))
+        return SettingsStep.of((_number(at), {name.replace("-", "_"): _value(value) for name, _, value in pairs}))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from abreast.testing.storm.ledger import Entry, Stats
-from abreast.testing.storm.settings import Step, make_settings
+from abreast.testing.storm.log import LogEntry, Stats
+from abreast.testing.storm.settings import SettingsStep, make_settings
 
 _PATIENCE = 10.0  # seconds, for a server that answers at once and ends at once
 
@@ -28,7 +28,7 @@ class StormProcess:
         """Where it is."""
         return f"<StormProcess {self.url} pid {self.pid}>"
 
-    def log(self, since: int = 0) -> list[Entry]:
+    def log(self, since: int = 0) -> list[LogEntry]:
         """The truth: one Entry for each request after number `since`."""
         lines = self._ask(f"/storm/log?since={since}").splitlines()
         return [_entry(json.loads(line)) for line in lines]
@@ -75,7 +75,7 @@ def start_process(*, seed: int = 0, **settings: Any) -> Iterator[StormProcess]:
             _end(child)
 
 
-def _plain(step: Step) -> list[Any]:
+def _plain(step: SettingsStep) -> list[Any]:
     return [step.at, dict(step.changes)]
 
 
@@ -89,6 +89,6 @@ def _end(child: subprocess.Popen[str]) -> None:
         child.kill()
 
 
-def _entry(line: dict[str, Any]) -> Entry:
+def _entry(line: dict[str, Any]) -> LogEntry:
     del line["service"]
-    return Entry(**line)
+    return LogEntry(**line)

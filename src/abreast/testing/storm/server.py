@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aiohttp import web
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.testing.storm.bodies import JSON, SSE, Answer, dumped, error_answer, reply_answer
-from abreast.testing.storm.ledger import Stats
-from abreast.testing.storm.replies import Script, fixed_text
-from abreast.testing.storm.routes import route
+from abreast.testing.storm.dialects.bodies import JSON, SSE, StormAnswer, dumped, error_answer, reply_answer
+from abreast.testing.storm.dialects.dialect import BadRequest, Dialect, StormRequest, count_tokens
+from abreast.testing.storm.dialects.replies import Script, fixed_text
+from abreast.testing.storm.dialects.routes import route
+from abreast.testing.storm.log import Stats
 from abreast.testing.storm.settings import from_json
-from abreast.testing.storm.shape import Ask, BadRequest, Shape, count_tokens
-from abreast.testing.storm.world import Request, Verdict, World
+from abreast.testing.storm.world import StormVerdict, World, WorldRequest
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -102,7 +102,9 @@ class StormServer:
                 return await self._answer(request, shape, ask, text)
         return await self._about(request)
 
-    async def _answer(self, request: web.BaseRequest, shape: Shape, ask: Ask, text: str | None) -> web.StreamResponse:
+    async def _answer(
+        self, request: web.BaseRequest, shape: Dialect, ask: StormRequest, text: str | None
+    ) -> web.StreamResponse:
         world, clock = self.world, SYSTEM_CLOCK
         verdict = world.arrive(clock.now(), _request(shape, ask, text))
         if self._watchers:
@@ -122,7 +124,7 @@ class StormServer:
         return response
 
     async def _serve(
-        self, request: web.BaseRequest, shape: Shape, ask: Ask, verdict: Verdict, text: str | None
+        self, request: web.BaseRequest, shape: Dialect, ask: StormRequest, verdict: StormVerdict, text: str | None
     ) -> web.StreamResponse:
         fault = verdict.fault.name if verdict.fault is not None else ""
         if fault == "stall":
@@ -143,7 +145,7 @@ class StormServer:
             return _whole(answer, verdict)
         return await self._send(request, answer, verdict)
 
-    async def _send(self, request: web.BaseRequest, answer: Answer, verdict: Verdict) -> web.StreamResponse:
+    async def _send(self, request: web.BaseRequest, answer: StormAnswer, verdict: StormVerdict) -> web.StreamResponse:
         """Send the parts evenly over the time that the tokens take, and end as the answer does."""
         response = web.StreamResponse(status=answer.status, headers=_headers(answer, verdict))
         if answer.missing:
@@ -205,12 +207,12 @@ def _make_request(
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST)
 
 
-def _request(shape: Shape, ask: Ask, text: str | None) -> Request:
+def _request(shape: Dialect, ask: StormRequest, text: str | None) -> WorldRequest:
     output = None if text is None else count_tokens(text)
-    return Request(ask.key, ask.input_tokens, ask.max_tokens, output, shape.lane, ask.model, ask.prompt)
+    return WorldRequest(ask.key, ask.input_tokens, ask.max_tokens, output, shape.lane, ask.model, ask.prompt)
 
 
-def _asked(shape: Shape, body: dict[str, Any], model: str, *, stream: bool) -> Ask:
+def _asked(shape: Dialect, body: dict[str, Any], model: str, *, stream: bool) -> StormRequest:
     try:
         return shape.ask(body, model, stream=stream)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -227,14 +229,14 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return parsed
 
 
-def _headers(answer: Answer, verdict: Verdict) -> dict[str, str]:
+def _headers(answer: StormAnswer, verdict: StormVerdict) -> dict[str, str]:
     headers = {"content-type": answer.kind, "x-request-id": f"storm-{verdict.id}", **(verdict.headers or {})}
     if verdict.retry_after is not None:
         headers["retry-after"] = verdict.retry_after
     return headers
 
 
-def _whole(answer: Answer, verdict: Verdict) -> web.Response:
+def _whole(answer: StormAnswer, verdict: StormVerdict) -> web.Response:
     return web.Response(status=answer.status, body=b"".join(answer.parts), headers=_headers(answer, verdict))
 
 

@@ -63,7 +63,7 @@ class Settings:
     fault_at: Mapping[int, str] = field(
         default_factory=dict, metadata={"doc": "faults of the n-th request to arrive, counted from 1"}
     )
-    steps: tuple[Step, ...] = field(default=(), metadata={"doc": "settings that change at a time"})
+    steps: tuple[SettingsStep, ...] = field(default=(), metadata={"doc": "settings that change at a time"})
 
     def __post_init__(self) -> None:
         """Refuse what can't be."""
@@ -74,7 +74,7 @@ class Settings:
         if self.window != "bucket" and (self.burst is not None or self.token_burst is not None):
             raise ValueError(f"a burst belongs to the bucket: it means nothing with window={self.window!r}")
         _check_together(self)
-        object.__setattr__(self, "steps", tuple(sorted(map(Step.of, self.steps), key=lambda step: step.at)))
+        object.__setattr__(self, "steps", tuple(sorted(map(SettingsStep.of, self.steps), key=lambda step: step.at)))
 
     @property
     def scale(self) -> float:
@@ -91,7 +91,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SettingsStep:
     """From `at` seconds after the start on, these settings are different.
 
     Step(60, {"rpm": 150})
@@ -101,9 +101,9 @@ class Step:
     changes: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Any) -> Step:
+    def of(cls, given: Any) -> SettingsStep:
         """A Step, or the pair of a time and the changes that makes one."""
-        if isinstance(given, Step):
+        if isinstance(given, SettingsStep):
             step = given
         elif isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], Mapping):  # noqa: PLR2004
             step = cls(*given)

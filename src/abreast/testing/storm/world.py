@@ -7,16 +7,16 @@ from math import inf
 from typing import Any, NamedTuple
 
 from abreast.core.seeds import derive_fraction
-from abreast.testing.storm.faults import FAULTS, Fault, marked
-from abreast.testing.storm.ledger import Entry, Ledger, Stats
-from abreast.testing.storm.limits import Cost, Limits, cost_of
+from abreast.testing.storm.faults import FAULTS, StormFault, marked
+from abreast.testing.storm.limits.limits import RequestCost, StormLimits, cost_of
+from abreast.testing.storm.limits.rate_limit_headers import Teller
+from abreast.testing.storm.log import LogEntry, Stats, StormLog
 from abreast.testing.storm.settings import Settings, make_settings
-from abreast.testing.storm.told import Teller
 
 _DAY = 1440  # minutes
 
 
-class Request(NamedTuple):
+class WorldRequest(NamedTuple):
     """What a storm needs to know of a request.
 
     `key` says which requests are alike: they get the same reply, and the k-th of them the same fault and noise in
@@ -32,7 +32,7 @@ class Request(NamedTuple):
     prompt: str = ""
 
 
-class Verdict(NamedTuple):
+class StormVerdict(NamedTuple):
     """What is to happen to a request.
 
     Admitted: it takes `latency` seconds, the first `first` of them silent, and ends as `fault` says, if that is set.
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
     status: int = 200
     latency: float = 0.0
     first: float = 0.0
-    fault: Fault | None = None
+    fault: StormFault | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     cut: bool = False
@@ -72,10 +72,10 @@ class World:
         self.settings = settings or make_settings({})
         self.seed = seed
         self.start = start
-        self.ledger = Ledger()
+        self.ledger = StormLog()
         self._teller = Teller(start, wall)
         self._steps = list(reversed(self.settings.steps))
-        self._limits = Limits(self.settings, start)
+        self._limits = StormLimits(self.settings, start)
         self._turns: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class World:
 
     # --- what happens
 
-    def arrive(self, now: float, request: Request) -> Verdict:
+    def arrive(self, now: float, request: WorldRequest) -> StormVerdict:
         """Admit a request or reject it, and charge the limits for what was admitted."""
         self._advance(now)
         turn = self._turns[request.key] = self._turns.get(request.key, 0) + 1
@@ -114,7 +114,7 @@ class World:
         """The client went away before the end of the reply."""
         self.ledger.close(number, now - self.start, "disconnected")
 
-    def wait(self, now: float, cost: Cost) -> float:
+    def wait(self, now: float, cost: RequestCost) -> float:
         """Seconds until a request of that cost would be admitted: 0 if now, infinite if nobody knows."""
         self._advance(now)
         return self._hindrance(cost, now)[1]
@@ -138,7 +138,7 @@ class World:
         self.settings = settings
         self._limits.arrange(settings, now)
 
-    def _hindrance(self, cost: Cost, now: float) -> tuple[str, float]:
+    def _hindrance(self, cost: RequestCost, now: float) -> tuple[str, float]:
         """What is in the way of a request, and for how long; infinite if nobody knows."""
         cap = self.settings.concurrency
         if cap is not None and self.ledger.in_flight >= cap:
@@ -150,7 +150,7 @@ class World:
     def _draw(self, what: str, key: str, turn: int = 0) -> float:
         return derive_fraction(self.seed, f"{what}/{turn}/{key}")
 
-    def _output(self, request: Request) -> tuple[int, bool]:
+    def _output(self, request: WorldRequest) -> tuple[int, bool]:
         """How many tokens the reply has, and whether max_tokens cut it short."""
         wanted = request.output_tokens
         if wanted is None:
@@ -160,7 +160,7 @@ class World:
             return request.max_tokens, True
         return wanted, False
 
-    def _fault(self, request: Request, number: int, turn: int) -> Fault | None:
+    def _fault(self, request: WorldRequest, number: int, turn: int) -> StormFault | None:
         settings = self.settings
         if number in settings.fault_at:
             return FAULTS[settings.fault_at[number]]
@@ -178,7 +178,7 @@ class World:
 
     # --- verdicts
 
-    def _admitted(self, now: float, request: Request, plan: _Plan) -> Verdict:
+    def _admitted(self, now: float, request: WorldRequest, plan: _Plan) -> StormVerdict:
         settings = self.settings
         noise = self._draw("noise", request.key, plan.turn) * settings.noise if settings.noise else 0.0
         first = (settings.latency + noise) * settings.scale
@@ -187,7 +187,7 @@ class World:
         entry = self._enter(now, request, "admitted", "", output)
         entry.fault = plan.fault.name if plan.fault is not None else ""
         self.ledger.open(entry)
-        return Verdict(
+        return StormVerdict(
             entry.id,
             admitted=True,
             status=plan.fault.status if plan.fault is not None else 200,
@@ -200,11 +200,11 @@ class World:
             headers=self._headers(now, request),
         )
 
-    def _rejected(self, now: float, request: Request, kind: str, wait: float) -> Verdict:
+    def _rejected(self, now: float, request: WorldRequest, kind: str, wait: float) -> StormVerdict:
         known = None if wait == inf else wait
         return self._turned_away(now, request, kind, known, self.settings.retry_after)
 
-    def _refused(self, now: float, request: Request, fault: Fault) -> Verdict:
+    def _refused(self, now: float, request: WorldRequest, fault: StormFault) -> StormVerdict:
         told: str | float = {"429": "right", "429-date": "date"}.get(fault.name, "absent")
         wait = self.settings.scale if told != "absent" else None
         if fault.name == "quota":
@@ -215,20 +215,20 @@ class World:
     def _turned_away(
         self,
         now: float,
-        request: Request,
+        request: WorldRequest,
         kind: str,
         wait: float | None,
         told: str | float,
         *,
-        fault: Fault | None = None,
-    ) -> Verdict:
+        fault: StormFault | None = None,
+    ) -> StormVerdict:
         status = 429 if fault is None else fault.status
         entry = self._enter(now, request, "rejected", kind, 0)
         entry.fault = fault.name if fault is not None else ""
         entry.outcome = "rejected" if status == 429 else "fault"  # noqa: PLR2004 - too many requests
         entry.t_end = entry.t_arrive
         self.ledger.open(entry)
-        return Verdict(
+        return StormVerdict(
             entry.id,
             admitted=False,
             kind=kind,
@@ -240,9 +240,9 @@ class World:
             headers=self._headers(now, request),
         )
 
-    def _enter(self, now: float, request: Request, verdict: str, kind: str, output: int) -> Entry:
+    def _enter(self, now: float, request: WorldRequest, verdict: str, kind: str, output: int) -> LogEntry:
         ledger = self.ledger
-        return Entry(
+        return LogEntry(
             len(ledger.entries) + 1,
             request.lane,
             request.model,
@@ -254,7 +254,7 @@ class World:
             output,
         )
 
-    def _headers(self, now: float, request: Request) -> Mapping[str, str]:
+    def _headers(self, now: float, request: WorldRequest) -> Mapping[str, str]:
         if self.settings.headers == "absent":
             return {}
         return self._teller.headers(now, request.lane, self._limits.levels(now), self.settings)
@@ -264,7 +264,7 @@ class _Plan(NamedTuple):
     """What was drawn for a request that is let in."""
 
     turn: int
-    fault: Fault | None
+    fault: StormFault | None
     output: int
     cut: bool
 

@@ -9,8 +9,8 @@ from typing import Final, cast
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow
-from abreast.web.jobs.telling import JobFold, listed, mapping
-from abreast.web.reading import Journal
+from abreast.views.job_view import JobFold, listed, mapping
+from abreast.views.run_reader import RunReader
 
 _FOLDS: Final = {
     "sample": "SampleFold",
@@ -35,7 +35,7 @@ class Told:
         self._after = 0
         self._lock = threading.Lock()
 
-    def view(self, journal: Journal, seconds: float = math.inf) -> tuple[dict[str, object], float]:
+    def view(self, journal: RunReader, seconds: float = math.inf) -> tuple[dict[str, object], float]:
         """The picture in JSON's own types, after reading for so long at most; and how much is read, from 0 to 1.
 
         Raises `NoSuchRun` if the run was removed.
@@ -57,7 +57,7 @@ class Told:
             return self._fold.plain(run, journal.state(run)), read
 
 
-def waiting_gates(journal: Journal, kind: str) -> dict[str, list[str]]:
+def waiting_gates(journal: RunReader, kind: str) -> dict[str, list[str]]:
     """The gates of a run that wait for a decision, as its page shows them, and the options of each."""
     view, _ = Told(kind).view(journal)
     # Not by the built-in `map`: in this package that name is a module.

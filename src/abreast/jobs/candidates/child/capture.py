@@ -19,11 +19,11 @@ from types import AsyncGeneratorType, CoroutineType
 from typing import Any, cast
 
 from abreast.jobs.candidates.child.channel import Channel
-from abreast.jobs.candidates.kinds import is_iterator, label
-from abreast.jobs.candidates.large import Place, Wanted
-from abreast.jobs.candidates.portrait import Node, Portrait
-from abreast.jobs.candidates.portray import portray
-from abreast.jobs.candidates.record import Invocation, encode
+from abreast.jobs.candidates.values.invocation import Invocation, encode
+from abreast.jobs.candidates.values.large import Place, WantedSlices
+from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot
+from abreast.jobs.candidates.values.stdlib_types import is_iterator, label
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
 Function = Callable[..., Any]
 
@@ -39,7 +39,7 @@ MOST_VALUES = 10_000
 MOST_PARTS = 100_000
 """Parts of one value."""
 
-_ACTIVE: ContextVar[Call | object | None] = ContextVar("watched", default=None)
+_ACTIVE: ContextVar[CapturedCall | object | None] = ContextVar("watched", default=None)
 _OURS = object()
 
 
@@ -61,12 +61,12 @@ class Recorder:
         self._channel = channel
         self._counts: Counter[str] = Counter()
         self._cut: set[str] = set()
-        self._open: dict[int, Call] = {}
+        self._open: dict[int, CapturedCall] = {}
         self._calls = self._bytes = 0
         self._printing = 0
         self._real: Any = None
 
-    def begin(self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool) -> Call | None:
+    def begin(self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool) -> CapturedCall | None:
         """A call begins; None if it is one that the target itself makes, or one too many."""
         if active():
             return None
@@ -78,11 +78,11 @@ class Recorder:
                 self._cut.add(self.test)
                 self._channel.say("cut", [self.test, at])
             return None
-        call = Call(self, f"{self.test}#{at}", args, kwargs, method=method)
+        call = CapturedCall(self, f"{self.test}#{at}", args, kwargs, method=method)
         self._open[id(call)] = call
         return call
 
-    def note(self, call: Call, invocation: Invocation) -> None:
+    def note(self, call: CapturedCall, invocation: Invocation) -> None:
         """A call has ended."""
         if self._open.pop(id(call), None) is None:
             return
@@ -93,10 +93,10 @@ class Recorder:
             self._bytes += len(data)
         self._channel.say("call", data.decode("ascii"))
 
-    def portray(self, value: object, name: str, part: str) -> Portrait:
+    def portray(self, value: object, name: str, part: str) -> ValueSnapshot:
         """The portrait of a part of a call; what is wanted of it is told."""
-        wanted = Wanted(frozenset(self._wanted.get((name, part), ())))
-        portrait = portray(value, consume=False, nodes=MOST_PARTS, wanted=wanted)
+        wanted = WantedSlices(frozenset(self._wanted.get((name, part), ())))
+        portrait = take_snapshot(value, consume=False, nodes=MOST_PARTS, wanted=wanted)
         for (node, at), content in wanted.found.items():
             self._channel.say("content", [name, part, node, at, content.nodes])
         return portrait
@@ -139,7 +139,7 @@ class _Tee:
     def write(self, text: str) -> int:
         """Write, and note who wrote it."""
         call = _ACTIVE.get()
-        if isinstance(call, Call):
+        if isinstance(call, CapturedCall):
             call.printed.append(str(text))
         return int(self._real.write(text))
 
@@ -149,7 +149,7 @@ class _Tee:
         return getattr(self._real, name)
 
 
-class Call:
+class CapturedCall:
     """One call, from its beginning to its end."""
 
     def __init__(
@@ -160,7 +160,7 @@ class Call:
         self._parts = {"arguments": args, **self._parts, "keywords": kwargs}
         self._ends: dict[str, object] = {}
         self._source: type | None = None
-        self._steps: list[Portrait] = []
+        self._steps: list[ValueSnapshot] = []
         self.printed: list[str] = []
         self._before = recorder.portray(self._ordered(), name, "before")
 
@@ -278,7 +278,7 @@ class Call:
                 _ACTIVE.reset(token)
 
 
-def _beyond_inner(after: Portrait, source: type | None) -> Portrait:
+def _beyond_inner(after: ValueSnapshot, source: type | None) -> ValueSnapshot:
     """Iterators inside of what came out were not looked into, so they are beyond comparison; arguments are not."""
     nodes = list(after.nodes)
     root = nodes[0]
@@ -298,5 +298,5 @@ def _beyond_inner(after: Portrait, source: type | None) -> Portrait:
             waiting += nodes[at].parts
     for at, node in enumerate(nodes):
         if node.kind == "pending" and at not in given:
-            nodes[at] = Node("unknown", node.type, "an iterator inside of what came out")
-    return Portrait(tuple(nodes))
+            nodes[at] = SnapshotNode("unknown", node.type, "an iterator inside of what came out")
+    return ValueSnapshot(tuple(nodes))

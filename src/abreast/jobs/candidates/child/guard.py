@@ -20,9 +20,9 @@ from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, Me
 from typing import Any
 
 from abreast.jobs.candidates.child.paths import Places
-from abreast.jobs.candidates.child.wrapping import Desk
-from abreast.jobs.candidates.portrait import pack
-from abreast.jobs.candidates.portray import portray
+from abreast.jobs.candidates.child.wrapping import CallDesk
+from abreast.jobs.candidates.values.snapshot import pack
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
 _WATCHED = (
     *("time", "builtins", "gc", "unittest", "unittest.case", "unittest.mock", "math", "random", "statistics", "json"),
@@ -117,7 +117,7 @@ def functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
 
 def _function(value: object) -> FunctionType | None:
     for _ in range(5):
-        value = Desk.function(value)
+        value = CallDesk.function(value)
         if isinstance(value, staticmethod | classmethod | MethodType):
             value = value.__func__
         elif isinstance(value, property):
@@ -210,7 +210,7 @@ def _noted(value: object) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     while isinstance(value, FunctionType):
         held = dict(vars(value))
-        inner = Desk.function(value)
+        inner = CallDesk.function(value)
         value = inner if inner is not value else held.get("__wrapped__")
         held = {name: one for name, one in held.items() if name not in {"__wrapped__", "__signature__", "__watched__"}}
         found.append(held)
@@ -232,7 +232,7 @@ def _outline(value: object) -> object:
 
 
 def _portrayed(value: object) -> tuple[str, int]:
-    portrait = portray(value, consume=False, nodes=_MOST_PARTS)
+    portrait = take_snapshot(value, consume=False, nodes=_MOST_PARTS)
     return hashlib.sha256(pack(portrait)).hexdigest()[:16], len(portrait.nodes)
 
 

@@ -18,10 +18,10 @@ from abreast.jobs.candidates.child.channel import Channel
 from abreast.jobs.candidates.child.install import TargetMissing, install
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, module_name, set_path
 from abreast.jobs.candidates.child.suite import Suite
-from abreast.jobs.candidates.child.trying import Trial
+from abreast.jobs.candidates.child.trying import InputTrial
 
 
-class Child:
+class ChildProgram:
     """One run. Its orders are a JSON file in a directory of its own, where it also writes what happened."""
 
     def __init__(self, directory: str) -> None:
@@ -92,7 +92,7 @@ class Child:
         if not self._found:
             importlib.import_module(module_name(self._target))
         module, function = self._found[-1]
-        Trial(self._channel, self._recorder).run(inputs, module, self._orders["qualname"], function)
+        InputTrial(self._channel, self._recorder).run(inputs, module, self._orders["qualname"], function)
 
     def _elsewhere(self) -> list[str]:
         """Modules of that name which are from another place."""
@@ -103,7 +103,7 @@ class Child:
 
 def main(directory: str) -> None:
     """Be the child, and leave without waiting for anybody."""
-    child = Child(directory)
+    child = ChildProgram(directory)
     try:
         child.run()
     except BaseException as error:  # noqa: BLE001 - told, whatever it is

@@ -36,10 +36,10 @@ from abreast.jobs.candidates.child.channel import Channel
 from abreast.jobs.candidates.child.install import find, install
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, set_path
 from abreast.jobs.candidates.child.suite import Suite
-from abreast.jobs.candidates.kinds import is_iterator
-from abreast.jobs.candidates.portrait import pack
-from abreast.jobs.candidates.portray import portray
-from abreast.jobs.candidates.record import Invocation, encode, observe
+from abreast.jobs.candidates.values.invocation import Invocation, encode, observe
+from abreast.jobs.candidates.values.snapshot import pack
+from abreast.jobs.candidates.values.stdlib_types import is_iterator
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
 MOST_CALLS = 2_000  # of which it is noted whether their arguments differ and can be copied
 MOST_NOTED = 50_000  # of which the seconds are noted
@@ -87,7 +87,7 @@ class Stops:
             return Outer(self, None)
         digest, copyable = "", False
         if self._digests and len(self.calls) < MOST_CALLS:
-            digest = hashlib.sha256(pack(portray((args, kwargs), consume=False))).hexdigest()[:16]
+            digest = hashlib.sha256(pack(take_snapshot((args, kwargs), consume=False))).hexdigest()[:16]
             copyable = _copied((args, kwargs)) is not None
         return Outer(self, [name, 0.0, digest, copyable])
 
@@ -218,7 +218,7 @@ class Holder:
         given = [self._copy(needed=calls > 1) for _ in range(calls)]
         with contextlib.redirect_stdout(io.StringIO()):
             if order["do"] == "profile":
-                return self._say(Lines(order["file"]).of(self._function, given[0]))
+                return self._say(LineCounter(order["file"]).of(self._function, given[0]))
             if order["do"] == "memory":
                 tracemalloc.start()
                 _call(self._function, given[0])
@@ -330,7 +330,7 @@ def _look(counter: int) -> int:
     return int.from_bytes(os.read(counter, 8), sys.byteorder)
 
 
-class Lines:
+class LineCounter:
     """How often each line of a file is run, and for how long."""
 
     def __init__(self, file: str) -> None:

@@ -14,13 +14,13 @@ from typing import Any, cast
 from abreast.jobs.candidates.child.build import Unbuildable, build
 from abreast.jobs.candidates.child.capture import MOST_OF_A_CALL, Function, Recorder
 from abreast.jobs.candidates.child.channel import Channel
-from abreast.jobs.candidates.record import Invocation, encode, observe, observe_async
+from abreast.jobs.candidates.values.invocation import Invocation, encode, observe, observe_async
 
 _BOUND = 500  # values of an iterator
 _ENDING = 20
 
 
-class TooLong(BaseException):
+class TrialTooLong(BaseException):
     """The input keeps the original busy for longer than is worth waiting."""
 
 
@@ -35,7 +35,7 @@ def _within(seconds: float) -> Iterator[list[bool]]:
 
     def ring(*_: object) -> None:
         rung.append(True)
-        raise TooLong
+        raise TrialTooLong
 
     before = signal.signal(signal.SIGPROF, ring)
     last = signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
@@ -50,7 +50,7 @@ def _within(seconds: float) -> Iterator[list[bool]]:
         signal.signal(signal.SIGVTALRM, last)
 
 
-class Trial:
+class InputTrial:
     """The inputs of one run: `{"seconds": ..., "calls": [{"name", "self", "args", "kwargs"}]}`."""
 
     def __init__(self, channel: Channel, recorder: Recorder) -> None:
@@ -70,7 +70,7 @@ class Trial:
                 self._channel.say("dropped", [name, f"it can't be made again ({reason})"])
                 continue
             data = b""
-            with contextlib.suppress(TooLong), _within(float(inputs["seconds"])) as rung:
+            with contextlib.suppress(TrialTooLong), _within(float(inputs["seconds"])) as rung:
                 data = encode([self._observed(name, bound, args, kwargs)])
             if rung:
                 self._channel.say("dropped", [name, "it takes the original too long"])

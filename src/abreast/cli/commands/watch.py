@@ -1,0 +1,246 @@
+"""`abreast watch`: the lanes of a run, live from another process, or as they were."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.config import Config
+from abreast.cli.errors import UsageError, system_words, tell
+from abreast.cli.stores import LAST, StoreChoice, find_run
+from abreast.cli.terminal.tables import say, say_json
+from abreast.core.clock import SYSTEM_CLOCK, pause
+from abreast.store.port import RunRow, Store
+from abreast.views.lane_rows import CRASHED, RUNNING
+from abreast.views.lanes import LaneChart
+from abreast.views.limits import LimitChart
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from abreast.cli.terminal.lane_drawing import Canvas
+
+_EVERY: Final = 0.2  # seconds between two looks
+_WINDOW: Final = 60.0  # seconds that are seen of a run that goes on
+_PAGE: Final = 500  # events
+_PAGE_WIDTH: Final = 100  # columns of a picture that goes to a file or a pipe
+_PLAIN_EVERY: Final = 5  # looks between two lines where nothing can be redrawn
+_QUIET: Final = 5  # looks without an event before it is asked whether anybody drives the run
+
+
+def _pictures(*, limits: bool) -> ModuleType:
+    """What draws: imported only by who looks, as rich takes its time."""
+    if limits:
+        from abreast.cli.terminal import limit_drawing as limit_picture
+
+        return limit_picture
+    from abreast.cli.terminal import lane_drawing as picture
+
+    return picture
+
+
+class WatchView:
+    """A run in a store as it is seen from outside: each look takes in what is new."""
+
+    def __init__(self, store: Store, row: RunRow, window: float | None, *, limits: bool = False) -> None:
+        """Of a run that goes on the last minute is shown, of another all; or the `window` that is named.
+
+        With `limits` it is what the limits did, not what items did.
+        """
+        self.id = row.id
+        self.state: str = row.state
+        self._store = store
+        self._after = 0
+        self._quiet = 0
+        self._driven = row.state == RUNNING and store.driven(row.id)
+        make = LimitChart if limits else LaneChart
+        self.chart: Any = make(window or _WINDOW, whole=window is None and not self._driven)
+        self.pictures: Any = _pictures(limits=limits)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state != RUNNING
+
+    @property
+    def now(self) -> float:
+        """The picture's time."""
+        return float(self.chart.now if self.over else self.chart.at(SYSTEM_CLOCK.wall()))
+
+    def look(self) -> bool:
+        """Take in what has happened since the last look; whether there was anything."""
+        row = self._store.get(self.id)  # before the events: its end is not believed until all before it are read
+        news = self._read(row)
+        self.state = row.state
+        self._quiet = 0 if news else self._quiet + 1
+        # Asking takes the lock for a moment where nobody has it, so it is asked only when nothing else is heard.
+        if self.state == RUNNING and (self._quiet >= _QUIET or not self._driven):
+            self._quiet = 0
+            self._driven = self._store.driven(self.id)
+            row = self._store.get(self.id)
+            if not self._driven and row.state == RUNNING:
+                self._read(row)
+                self.chart.cut()
+                self.state = CRASHED
+        return news
+
+    def _read(self, row: RunRow) -> bool:
+        after = self._after
+        while page := self._store.events(self.id, after=self._after, limit=_PAGE, kinds=self.chart.KINDS):
+            self._after = page[-1].seq
+            for event in page:
+                self.chart.add(event)
+        news = self._after > after
+        self._after = max(self._after, row.last_seq)
+        return news
+
+    def draw(self, console: Console) -> Any:  # noqa: ANN401 - what rich prints
+        """The picture, as large as there is room."""
+        return self.pictures.draw(self.chart, self.id, self.state, self.now, canvas_of(console))
+
+
+@click.command("watch")
+@options.optional_run
+@click.option("--once", is_flag=True, help="Draw what there is now, and end.")
+@click.option("--window", metavar="TIME", help="Show so much of it: 30s, 5min.  [1min; all of a run that has ended]")
+@click.option("--svg", metavar="FILE", help="Write the last picture to this file, too.")
+@click.option("--limits", is_flag=True, help="Draw calls in flight, how many are allowed, and each decision on it.")
+@options.common
+def command(
+    *, run: str | None, once: bool, window: str | None, svg: str | None, limits: bool, store: str | None, as_json: bool
+) -> int:
+    """Draw the lanes of RUN as it goes, or with --limits its limits; by default of the newest run.
+
+    One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its lane is drawn below.
+    It works from any process, and on a run that has ended: that is drawn once. Ctrl-C stops the watching, not the run.
+    """
+    seconds = _seconds(window)
+    choice = StoreChoice(Config.load(), store)
+    with choice.existing(reads=True) as opened:
+        view = WatchView(opened, find_run(opened, run or LAST), seconds, limits=limits)
+        with suppress(KeyboardInterrupt):
+            _watch(view, once=once, as_json=as_json)
+        if svg is not None:
+            _write_svg(view, svg)
+    if view.state == CRASHED:
+        tell(f"{view.id} has crashed; go on with: abreast resume {view.id}{choice.flag}")
+    return 0
+
+
+def _seconds(window: str | None) -> float | None:
+    try:
+        return None if window is None else units.duration(window)
+    except ValueError as error:
+        raise UsageError(f"--window: {error}") from None
+
+
+def _watch(view: WatchView, *, once: bool, as_json: bool) -> None:
+    view.look()
+    pictures = view.pictures
+    if as_json:
+        _repeat(view, lambda: say_json(pictures.snapshot(view.chart, view.id, view.state, view.now)), once=once)
+        return
+    console = make_console()
+    if can_redraw(console) and not once and not view.over:
+        _live(view, console)
+        return
+    if not once and not view.over:
+        line = pictures.one_liner
+        _repeat(view, lambda: say(line(view.chart, view.id, view.state, view.now)), every=_PLAIN_EVERY)
+    show(console, view.draw(console))
+
+
+def draw_once(store: Store, run: str, *, limits: bool = False) -> None:
+    """Print the picture of a run as it is."""
+    view = WatchView(store, store.get(run), None, limits=limits)
+    view.look()
+    console = make_console()
+    show(console, view.draw(console))
+
+
+def _repeat(view: WatchView, report: Any, *, once: bool = False, every: int = 1) -> None:  # noqa: ANN401
+    """Report now, whenever there are news, and at the end."""
+    report()
+    sys.stdout.flush()
+    news, looks = False, 0
+    while not view.over and not once:
+        pause(_EVERY)
+        news, looks = view.look() or news, looks + 1
+        if (news and looks % every == 0) or view.over:
+            news = False
+            report()
+            sys.stdout.flush()
+
+
+def _live(view: WatchView, console: Console) -> None:
+    from rich.live import Live
+
+    with (
+        cursor_back(console),
+        Live(view.draw(console), console=console, auto_refresh=False, vertical_overflow="crop") as live,
+    ):
+        took = 0.0
+        while not view.over:
+            pause(max(_EVERY, 2 * took))  # where there is much to draw, it is drawn less often
+            began = SYSTEM_CLOCK.now()
+            view.look()
+            live.update(view.draw(console), refresh=True)
+            took = SYSTEM_CLOCK.now() - began
+
+
+@contextmanager
+def cursor_back(console: Console) -> Iterator[None]:
+    """Show the cursor at the end, also when Live is interrupted before it has begun."""
+    try:
+        yield
+    finally:
+        console.show_cursor()
+
+
+def make_console() -> Console:
+    """Stdout, as rich sees it."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether what was drawn can be drawn over."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def canvas_of(console: Console) -> Canvas:
+    """What can be drawn there; a pipe or a file gets all rows, and as much width as fits a page."""
+    from abreast.cli.terminal.lane_drawing import Canvas
+
+    plain = not console.encoding.startswith("utf")
+    size = console.size
+    if not console.is_terminal:
+        return Canvas(width=int(os.environ.get("COLUMNS") or 100), ascii=plain)
+    return Canvas(
+        size.width, size.height, colour=console.color_system is not None and not console.no_color, ascii=plain
+    )
+
+
+def show(console: Console, picture: Any) -> None:  # noqa: ANN401
+    """Print a picture, whatever it is printed to."""
+    if console.is_terminal:
+        console.print(picture, crop=True)
+    else:
+        say("\n".join(line.rstrip() for line in picture.plain.splitlines()))
+
+
+def _write_svg(view: WatchView, file: str) -> None:
+    try:
+        Path(file).write_text(view.pictures.svg(view.chart, view.id, view.state, view.now), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--svg: {file} can't be written: {system_words(error)}", 1) from None
+    tell(f"the picture of {view.id} is in {file}")

@@ -1,0 +1,1 @@
+"""What `abreast demo` shows."""

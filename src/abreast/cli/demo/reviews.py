@@ -1,0 +1,140 @@
+"""The second part of `abreast demo`: forty reviews, each judged by a real language model that runs in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import Any, Final
+
+from abreast.assembly.names import open_model, open_run
+from abreast.cli.terminal.outcome_text import Row, how
+from abreast.core.errors import CallFailed
+from abreast.core.outcome import Done, Outcome
+from abreast.models.embedded.weights import SMOLLM2, fetch, is_present
+from abreast.store.port import Store
+
+NAME: Final = "reviews"
+MODEL: Final = "local/smollm2"
+SEED: Final = 7
+
+
+class Fetching:
+    """Fetches the model's weights in a thread of its own, while there is something else to look at."""
+
+    def __init__(self) -> None:
+        """Start, unless they are here, or nothing here could use them."""
+        self.missing = find_spec("xllamacpp") is None
+        self.needed = not self.missing and not is_present(SMOLLM2)
+        self.done = self.total = 0
+        self.stage = ""
+        self._error: CallFailed | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="abreast-fetch", daemon=True)
+        if self.needed:
+            self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            fetch(SMOLLM2, progress=self._note, stop=self._stop)
+        except CallFailed as error:
+            self._error = error
+
+    def _note(self, done: int, total: int, stage: str) -> None:
+        self.done, self.total, self.stage = done, total, stage
+
+    def wait(self, tell: Callable[[str], None]) -> str:
+        """Wait for the end; why there is no model, if there is none."""
+        if self.missing:
+            return "the embedded model needs one more package: pip install 'abreast[local]'"
+        while self.needed and self._thread.is_alive():
+            self._thread.join(_LOOK)
+            if self.total:
+                tell(f"{self.stage} {MODEL}: {self.done / 1e6:.0f} of {self.total / 1e6:.0f} MB")
+        return "" if self._error is None else str(self._error)
+
+    def stop(self) -> None:
+        """End it soon; what has arrived is kept for the next time."""
+        self._stop.set()
+
+
+_LOOK: Final = 0.2  # seconds between two words about how far the fetching is
+
+
+def question() -> Row:
+    """What the model is asked about a review: the wording that was found to serve it best."""
+    found: Row = json.loads(files("abreast.models").joinpath("data/reviews.json").read_text("utf-8"))
+    return found
+
+
+def reviews() -> list[Row]:
+    """The shipped reviews, with what a person would say of each."""
+    text = files("abreast.models").joinpath("data/reviews.jsonl").read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+async def judge(
+    store: Store,
+    asked: Sequence[Row],
+    width: int,
+    opened: Callable[[str], None],
+    released: Callable[[Outcome[Any]], None],
+) -> None:
+    """Ask about each review; `released` gets each outcome, in the order of the reviews."""
+    async with (
+        open_model(MODEL) as model,
+        open_run(NAME, store=store, seed=SEED, resume="never", kind="demo") as run,
+    ):
+        opened(run.id or "")
+        wording = question()
+
+        async def label(review: Row) -> str:
+            prompt = wording["prompt"].format(text=review["text"])
+            reply = await model.ask(
+                prompt, system=wording["system"], schema=wording["schema"], temperature=0, max_tokens=24
+            )
+            value: Any = reply.value
+            return str(value[wording["field"]])
+
+        async for outcome in run.map(label, asked, width=width):
+            released(outcome)
+
+
+def run_reviews(
+    store: Store, asked: Sequence[Row], width: int, progress: Callable[[int, int], None]
+) -> tuple[str, list[Row]]:
+    """Do it; the run's id, and for each review what was said and what is right."""
+    rows: list[Row] = []
+    ids = [""]
+
+    def released(outcome: Outcome[Any]) -> None:
+        review = asked[outcome.index]
+        said = outcome.value if isinstance(outcome, Done) else how(outcome)
+        rows.append({
+            "text": review["text"], "said": said, "right": review["label"], "input_tokens": outcome.usage.input_tokens,
+            "output_tokens": outcome.usage.output_tokens,
+        })  # fmt: skip
+        progress(len(rows), len(asked))
+
+    asyncio.run(judge(store, asked, width, ids.append, released))
+    return ids[-1], rows
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    """A few of the reviews, and how many were judged as a person would."""
+    yield f"{'said':10} {'right':10} review"
+    for row in rows[:_SHOWN]:
+        text = row["text"] if len(row["text"]) <= _WIDE else f"{row['text'][: _WIDE - 3]}..."
+        yield f"{row['said']:10} {row['right']:10} {text}"
+    if len(rows) > _SHOWN:
+        yield f"... and {len(rows) - _SHOWN} more"
+    right = sum(row["said"] == row["right"] for row in rows)
+    tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
+    yield f"\n{right} of {len(rows)} as a person says; {len(rows)} calls, {tokens:,} tokens, 0 usd, no key."
+
+
+_SHOWN: Final = 8
+_WIDE: Final = 76

@@ -1,0 +1,1 @@
+"""From a job's file or flags to its exit code."""

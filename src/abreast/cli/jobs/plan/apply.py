@@ -1,0 +1,264 @@
+"""Merges what the subplans of a run did into its directory, if nothing stands in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from abreast.cli.errors import DONE, FAILED, UsageError, explain, system_words, tell
+from abreast.cli.jobs.map.process_groups import Groups
+from abreast.cli.jobs.plan.driver import snapshots_of
+from abreast.cli.jobs.plan.job import KIND, PlanJob, repair_tree
+from abreast.cli.jobs.plan.leftovers import clear_leftovers
+from abreast.cli.signals import Interrupts
+from abreast.cli.stores import StoreChoice, find_run
+from abreast.cli.terminal.tables import say, say_json
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError
+from abreast.core.events import ITEM_SETTLED
+from abreast.executors.commands import Commands
+from abreast.jobs.plan.decompose.inventory import list_submodules
+from abreast.jobs.plan.job import PLAN_DIVIDED, SUBPLANS
+from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.work.checks import Looked, MergeCheck, Whole, look_at_imports
+from abreast.jobs.plan.work.commands import Processes
+from abreast.jobs.plan.work.held_results import HeldResults
+from abreast.jobs.plan.work.ownership import Ownership
+from abreast.store.codec import codec
+from abreast.store.port import RunRow, Store, each_event
+from abreast.worktrees.merge.apply import apply
+from abreast.worktrees.merge.merge import Change, Merged, MergeStrategy, Outside, merge
+from abreast.worktrees.merge.names import printable
+from abreast.worktrees.merge.snapshots import Snapshots
+from abreast.worktrees.pool import open_worktrees
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """How to merge, and what to look at before it is written."""
+
+    strategy: str = "three-way"
+    outside: str = "refuse"
+    leave_requests: bool = False
+    partial: bool = False
+    gate: bool = True
+    check: str | None = None
+    dry_run: bool = False
+    as_json: bool = False
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """What the subplans of a run have done, in the order of their names, and which files each had."""
+
+    changes: list[Change] = field(default_factory=list)
+    files: dict[str, list[str]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    """How each one that has an outcome ended, at last."""
+    leaves: list[str] | None = None
+    """All subplans of the run; None if it is so old that it doesn't say."""
+    replaced: list[str] = field(default_factory=list)
+    """Those that were done when the tree was divided otherwise, and whose files were done again."""
+
+    def not_done(self, plan: Plan) -> dict[str, str]:
+        """The subplans that are not done, and what became of them."""
+        leaves = [leaf.id for leaf in plan.leaves] if self.leaves is None else self.leaves
+        return {leaf: self.states.get(leaf, "not run") for leaf in leaves if leaf not in self.files}
+
+
+def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
+    """Merge, look at it, write it; the exit code."""
+    row, job, recorded = find_plan(wanted, choice)
+    with asyncio.Runner() as runner:
+        return runner.run(_Applying(job, row.id, recorded, options).drive())
+
+
+def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, _Recorded]:
+    """A recorded plan, and what it did; a killed apply in its directory is repaired. `UsageError` if there is none."""
+    with choice.existing() as store:
+        row = find_run(store, wanted)
+        if row.kind != KIND:
+            raise UsageError(f"{row.id} is no plan, but a {row.kind}")
+        job = PlanJob.of_run(row)
+        recorded = _recorded(store, row)
+    if not Path(job.path).is_dir():
+        raise UsageError(f"{job.path}, which {row.id} divided, is not there any more")
+    repair_tree(Path(job.path))
+    return row, job, recorded
+
+
+def _recorded(store: Store, row: RunRow) -> _Recorded:
+    found: dict[str, Any] = {}
+    states: dict[str, str] = {}
+    leaves: list[str] | None = None
+    for event in each_event(store, row.id, {ITEM_SETTLED, PLAN_DIVIDED}):
+        if event.kind == PLAN_DIVIDED:
+            nodes: Any = codec.decode(event.body) if event.body else []
+            inner = {node["parent"] for node in nodes}
+            leaves = [node["id"] for node in nodes if node["id"] not in inner]
+            continue
+        parts = event.path.split("/")
+        if len(parts) != 3 or parts[1] != SUBPLANS:  # noqa: PLR2004
+            continue
+        leaf = parts[2]
+        states[leaf] = str(event.data.get("state"))
+        if states[leaf] == "done" and event.body:
+            found[leaf] = codec.decode(event.body)
+        elif states[leaf] == "failed":  # also one that was done before, and ran again as its files had changed
+            found.pop(leaf, None)
+    replaced = _replaced(found, leaves)
+    found = {leaf: facts for leaf, facts in found.items() if leaf not in replaced}
+    return _Recorded(
+        [Change(leaf, found[leaf]["base"], found[leaf]["result"]) for leaf in sorted(found)],
+        {leaf: found[leaf]["files"] for leaf in sorted(found)},
+        states,
+        leaves,
+        replaced,
+    )
+
+
+def _replaced(found: Mapping[str, Any], leaves: Sequence[str] | None) -> list[str]:
+    """Subplans of an earlier division whose files a subplan of the newest one has done: that counts, and only once."""
+    now = set(found) if leaves is None else set(leaves)
+    again = {path for leaf in now & set(found) for path in found[leaf]["files"]}
+    return sorted(leaf for leaf in set(found) - now if not again.isdisjoint(found[leaf]["files"]))
+
+
+class _Applying:
+    """One merge of a run into its directory."""
+
+    def __init__(self, job: PlanJob, run: str, recorded: _Recorded, options: ApplyOptions) -> None:
+        self._job = job
+        self._run = run
+        self._recorded = recorded
+        self._options = options
+        self._groups = Groups()
+        self._root = Path(job.path)
+        self._snapshots: Snapshots = snapshots_of(job.path)
+
+    async def drive(self) -> int:
+        with Interrupts(self._groups.kill) as interrupts:
+            try:
+                return await self._merge(interrupts)
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                tell(f"{interrupts.word}; nothing was written")
+                return interrupts.code
+            except AbreastError as error:
+                why, code = explain(error)
+                tell(why)
+                return code
+            except OSError as error:
+                tell(f"nothing was written: {printable(str(error.filename or self._root))}: {system_words(error)}")
+                return FAILED
+
+    async def _merge(self, interrupts: Interrupts) -> int:
+        clear_leftovers(self._root)
+        plan, imports = self._job.divided()
+        source = self._snapshots.take(self._root)
+        ownership = self._ownership(plan)
+
+        def merge_some(changes: Sequence[Change]) -> Merged:
+            return merge(
+                self._snapshots, source, changes, ownership=ownership, strategy=MergeStrategy(self._options.strategy),
+                outside=Outside(self._options.outside),
+            )  # fmt: skip
+
+        changes = self._in_order(plan)
+        merged = merge_some(changes)
+        left = merged.requests if self._options.leave_requests else ()
+        blocked = [line for line in merged.blocked if line not in set(map(str, left))]
+        missing = self._recorded.not_done(plan)
+        notes = [f"{leaf}: left out, as its files were done again" for leaf in self._recorded.replaced]
+        if missing and self._options.partial:
+            whole = len(missing) + len(self._recorded.files)
+            notes.append(f"{len(missing)} of {whole} subplans are not done, and left out")
+        elif missing:
+            blocked = [*(f"{leaf}: {state}; --partial applies the others" for leaf, state in missing.items()), *blocked]
+        paths: tuple[str, ...] = ()
+        if not blocked and self._options.gate:
+            looked = await self._look(Whole(merged, changes, merge_some, imports, self._snapshots))
+            blocked, notes = [str(each) for each in looked.faults], [*notes, *looked.notes]
+        if not blocked and not self._options.dry_run:
+            interrupts.let_be()
+            paths = self._write(merged, set(merged.merged) - {each.leaf for each in left})
+        return self._say(_Result(merged, blocked, notes, paths, [str(each) for each in left]))
+
+    def _write(self, merged: Merged, finished: set[str]) -> tuple[str, ...]:
+        """Write it, and let go of what these leaves have made; an undo holds that again."""
+        kept = HeldResults(self._snapshots)
+        held = [[each.leaf, each.how, each.tree] for each in kept.held(self._run) if each.leaf in finished]
+        record = {"run": self._run, "at": SYSTEM_CLOCK.wall(), "held": held}
+        leave = self._options.leave_requests
+        paths = apply(merged, self._snapshots, self._root, leave_requests=leave, record=record)
+        kept.drop(self._run, finished)
+        return paths
+
+    def _in_order(self, plan: Plan) -> list[Change]:
+        """The changes in the order of the plan; what it doesn't have any more comes last."""
+        order = {leaf.id: place for place, leaf in enumerate(plan.leaves)}
+        return sorted(self._recorded.changes, key=lambda each: (order.get(each.leaf, len(order)), each.leaf))
+
+    def _ownership(self, plan: Plan) -> Ownership:
+        """A file belongs to the subplan that had it when it ran; the tree may divide otherwise by now."""
+        had = self._recorded.files
+        taken = {path for files in had.values() for path in files}
+        others = {leaf.id: [path for path in leaf.files if path not in taken] for leaf in plan.leaves}
+        leaves = {leaf: files for leaf, files in others.items() if leaf not in had} | had
+        return Ownership(leaves, list_submodules(self._root))
+
+    async def _look(self, whole: Whole) -> Looked:
+        looked = await look_at_imports(whole)
+        command = self._options.check or self._job.check
+        if looked.faults or command is None:
+            return looked
+        async with AsyncExitStack() as stack:
+            trees = await stack.enter_async_context(open_worktrees(self._root, 1, own_git=True))
+            commands = await stack.enter_async_context(Commands())
+            processes = Processes(commands, self._groups.started, self._groups.ended)
+            return await MergeCheck(command, trees.slots[0], processes).look(whole)
+
+    def _say(self, result: _Result) -> int:
+        merged, blocked = result.merged, result.blocked
+        overwritten = [str(each) for each in merged.overwritten]
+        if self._options.as_json:
+            say_json({
+                "merged": list(merged.merged), "blocked": blocked, "notes": result.notes,
+                "written": list(result.paths), "overwritten": overwritten, "left": result.left,
+            })  # fmt: skip
+            return FAILED if blocked else DONE
+        for line in blocked:
+            say(printable(line))
+        for line in result.notes:
+            tell(printable(line))
+        if blocked:
+            tell(f"nothing was written: {len(blocked)} thing(s) stand in the way")
+            return FAILED
+        for line in overwritten:
+            say(printable(f"overwritten: {line}"))
+        for line in result.left:
+            say(printable(f"left out: {line}"))
+        tell(f"{len(merged.merged)} subplans can be merged" if self._options.dry_run else
+             f"{self._files(result)} files written, from {len(merged.merged)} subplans")  # fmt: skip
+        return DONE
+
+    def _files(self, result: _Result) -> int:
+        """How many files were written: one that was renamed is one."""
+        if not result.paths:
+            return 0
+        return len(result.paths) - len(self._snapshots.changes(result.merged.source, result.merged.tree).renames)
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What came of an apply."""
+
+    merged: Merged
+    blocked: list[str]
+    notes: list[str]
+    paths: tuple[str, ...]
+    left: list[str]
+    """Requests that were left out because they were to be."""

@@ -1,0 +1,37 @@
+"""Checks that the runners of agents can pass on what steps ask of them, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from abreast.assembly.workflow_tools import Runner
+from abreast.cli.config import Config
+from abreast.cli.errors import UsageError
+from abreast.jobs.workflow.load.analysis import Agent, agents_of
+from abreast.jobs.workflow.spec import Command, Workflow
+
+
+def check_arguments(workflow: Workflow, config: Config, inputs: Mapping[str, Any] | None = None) -> None:
+    """Raise `UsageError` for steps whose `integration_args` or `integration_options` a runner would not pass on.
+
+    An agent that only an expression names is known once there are `inputs`, or else when the step runs.
+    """
+    asking = [
+        one
+        for one in agents_of(workflow, inputs)
+        if isinstance(one.step, Command) and (one.step.integration_args or one.step.integration_options)
+    ]
+    if asking and (wrong := list(_refusals(asking, config.runners()))):
+        raise UsageError("\n".join(wrong))
+
+
+def _refusals(agents: list[Agent], runners: Mapping[str, Runner]) -> Iterator[str]:
+    for file, step, name in agents:
+        runner = runners.get(name) if name else None
+        if runner is None or not isinstance(step, Command):
+            continue
+        options = step.integration_options if isinstance(step.integration_options, dict) else {}
+        refused = runner.refuses(args=bool(step.integration_args), options=options)
+        if refused:
+            yield f"{file}:{step.common.line}: the step {step.common.id!r}: the runner {name!r} {refused}"

@@ -1,0 +1,434 @@
+"""The lanes as a picture: in a terminal with rich, in plain text, in words, and as an SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any, Final, TypeAlias
+from xml.sax.saxutils import escape
+
+from rich.cells import cell_len, set_cell_size
+from rich.style import Style
+from rich.text import Text
+
+from abreast.cli.errors import one_line
+from abreast.views.lane_rows import CANCELLED, CRASHED, DONE, FAILED, RETRIED, RUNNING, LaneBar, Strip
+from abreast.views.lanes import LaneChart
+from abreast.views.limits import LimitChart
+
+WAITING: Final = "waiting"
+
+_COLOURS: Final = {  # two shades each, so that neighbours can be told apart
+    DONE: ("#2f9e4f", "#4fc06f"), FAILED: ("#e5484d", "#f2676b"), RETRIED: ("#c98a1b", "#e3b341"),
+    CANCELLED: ("#6b7380", "#8a929e"), CRASHED: ("#b457c2", "#c975d6"), RUNNING: ("#2f76e8", "#5b9bff"),
+    WAITING: ("#8a929e", "#8a929e"),
+}  # fmt: skip
+_MARKS: Final = {DONE: "█▓", FAILED: "xx", RETRIED: "~~", CANCELLED: "--", CRASHED: "!!", RUNNING: "▒░", WAITING: "··"}
+_ASCII_MARKS: Final = {**_MARKS, DONE: "#=", RUNNING: ">>", WAITING: ".."}
+_LEVELS: Final = " ▁▂▃▄▅▆▇█"
+_ASCII_LEVELS: Final = " .:-=+*#%"
+_BLOCKS: Final = " ▏▎▍▌▋▊▉"
+_PARTS: Final = len(_BLOCKS)  # of a cell
+_LEAST: Final = 0.05  # seconds that a picture shows at least
+_LEAST_LIVE: Final = 5.0  # the same while the run goes on, so that its first bars don't shrink all the time
+_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)
+
+Shown: TypeAlias = tuple[Strip, list[list[LaneBar]]]
+Shade: TypeAlias = "tuple[str, int] | None"
+"""What a part of a cell is painted with: a state in one of its two shades, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawingFrame:
+    """The part of the run's time that is drawn, and on how many columns (or pixels)."""
+
+    begin: float
+    end: float
+    columns: int
+
+    @classmethod
+    def of(cls, chart: LaneChart | LimitChart, now: float, columns: int) -> DrawingFrame:
+        """All that the chart still has."""
+        begin = 0.0 if chart.whole else max(0.0, now - chart.window)
+        least = _LEAST_LIVE if chart.state == RUNNING else _LEAST
+        return cls(begin, max(now, begin + least), columns)
+
+    def place(self, when: float) -> float:
+        """The column of a moment."""
+        return min(max((when - self.begin) / (self.end - self.begin), 0.0), 1.0) * self.columns
+
+    def ticks(self, apart: int) -> Iterator[tuple[int, str]]:
+        """Columns of round times with their names, at least so many columns apart."""
+        step = _round_step(apart * (self.end - self.begin) / self.columns)
+        first, last = math.ceil(self.begin / step - 1e-9), math.floor(self.end / step + 1e-9)
+        return ((round(self.place(at * step)), clock(at * step)) for at in range(first, last + 1))
+
+
+def _round_step(least: float) -> float:
+    """The shortest round time that is not shorter than this."""
+    if least > _STEPS[-1]:
+        return 60 * _round_step(least / 60)
+    power = 1.0 if least > 1 else 10.0 ** math.floor(math.log10(least))
+    return next(step * power for step in _STEPS if step * power >= least * 0.999)
+
+
+def clock(seconds: float) -> str:
+    """A time in the run: `0.25 s`, `4 s`, `1:30`, `2:05:00`."""
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"  # noqa: PLR2004
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+
+def words(chart: LaneChart, now: float) -> list[tuple[str, str]]:
+    """What is worth saying, each with the state whose colour it has."""
+    counts = chart.counts
+    of = f" of {chart.read}{'' if chart.complete else '+'}" if chart.read > chart.settled else ""
+    said = [(f"{counts.done}{of} done", DONE)]
+    others = ((name, getattr(counts, name)) for name in (FAILED, RUNNING, WAITING, RETRIED, CANCELLED))
+    said += [(f"{count} {name}", name) for name, count in others if count]
+    if counts.speculative:
+        said.append((f"{counts.speculative} past the stop", CANCELLED))
+    rate = chart.rate(now) if chart.state == RUNNING else chart.settled / now if now else 0.0
+    said += [(f"{rate:.1f}/s", ""), (f"peak {chart.peak}", "")]
+    if chart.usage.requests:
+        tokens = chart.usage.input_tokens + chart.usage.output_tokens
+        dollars = f", {chart.usage.usd:.4f} usd" if chart.usage.usd is not None else ""
+        said.append((f"{chart.usage.requests} req, {tokens} tok{dollars}", ""))
+    return said
+
+
+def one_liner(chart: LaneChart, run: str, state: str, now: float) -> str:
+    """The run in one line of plain text."""
+    return f"{one_line(run)} {state} {_after(chart, now)}: {', '.join(said for said, _ in words(chart, now))}"
+
+
+def _after(chart: LaneChart, now: float) -> str:
+    return f"{'for' if chart.state == RUNNING else 'after'} {clock(round(now, 1))}"
+
+
+def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, Any]:
+    """The run in JSON's own types."""
+    lanes = [{"lane": strip.name, **asdict(strip.counts), "peak": strip.peak} for strip in chart.strips.values()]
+    return {
+        "run": run, "state": state, "reason": chart.reason, "elapsed": round(now, 3), "read": chart.read,
+        "complete": chart.complete, **asdict(chart.counts), "rate": round(chart.rate(now), 3), "peak": chart.peak,
+        "spent": asdict(chart.usage) if chart.usage.requests else None, "lanes": lanes,
+    }  # fmt: skip
+
+
+# --- in a terminal ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """What is drawn on: its size, and whether it has colours and more than ASCII."""
+
+    width: int = 100
+    height: int = 1000
+    colour: bool = False
+    ascii: bool = False
+
+
+def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> Text:
+    """The whole picture."""
+    margin = max([cell_len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
+    frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
+    lines = [_header(chart, run, state, now), Text()]
+    shown = _shown(chart, frame, canvas.height - 5 - 2 * len(chart.strips))
+    for strip, rows in shown:
+        for bars in rows:
+            name = _name(strip) if bars is rows[0] else ""
+            lines.append(
+                Text().append(set_cell_size(name, margin), "bold").append_text(_bars(bars, frame, chart.seams, canvas))
+            )
+        if strip.waiting.steps:
+            lines.append(_levels(strip, frame, margin, _most_waiting(chart), canvas))
+        if hidden := len(strip.rows) - len(rows):
+            lines.append(Text(f"{'':{margin}}and {hidden} more rows", "dim"))
+    lines += [Text(" " * margin + _axis(frame, canvas), "dim"), Text(" " * margin).append_text(_legend(shown, canvas))]
+    return Text("\n", no_wrap=True, end="").join(lines)
+
+
+def _name(strip: Strip) -> str:
+    name = one_line(strip.name)
+    return name if len(name) <= 20 else f"{name[:9]}..{name[-9:]}"  # noqa: PLR2004
+
+
+def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
+    line = Text().append(f"{one_line(run)}  ", "bold").append(state, _ink(state if state in _COLOURS else CANCELLED))
+    line.append(f" {_after(chart, now)}", "dim")
+    for said, kind in words(chart, now):
+        line.append("   ").append(said, _ink(kind) if kind else "dim")
+    return line
+
+
+def _shown(chart: LaneChart, frame: DrawingFrame, room: int) -> list[Shown]:
+    """The lanes with those of their rows that have something to show, as many as there is room for."""
+    lanes = [(strip, [row for row in strip.rows if row.seen_since(frame.begin)]) for strip in chart.strips.values()]
+    most = max((len(rows) for _, rows in lanes), default=0)
+    while most > 1 and sum(min(len(rows), most) for _, rows in lanes) > room:
+        most -= 1
+    shown = [(strip, [list(row.seen(frame.begin, frame.end)) for row in rows[:most]]) for strip, rows in lanes]
+    return [(strip, rows) for strip, rows in shown if rows]
+
+
+def _bars(bars: Sequence[LaneBar], frame: DrawingFrame, seams: Iterable[float], canvas: Canvas) -> Text:
+    """One row."""
+    parts: list[Shade] = [None] * (frame.columns * _PARTS)
+    names: dict[int, tuple[str, Style]] = {}
+    for bar in bars:
+        since, start, end = (round(frame.place(when) * _PARTS) for when in (bar.since, bar.start, bar.end))
+        start = min(start, len(parts) - 1)
+        parts[since:start] = [(WAITING, 0)] * (start - since)
+        end = max(end, start + 1)
+        parts[start:end] = [(bar.state, bar.nth % 2)] * (end - start)
+        if end - start > 2 * _PARTS:
+            names |= _inscription(bar, -(-start // _PARTS), end // _PARTS)
+    edges = {math.ceil(frame.place(seam)) for seam in seams if frame.begin < seam < frame.end}
+    text = Text()
+    for column in range(frame.columns):
+        cell = parts[column * _PARTS : (column + 1) * _PARTS]
+        if column in edges and cell[0] in (None, (WAITING, 0)):
+            text.append(":" if canvas.ascii else "┊", _ink(CRASHED))
+        elif canvas.colour and not canvas.ascii:
+            text.append(*(names[column] if column in names else _cell(cell)))
+        else:
+            text.append(names[column][0] if column in names else _mark(cell, canvas))
+    return text
+
+
+def _inscription(bar: LaneBar, first: int, after: int) -> dict[int, tuple[str, Style]]:
+    """The item's key, on the cells of a bar that is long enough for it."""
+    said = _short(bar)
+    room = after - first - 2
+    if not 0 < len(said) <= room:
+        return {}
+    at = first + 1 + (room - len(said)) // 2
+    style = Style(color="#0b0f14", bgcolor=_COLOURS[bar.state][bar.nth % 2])
+    return {at + number: (char, style) for number, char in enumerate(said)}
+
+
+def _short(bar: LaneBar) -> str:
+    """The item's key as it is written on its bar; nothing on one that stands for several."""
+    said = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
+    return said if cell_len(said) == len(said) else ""
+
+
+def _cell(parts: Sequence[Shade]) -> tuple[str, Style]:
+    """One cell in colour: up to two shades, the first one as wide as it is."""
+    left = parts[0]
+    width = next((at for at, part in enumerate(parts) if part != left), _PARTS)
+    if width == _PARTS:
+        return ("─" if left and left[0] == WAITING else " "), _fill(left)
+    rest = parts[width:]
+    right = max(rest, key=rest.count)
+    left, right = (None if shade and shade[0] == WAITING else shade for shade in (left, right))
+    return _BLOCKS[width], _edge(left, right)
+
+
+@cache
+def _fill(shade: Shade) -> Style:
+    if shade is None:
+        return Style()
+    colour = _COLOURS[shade[0]][shade[1]]
+    return Style(color=colour) if shade[0] == WAITING else Style(bgcolor=colour)
+
+
+@cache
+def _edge(left: Shade, right: Shade) -> Style:
+    """Of a block that is `left` and has `right` behind it; where there is no left, the block is the background's."""
+    colours = [None if shade is None else _COLOURS[shade[0]][shade[1]] for shade in (left, right)]
+    return Style(color=colours[0], bgcolor=colours[1]) if left else Style(color=colours[1], reverse=True)
+
+
+@cache
+def _ink(state: str) -> Style:
+    return Style(color=_COLOURS[state][1])
+
+
+def _mark(parts: Sequence[Shade], canvas: Canvas) -> str:
+    """One cell without colours."""
+    most = max(parts, key=lambda part: (parts.count(part), part is not None))
+    return (_ASCII_MARKS if canvas.ascii else _MARKS)[most[0]][most[1]] if most else " "
+
+
+def _levels(strip: Strip, frame: DrawingFrame, margin: int, most: int, canvas: Canvas) -> Text:
+    """How many waited, as a line of small columns."""
+    columns = _highest(strip, frame)
+    marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
+    line = "".join(marks[-(-value * (len(marks) - 1) // most)] for value in columns)
+    return Text(f"{f'{max(columns)} {WAITING}':{margin}}{line}", _ink(WAITING) if canvas.colour else "")
+
+
+def _most_waiting(chart: LaneChart) -> int:
+    """In any lane, so that all are drawn to one scale."""
+    return max((high for strip in chart.strips.values() for _, high, _ in strip.waiting.steps), default=0)
+
+
+def _highest(strip: Strip, frame: DrawingFrame) -> list[int]:
+    """The highest number that waited in each column."""
+    columns = [0] * frame.columns
+    value, at = 0, 0
+    for when, high, last in (*strip.waiting.steps, (frame.end, 0, 0)):
+        column = min(int(frame.place(when)), frame.columns - 1)
+        for between in range(at, column + 1):
+            columns[between] = max(columns[between], value)
+        columns[column] = max(columns[column], high)
+        value, at = last, column
+    return columns
+
+
+def _axis(frame: DrawingFrame, canvas: Canvas) -> str:
+    line = ""
+    for column, name in frame.ticks(12):
+        if column + len(name) + 1 <= frame.columns:
+            line = f"{line:{column}}{'|' if canvas.ascii else '╵'}{name}"
+    return line
+
+
+def _states(shown: Iterable[Shown]) -> list[str]:
+    """Those that are to be seen."""
+    found = {bar.state for _, rows in shown for bars in rows for bar in bars}
+    if any(strip.waiting.steps for strip, _ in shown):
+        found.add(WAITING)
+    return [state for state in _COLOURS if state in found]
+
+
+def _legend(shown: Iterable[Shown], canvas: Canvas) -> Text:
+    line = Text()
+    for state in _states(shown):
+        mark = (_ASCII_MARKS if canvas.ascii else _MARKS)[state][0]
+        mark = "─" if state == WAITING and canvas.colour else "■" if canvas.colour else mark
+        line.append(mark, _ink(state)).append(f" {state}   ", "dim")
+    return line
+
+
+# --- as an SVG -------------------------------------------------------------------------------------------------------
+
+_WIDE, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 104, 28, 72, 62  # pixels
+_HIGH, _STEP, _HILL = 20, 24, 30  # of a bar, from row to row, of the hill of those that wait
+_MOST_ROWS: Final = 32
+_MOST_BARS: Final = 1500  # keeps the file under 60 KB
+_FEW_BARS: Final = 250  # up to so many get round corners and their names
+_GREY: Final = "#9aa4b2"
+_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}">
+<title>{title}</title>
+<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#9aa4b2}}
+.b{{font-weight:700;fill:#e6edf3}}.k{{font-size:11px;fill:#0b0f14;text-anchor:middle}}.m{{text-anchor:middle}}</style>
+<rect width="{wide}" height="{high}" rx="10" fill="#0f141b"/>
+{body}
+</svg>
+"""
+
+
+def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
+    """The picture as a file of its own: nothing in it is fetched from elsewhere."""
+    frame = DrawingFrame.of(chart, now, _WIDE - _LEFT - _RIGHT)
+    body: list[str] = []
+    y = _TOP
+    shown = _fewer(_shown(chart, frame, _MOST_ROWS), frame)
+    few = sum(len(bars) for _, rows in shown for bars in rows) <= _FEW_BARS
+    for strip, rows in shown:
+        body.append(_said(20, y + 15, _name(strip), "b"))
+        if hidden := len(strip.rows) - len(rows):
+            body.append(_said(20, y + 15 + _STEP, f"+{hidden} rows"))
+        for bars in rows:
+            body += (_svg_bar(bar, frame, y) for bar in bars) if few else _svg_bars(bars, frame, y)
+            y += _STEP
+        if strip.waiting.steps:
+            body += _hill(strip, frame, y, _most_waiting(chart))
+            y += _HILL
+        y += 10
+    grid = [f'<path d="M{_LEFT + x} {_TOP - 8}V{y}" stroke="#222a35"/>' for x, _ in frame.ticks(90)]
+    grid += (_said(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
+    for seam in chart.seams:
+        x = _LEFT + frame.place(seam)
+        body.append(f'<path d="M{x:.1f} {_TOP - 14}V{y}" stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"/>')
+        body.append(_said(round(x), _TOP - 17, "resumed", "m"))
+    head = [_said(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
+    parts = "\n".join([*head, *grid, *body, *_svg_legend(shown, y + 46)])
+    return _SVG.format(wide=_WIDE, high=y + _BOTTOM, title=escape(one_liner(chart, run, state, now)), body=parts)
+
+
+def _fewer(shown: list[Shown], frame: DrawingFrame) -> list[Shown]:
+    """The same with so few bars that the file stays small."""
+    most = _MOST_BARS // max(1, sum(len(rows) for _, rows in shown))
+    return [(strip, [_at_most(most, bars, frame.end - frame.begin) for bars in rows]) for strip, rows in shown]
+
+
+def _at_most(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
+    """Neighbours become one: first those of one kind, which change the picture least."""
+    grain = length / _WIDE
+    while len(bars) > most:
+        grain *= 2
+        joined = bars[:1]
+        for bar in bars[1:]:
+            last = joined[-1]
+            if bar.end - last.start < grain and (bar.state == last.state or grain > length / 8):
+                longer = max(last, bar, key=lambda either: either.end - either.start)
+                joined[-1] = replace(longer, start=last.start, end=bar.end, count=last.count + bar.count)
+            else:
+                joined.append(bar)
+        bars = joined
+    return bars
+
+
+def _svg_bars(bars: Iterable[LaneBar], frame: DrawingFrame, y: int) -> Iterator[str]:
+    """A row of many bars, in as few letters as there can be."""
+    shapes: dict[str, str] = {}
+    for bar in bars:
+        start, end = (_LEFT + frame.place(when) for when in (bar.start, bar.end))
+        width = max(0.6, end - start - 0.4)
+        shapes[bar.state] = f"{shapes.get(bar.state, '')}M{start:.1f} {y}h{width:.1f}v{_HIGH}h-{width:.1f}"
+    return (f'<path d="{shape}" fill="{_COLOURS[state][1]}"/>' for state, shape in shapes.items())
+
+
+def _svg_bar(bar: LaneBar, frame: DrawingFrame, y: int) -> str:
+    since, start, end = (_LEFT + frame.place(when) for when in (bar.since, bar.start, bar.end))
+    width = max(1.0, end - start - 1)
+    size = f'width="{width:.1f}" height="{_HIGH}" rx="{min(4, width / 2):.1f}"'
+    drawn = f'<rect x="{start:.1f}" y="{y}" {size} fill="{_COLOURS[bar.state][1]}"/>'
+    if start - since > 1:
+        drawn += f'<path d="M{since:.1f} {y + 10}H{start:.1f}" stroke="{_COLOURS[WAITING][0]}" stroke-dasharray="2 2"/>'
+    said = _short(bar)
+    if said and width > 7 * len(said) + 4:
+        drawn += _said(round(start + width / 2), y + 14, said, "k")
+    return drawn
+
+
+def _hill(strip: Strip, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
+    """How many waited over time."""
+    heights = _highest(strip, DrawingFrame(frame.begin, frame.end, frame.columns // 4))
+    if top := max(heights):
+        foot = y + _HILL - 6
+        points = "".join(f"V{foot - (_HILL - 8) * height / most:.1f}h4" for height in heights)
+        yield f'<path d="M{_LEFT} {foot}{points}V{foot}z" fill="{_COLOURS[WAITING][0]}" opacity=".45"/>'
+        yield _said(20, y + 18, f"{top} {WAITING}")
+
+
+def _headline(chart: LaneChart, state: str, now: float, x: int) -> str:
+    spans = [(state, state), (f" {_after(chart, now)}", "")]
+    for said, kind in words(chart, now):
+        spans += ((" · ", ""), (said, kind))
+    inked = (f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{said}</tspan>' for said, kind in spans)
+    return f'<text x="{x}" y="30" xml:space="preserve">{"".join(inked)}</text>'
+
+
+def _svg_legend(shown: Iterable[Shown], y: int) -> Iterator[str]:
+    x = _LEFT
+    for state in _states(shown):
+        faint = 0.45 if state == WAITING else 1
+        shape = f'y="{y - 10}" width="12" height="12" rx="3" opacity="{faint}"'
+        yield f'<rect x="{x}" {shape} fill="{_COLOURS[state][1]}"/>{_said(x + 18, y, state)}'
+        x += 42 + 8 * len(state)
+
+
+def _said(x: float, y: float, said: str, kind: str = "") -> str:
+    styled = f' class="{kind}"' if kind else ""
+    return f'<text x="{x}" y="{y}"{styled}>{escape(said)}</text>'

@@ -1,0 +1,82 @@
+"""One live line about a study: cells, lanes, 429s, what it has cost and will cost, and when it will end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from abreast.cli.terminal.live_line import LiveLine
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.outcome import Outcome
+from abreast.jobs.matrix.call_notes import LaneCount
+from abreast.jobs.matrix.job import LaneTally, MatrixTally
+
+_EVERY: Final = 0.1
+_MINUTE: Final = 60.0
+_MANY: Final = 90  # of a unit, before the next larger is used
+
+
+class StudyLine(LiveLine):
+    """Hears of each cell that ends, and draws once in a while."""
+
+    def __init__(self, cells: Mapping[str, int], widths: Mapping[str, int], now: float | None = None) -> None:
+        """Of so many cells in each lane, so many requests of it at once; it began now, unless `now` says otherwise."""
+        super().__init__()
+        self._cells = cells
+        self._widths = widths
+        self._tally = MatrixTally()
+        self._lanes: Mapping[str, LaneCount] = {}
+        self._began = SYSTEM_CLOCK.now() if now is None else now
+        self._drawn = 0.0
+
+    def watch(self, tally: MatrixTally, lanes: Mapping[str, LaneCount]) -> None:
+        """Look at these when drawing."""
+        self._tally, self._lanes = tally, lanes
+
+    def __call__(self, _lane: str, _outcome: Outcome[Any]) -> None:
+        """A cell has ended."""
+        now = SYSTEM_CLOCK.now()
+        if now - self._drawn >= _EVERY:
+            self._drawn = now
+            self.show(self.text(now))
+
+    def text(self, now: float) -> str:
+        """The line."""
+        tally = self._tally
+        lanes = "  ".join(f"{name} {lane.now}/{self._widths.get(name, lane.now)}" for name, lane in self._lanes.items())
+        turned = sum(lane.throttled for lane in self._lanes.values())
+        parts = [
+            f"{tally.done + tally.failed}/{sum(self._cells.values())} cells", tally.failed and f"{tally.failed} failed",
+            lanes, turned and f"{turned} x 429", self._cost(), self._left(now),
+        ]  # fmt: skip
+        return "  ".join(str(part) for part in parts if part)
+
+    def _cost(self) -> str:
+        """What is spent, and what it will have been at the end if cells go on costing what they did."""
+        held = self._tally.lanes
+        spent = sum(lane.usd for lane in held.values())
+        whole = spent + sum(lane.usd / _ended(lane) * self._open(name) for name, lane in held.items() if _ended(lane))
+        return f"{spent:.4g} of about {whole:.3g} usd" if spent else ""
+
+    def _left(self, now: float) -> str:
+        """When the lane ends that ends last, going by what this driver has done; lanes are not each other's pace."""
+        paces = {
+            name: (now - self._began) / lane.fresh * self._open(name)
+            for name, lane in self._tally.lanes.items() if lane.fresh
+        }  # fmt: skip
+        last = max(paces, key=lambda name: paces[name], default=None)
+        return "" if last is None else f"{_shown(paces[last])} left ({last})"
+
+    def _open(self, name: str) -> int:
+        return max(0, self._cells.get(name, 0) - _ended(self._tally.lanes[name]))
+
+
+def _ended(lane: LaneTally) -> int:
+    return lane.done + lane.failed
+
+
+def _shown(seconds: float) -> str:
+    if seconds < _MANY:
+        return f"{seconds:.0f} s"
+    minutes = seconds / _MINUTE
+    return f"{minutes:.0f} min" if minutes < _MANY else f"{minutes / _MINUTE:.1f} h"

@@ -1,0 +1,139 @@
+"""Outcomes as people and programs get them: text as the command wrote it, or one JSON object per item."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Final, TypeAlias
+
+from abreast.cli.errors import one_line
+from abreast.cli.terminal.printer import STDERR, STDOUT, Piece
+from abreast.cli.terminal.visible import visible_json
+from abreast.core.errors import RecordedError, left_by
+from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome
+from abreast.store.codec import codec
+
+Row: TypeAlias = dict[str, Any]
+
+_JSON: Final = codec.json_writer()
+_WROTE: Final = ("stdout", "stderr")
+_OWN_ERRORS: Final = ("abreast.cli.jobs.map.command.", "abreast.executors.commands.", "abreast.core.errors.")
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """One line of JSON without control characters; half a surrogate pair, which is no text, becomes a question mark.
+
+    JSON has no infinity and no NaN: these become the texts `inf`, `-inf` and `nan`, as in an export.
+    """
+    try:
+        text = _JSON(row)
+    except ValueError:
+        text = _JSON(plain(row))
+    return visible_json(text.encode("utf-8", "replace").decode())
+
+
+def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
+    """What an item wrote, or what its function returned, and a line about its failure."""
+    if isinstance(outcome, Done):
+        value = outcome.value
+        if is_command(value):
+            return _wrote(value)
+        return [] if value is None else [(STDOUT, _text(value))]
+    pieces: list[Piece] = []
+    if isinstance(outcome, Failed):
+        pieces += _wrote(left_by(outcome.error))
+    if not quiet:
+        pieces.append((STDERR, f"abreast: item {one_line(outcome.key)} {how(outcome)}\n".encode("utf-8", "replace")))
+    return [piece for piece in pieces if piece[1]]
+
+
+def pieces_as_json(outcome: Outcome[Any], *, run_id: str) -> list[Piece]:
+    """One object on a line."""
+    return [(STDOUT, f"{json_line({'run': run_id, **row_of(outcome)})}\n".encode())]
+
+
+def how(outcome: Outcome[Any]) -> str:
+    """What became of an item that isn't done, in words."""
+    if isinstance(outcome, Failed):
+        return f"failed: {one_line(sentence_of(outcome.error))}"
+    return f"was cancelled: {one_line(outcome.reason)}" if isinstance(outcome, Cancelled) else "is done"
+
+
+def row_of(outcome: Outcome[Any]) -> Row:
+    """An outcome in JSON's own types. What a command wrote is at the top; bytes that are no text are in base64 too."""
+    row: Row = {"key": outcome.key, "index": outcome.index, "state": outcome.state}
+    if isinstance(outcome, Done):
+        row |= written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
+    elif isinstance(outcome, Failed):
+        row |= written(left_by(outcome.error))
+        row["error"] = error_row(outcome.error)
+    else:
+        row["reason"] = outcome.reason
+    timing, used = outcome.timing, outcome.usage
+    row |= {"attempts": len(timing.service), "seconds": round(sum(timing.service), 6)}
+    return row if used is NO_USAGE else row | asdict(used)
+
+
+def error_row(error: BaseException) -> Row:
+    """A failure in JSON's own types; of a model's call with HTTP's status and what came instead of a reply."""
+    kind, message = _parts(error)
+    details = getattr(error, "details", None)
+    kept = details if isinstance(details, dict) else {}
+    return {"type": kind, "message": message} | {name: kept[name] for name in ("status", "raw") if kept.get(name)}
+
+
+def is_command(value: object) -> bool:
+    """Whether this is what a command left: its exit code and what it wrote."""
+    return isinstance(value, dict) and "exit_code" in value and "stdout" in value and "stderr" in value
+
+
+def sentence_of(error: BaseException) -> str:
+    """A failure in one sentence; errors that abreast names itself speak for themselves."""
+    kind, message = _parts(error)
+    return message if message and kind.startswith(_OWN_ERRORS) else f"{kind}: {message}" if message else kind
+
+
+def plain(value: object) -> object:
+    """A value in JSON's own types, as an export of the store would show it."""
+    return value if codec.is_scalar(value) else codec.decode_plain(codec.encode(value, "a value"))
+
+
+def _parts(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, RecordedError):
+        return error.kind, error.message
+    return codec.type_name(type(error)), str(error)
+
+
+def _wrote(left: Mapping[str, Any]) -> list[Piece]:
+    if not left.get("stdout") and not left.get("stderr"):
+        return []
+    return [
+        (where, data) for where, name in ((STDOUT, "stdout"), (STDERR, "stderr")) if (data := _bytes(left.get(name)))
+    ]
+
+
+def _bytes(wrote: object) -> bytes:
+    return wrote if isinstance(wrote, bytes) else wrote.encode() if isinstance(wrote, str) else b""
+
+
+def written(left: Mapping[str, Any]) -> Row:
+    """What a command left, in JSON's own types; bytes that are no text are there in base64 too."""
+    row: Row = dict(left)
+    for name in _WROTE:
+        wrote = row.get(name)
+        if isinstance(wrote, dict):  # as the store shows bytes to people
+            wrote = base64.b64decode(wrote.get("base64", ""))
+        if isinstance(wrote, bytes):
+            row[name] = wrote.decode("utf-8", "replace")
+            row[f"{name}_base64"] = base64.b64encode(wrote).decode("ascii")
+    return row
+
+
+def _text(value: object) -> bytes:
+    """A function's value as a line."""
+    text = value if isinstance(value, str) else visible_json(_JSON(plain(value)))
+    return f"{text}\n".encode("utf-8", "replace")
+
+
+Render: TypeAlias = Callable[[Outcome[Any]], list[Piece]]

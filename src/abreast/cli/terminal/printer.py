@@ -1,0 +1,92 @@
+"""Results on their way out: written by a thread, so that a reader who takes his time never holds up the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from queue import SimpleQueue
+from typing import Final, TypeAlias
+
+from abreast.cli.errors import FAILED, PIPE_CLOSED, UsageError, system_words
+from abreast.cli.terminal.visible import for_file
+
+STDOUT: Final = 1
+STDERR: Final = 2
+
+Piece: TypeAlias = tuple[int, bytes]
+_Job: TypeAlias = "tuple[Sequence[Piece], asyncio.Future[None]]"
+
+
+class OutputLost(UsageError):
+    """Nothing more can be written to stdout; when its reader is gone (`| head`), that needs no words."""
+
+    def __init__(self, sentence: str = "", code: int = PIPE_CLOSED) -> None:
+        """By default the reader is gone."""
+        super().__init__(sentence, code)
+
+
+class Printer:
+    """Writes pieces to stdout and stderr, in order. Made inside the running loop; its thread is a daemon.
+
+    `around` is entered while it writes, so that a live line on the same terminal can step aside.
+    """
+
+    def __init__(self, around: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
+        """Start the thread."""
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._around = around
+        threading.Thread(target=self._work, name="abreast-printer", daemon=True).start()
+
+    async def write(self, pieces: Sequence[Piece]) -> None:
+        """Write them and wait until they are taken.
+
+        Raises `OutputLost` when stdout takes no more. What can't be written to stderr is lost: there is nowhere to
+        complain.
+        """
+        if pieces:
+            written: asyncio.Future[None] = self._loop.create_future()
+            self._jobs.put((pieces, written))
+            await written
+
+    def _work(self) -> None:
+        while True:
+            pieces, written = self._jobs.get()
+            error: BaseException | None = None
+            try:
+                with self._around():
+                    for where, data in pieces:
+                        write_all(where, data)
+            except BaseException as raised:  # noqa: BLE001 - carried to whoever waits for it
+                error = raised
+            with suppress(RuntimeError):  # the loop is gone: so is everyone who waited
+                self._loop.call_soon_threadsafe(_settle, written, error)
+
+
+def write_all(where: int, data: bytes) -> None:
+    """Write all of it to a file descriptor, also to one that is non-blocking; a terminal shows control characters."""
+    rest = memoryview(for_file(where, data))
+    while rest:
+        try:
+            rest = rest[os.write(where, rest) :]
+        except BlockingIOError:
+            os.set_blocking(where, True)
+        except OSError as error:
+            if where == STDERR:
+                return
+            if error.errno == errno.EPIPE:
+                raise OutputLost from None
+            raise OutputLost(f"the results can't be written to stdout: {system_words(error)}", FAILED) from None
+
+
+def _settle(written: asyncio.Future[None], error: BaseException | None) -> None:
+    if written.done():
+        return
+    if error is None:
+        written.set_result(None)
+    else:
+        written.set_exception(error)

@@ -1,0 +1,89 @@
+"""Questions to the person at the terminal: inputs that are missing, and what a gate wants to know."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from itertools import islice
+from pathlib import Path
+from typing import Final, Protocol
+
+import click
+
+from abreast.cli.errors import one_line
+from abreast.cli.terminal.visible import visible
+from abreast.executors.tasks import LocalExecutor
+from abreast.jobs.workflow.spec import WorkflowInput
+from abreast.jobs.workflow.tools import GateQuestion
+
+_LINES: Final = 200  # of a file that is shown
+
+
+class PromptLine(Protocol):
+    """Something that is drawn on the terminal and must stand aside."""
+
+    def end(self) -> None:
+        """Take it away."""
+
+
+def someone_is_there() -> bool:
+    """Whether there is a person to ask."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
+
+
+def ask_for_input(one: WorkflowInput) -> str:
+    """The value of an input that was not given."""
+    words = one.prompt or one.name
+    choices = f" ({', '.join(map(str, one.enum))})" if one.enum else ""
+    return str(click.prompt(f"{one_line(words)}{choices}", err=True, hide_input=one.secret))
+
+
+def decide_on_terminal(line: PromptLine | None) -> Callable[[GateQuestion], Awaitable[str | None]]:
+    """Asks in a thread, so that all else goes on."""
+
+    async def decide(question: GateQuestion) -> str | None:
+        if line is not None:
+            line.end()
+        bound = LocalExecutor().bind(_decide, 1)
+        try:
+            return await bound.async_call(question)
+        finally:
+            await bound.close(0.0)
+
+    return decide
+
+
+def _decide(question: GateQuestion) -> str:
+    say = _say
+    say(f"\n{one_line(question.step)}: {question.message}\n")
+    if question.show_file:
+        for text in _shown(question.show_file):
+            say(f"  {text}\n")
+    for number, option in enumerate(question.options, 1):
+        say(f"  [{number}] {option}\n")
+    sys.stderr.flush()
+    while True:
+        try:
+            answer = input().strip()
+        except EOFError:  # nobody is there any more: the cautious answer
+            return next((one for one in question.options if one.lower() in ("reject", "abort")), question.options[-1])
+        if answer.isdecimal() and 1 <= int(answer) <= len(question.options):
+            return question.options[int(answer) - 1]
+        found = next((one for one in question.options if one.lower() == answer.lower()), None)
+        if found is not None:
+            return found
+        say(f"write a number from 1 to {len(question.options)}, or one of the words\n")
+        sys.stderr.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(visible(text))
+
+
+def _shown(path: str) -> list[str]:
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            lines = [one_line(text) for text in islice(file, _LINES + 1)]
+    except (OSError, ValueError) as error:
+        return [f"({path} can't be read: {one_line(str(error))})"]
+    return [*lines[:_LINES], "..."] if len(lines) > _LINES else lines

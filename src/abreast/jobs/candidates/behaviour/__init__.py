@@ -1,0 +1,1 @@
+"""What the target does in the tests, traced and judged."""

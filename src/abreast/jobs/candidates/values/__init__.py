@@ -1,0 +1,1 @@
+"""Values as snapshots that can be compared between processes."""

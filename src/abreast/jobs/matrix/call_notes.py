@@ -1,0 +1,72 @@
+"""What happened on the wire for one cell, and how many requests of each lane are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from abreast.jobs.matrix.rows import SubResult
+
+End: TypeAlias = Literal["done", "throttled", "fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallAttempt:
+    """One request on the wire."""
+
+    began: float
+    ended: float
+    end: End
+    in_flight: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Notes:
+    """What happened on the wire for one cell."""
+
+    began: float
+    attempts: list[CallAttempt] = field(default_factory=list)
+    steps: list[SubResult] = field(default_factory=list)
+    earlier: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that calls took which an earlier driver recorded: they are not made again."""
+
+    def times(self) -> dict[str, float]:
+        """The seconds of the cell, apart: they add up to `wall_s` where its calls came one after the other."""
+        found = {"queue_s": 0.0, "hold_s": 0.0, "backoff_s": 0.0, "service_s": 0.0, **self.earlier}
+        before, why = self.began, "queue_s"
+        for one in sorted(self.attempts, key=lambda attempt: attempt.began):
+            found[why] += max(0.0, one.began - before)
+            spent = max(0.0, one.ended - one.began)
+            own = min(one.seconds, spent) if one.end == "done" else spent
+            found[_SPENT[one.end]] += own
+            found["queue_s"] += spent - own
+            before, why = max(before, one.ended), _AFTER[one.end]
+        return {**found, "wall_s": before - self.began + sum(self.earlier.values())}
+
+
+_SPENT: dict[End, str] = {"done": "service_s", "throttled": "hold_s", "fault": "backoff_s"}
+_AFTER: dict[End, str] = {"done": "queue_s", "throttled": "hold_s", "fault": "backoff_s"}
+
+NOTES: ContextVar[Notes | None] = ContextVar("abreast_matrix_notes", default=None)
+
+
+@dataclass(slots=True)
+class LaneCount:
+    """How many requests of a lane are under way, and were at most."""
+
+    now: int = 0
+    peak: int = 0
+    throttled: int = 0
+
+    def enter(self) -> int:
+        """One more is under way; how many there are now."""
+        self.now += 1
+        self.peak = max(self.peak, self.now)
+        return self.now
+
+    def leave(self) -> None:
+        """One has ended."""
+        self.now -= 1

@@ -1,0 +1,76 @@
+"""What a study's file holds, in names alone: which of a run's recorded cells are still cells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from abreast.jobs.matrix.rows import Row
+from abreast.jobs.matrix.spec import Study
+
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Models by their labels, strategies, controls, inputs by their ids, and how often each is asked."""
+
+    models: list[str]
+    strategies: list[str]
+    controls: list[str]
+    inputs: list[str]
+    repeats: int
+
+    @classmethod
+    def of(cls, study: Study) -> Design:
+        """Of a study as its file is now, whatever part of it is wanted."""
+        return cls(
+            [model.label for model in study.models], [strategy.name for strategy in study.strategies],
+            list(study.controls), [one.id for one in study.inputs], study.repeats,
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> Design | None:
+        """From what `plain` gave; None of a run that kept none."""
+        return cls(**facts) if facts else None
+
+    def plain(self) -> dict[str, Any]:
+        """As a manifest keeps it."""
+        return asdict(self)
+
+
+class CurrentCells:
+    """Sifts rows: those of a design pass, the others are counted by what is no longer in the file."""
+
+    def __init__(self, design: Design | None) -> None:
+        """Without a design, all pass."""
+        self._design = design
+        self._inputs = set(design.inputs) if design is not None else set()
+        self.left_out: dict[str, int] = {}
+
+    def passes(self, row: Row) -> bool:
+        """Whether it is a row of the file as it is now."""
+        lacking = None if self._design is None else self._lacking(self._design, row)
+        if lacking is not None:
+            self.left_out[lacking] = self.left_out.get(lacking, 0) + 1
+        return lacking is None
+
+    def _lacking(self, design: Design, row: Row) -> str | None:
+        """What of a row is no longer in the file; None if all of it is."""
+        if not row.control and row.model not in design.models:
+            return f"model {row.model}"
+        if row.strategy not in (design.controls if row.control else design.strategies):
+            return f"{'control' if row.control else 'strategy'} {row.strategy}"
+        if row.input not in self._inputs:
+            return f"input {row.input}"
+        return f"repeat {row.repeat}" if row.repeat >= design.repeats else None
+
+    @property
+    def said(self) -> str | None:
+        """What was left out, in words."""
+        if not self.left_out:
+            return None
+        names, count = sorted(self.left_out), sum(self.left_out.values())
+        named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+        return f"{count:,} recorded {'cells are' if count > 1 else 'cell is'} no longer in the file ({named})"

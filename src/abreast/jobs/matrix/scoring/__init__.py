@@ -1,0 +1,1 @@
+"""Scores and what statistics say of them."""

@@ -1,0 +1,243 @@
+"""A study: models by strategies with their scores, and what each costs and takes for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from statistics import fmean, median
+from typing import Any, ClassVar, Final, NamedTuple
+
+from abreast.core.errors import StoreError
+from abreast.core.events import ITEM_SETTLED, Event
+from abreast.core.item import unescape
+from abreast.jobs.matrix.design.cells import CurrentCells, Design
+from abreast.jobs.matrix.rows import Row
+from abreast.jobs.matrix.spec import CONTROL_LANE
+from abreast.store.port import RunRow
+from abreast.views.job_view import manifest_of, many, mapping, number, short, value_in, whole
+from abreast.views.run_reader import error_of
+
+_STUDY_GIVEN: Final = "study-given"
+_REPLY: Final = "reply"
+_ENDED: Final = ("done", "failed")
+
+_ARMS: Final = 400  # that are shown
+_SCORES: Final = 8
+_CELLS: Final = 1200  # that are named, over all arms
+_WORST: Final = 12  # and of one
+_TEXT: Final = 120
+_PRICES: Final = ("usd", "tokens", "seconds")
+
+
+class _Cell(NamedTuple):
+    """What counts of a cell that has ended."""
+
+    path: str
+    failed: bool
+    scores: Mapping[str, float | None]
+    usd: float | None
+    tokens: int
+    seconds: float | None
+    error: str = ""
+
+
+@dataclass(slots=True)
+class _Reply:
+    """What a cell's reply took; a cell has ended only after it."""
+
+    usd: float | None
+    tokens: int
+    seconds: float | None
+
+
+@dataclass(slots=True)
+class _Arm:
+    model: str
+    strategy: str
+    control: bool
+    cells: dict[tuple[str, int], _Cell] = field(default_factory=dict)  # by input and repeat
+    shown: _Shown | None = None  # until a cell of it ends
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """An arm as it is told: without cells that are no longer in the file, of which there are so many."""
+
+    told: dict[str, Any]
+    left_out: Mapping[str, int]
+
+
+class MatrixFold:
+    """The cells of a study that have ended so far."""
+
+    KINDS: ClassVar = frozenset({ITEM_SETTLED, _STUDY_GIVEN})
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._arms: dict[tuple[str, str, bool], _Arm] = {}
+        self._replies: dict[str, _Reply] = {}
+        self._scores: dict[str, None] = {}  # in the order of the file
+        self._named: list[str] = []
+        self._design: Mapping[str, Any] | None = None
+
+    def add(self, event: Event) -> None:
+        """Take in the next event."""
+        if event.kind == _STUDY_GIVEN:
+            self._design = mapping(mapping(value_in(event)).get("design")) or self._design
+            for arm in self._arms.values():
+                arm.shown = None
+            return
+        parts = event.path.split("/")
+        if len(parts) == 4 and parts[3] == _REPLY:  # noqa: PLR2004 - run, lane, cell, its reply
+            self._replies[event.path.rpartition("/")[0]] = _reply(event)
+        elif len(parts) == 3 and event.data.get("state") in _ENDED:  # noqa: PLR2004
+            self._ended(event, unescape(parts[1]), unescape(parts[2]).split("~"))
+
+    def _ended(self, event: Event, lane: str, names: list[str]) -> None:
+        if len(names) != 4 or not names[3].isdecimal():  # noqa: PLR2004 - model, strategy, input, repeat
+            return
+        model, strategy, given, repeat = names
+        failed = event.data.get("state") == "failed"
+        facts = _failure(event) if failed else mapping(value_in(event))
+        scores = {str(name): number(value) for name, value in mapping(facts.get("scores")).items()}
+        self._scores.update(dict.fromkeys(scores))
+        key = (model, strategy, lane == CONTROL_LANE)
+        arm = self._arms.setdefault(key, _Arm(*key))
+        # A cell that was scored anew has the reply that it had; a failed call has none: what it took is with the cell.
+        took = self._replies.pop(event.path, None) or arm.cells.get((given, int(repeat))) or _reply(event)
+        said = short(facts.get("error"), _TEXT) if failed else ""
+        arm.shown = None
+        arm.cells[given, int(repeat)] = _Cell(event.path, failed, scores, took.usd, took.tokens, took.seconds, said)
+
+    # --- the picture --------------------------------------------------------------------------------------------------
+
+    def plain(self, run: RunRow, state: str) -> dict[str, object]:
+        """Every arm that is still in the file; of very many the first."""
+        design = self._designed(run)
+        names = list(self._scores)[:_SCORES]
+        if names != self._named:
+            self._named = names
+            for arm in self._arms.values():
+                arm.shown = None
+        current = CurrentCells(design)
+        for arm in self._arms.values():
+            if arm.shown is None:
+                arm.shown = _show(arm, design, names)
+            for lacking, count in arm.shown.left_out.items():
+                current.left_out[lacking] = current.left_out.get(lacking, 0) + count
+        held = [(arm, arm.shown.told) for arm in self._arms.values() if arm.shown is not None and arm.shown.told["n"]]
+        plain = [one for one in held if not one[0].control]
+        arms = sorted(plain, key=lambda one: _place(design, one[0]))[:_ARMS]
+        each = max(3, min(_WORST, _CELLS // max(1, len(arms))))
+        told = [{**shown, "cells": shown["cells"][:each]} for _, shown in arms]
+        return {
+            "file": short(manifest_of(run, "matrix").get("file"), _TEXT), "state": state, "scores": names,
+            "models": _ordered(design.models if design else [], (arm.model for arm, _ in arms)),
+            "strategies": _ordered(design.strategies if design else [], (arm.strategy for arm, _ in arms)),
+            "inputs": len(design.inputs) if design else None, "repeats": design.repeats if design else None,
+            "arms": told, "fronts": {name: {price: _front(told, name, price) for price in _PRICES} for name in names},
+            "controls": [
+                {"name": arm.strategy, "n": shown["n"], "means": shown["means"]} for arm, shown in held if arm.control
+            ],
+            "left_out": current.said,
+            "cut": f"shown: {_ARMS:,} of {many(len(plain), 'arm')}" if len(plain) > _ARMS else None,
+        }  # fmt: skip
+
+    def _designed(self, run: RunRow) -> Design | None:
+        facts = self._design or mapping(run.manifest.get("design"))
+        try:
+            return Design.read(facts)
+        except TypeError:  # of another version
+            return None
+
+
+def _reply(event: Event) -> _Reply:
+    data = event.data
+    usd = number(data.get("usd")) if "usd" in data else None
+    tokens = (whole(data.get("input_tokens")) or 0) + (whole(data.get("output_tokens")) or 0)
+    done = event.data.get("state") == "done"
+    return _Reply(usd, tokens, number(mapping(value_in(event)).get("service_s")) if done else None)
+
+
+def _failure(event: Event) -> Mapping[str, Any]:
+    try:
+        error = error_of(event)
+    except StoreError:
+        return {"error": "a failure that can't be read"}
+    return {**mapping(error.details), "error": error.message or error.kind}
+
+
+def _row(arm: _Arm, given: str, repeat: int) -> Row:
+    """Enough of a row to say whether it is still one of the file's."""
+    return Row(arm.strategy, "", arm.model, arm.strategy, given, repeat, "done", arm.control)
+
+
+def _place(design: Design | None, arm: _Arm) -> tuple[int, int, str, str]:
+    """Where an arm stands in the file; those that it doesn't know come last, by name."""
+    models, strategies = (design.models, design.strategies) if design else ([], [])
+    return (
+        models.index(arm.model) if arm.model in models else len(models),
+        strategies.index(arm.strategy) if arm.strategy in strategies else len(strategies),
+        arm.model,
+        arm.strategy,
+    )
+
+
+def _ordered(named: Sequence[str], seen: Iterable[str]) -> list[str]:
+    """Names in the order of the file, as far as anything is known of them, then all others."""
+    there = dict.fromkeys(seen)
+    return [*(one for one in named if one in there), *(one for one in there if one not in named)]
+
+
+def _show(arm: _Arm, design: Design | None, names: Sequence[str]) -> _Shown:
+    current = CurrentCells(design)
+    cells = {key: cell for key, cell in arm.cells.items() if current.passes(_row(arm, *key))}
+    return _Shown(_told(arm, cells, names), current.left_out)
+
+
+def _told(arm: _Arm, cells: Mapping[tuple[str, int], _Cell], names: Sequence[str]) -> dict[str, Any]:
+    prices = [cell.usd for cell in cells.values() if cell.usd is not None]
+    seconds = [cell.seconds for cell in cells.values() if cell.seconds is not None and not cell.failed]
+    failed = sum(cell.failed for cell in cells.values())
+    first = names[0] if names else ""
+    worst = nsmallest(
+        _WORST, cells.items(), key=lambda one: (not one[1].failed, one[1].scores.get(first) or 0.0, one[0])
+    )
+    return {
+        "model": arm.model, "strategy": arm.strategy, "n": len(cells), "failed": failed,
+        "means": {name: _mean(cells, name) for name in names},
+        "passes": {name: sum(cell.scores.get(name) == 1 for cell in cells.values()) for name in names},
+        "usd": fmean(prices) if prices else None, "tokens": fmean([cell.tokens for cell in cells.values()] or [0]),
+        "seconds": median(seconds) if seconds else None,
+        "cells": [
+            {"input": short(given, _TEXT), "repeat": repeat, "path": cell.path, "error": cell.error or None,
+             "scores": {name: cell.scores.get(name) for name in names}}
+            for (given, repeat), cell in worst
+        ],
+    }  # fmt: skip
+
+
+def _mean(cells: Mapping[tuple[str, int], _Cell], name: str) -> float | None:
+    """The mean over inputs, of which the repeats are averaged first; what failed or has no score counts as 0."""
+    inputs: dict[str, list[float]] = {}
+    for (given, _), cell in cells.items():
+        inputs.setdefault(given, []).append(cell.scores.get(name) or 0.0)
+    return fmean(map(fmean, inputs.values())) if inputs else None
+
+
+def _front(arms: Sequence[Mapping[str, Any]], name: str, price: str) -> list[int]:
+    """The arms that no other beats: none is as good for less, or better for as much."""
+    offers = [
+        (arm[price], -arm["means"][name], at)
+        for at, arm in enumerate(arms)
+        if arm[price] is not None and arm["means"][name] is not None
+    ]
+    found: list[int] = []
+    best = 1.0
+    known = None
+    for cost, worse, at in sorted(offers):
+        if known is None or worse < best or (worse, cost) == (best, known):
+            best, known = worse, cost
+            found.append(at)
+    return found

@@ -1,0 +1,1 @@
+"""A repository divided into a tree of subplans."""

@@ -1,0 +1,1 @@
+"""The subplans, carried out in worktrees and merged."""

@@ -1,0 +1,147 @@
+"""A merge, looked at before it is applied: does it compile, do its imports resolve, do a user's own checks pass?
+
+Only what the source tree didn't have counts, and every fault names who is to blame: the least of the merged changes
+that brings it about, usually a pair that didn't know of each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.work.commands import Processes
+from abreast.jobs.plan.work.import_gate import Blamed, ImportFault, ImportGate, blame, importers
+from abreast.worktrees.merge.apply import put
+from abreast.worktrees.merge.merge import SOURCE, Change, Merged
+from abreast.worktrees.merge.names import as_word
+from abreast.worktrees.merge.snapshots import Snapshots
+from abreast.worktrees.slot import Slot
+
+TESTS: Final = "{tests}"
+_IS_TEST: Final = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
+_SAID: Final = 200
+
+Merge = Callable[[Sequence[Change]], Merged]
+"""Merges some of the changes of a plan into the source tree, as they would all be merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found: faults that block, and remarks that don't."""
+
+    faults: tuple[Blamed, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A merge to be looked at: its changes, how to merge fewer of them, and the imports of the source tree."""
+
+    merged: Merged
+    changes: Sequence[Change]
+    merge: Merge
+    imports: Imports
+    snapshots: Snapshots
+
+    @property
+    def changed(self) -> list[str]:
+        """The paths that the merge changes."""
+        return [each.path for each in self.snapshots.changes(self.merged.source, self.merged.tree).changed]
+
+    async def blamed(self, breaks: Callable[[str], Awaitable[bool]]) -> tuple[str, ...]:
+        """Who makes a tree for which `breaks` is true: leaves, or a leaf and the source tree as it is by now."""
+
+        async def broken(changes: Sequence[Change]) -> bool:
+            return await breaks(self.merge(changes).tree)
+
+        guilty = await blame([each for each in self.changes if each.leaf in self.merged.merged], broken)
+        if len(guilty) == 1 and guilty[0].base != self.merged.source and not await breaks(guilty[0].result):
+            return (SOURCE, guilty[0].leaf)
+        return tuple(each.leaf for each in guilty)
+
+
+async def look_at_imports(whole: Whole) -> Looked:
+    """The files that are changed or import a changed one: what doesn't compile or lead anywhere any more."""
+    gate = ImportGate(whole.snapshots)
+    paths = importers(whole.imports, whole.changed)
+    source, tree = whole.merged.source, whole.merged.tree
+    new = await asyncio.to_thread(lambda: gate.faults(tree, paths) - gate.faults(source, paths))
+    found: list[Blamed] = []
+    for fault in sorted(new):
+
+        async def breaks(tree: str, fault: ImportFault = fault) -> bool:
+            return fault in await asyncio.to_thread(gate.faults, tree, [fault.path])
+
+        found.append(Blamed(fault, await whole.blamed(breaks)))
+    return Looked(tuple(found))
+
+
+class MergeCheck:
+    """A user's own command, such as `pytest -q {tests}`, by `sh` in a worktree that has a tree in it."""
+
+    def __init__(self, command: str, slot: Slot, processes: Processes) -> None:
+        """`{tests}` become the tests that import what was changed, directly or not."""
+        self._command = command
+        self._slot = slot
+        self._processes = processes
+        self._known: dict[tuple[str, tuple[str, ...]], str | None] = {}
+
+    async def look(self, whole: Whole) -> Looked:
+        """Run it on the merge; where it fails, find what failed before and who is to blame for the rest."""
+        tests = affected_tests(whole)
+        if TESTS in self._command and not tests:
+            return Looked(notes=("no test imports what was changed: the check was not run",))
+        source, tree = whole.merged.source, whole.merged.tree
+        if await self._fails(whole, tree, tests) is None:
+            return Looked()
+        found: list[Blamed] = []
+        notes: list[str] = []
+        for part in [(test,) for test in tests] if TESTS in self._command else [()]:
+            said = await self._fails(whole, tree, part)
+            if said is None:
+                continue
+            if await self._fails(whole, source, part) is not None:
+                notes.append(f"{self._spelled(part)} failed before, and is left out of the comparison")
+                continue
+
+            async def breaks(tree: str, part: tuple[str, ...] = part) -> bool:
+                return await self._fails(whole, tree, part) is not None
+
+            found.append(Blamed(ImportFault(self._spelled(part), f"fails ({said})"), await whole.blamed(breaks)))
+        if not found and not notes:
+            notes.append(f"{self._spelled(tests)} fails, but none of its tests does by itself")
+        return Looked(tuple(found), tuple(notes))
+
+    def _spelled(self, tests: tuple[str, ...]) -> str:
+        return self._command.replace(TESTS, " ".join(tests))
+
+    async def _fails(self, whole: Whole, tree: str, tests: tuple[str, ...]) -> str | None:
+        """How it fails on a tree, in a few words; None if it passes."""
+        there = set(await asyncio.to_thread(whole.snapshots.entries, tree)) if tests else set()
+        present = tuple(test for test in tests if test in there)
+        if tests and not present:
+            return None
+        key = (tree, present)
+        if key not in self._known:
+            self._known[key] = await self._run(whole, tree, present)
+        return self._known[key]
+
+    async def _run(self, whole: Whole, tree: str, tests: tuple[str, ...]) -> str | None:
+        await self._slot.reset()
+        await asyncio.to_thread(put, whole.snapshots, self._slot.root, tree)
+        argv = ["sh", "-c", self._command.replace(TESTS, '"$@"'), "sh", *map(as_word, tests)]
+        finished = await self._processes.run(argv, self._slot.root, {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        if not finished.exit_code:
+            return None
+        lines = (finished.stdout + finished.stderr).decode("utf-8", "replace").strip().splitlines()
+        return f"exit code {finished.exit_code}{f': {lines[-1].strip()[:_SAID]}' if lines else ''}"
+
+
+def affected_tests(whole: Whole) -> tuple[str, ...]:
+    """The test files that are changed, or import what is changed, directly or through others."""
+    return tuple(sorted(filter(_IS_TEST.search, importers(whole.imports, whole.changed, all_of_them=True))))

@@ -1,0 +1,1 @@
+"""A workflow's file, read and checked."""

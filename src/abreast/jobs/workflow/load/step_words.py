@@ -1,0 +1,311 @@
+"""What each type of step takes: the words, what each must be, and how to say that. Loader and editors read it here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from abreast.jobs.files.shapes import (
+    ANY,
+    CASES,
+    CONDITION,
+    IDS,
+    MAPPING,
+    NAME,
+    NAMES,
+    PART,
+    SECONDS,
+    SOME_STEPS,
+    STEPS,
+    SWITCH,
+    TEMPLATE,
+    TEXT,
+    TEXTS,
+    ValueShape,
+    Word,
+    is_number,
+    is_part_or_count,
+    is_whole,
+    one_of,
+    text_like,
+    whole,
+)
+from abreast.limits.budget import Budget
+from abreast.models.schema import check_schema
+
+ID: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+VERSION: Final = r"^[0-9]+\.[0-9]+\.[0-9]+$"
+CALL: Final = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+STEP_ID: Final = r"^[^:]+$"
+ON_REJECT: Final = ("abort", "skip", "retry")
+EFFECTS: Final = ("pure", "idempotent", "once")
+INPUT_TYPES: Final = ("string", "number", "boolean")
+DEFAULT_TYPE: Final = "command"
+_MOST_RETRIES: Final = 100
+_HOTTEST: Final = 100
+
+
+_TIMES: Final = {"type": "integer", "minimum": 0, "maximum": _MOST_RETRIES}
+RETRY: Final = ValueShape(
+    lambda given: isinstance(given, dict) or is_whole(given, 0, _MOST_RETRIES),
+    f"a whole number from 0 to {_MOST_RETRIES}",
+    {
+        "anyOf": [
+            _TIMES,
+            {"type": "null"},
+            {
+                "type": "object",
+                "required": ["times"],
+                "properties": {"times": _TIMES, "delay": {"type": "number", "minimum": 0}},
+                "additionalProperties": False,
+            },
+        ]
+    },
+)
+VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
+
+CANARY: Final = {"items": Word(whole(1), required=True), "min_success": Word(PART)}
+
+COMMON: Final[dict[str, Word]] = {
+    "id": Word(text_like(STEP_ID, "a text without ':'"), required=True, about="The step's name in steps.<id>"),
+    "type": Word(NAME, about="command, unless it says otherwise"),
+    "continue_on_error": Word(SWITCH, about="Go on with the next step if this one fails"),
+    "needs": Word(IDS, about="Steps of the same list that must be done first; without it, the step before"),
+    "if": Word(CONDITION, about="Whether it runs at all; else it is skipped"),
+    "retry": Word(RETRY, about="How often it is tried again after a failure; {times: 3, delay: 10} waits in between"),
+    "timeout": Word(SECONDS, about="Seconds after which it is stopped"),
+    "budget": Word(NAME, about="What it may spend: 50req, 2Mtok, 20usd, 10min, several by comma"),
+    "lane": Word(NAME, about="The lane whose limits it waits for"),
+    "effect": Word(one_of(EFFECTS), about="Whether it may be repeated when nobody knows if it was done"),
+    "output_schema": Word(MAPPING, about="The JSON schema that its output obeys"),
+    "input": Word(ANY, about="Kept as steps.<id>.input"),
+    "name": Word(ANY, about="For readers"),
+    "description": Word(ANY, about="For readers"),
+    "integration": Word(ANY),
+    "model": Word(ANY),
+    "options": Word(ANY),
+}
+"""What any step may say. The last three are for commands and prompts, and spec-kit lets them stand anywhere."""
+
+COMPOSITE: Final = frozenset({"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow", "slot"})
+"""Steps that only lead to others, or put their outputs together."""
+PROCESSES: Final = frozenset({"shell", "command", "prompt"})
+"""Steps that may start a process."""
+OF_LEAVES: Final = frozenset({"retry", "lane", "effect", "output_schema"})
+"""What makes sense only where something is done."""
+
+_PROCESS: Final[dict[str, Word]] = {
+    "env": Word(
+        ValueShape(
+            lambda given: (
+                isinstance(given, dict)
+                and all(isinstance(name, str) and re.fullmatch(VARIABLE, name) for name in given)
+                and all(isinstance(value, (str, int, float)) for value in given.values())
+            ),
+            "a mapping of names of variables to texts",
+            {
+                "type": "object",
+                "propertyNames": {"pattern": f"^{VARIABLE}$"},
+                "additionalProperties": {"type": ["string", "number", "boolean"]},
+            },
+        ),
+        about="Variables of the command's environment, beside those that there are",
+    ),
+    "cwd": Word(NAME, about="The directory that the command runs in, from that of the run"),
+}
+_AGENT: Final[dict[str, Word]] = {
+    **_PROCESS,
+    "integration": Word(TEXT, about="The agent's command line"),
+    "model": Word(TEXT),
+    "capture": Word(SWITCH, about="Keep what it prints"),
+    "capture_max_bytes": Word(
+        ValueShape(
+            lambda given: given == -1 or is_whole(given, 1),
+            "a whole number of bytes, or -1 for all",
+            {"type": "integer", "minimum": -1, "not": {"const": 0}},
+        )
+    ),
+}
+_LOOP: Final[dict[str, Word]] = {
+    "condition": Word(CONDITION, required=True),
+    "steps": Word(STEPS, required=True),
+    "max_iterations": Word(whole(1), about="Rounds at most; 10, unless it says otherwise"),
+}
+
+KINDS: Final[dict[str, dict[str, Word]]] = {
+    "command": {
+        "command": Word(TEXT, required=True, about="The slash command"),
+        "input": Word(MAPPING),
+        "options": Word(MAPPING),
+        "integration_args": Word(TEXTS),
+        "integration_options": Word(MAPPING),
+        **_AGENT,
+    },
+    "prompt": {
+        "prompt": Word(TEXT, required=True),
+        "system": Word(TEXT),
+        "temperature": Word(
+            ValueShape(
+                lambda given: is_number(given) and 0 <= given <= _HOTTEST,
+                "a number of at least 0",
+                {"type": "number", "minimum": 0, "maximum": _HOTTEST},
+            )
+        ),
+        "max_tokens": Word(whole(1)),
+        **_AGENT,
+    },
+    "shell": {
+        "run": Word(TEXT, required=True, about="For the shell; values of {{ }} reach it as data"),
+        "output_format": Word(one_of(("json",))),
+        **_PROCESS,
+    },
+    "python": {
+        "call": Word(text_like(CALL, "a function as module:function"), required=True),
+        "with": Word(MAPPING, about="The function's keywords"),
+    },
+    "gate": {
+        "message": Word(ANY, required=True),
+        "options": Word(NAMES),
+        "on_reject": Word(one_of(ON_REJECT)),
+        "show_file": Word(ANY),
+        "verdict_input": Word(NAME, about="The input that decides, where it is not empty"),
+    },
+    "if": {
+        "condition": Word(CONDITION, required=True),
+        "then": Word(STEPS, required=True),
+        "else": Word(STEPS),
+    },
+    "switch": {
+        "expression": Word(ANY, required=True),
+        "cases": Word(CASES, required=True),
+        "default": Word(STEPS),
+    },
+    "while": _LOOP,
+    "do-while": _LOOP,
+    "fan-out": {
+        "items": Word(ANY, required=True, about="A list, or an expression that gives one"),
+        "max_concurrency": Word(ANY, about="How many run at once; 1, unless it says otherwise"),
+        "step": Word(TEMPLATE, about="What is done for each item"),
+        "steps": Word(SOME_STEPS, about="What is done for each item, one after the other"),
+        "min_success": Word(
+            ValueShape(is_part_or_count, "a count, or a part below 1", {"type": "number", "minimum": 0}),
+            about="How many items must succeed: a count, or a part below 1",
+        ),
+        "max_failures": Word(whole(0), about="How many items may fail"),
+        "canary": Word(MAPPING, about="The first items run alone, and nothing else if too few of them succeed"),
+        "key": Word(TEXT, about="A name by which an item is known again, such as '{{ item.id }}'"),
+    },
+    "fan-in": {
+        "wait_for": Word(NAMES, required=True, about="Earlier steps, whose outputs are put together"),
+        "output": Word(MAPPING),
+    },
+    "sample": {"sample": Word(MAPPING, required=True, about="The words of a sample")},
+    "workflow": {
+        "workflow": Word(TEXT, required=True, about="A file beside this one, such as inner.yaml"),
+        "input": Word(MAPPING, about="Its inputs"),
+    },
+    "slot": {
+        "name": Word(
+            ValueShape(
+                lambda given: isinstance(given, str) and given.strip() != "",
+                "a text that is not blank",
+                {"type": "string", "pattern": r"\S"},
+            ),
+            required=True,
+            about="What may stand here",
+        ),
+    },
+}
+
+_SAID: Final = ("text", "stdout", "stderr", "exit_code", "dispatched", "data", "integration", "model")
+OUTPUTS: Final[dict[str, frozenset[str]]] = {
+    "shell": frozenset({"exit_code", "stdout", "stderr", "data"}),
+    "prompt": frozenset({"prompt", *_SAID}),
+    "command": frozenset({"command", "input", "options", "integration_args", "integration_options", *_SAID}),
+    "gate": frozenset({"message", "options", "on_reject", "show_file", "choice", "aborted"}),
+    "if": frozenset({"condition_result", "condition"}),
+    "switch": frozenset({"matched_case", "expression_value"}),
+    "while": frozenset({"condition_result", "condition", "max_iterations", "loop_type", "iterations", "max_reached"}),
+    "do-while": frozenset(
+        {"condition_result", "condition", "max_iterations", "loop_type", "iterations", "max_reached"}
+    ),
+    "fan-out": frozenset({"items", "max_concurrency", "item_count", "results", "quarantine", "step_template"}),
+    "fan-in": frozenset({"results"}),
+    "sample": frozenset({"ok", "text", "value", "counts", "winner", "exit_code", "dispatched"}),
+    "workflow": frozenset({"workflow", "status", "error"}),
+}
+"""The names in the output of each type whose names are known. A fan-in and a workflow add those that the file gives."""
+NAMESPACES: Final = ("inputs", "steps", "item", "fan_in", "context")
+"""What expressions may begin with."""
+FACTS: Final = ("type", "status", "output", "input", "error")
+"""What `steps.<id>` has."""
+
+OURS: Final = tuple(COMMON)[: tuple(COMMON).index("input")]
+"""What a step of a registered kind shares with all others; the rest is its config."""
+
+REFUSED: Final = {
+    "init": "an init step sets up a spec-kit project, which is not done here; run `specify init` before the workflow",
+    "github": "a github step is not run here; use a shell step with the gh command",
+}
+"""Types of spec-kit that are not run, each with what to do instead."""
+
+HEADER: Final[dict[str, Word]] = {
+    "id": Word(text_like(ID, "lower-case letters, digits and hyphens"), required=True),
+    "name": Word(NAME),
+    "version": Word(text_like(VERSION, "a text such as '1.0.0'")),
+    "author": Word(ANY),
+    "description": Word(ANY),
+    "integration": Word(TEXT),
+    "model": Word(TEXT),
+    "options": Word(MAPPING),
+}
+INPUT: Final[dict[str, Word]] = {
+    "type": Word(one_of(INPUT_TYPES)),
+    "required": Word(SWITCH),
+    "default": Word(ANY),
+    "enum": Word(ValueShape(lambda given: isinstance(given, list), "a list", {"type": "array"})),
+    "prompt": Word(TEXT, about="What to ask on a terminal"),
+    "secret": Word(SWITCH, about="Never stored nor shown; given again when the run is resumed"),
+    "description": Word(ANY),
+}
+TOP: Final = ("schema_version", "workflow", "requires", "inputs", "steps", "outputs")
+REQUIRES: Final = ("speckit_version", "integrations")
+OUTPUT_NAME: Final = r"^[A-Za-z0-9_]([\w-]*\w)?$"
+RESERVED_OUTPUTS: Final = frozenset(
+    {"workflow", "status", "error", "aborted", "integration", "model", "options", "input"}
+)
+
+
+def check_budget(given: str) -> str | None:
+    """What is wrong with the text of a budget."""
+    try:
+        Budget.parse(given)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def check_retry(given: object) -> str | None:
+    """What is wrong with a mapping that says how often to try again, and after how long."""
+    if not isinstance(given, dict):
+        return None
+    delay = given.get("delay", 0)
+    known = given.keys() <= {"times", "delay"} and is_number(delay) and delay >= 0
+    if known and is_whole(given.get("times"), 0, _MOST_RETRIES):
+        return None
+    return "it must be {times: 3, delay: 10}, with a whole number of times up to 100 and the delay in seconds"
+
+
+def check_output_schema(given: Mapping[str, Any]) -> str | None:
+    """What is wrong with a JSON schema."""
+    try:
+        check_schema(given)
+    except (ValueError, TypeError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def words_of(kind: str) -> dict[str, Word]:
+    """All that a step of a built-in type may say."""
+    return COMMON | KINDS[kind]

@@ -1,0 +1,1 @@
+"""Where values stand in shell scripts, so that they are data and never code."""

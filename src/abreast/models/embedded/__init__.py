@@ -1,0 +1,1 @@
+"""The embedded model, run inside this process."""

@@ -1,0 +1,240 @@
+"""A model call's side of the journal: under which path it is written, and what is recorded there already."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from abreast.core import errors
+from abreast.core.errors import CallFailed
+from abreast.core.events import CALL_SETTLED, CALL_STARTED, Event, Plain
+from abreast.core.outcome import Usage
+from abreast.limits.limit import Need
+from abreast.models.port import Json, Reply, Request, ToolCall
+from abreast.run.current import CurrentItem
+from abreast.run.journal import Journal
+from abreast.run.outcome_record import usage_facts, usage_of
+from abreast.store.codec import codec
+
+CALL: Final = "call"
+"""The part of a path beneath which an item's calls are."""
+
+_DIGEST: Final = 8  # bytes; identical requests are counted apart, so two that collide in one item are still told apart
+
+
+def digest_of(model: str, request: Request, size: int = _DIGEST) -> str:
+    """A short name for a question to a model: the same for equal requests, in every process."""
+    said: dict[str, object] = {"model": model, "messages": [_turn(message) for message in request.messages]}
+    if request.system is not None:
+        said["system"] = request.system
+    if request.temperature is not None:
+        said["temperature"] = request.temperature
+    if request.seed is not None:
+        said["seed"] = request.seed
+    if request.max_tokens is not None:
+        said["max_tokens"] = request.max_tokens
+    if request.schema is not None:
+        said["schema"] = request.schema
+    if request.stop:
+        said["stop"] = list(request.stop)
+    if request.tools:
+        said["tools"] = list(request.tools)
+    if request.extra:
+        said["extra"] = dict(request.extra)
+    return hashlib.blake2b(_CANONICAL(said).encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+_CANONICAL: Final = codec.json_writer(sort_keys=True)
+_LONGEST_ASKED: Final = 20_000  # characters of one turn; whoever has larger ones has them elsewhere, too
+
+
+def _turn(message: Any) -> list[object]:
+    turn: list[object] = [message.role, message.content]
+    if message.tool_calls or message.tool_call_id:
+        turn += [[[call.id, call.name, call.arguments] for call in message.tool_calls], message.tool_call_id]
+    return turn
+
+
+class Calls:
+    """The calls of one item: how often each question was asked, and which answers are recorded."""
+
+    __slots__ = ("attempt", "counts", "known")
+
+    def __init__(self, known: Mapping[str, Event]) -> None:
+        """`known` are the calls that earlier drivers have settled, by path."""
+        self.attempt = 1
+        self.counts: dict[str, int] = {}
+        self.known = known
+
+    def path_of(self, item: CurrentItem, digest: str) -> str:
+        """The path of the next call that asks this; a further attempt of the item asks anew."""
+        if item.attempt != self.attempt:
+            self.attempt = item.attempt
+            self.counts.clear()
+        number = self.counts.get(digest, 0)
+        self.counts[digest] = number + 1
+        again = f"@{item.attempt}" if item.attempt > 1 else ""
+        return f"{item.path}/{CALL}/{digest}-{number}{again}"
+
+
+class CallJournal:
+    """Writes one call into the journal of its run."""
+
+    __slots__ = ("_asked", "_item", "_journal", "_lane", "_model", "path")
+
+    def __init__(self, item: CurrentItem, journal: Journal, *, path: str, model: str, lane: str) -> None:
+        """For the call at `path`, beneath `item`."""
+        self._item = item
+        self._journal = journal
+        self._model = model
+        self._lane = lane
+        self._asked = False
+        self.path = path
+
+    def started(self, need: Need, request: Request, *, wait: bool) -> asyncio.Future[None] | None:
+        """Note what is asked and reserved; before a paid call, something to wait for: a kill can't undo it any more."""
+        facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
+        if need.usd:
+            facts["usd"] = need.usd
+        body = None if self._asked else asked_text(request, self.path, self._item.drive.setting.redact)
+        self._asked = True
+        if not wait:
+            self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
+            return None
+        kept: asyncio.Future[None] = self._item.drive.setting.loop.create_future()
+        self._journal.emit(
+            CALL_STARTED, self.path, lane=self._lane, data=facts, body=body, written=partial(_done, kept)
+        )
+        return kept
+
+    def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
+        """Write a reply down; the reply as a resumed run would get it.
+
+        The journal keeps its order: whatever is recorded of what is done with the reply comes after it, and so does the
+        start of the next paid call, which is waited for.
+        """
+        redact = self._item.drive.setting.redact
+        if redact is not None:
+            text = redact(self.path, reply.text)
+            if text != reply.text:
+                reply = replace(reply, text=str(text), value=_value(str(text), request))
+        facts = self._facts("done", reply.usage, times)
+        if reply.first_token is not None:
+            facts["first_token"] = reply.first_token
+        self._journal.emit(
+            CALL_SETTLED, self.path, lane=self._lane, data=facts, body=reply_text(reply, self.path), written=_HEARD
+        )
+        return reply
+
+    def failed(self, error: BaseException, used: Usage, times: Sequence[float]) -> None:
+        """Write a failure down; it rides along with the next commit."""
+        state = "failed" if isinstance(error, CallFailed) else "cancelled"
+        body = codec.encode_error(error) if state == "failed" else None
+        self._journal.emit(CALL_SETTLED, self.path, lane=self._lane, data=self._facts(state, used, times), body=body)
+
+    def _facts(self, state: str, used: Usage, times: Sequence[float]) -> dict[str, Plain | list[float]]:
+        waited, backoff, *service = times
+        facts = usage_facts(used)
+        facts["state"], facts["model"], facts["service"] = state, self._model, service
+        if waited:
+            facts["waited"] = waited
+        if backoff:
+            facts["backoff"] = backoff
+        return facts
+
+
+async def recorded_calls_of(item: CurrentItem) -> Calls:
+    """The item's calls, with those that earlier drivers of the run have recorded."""
+    setting = item.drive.setting
+    known: dict[str, Event] = {}
+    scribe, store, row = setting.scribe, setting.store, setting.row
+    if not item.afresh and scribe is not None and store is not None and row is not None:
+        prefix = f"{item.path}/{CALL}/"
+        found = await scribe.read(lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000))
+        known = {event.path: event for event in found if event.data.get("state") != "cancelled"}
+    if item.calls is None:  # another call of the item may have been faster
+        item.calls = Calls(known)
+    return item.calls
+
+
+def restore(event: Event, request: Request) -> Reply:
+    """The recorded reply again; a recorded failure is raised."""
+    data: Mapping[str, Any] = event.data
+    if data["state"] == "failed":
+        raise _failure(event.body or "{}")
+    service = data.get("service") or [0.0]
+    reply = restored(event.body or "{}", request)
+    return replace(reply, usage=usage_of(data), seconds=float(service[-1]), first_token=data.get("first_token"))
+
+
+def restored(text: str, request: Request) -> Reply:
+    """A reply from how it was written down."""
+    said: Any = codec.decode(text)
+    return Reply(
+        text=said["text"], value=_value(said["text"], request), tool_calls=_tool_calls(said),
+        finish=said.get("finish", "stop"), model=said.get("model", ""), id=said.get("id", ""),
+    )  # fmt: skip
+
+
+def asked_text(request: Request, where: str, redact: Callable[[str, object], object] | None = None) -> str:
+    """A question as it is written down: for people, who want to see it. Of a long turn only the beginning."""
+    turns = [("system", request.system)] if request.system is not None else []
+    turns += ((turn.role, turn.content) for turn in request.messages)
+    if redact is not None:
+        turns = [(role, str(redact(where, text))) for role, text in turns]
+    return codec.encode([[role, text[:_LONGEST_ASKED], len(text)] for role, text in turns], where)
+
+
+def reply_text(reply: Reply, where: str) -> str:
+    """A reply as it is written down; what it used is said beside it."""
+    said: dict[str, object] = {"text": reply.text}
+    if reply.finish != "stop":
+        said["finish"] = reply.finish
+    if reply.model:
+        said["model"] = reply.model
+    if reply.id:
+        said["id"] = reply.id
+    if reply.tool_calls:
+        said["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
+    return codec.encode(said, where)
+
+
+def _tool_calls(said: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(*call) for call in said.get("tool_calls", ()))
+
+
+def _value(text: str, request: Request) -> Json:
+    """The value that a recorded text stands for; none if it was redacted and is no value any more."""
+    if request.schema is None:
+        return None
+    from abreast.models.schema import parse
+
+    try:
+        return parse(text, request.schema)
+    except errors.ReplyInvalid:
+        return None
+
+
+def _failure(body: str) -> BaseException:
+    recorded = codec.decode_error(body)
+    kind = getattr(errors, recorded.kind.rpartition(".")[2], None)
+    if not isinstance(kind, type) or not issubclass(kind, CallFailed):
+        return recorded
+    status, raw = recorded.details.get("status"), recorded.details.get("raw")
+    return kind(recorded.message, status=status if isinstance(status, int) else None, raw=str(raw or ""))
+
+
+def _nobody() -> None:
+    """Nobody waits for it; but it shall be written now, and not when it suits."""
+
+
+_HEARD: Final = _nobody
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,99 @@
+"""What a lane has learned of its provider's limits, kept on disk for the next time.
+
+One small file for each lane, account and address. What is in it is where a governor begins; headers and rejections
+correct it. A file that can't be read is as good as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, cast
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.file_names import file_name
+from abreast.limits.governor.governor import Dimension, KnownLimits
+
+VERSION: Final = 1
+_DIMENSIONS: Final = ("requests", "tokens", "input", "output")
+_log = logging.getLogger("abreast")
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What is known of a lane, and since when: seconds of the day's clock."""
+
+    known: KnownLimits
+    at: float
+
+    def spoken(self) -> str:
+        """In a few words."""
+        words = {"requests": "rpm", "tokens": "tpm", "input": "input tpm", "output": "output tpm"}
+        said = [f"{rate:,.0f} {words[name]}" for name, rate in self.known.rates.items()]
+        return ", ".join([*said, *([f"{self.known.flying} at once"] if self.known.flying else [])])
+
+
+def state_directory() -> Path:
+    """`ABREAST_STATE`, or `abreast` in the directory where the user's programs keep what they know."""
+    if given := os.environ.get("ABREAST_STATE"):
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "abreast"
+
+
+class LearnedLimits:
+    """The file of one lane."""
+
+    def __init__(self, lane: str, address: str | None, key: str | None, folder: Path | None = None) -> None:
+        """`key` tells accounts apart; no more than a short digest of it is in the file's name, and nothing in it."""
+        told = hashlib.blake2b(f"{address}\0{key}".encode(), digest_size=6, person=b"abreast-lane").hexdigest()
+        self.path = (folder or state_directory() / "lanes") / f"{file_name(lane)}-{told}.json"
+
+    def read(self) -> Learned | None:
+        """What was learned; None if there is nothing, or nothing that this version understands, which is noted."""
+        try:
+            text = self.path.read_text("utf-8")
+        except OSError:
+            return None
+        except UnicodeDecodeError:
+            text = ""
+        try:
+            return _learned(json.loads(text))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            _log.warning("what was learned in %s is not used: %s", self.path, error)
+            return None
+
+    def write(self, known: KnownLimits) -> None:
+        """Keep it, all or nothing; where that can't be, it is noted."""
+        if known.flying is None and not known.rates:
+            return
+        facts = {"version": VERSION, "at": SYSTEM_CLOCK.wall(), "flying": known.flying, "rates": dict(known.rates)}
+        mine = self.path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            mine.write_text(json.dumps(facts) + "\n", "utf-8")
+            mine.replace(self.path)
+        except OSError as error:
+            _log.warning("what was learned can't be kept in %s: %s", self.path, error)
+            with suppress(OSError):
+                mine.unlink()
+
+
+def _learned(facts: dict[str, Any]) -> Learned:
+    if facts["version"] != VERSION:
+        raise ValueError(f"it is of version {facts['version']}, and this is {VERSION}")
+    flying = facts["flying"]
+    if flying is not None and (type(flying) is not int or flying < 1):
+        raise ValueError(f"{flying!r} can't be in flight")
+    rates: dict[Dimension, float] = {}
+    for name, rate in facts["rates"].items():
+        if name not in _DIMENSIONS or not isfinite(rate) or rate <= 0:
+            raise ValueError(f"{rate!r} is no rate of {name}")
+        rates[cast("Dimension", name)] = float(rate)
+    return Learned(KnownLimits(flying, rates), float(facts["at"]))

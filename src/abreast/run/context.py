@@ -1,0 +1,71 @@
+"""What all scopes of one run share: the clock, the gate, the journal, the executors, the hooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from abreast.core.clock import Clock
+from abreast.core.frozen import record
+from abreast.core.seeds import SEED_RULE, derive_seed, seeded_part
+from abreast.executors.port import Executor
+from abreast.limits.gate import LimitGate
+
+if TYPE_CHECKING:
+    from abreast.run.journal import Journal
+    from abreast.run.run import Run
+    from abreast.store.port import RunRow, Store
+    from abreast.store.writer import CommitWriter
+
+GRACE = 5.0
+"""Seconds that cancelled work has to clean up after itself."""
+GRACE_ON_INTERRUPT = 0.5
+"""The same, when a person or the system wants us to stop now."""
+
+
+@record(slots=True)
+class RunContext:
+    """Made when a run is entered; read by its scopes and maps."""
+
+    clock: Clock
+    gate: LimitGate
+    loop: asyncio.AbstractEventLoop
+    seed: int
+    hooks: Sequence[object]
+    executor: Callable[[str | Executor | None], Executor]
+    root: Run
+    journal: Journal | None = None
+    scribe: CommitWriter | None = None
+    store: Store | None = None
+    row: RunRow | None = None
+    resumed: bool = False
+    retry_failed: bool = False
+    retry_unknown: bool = False  # also `once` work that may have been done
+    retry_keys: frozenset[str] = frozenset()  # of the failed items to retry, unless all
+    own_store: bool = True
+    redact: Callable[[str, object], object] | None = None
+    grace: float = GRACE  # seconds
+    seed_rule: int = SEED_RULE
+    types: Mapping[str, type] = field(default_factory=dict)  # handed in to be read back, by `module:qualname`
+
+    def seed_of(self, path: str) -> int:
+        """The seed of what happens at that path of the run."""
+        return derive_seed(self.seed, self.seeded_part(path))
+
+    def seeded_part(self, path: str) -> str:
+        """What of a path seeds are made of, by the run's own rule."""
+        return seeded_part(path, self.seed_rule)
+
+    @property
+    def stored(self) -> bool:
+        """Whether outcomes go to a store."""
+        return self.store is not None
+
+    def spent(self) -> Mapping[str, float]:
+        """What the root's own budget has used up, as the store keeps it."""
+        budget = self.root.budget
+        if budget is not None:
+            return budget.snapshot(self.clock.now())
+        return self.row.spent if self.row is not None else {}  # of drivers before this one, who had a budget

@@ -1,0 +1,275 @@
+"""One map's side of the journal: what it writes there, and what it finds recorded when a run goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from types import CodeType
+from typing import Any
+
+from abreast.core.errors import CannotStore, ItemChanged, OutcomeUnknown, RecordedError, TimedOut
+from abreast.core.events import (
+    ATTEMPT_FAILED,
+    CALL_SETTLED,
+    ITEM_QUEUED,
+    ITEM_SETTLED,
+    ITEM_STARTED,
+    LIMIT_WAITED,
+    MAP_ENDED,
+    MAP_STARTED,
+    MAP_STOPPED,
+    Plain,
+)
+from abreast.core.outcome import Done, Failed, Outcome
+from abreast.run.context import RunContext
+from abreast.run.current import CurrentItem
+from abreast.run.journal import Facts, Journal
+from abreast.run.map.options import MapOptions
+from abreast.run.outcome_record import facts_of, is_final, restore
+from abreast.store.codec import codec
+from abreast.store.port import Store
+
+_NAMED = 10  # items named in a message before it says "and N more"
+
+
+class FunctionChanged(UserWarning):
+    """The function of a resumed map is not the one whose outcomes are recorded."""
+
+
+class MapJournal:
+    """Writes a map's events; with a store, keeps values in the form they will have when read back."""
+
+    def __init__(self, setting: RunContext, journal: Journal, path: str, *, repeats: bool = False) -> None:
+        """For the map at `path`; with `repeats`, in a further attempt of the item that it is beneath."""
+        self._setting = setting
+        self._journal = journal
+        self._path = path
+        self._scribe = setting.scribe
+        self._repeats = repeats
+        self._in_doubt: frozenset[str] = frozenset()
+        self._reruns = False  # what has changed, instead of refusing it
+
+    @property
+    def stored(self) -> bool:
+        """Whether there is a store behind the journal."""
+        return self._scribe is not None
+
+    async def open(self, fn: Callable[..., object], options: MapOptions) -> None:
+        """Note the start; on resume, see what was in flight and whether the function is still the same."""
+        fingerprint = _fingerprint(fn)
+        self._reruns = self._repeats or options.on_change == "rerun"
+        if self._setting.resumed:
+            await self._look_back(fingerprint, options)
+        self._journal.emit(MAP_STARTED, self._path, data={
+            "width": options.width, "span": options.span, "order": options.order, "effect": options.effect,
+            "function": fingerprint,
+        })  # fmt: skip
+
+    def queued(self, work: CurrentItem) -> None:
+        """The item was read and has to wait."""
+        self._journal.emit(ITEM_QUEUED, work.path, lane=work.lane, data={"index": work.index})
+
+    def waited(self, work: CurrentItem, limit: str, seconds: float) -> None:
+        """The item has what it waited for."""
+        self._journal.emit(LIMIT_WAITED, work.path, lane=work.lane, data={"limit": limit, "seconds": seconds})
+
+    def started(self, work: CurrentItem, durable: Callable[[], None] | None = None) -> None:
+        """An attempt begins; only a further one says which."""
+        data = {"attempt": work.attempt} if work.attempt > 1 else None
+        if durable is None:
+            self._journal.begin(ITEM_STARTED, work.path, work.lane, data)
+        else:
+            self._journal.emit(ITEM_STARTED, work.path, lane=work.lane, durable=durable, data=data)
+
+    def attempt_failed(self, work: CurrentItem, error: BaseException, backoff: float) -> None:
+        """An attempt failed and there will be another."""
+        self._journal.over(work.path)
+        facts: Facts = {"index": work.index, "attempt": work.attempt, "backoff": backoff}
+        self._journal.emit(ATTEMPT_FAILED, work.path, lane=work.lane, data=facts, body=codec.encode_error(error))
+
+    def recorded_form(self, work: CurrentItem, outcome: Outcome[Any]) -> tuple[Outcome[Any], str | None]:
+        """The outcome as a resumed run would read it, and its text; a failure where its value can't be stored."""
+        if isinstance(outcome, Done):
+            return self._storable(work, outcome)
+        return outcome, codec.encode_error(outcome.error) if isinstance(outcome, Failed) else None
+
+    def settle(
+        self,
+        work: CurrentItem,
+        outcome: Outcome[Any],
+        body: str | None,
+        freed: Callable[[CurrentItem], None] | None,
+        landed: Callable[[CurrentItem, Outcome[Any]], None],
+        *,
+        speculative: bool,
+    ) -> None:
+        """Record an outcome in its `recorded_form`.
+
+        `freed` is called once a kill can't undo that; `landed` gets the outcome once it is on disk.
+        """
+        facts = facts_of(outcome, work.attempt, work.digest)
+        if speculative:
+            facts["speculative"] = True
+        self._journal.over(work.path)
+        self._journal.emit(
+            ITEM_SETTLED, work.path, lane=work.lane, data=facts, body=body,
+            written=None if freed is None else partial(freed, work), durable=partial(landed, work, outcome),
+        )  # fmt: skip
+
+    def hurry(self) -> None:
+        """Nothing is under way any more but to the disk."""
+        if self._scribe is not None:
+            self._scribe.hurry()
+
+    def halted(self, at: int, reason: str) -> None:
+        """The map ends with item `at`; what ran past it is in no result."""
+        self._journal.emit(MAP_STOPPED, self._path, data={"at": at, "reason": reason})
+
+    def ended(self, peak: int, released: int, why: Collection[str]) -> None:
+        """The map is over; `why` says what made its outcomes depend on timing, if anything did."""
+        facts: dict[str, Plain | list[float]] = {"peak": peak, "released": released}
+        if why:
+            facts["timing_dependent"] = ",".join(sorted(why))
+        self._journal.emit(MAP_ENDED, self._path, data=facts)
+
+    def digest(self, work: CurrentItem) -> None:
+        """Note what the item's value is, so that a resumed run can tell whether it is still the same."""
+        if self.stored:
+            work.digest = codec.digest(work.value)
+
+    async def lookup(self, works: Sequence[CurrentItem], *, charged: bool = False) -> dict[int, Outcome[Any]]:
+        """What is recorded of these items and still stands, by index. `ItemChanged` names those that differ.
+
+        With `charged` (there is a budget) it is noted of the others whether they were charged for a request already.
+        """
+        if not (self._setting.resumed or self._repeats) or not works:
+            return {}
+        paths = {work.path: work for work in works}
+        found = await self._read(lambda store, run: store.recorded(run, list(paths)))
+        changed: list[str] = []
+        known: dict[int, Outcome[Any]] = {}
+        for path, recorded in found.items():
+            work = paths[path]
+            then = recorded.data.get("digest")
+            if then is not None and work.digest is not None and then != work.digest:
+                if not self._reruns:
+                    changed.append(work.key)
+            elif is_final(recorded, retry_failed=self._retries(work.key)):
+                known[work.index] = replace(restore(recorded, self._setting.types), index=work.index, key=work.key)
+            else:
+                work.afresh = recorded.data["state"] == "failed"
+        if changed:
+            raise ItemChanged(f"{self._path}: {_listed(changed)} changed since the run recorded them; "
+                              "start a new run, or give the items keys that name their content")  # fmt: skip
+        for path, work in paths.items():
+            if path in self._in_doubt and path not in found and not self._retries(work.key, unknown=True):
+                known[work.index] = self._unknown(work)
+        if charged:
+            await self._find_charged([work for work in works if work.index not in known and not work.afresh])
+        return known
+
+    async def _find_charged(self, works: Sequence[CurrentItem]) -> None:
+        """Mark items for whose request a budget was charged: the first call or step beneath them, which is recorded."""
+
+        def look(store: Store, run: str) -> list[CurrentItem]:
+            return [
+                work
+                for work in works
+                if store.events(run, kinds={CALL_SETTLED}, prefix=f"{work.path}/", limit=1)
+                or store.outcomes(run, prefix=f"{work.path}/", limit=1)
+            ]
+
+        for work in await self._read(look):
+            work.charged_before = True
+
+    @staticmethod
+    def timed_out(known: Outcome[Any]) -> bool:
+        """Whether an item that is recorded as failed had run out of time."""
+        if not isinstance(known, Failed) or not isinstance(known.error, RecordedError):
+            return False
+        return codec.is_recorded(known.error, TimedOut)
+
+    def _retries(self, key: str, *, unknown: bool = False) -> bool:
+        """Whether a failure of that item is to be tried again, or what nobody knows the fate of."""
+        setting = self._setting
+        if self._repeats and not unknown:
+            return True
+        asked = setting.retry_unknown if unknown else setting.retry_failed
+        return asked and (not setting.retry_keys or key in setting.retry_keys)
+
+    async def fetch(self, works: Sequence[CurrentItem]) -> dict[int, Outcome[Any]]:
+        """Outcomes that were recorded a while ago and are wanted again."""
+        paths = {work.path: work for work in works}
+        found = await self._read(lambda store, run: store.recorded(run, list(paths)))
+        types = self._setting.types
+        return {
+            paths[path].index: replace(restore(recorded, types), key=paths[path].key)
+            for path, recorded in found.items()
+        }
+
+    async def _read(self, look: Callable[[Any, str], Any]) -> Any:
+        setting = self._setting
+        if self._scribe is None or setting.row is None:
+            return {}
+        run_id = setting.row.id
+        return await self._scribe.read(lambda: look(setting.store, run_id))
+
+    def _storable(self, work: CurrentItem, outcome: Done[Any]) -> tuple[Outcome[Any], str | None]:
+        """The outcome as it will be read back, and its text; a failure naming the item where there is no text."""
+        if not self.stored:
+            return outcome, None
+        value = outcome.value
+        if self._setting.redact is not None:
+            value = self._setting.redact(work.path, value)
+        try:
+            body = codec.encode(value, work.path)
+        except CannotStore as error:
+            failed = Failed(outcome.index, outcome.key, error, outcome.lane, outcome.usage, outcome.times)
+            return failed, codec.encode_error(error)
+        read = codec.read_back(value, body)
+        if read is not outcome.value:
+            # Made anew rather than by dataclasses.replace, which costs as much as the commit of an event.
+            outcome = Done(outcome.index, outcome.key, read, outcome.lane, outcome.usage, outcome.times)
+        return outcome, body
+
+    async def _look_back(self, fingerprint: str, options: MapOptions) -> None:
+        started = await self._read(lambda store, run: store.events(run, kinds={MAP_STARTED}, prefix=self._path))
+        before = next((event.data.get("function") for event in started if event.path == self._path), fingerprint)
+        if before != fingerprint and str(before).partition(":")[0] == fingerprint.partition(":")[0]:
+            warnings.warn(f"{self._path}: the function changed since outcomes were recorded; they are kept as they are",
+                          FunctionChanged, stacklevel=2)  # fmt: skip
+        if options.effect == "once":
+            events = await self._read(lambda store, run: store.events(run, kinds={ITEM_STARTED}, prefix=self._path,
+                                                                      limit=1_000_000))  # fmt: skip
+            self._in_doubt = frozenset(event.path for event in events)
+
+    def _unknown(self, work: CurrentItem) -> Outcome[Any]:
+        error = OutcomeUnknown(f"{work.path} was in flight when its driver died, and may run only once: "
+                               "see whether it took effect; to run it again, resume with retry")  # fmt: skip
+        return Failed(work.index, work.key, error, work.lane)
+
+
+def _listed(keys: Sequence[str]) -> str:
+    shown = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
+    return f"item {shown}" if len(keys) == 1 else f"items {shown}"
+
+
+def _fingerprint(fn: Any) -> str:
+    """A digest of a function's code, prefixed with the interpreter that compiled it: others can't be compared."""
+    version = f"{sys.implementation.cache_tag}"
+    while hasattr(fn, "func"):
+        fn = fn.func
+    code = getattr(fn, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
+    if code is None:
+        return f"{version}:{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+    return f"{version}:{hashlib.blake2b(_code_bytes(code), digest_size=8).hexdigest()}"
+
+
+def _code_bytes(code: CodeType) -> bytes:
+    """What a function does, without where it stands: its code and constants, those of inner functions too."""
+    consts = b"".join(_code_bytes(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts[0:])
+    return code.co_code + consts + repr(code.co_names).encode()

@@ -1,0 +1,146 @@
+"""What `run.map` gives: the outcomes, as an async iterator and a context manager."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from abreast.core.errors import ItemsFailed
+from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome, Usage
+
+if TYPE_CHECKING:
+    from abreast.run.map.scheduler import Scheduler
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Map(Generic[T, R]):
+    """Outcomes of a function over items, side by side, in item order.
+
+    Iterate it with `async for`, once. As `async with run.map(...) as outcomes:` it starts at once, and everything it
+    started has ended when the block does. Leaving a plain loop early stops it when Python drops the iterator, and at
+    the latest when the run's block ends.
+    """
+
+    def __init__(self, drive: Scheduler) -> None:
+        """Nothing starts before the first outcome is asked for, or the `async with` is entered."""
+        self._drive = drive
+        self._outcomes: AsyncIterator[Outcome[R]] | None = None
+
+    def __repr__(self) -> str:
+        """Where it stands."""
+        return f"<Map {self.path} {self._drive.window!r}>"
+
+    @property
+    def path(self) -> str:
+        """Its path, such as `summaries/summarise`."""
+        return self._drive.path
+
+    @property
+    def peak(self) -> int:
+        """The most items that were under way at once, from their start until their outcome is recorded."""
+        return self._drive.window.peak
+
+    @property
+    def losers(self) -> tuple[Failed, ...]:
+        """Failures of items past the stopping point: in no result, but not swallowed."""
+        return tuple(self._drive.losers)
+
+    @property
+    def speculative(self) -> Usage:
+        """What items used whose outcomes were not taken: those past the stopping point. It depends on timing."""
+        return sum((used for _, used in sorted(self._drive.unclaimed.items())), NO_USAGE)
+
+    @property
+    def timing_dependent(self) -> frozenset[str]:
+        """What was in play that lets timing change the answer; empty when the law holds unconditionally."""
+        return frozenset(self._drive.why)
+
+    def __aiter__(self) -> AsyncIterator[Outcome[R]]:
+        """The outcomes, once."""
+        if self._outcomes is not None:
+            raise RuntimeError(f"{self.path} can be iterated once")
+        self._outcomes = self._release()
+        return self._outcomes
+
+    def __anext__(self) -> Any:
+        """The next outcome."""
+        if self._outcomes is None:
+            self._outcomes = self._release()
+        return self._outcomes.__anext__()
+
+    async def __aenter__(self) -> Self:
+        """Start, so that items are on their way before the first outcome is asked for."""
+        await self._drive.begin()
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        """Stop what is still going on and wait for it."""
+        await self._drive.close("left")
+
+    def cancel(self, index: int, reason: str) -> None:
+        """End one item, whose outcome is then `Cancelled(reason)`; harmless when it has ended already."""
+        self._drive.cancel(index, reason)
+
+    def leave_usage(self) -> None:
+        """Add nothing to the item that takes the outcomes: it knows better which of their work counts."""
+        self._drive.counts_usage = False
+
+    async def values(self) -> list[R]:
+        """All values, in order. One failure is raised as itself, several as `ItemsFailed` with the first as cause."""
+        outcomes = [outcome async for outcome in self]
+        errors = tuple(outcome.error for outcome in outcomes if isinstance(outcome, Failed))
+        if len(errors) > 1:
+            raise ItemsFailed(f"{len(errors)} of {len(outcomes)} items of {self.path} failed", errors) from errors[0]
+        if errors:
+            raise errors[0]
+        return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
+
+    async def batches(self, most: int) -> AsyncIterator[list[Outcome[R]]]:
+        """The outcomes as lists of at most `most`: all that are ready go together."""
+        batch: list[Outcome[R]] = []
+        try:
+            async for outcome in self:
+                batch.append(outcome)
+                if not self._drive.release.ripe or len(batch) >= most:
+                    yield batch
+                    batch = []
+        except Exception:
+            if batch:
+                yield batch
+            raise
+
+    async def _release(self) -> AsyncIterator[Outcome[R]]:
+        """Hand out what is ripe; wait for more; say how it ended."""
+        drive = self._drive
+        ripe, window, raises = drive.release.ripe, drive.window, drive.options.on_error == "raise"
+        try:
+            await drive.begin()
+            while not drive.over:
+                if not ripe:
+                    await drive.wait()
+                while ripe:
+                    outcome: Outcome[R] = ripe.popleft()
+                    window.taken += 1
+                    if outcome.usage is not NO_USAGE:
+                        drive.claim_usage(outcome.index)
+                    if window.executing < window.width and not drive.exhausted:
+                        drive.pump()
+                    if not outcome.ok:
+                        drive.count_failure(outcome)
+                        if raises:
+                            await drive.close("stopped")
+                            raise self._noted(outcome)
+                    yield outcome
+            await drive.close("done")
+            if drive.error is not None:
+                raise drive.error
+        finally:
+            drive.stop("left")
+
+    def _noted(self, outcome: Outcome[R]) -> BaseException:
+        error = outcome.error if isinstance(outcome, Failed) else RuntimeError(f"{self.path}: {outcome}")
+        for loser in self.losers:
+            error.add_note(f"item {loser.key} of {self.path} failed too: {loser.error!r}")
+        return error

@@ -1,0 +1,326 @@
+"""The durable nursery: a scope with a path, a seed, lanes and a store, which nothing it started outlives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
+
+from abreast.core.errors import BudgetSpent, Halted, KeyReused, Stopped
+from abreast.core.halting import OnError, Until
+from abreast.core.item import escape
+from abreast.core.window import Order
+from abreast.executors.port import Executor
+from abreast.executors.tasks import is_async
+from abreast.limits.budget import Budget
+from abreast.limits.lane import Holding, LaneLimits, Lanes
+from abreast.run.context import GRACE_ON_INTERRUPT, RunContext
+from abreast.run.current import CurrentItem, current_item
+from abreast.run.lifetime import Opening, close_run, open_setting
+from abreast.run.map.options import Effect, OnChange, check_name, check_options
+from abreast.run.map.outcomes import Map
+from abreast.run.map.scheduler import Scheduler
+from abreast.run.results import Results
+from abreast.run.retry import Retry
+
+if TYPE_CHECKING:
+    from abreast.core.clock import Timer
+    from abreast.store.port import Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_Claimant: TypeAlias = tuple[str, tuple[int, ...]]
+"""The path of the item that took a name, and its attempts; empty outside of items."""
+
+Resume: TypeAlias = Literal["auto", "never", "must", "failed", "retry"]
+
+
+class Run:
+    """A scope in which work runs side by side. Made by `abreast.open_run` and `run.child`; use it with `async with`.
+
+    `map` runs a function over items, `step` runs one, `child` narrows the scope, `halt` stops it. When the block ends,
+    in whatever way, nothing that it started is left: no task, no thread that can be stopped, no process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        lanes: Lanes,
+        budget: Budget | None = None,
+        parent: Run | None = None,
+        opening: Opening | None = None,
+    ) -> None:
+        """For `open_run` and `child`, which check what is handed in."""
+        self.name = check_name(name)
+        self.path: str = f"{parent.path}/{escape(name)}" if parent else escape(name)
+        self.lanes = lanes
+        self.budget = budget
+        self._parent = parent
+        self._opening = opening
+        self._setting: RunContext | None = parent._setting if parent else None  # noqa: SLF001 - its own kind
+        self._names: dict[str, _Claimant] = {}
+        self._drives: set[Scheduler] = set()
+        self._scopes: set[Run] = set()
+        self._stopped: Stopped | BaseException | None = None
+        self._deadline: Timer | None = None
+        self.results = Results()
+
+    def __repr__(self) -> str:
+        """Its path and what goes on in it."""
+        return f"<Run {self.path}, {len(self._drives)} maps open>"
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def setting(self) -> RunContext:
+        """What its scopes share; RuntimeError outside of the `async with`."""
+        if self._setting is None:
+            raise RuntimeError(f"{self.path} is not open: use it as `async with ... as run:`")
+        return self._setting
+
+    @property
+    def seed(self) -> int:
+        """The run's seed, drawn and recorded if none was given."""
+        return self.setting.seed
+
+    @property
+    def id(self) -> str | None:
+        """The run's id in its store, such as `summaries-3`; None for a run in memory."""
+        row = self.setting.row
+        return row.id if row else None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether it goes on with a run that an earlier driver began."""
+        return self.setting.resumed
+
+    @property
+    def stopped(self) -> BaseException | None:
+        """Why it was stopped, if it was."""
+        return self._stopped
+
+    @property
+    def store(self) -> Store | None:
+        """Its store, if it has one."""
+        return self.setting.store
+
+    # --- the verb -------------------------------------------------------------------------------------------------
+
+    def map(
+        self,
+        fn: Callable[[T], Any],
+        items: Iterable[T] | AsyncIterable[T],
+        *,
+        width: int,
+        name: str | None = None,
+        span: int | None = None,
+        order: Order = "item",
+        until: Until[Any] = None,
+        on_error: OnError = "collect",
+        lane: str | Callable[[T], str] | None = None,
+        key: Callable[[T], str] | None = None,
+        retry: int | Retry | None = None,
+        timeout: float | None = None,
+        effect: Effect = "pure",
+        hold: Holding = None,
+        executor: str | Executor | None = None,
+        on_change: OnChange = "refuse",
+    ) -> Map[T, Any]:
+        """Call `fn` with each item, at most `width` at once; outcomes leave in item order, as soon as they can.
+
+        Given the same replies it returns what a plain `for` loop would, at any width and timing.
+
+            async for outcome in run.map(summarise, documents, width=16, lane="openai"):
+                print(outcome.key, outcome.value if outcome.ok else outcome.error)
+
+        Args:
+            fn: `async def`, or a plain function, which then runs in a thread of its own.
+            items: anything iterable, also asynchronously, also endless; it is read lazily.
+            width: how many items execute at once.
+            name: the map's part of the path; by default the function's name. Once per scope.
+            span: how far to run ahead of the oldest outcome not yet taken; at least `width`.
+            order: `"item"`, or `"completion"` for outcomes as they come (which lets timing decide).
+            until: stop after that many successes, or at the first outcome for which this function is true.
+            on_error: `"collect"` failures and go on; `"halt"` after the first one in item order; or `"raise"` it there.
+            lane: the lane whose limits an item holds while it executes: a name, or a function of the item.
+            key: a function of the item that gives its stable name; by default its position.
+            retry: how many further attempts a failing item gets, or a `Retry`.
+            timeout: seconds an attempt may take.
+            effect: `"once"` for work that must not be repeated after a crash, not even if nobody knows it was done.
+            hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
+            executor: where to work: `"local"`, `"process"`, or an Executor; by default the run's.
+            on_change: on resume, an item that isn't what was recorded under its key is `"refuse"`d with `ItemChanged`,
+                or run again (`"rerun"`).
+
+        Raises:
+            ValueError, TypeError: an option makes no sense; nothing has started.
+            KeyReused: the scope has a map or step of that name.
+        """  # fmt: skip
+        options = check_options(
+            fn, stored=self.setting.stored, width=width, name=name, span=span, order=order, until=until,
+            on_error=on_error, lane=lane, key=key, retry=retry, timeout=timeout, effect=effect, hold=hold,
+            executor=executor, on_change=on_change,
+        )  # fmt: skip
+        for lane_name, _ in (*options.hold, *(((lane, 1),) if isinstance(lane, str) else ())):
+            self.lanes.limits(lane_name)
+        self._claim(options.name)
+        return Map(Scheduler(self, self.setting, fn, items, options))
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        lane: str | None = None,
+        retry: int | Retry | None = None,
+        timeout: float | None = None,
+        effect: Effect = "pure",
+        hold: Holding = None,
+        executor: str | Executor | None = None,
+        on_change: OnChange = "refuse",
+    ) -> Any:
+        """Call `fn(*args)` once, as a map of one: its value, or its error raised. A recorded step is not run again.
+
+            total = await run.step("total", add, 1, 2)
+        """  # fmt: skip
+        call = fn if len(args) == 1 else _SpreadAsync(fn) if is_async(fn) else _Spread(fn)
+        options = check_options(
+            fn, stored=self.setting.stored, width=1, name=name, lane=lane, retry=retry, timeout=timeout, effect=effect,
+            hold=hold, executor=executor, on_change=on_change, single=True,
+        )  # fmt: skip
+        self._claim(name)
+        drive = Scheduler(self, self.setting, call, [args[0] if len(args) == 1 else args], options)
+        return (await Map[Any, Any](drive).values())[0]
+
+    def child(
+        self, name: str, *, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | str | None = None
+    ) -> Run:
+        """A scope within this one: its path is longer, its limits are these and its own. Use it with `async with`."""
+        self._claim(name)
+        own = Budget.parse(budget) if isinstance(budget, str) else budget
+        return Run(name, lanes=Lanes(lanes, own, self.lanes), budget=own, parent=self)
+
+    def declare(self, lane: str, limits: LaneLimits) -> None:
+        """Add a lane to this scope, for the work that begins in it from now on."""
+        self.lanes = Lanes({lane: limits}, None, self.lanes)
+
+    def halt(self, reason: str) -> None:
+        """Stop this scope and all beneath it: maps end with `Halted(reason)`; what is recorded stays."""
+        self.stop(Halted(reason))
+
+    def count_results(self, what: str, *, done: int, failed: int) -> None:
+        """Say how many results of which kind (`cell`) this scope has, where they are not the items of its maps.
+
+        A run in which none is done and some failed ends as `failed`. Beneath an item, the item's own outcome counts.
+        """
+        if current_item() is None:
+            self.results = Results(done, failed, what)
+
+    def intake(self, name: str, items: Iterable[Any]) -> AsyncIterable[Any]:
+        """Items that can be read only once (a pipe), journaled as they are read: a resume needs them no more."""
+        from abreast.run.map.recorded_input import RecordedInput
+
+        self._claim(name)
+        return RecordedInput(self.setting, f"{self.path}/{escape(name)}", items)
+
+    # --- for the parts of a run -----------------------------------------------------------------------------------
+
+    def stop(self, error: BaseException, *, lost: bool = False) -> None:
+        """End all maps of this scope with `error`, and all that are opened later."""
+        if self._stopped is None:
+            self._stopped = error
+        for scope in list(self._scopes):
+            scope.stop(error, lost=lost)
+        for drive in list(self._drives):
+            drive.fail(error, lost=lost)
+
+    def adopt(self, opened: Scheduler) -> None:
+        """Take responsibility for a map that begins."""
+        if self._stopped is not None:
+            raise self._stopped
+        self._drives.add(opened)
+
+    def release(self, ended: Scheduler) -> None:
+        """The map has ended by itself."""
+        self._drives.discard(ended)
+
+    def scope_of(self, item: CurrentItem) -> Run:
+        """The scope beneath an item."""
+        scope = Run(item.key, lanes=self.lanes, parent=self)
+        scope.path = item.path
+        self._scopes.add(scope)
+        scope._stopped = self._stopped
+        return scope
+
+    async def settle_maps(self, grace: float) -> None:
+        """End the maps left open in this scope and beneath it."""
+        for scope in list(self._scopes):
+            await scope.settle_maps(grace)
+        for drive in list(self._drives):
+            await drive.close("left", grace)
+        if self._parent is not None:
+            self._parent._scopes.discard(self)  # noqa: SLF001
+
+    def _claim(self, name: str) -> None:
+        """Take a name, which is free again for a further attempt of the item that took it."""
+        item = current_item()
+        claimant: _Claimant = ("", ()) if item is None else (item.path, item.attempts)
+        before = self._names.get(name)
+        if before is not None and (before[0] != claimant[0] or before[1] >= claimant[1]):
+            raise KeyReused(f"{self.path} has a {name!r} already; give this one a name of its own (name=...)")
+        self._names[name] = claimant
+
+    # --- as a scope -----------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Open it: find or make the run in its store, and become its driver."""
+        if self._opening is not None:
+            self._setting = await open_setting(self, self._opening)
+        elif self._parent is not None:
+            self._parent._scopes.add(self)  # noqa: SLF001 - its own kind
+            self._stopped = self._parent.stopped
+        if self.budget is not None:
+            self.budget.begin(self.setting.clock.now())
+            self._watch_deadline(self.budget)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what is still going on, write what is left, and say how it ended."""
+        interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+        try:
+            await self.settle_maps(GRACE_ON_INTERRUPT if interrupted else self.setting.grace)
+        finally:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            if self._opening is not None:
+                await close_run(self.setting, error)
+            elif self._parent is not None:
+                self._parent.results.add(self.results.done, self.results.failed)
+
+    def _watch_deadline(self, budget: Budget) -> None:
+        deadline = budget.deadline()
+        if deadline is not None:
+            spent = BudgetSpent(f"the budget of {budget.seconds:g} seconds is spent")
+            self._deadline = self.setting.clock.call_at(deadline, lambda: self.stop(spent))
+
+
+class _Spread:
+    """Calls a function with the parts of a tuple; a class and not a closure, so that it can travel to a process."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.func = fn
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        return self.func(*args)
+
+
+class _SpreadAsync(_Spread):
+    """The same for an `async def`."""
+
+    async def __call__(self, args: tuple[Any, ...]) -> Any:
+        return await self.func(*args)

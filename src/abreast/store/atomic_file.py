@@ -1,0 +1,27 @@
+"""A file that appears whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from abreast.store.os_errors import one_sentence
+
+
+@contextmanager
+def appearing(target: Path) -> Iterator[Path]:
+    """Where to write what shall be at `target`: it goes there at the end, and goes away if anything fails.
+
+    Its mode is 0600, and what is wrong with it is told as a `StoreError` about `target`.
+    """
+    part = Path(f"{target}.{os.getpid()}.part")
+    with one_sentence(str(target)):
+        os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        try:
+            yield part
+            part.replace(target)
+        except BaseException:
+            part.unlink()
+            raise

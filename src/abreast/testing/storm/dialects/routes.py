@@ -1,0 +1,23 @@
+"""Which path speaks which provider's language."""
+
+from __future__ import annotations
+
+import re
+
+from abreast.testing.storm.dialects.anthropic import AnthropicDialect
+from abreast.testing.storm.dialects.dialect import Dialect
+from abreast.testing.storm.dialects.gemini import GeminiDialect
+from abreast.testing.storm.dialects.openai import OpenAIDialect
+
+_PATHS: dict[str, Dialect] = {"/v1/chat/completions": OpenAIDialect(), "/v1/messages": AnthropicDialect()}
+_GEMINI: Dialect = GeminiDialect()
+_GENERATE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^:]+):(?P<stream>generateContent|streamGenerateContent)")
+
+
+def route(path: str) -> tuple[Dialect, str, bool] | None:
+    """The shape of requests to a path, with the model and whether it streams, where the path says so."""
+    if (shape := _PATHS.get(path)) is not None:
+        return shape, "", False
+    if (found := _GENERATE.fullmatch(path)) is not None:
+        return _GEMINI, found["model"], found["stream"] == "streamGenerateContent"
+    return None

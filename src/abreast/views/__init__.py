@@ -1,0 +1,1 @@
+"""The journal folded into data that the terminal and the page draw."""

@@ -1,0 +1,302 @@
+"""The lanes of a run as its events draw them: a fold from the journal to rows of bars, counts and rates.
+
+It is fed event by event, in order, and knows nothing else: drawing an old run and watching a live one are the same. An
+event costs the same however long the run is, and only what can still be seen is kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final
+
+from abreast.core import events
+from abreast.core.driven_time import DrivenTime
+from abreast.core.events import Event
+from abreast.core.item import unescape
+from abreast.core.outcome import NO_USAGE
+from abreast.run.outcome_record import usage_of
+from abreast.views.lane_rows import (
+    CANCELLED,
+    CRASHED,
+    DONE,
+    FAILED,
+    INSTANT,
+    RETRIED,
+    RUNNING,
+    SPECULATIVE,
+    LaneBar,
+    LaneCounts,
+    Strip,
+)
+
+OTHERS: Final = "others"
+_STRIPS: Final = 64  # lanes told apart; all further ones are one
+_GRAINS: Final = 500  # what is shorter than this part of the window can't be seen by itself
+_UNSETTLED: Final = 65_536  # failed or cancelled items remembered, in case they are run again
+_SHORTEST: Final = 0.25  # seconds; the window of a whole run grows with it from here
+_RECENT: Final = 10  # seconds over which the rate is taken
+
+
+@dataclass(slots=True)
+class _Map:
+    """A map that is open: its name in the picture, and those of its items that wait or run."""
+
+    label: str
+    members: set[str] = field(default_factory=set)
+
+
+class LaneChart:
+    """The picture of one run so far, made of events of the `KINDS`.
+
+    Time in it is the time the run was driven: what lies between a crash and the resume is left out, and marked by a
+    seam. With `whole` all of the run stays in it, the later the coarser; else its last `window` seconds.
+    """
+
+    def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
+        """Nothing has happened yet."""
+        self.window = _SHORTEST if whole else window
+        self.whole = whole
+        self.now = 0.0
+        self.peak = self.read = self.settled = 0
+        self.complete = False
+        self.state, self.reason = RUNNING, ""
+        self.usage = NO_USAGE
+        self.seams: deque[float] = deque(maxlen=_STRIPS)
+        self.strips: dict[str, Strip] = {}
+        self._time = DrivenTime()
+        self._places: dict[str, tuple[Strip, int]] = {}
+        self._waiting: dict[str, tuple[Strip, float]] = {}
+        self._maps: dict[str, _Map] = {}
+        self._unsettled: dict[int, tuple[Strip, str]] = {}
+        self._recent: deque[list[int]] = deque(maxlen=_RECENT + 1)
+
+    # --- what it shows ----------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> LaneCounts:
+        """All lanes together."""
+        return sum((strip.counts for strip in self.strips.values()), LaneCounts())
+
+    def at(self, wall: float) -> float:
+        """The picture's time at a time of day, while the run is driven."""
+        return self._time.at(wall)
+
+    def rate(self, now: float) -> float:
+        """Items settled per second, lately."""
+        settled = sum(count for second, count in self._recent if second >= now - _RECENT)
+        return settled / min(_RECENT, now) if now > 0 else 0.0
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def add(self, event: Event) -> None:
+        """Take in the next event."""
+        turn = self._TURNS.get(event.kind)
+        if turn is None:
+            return
+        self.now = self._time.take(event)
+        while self.whole and self.now > self.window:
+            self.window *= 2
+        turn(self, event)
+
+    def cut(self) -> None:
+        """The driver is gone, and with it all that it was executing."""
+        self.state = CRASHED
+        for path in list(self._places):
+            self._end(path, CRASHED)
+        for path in list(self._waiting):
+            self._stop_waiting(path)
+        self._maps.clear()
+
+    def _run_started(self, _: Event) -> None:
+        self.state, self.reason = RUNNING, ""
+
+    def _run_resumed(self, _: Event) -> None:
+        self.cut()
+        for strip in self.strips.values():  # what ended after an interrupt is taken up by the next driver
+            strip.counts.change(DONE, strip.counts.speculative)
+            strip.counts.speculative = 0
+        self.seams.append(self.now)
+        self.state, self.reason = RUNNING, ""
+
+    def _run_ended(self, event: Event) -> None:
+        for path in list(self._maps):
+            self._close(path)
+        self.state, self.reason = str(event.data.get("state", DONE)), str(event.data.get("reason") or self.reason)
+
+    def _map_started(self, event: Event) -> None:
+        self._maps[event.path] = _Map(self._label(event.path))
+
+    def _map_stopped(self, event: Event) -> None:
+        self.reason = f"it stopped at item {event.data.get('at')} ({event.data.get('reason')})"
+
+    def _map_ended(self, event: Event) -> None:
+        self._close(event.path)
+
+    def _item_read(self, event: Event) -> None:
+        self.read += events.count_read(event)
+
+    def _items_complete(self, _: Event) -> None:
+        self.complete = True
+
+    def _item_queued(self, event: Event) -> None:
+        if event.path not in self._waiting and event.path not in self._places:
+            self._wait(event)
+
+    def _item_started(self, event: Event) -> None:
+        if event.path in self._places:
+            self._end(event.path, CRASHED)
+        strip = self._strip(event)
+        since = self._stop_waiting(event.path) if event.path in self._waiting else self.now
+        key, attempt = unescape(event.path.rpartition("/")[2]), event.data.get("attempt", 1)
+        bar = LaneBar(key, RUNNING, since, self.now, self.now, attempt if isinstance(attempt, int) else 1)
+        place = strip.take()
+        strip.rows[place].start(bar)
+        strip.counts.running += 1
+        strip.newest.append(event.path)
+        self._places[event.path] = (strip, place)
+        self.peak = max(self.peak, len(self._places))
+        self._map(event.path).members.add(event.path)
+
+    def _attempt_failed(self, event: Event) -> None:
+        if event.path in self._places:
+            self._end(event.path, RETRIED)
+        self._strip(event).counts.retried += 1
+        self._item_queued(event)
+
+    def _item_settled(self, event: Event) -> None:
+        path, strip = event.path, self._strip(event)
+        state = next((known for known in (DONE, CANCELLED) if event.data.get("state") == known), FAILED)
+        if path in self._places:
+            self._end(path, state)
+        else:
+            self._brief(event, strip, state)
+        if path in self._waiting:
+            self._stop_waiting(path)
+        self._map(path).members.discard(path)
+        self._count(path, strip, SPECULATIVE if state == DONE and event.data.get("speculative") else state)
+        second = int(self.now)
+        if not self._recent or self._recent[-1][0] != second:
+            self._recent.append([second, 0])
+        self._recent[-1][1] += 1
+
+    def _call_settled(self, event: Event) -> None:
+        """Count what a call used. Not by items: what a nested one used is in the item around it, too."""
+        if event.data.get("state") != CANCELLED:
+            self.usage += usage_of(event.data)
+
+    def _brief(self, event: Event, strip: Strip, state: str) -> None:
+        """An item so short that its start was not written: its end says how long it took."""
+        service = event.data.get("service")
+        if not isinstance(service, list) or not service:
+            return
+        start = self.now - float(service[-1])
+        since = self._stop_waiting(event.path) if event.path in self._waiting else start
+        place = strip.take_since(start)
+        key = unescape(event.path.rpartition("/")[2])
+        strip.keep(place, LaneBar(key, state, min(since, start), start, self.now, len(service)), self._grain)
+        strip.rows[place].free_since = self.now
+        strip.give(place)
+        self.peak = max(self.peak, len(self._places), place + 1)
+
+    # --- how it is kept ---------------------------------------------------------------------------------------------
+
+    @property
+    def _grain(self) -> float:
+        return self.window / _GRAINS
+
+    def _count(self, path: str, strip: Strip, state: str) -> None:
+        """Count an outcome, in place of an earlier one of the same item: what failed may have been run again."""
+        mark = hash(path)
+        before = self._unsettled.pop(mark, None)
+        if before is not None:
+            before[0].counts.change(before[1], -1)
+            self.settled -= 1
+        strip.counts.change(state, 1)
+        self.settled += 1
+        if state in (FAILED, CANCELLED) and len(self._unsettled) < _UNSETTLED:
+            self._unsettled[mark] = (strip, state)
+
+    def _wait(self, event: Event) -> None:
+        strip = self._strip(event)
+        strip.counts.waiting += 1
+        strip.waiting.change(1, self.now, self._grain)
+        self._waiting[event.path] = (strip, self.now)
+        self._map(event.path).members.add(event.path)
+
+    def _stop_waiting(self, path: str) -> float:
+        """It waits no more; since when it did."""
+        strip, since = self._waiting.pop(path)
+        strip.counts.waiting -= 1
+        strip.waiting.change(-1, self.now, self._grain)
+        steps = strip.waiting.steps
+        while not self.whole and len(steps) > 1 and steps[1][0] < self.now - self.window:
+            steps.popleft()
+        return since
+
+    def _end(self, path: str, state: str) -> None:
+        """What was running runs no more."""
+        strip, place = self._places.pop(path)
+        row = strip.rows[place]
+        bar = row.stop(self.now)
+        strip.counts.running -= 1
+        if bar is not None:
+            strip.keep(place, replace(bar, state=state, end=self.now), self._grain)
+        while not self.whole and row.bars and row.bars[0].end < self.now - self.window:
+            row.bars.popleft()
+        if not self._follow(strip, place):
+            strip.give(place)
+
+    def _follow(self, strip: Strip, place: int) -> bool:
+        """Move what has just started into the row that it was waiting for; False if there is no such item."""
+        others = [(self._places[path][1], path) for path in strip.newest if self._places.get(path, (None,))[0] is strip]
+        last, path = max(others, default=(0, ""))
+        bar = strip.rows[last].running
+        if last <= place or bar is None or self.now - bar.start > INSTANT:
+            return False
+        strip.rows[last].running = None
+        strip.give(last)
+        strip.rows[place].start(bar)
+        self._places[path] = (strip, place)
+        return True
+
+    def _close(self, path: str) -> None:
+        """A map is over: nothing of it runs any more, and what waited in it never will."""
+        closed = self._maps.pop(path, None)
+        for member in closed.members if closed else ():
+            if member in self._places:
+                self._end(member, CANCELLED)
+            if member in self._waiting:
+                self._stop_waiting(member)
+
+    def _map(self, path: str) -> _Map:
+        """The map that an item belongs to; a step is a map by its own name."""
+        above = path.rpartition("/")[0] or path
+        found = self._maps.get(path) or self._maps.get(above)
+        if found is None:
+            found = self._maps[above] = _Map(self._label(above))
+        return found
+
+    def _label(self, path: str) -> str:
+        """The map's path without its run, and the same for the maps beneath all items of another."""
+        root, _, label = path.partition("/")
+        above = path.rpartition("/")[0]
+        while above and above not in self._places:
+            above = above.rpartition("/")[0]
+        return f"{self._map(above).label}/*{path.removeprefix(above)}" if above else label or root
+
+    def _strip(self, event: Event) -> Strip:
+        name = event.lane if event.lane is not None else self._map(event.path).label
+        if name not in self.strips and len(self.strips) >= _STRIPS:
+            name = OTHERS
+        return self.strips.setdefault(name, Strip(name))
+
+    _TURNS: ClassVar[dict[str, Callable[[LaneChart, Event], None]]] = {
+        events.RUN_STARTED: _run_started, events.RUN_RESUMED: _run_resumed, events.RUN_ENDED: _run_ended,
+        events.MAP_STARTED: _map_started, events.MAP_STOPPED: _map_stopped, events.MAP_ENDED: _map_ended,
+        events.ITEM_READ: _item_read, events.ITEMS_COMPLETE: _items_complete, events.ITEM_QUEUED: _item_queued,
+        events.ITEM_STARTED: _item_started, events.ATTEMPT_FAILED: _attempt_failed, events.ITEM_SETTLED: _item_settled,
+        events.CALL_SETTLED: _call_settled,
+    }  # fmt: skip
+    KINDS: ClassVar = frozenset(_TURNS)

@@ -1,0 +1,69 @@
+"""What pages are made of: one run of the store, read and never written.
+
+A reader neither waits for the run's driver nor holds it up: each call is one look of its own at the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from abreast.core.errors import RecordedError
+from abreast.core.events import Event
+from abreast.store.codec import codec
+from abreast.store.port import ControlRequest, Recorded, RunRow, Store
+
+
+@dataclass(frozen=True, slots=True)
+class RunReader:
+    """The journal of one run: its events, its outcomes, and what was asked of its driver."""
+
+    store: Store
+    run_id: str
+
+    def run(self) -> RunRow:
+        """The run as it is now; `NoSuchRun` if it was removed."""
+        return self.store.get(self.run_id)
+
+    def state(self, row: RunRow) -> str:
+        """The run's state for people: one that runs without a driver has crashed."""
+        return "crashed" if row.state == "running" and not self.store.driven(row.id) else row.state
+
+    def events(
+        self, kinds: Collection[str] = (), *, prefix: str = "", after: int = 0, most: int = 1_000_000, page: int = 2000
+    ) -> Iterator[Event]:
+        """Events in order, those of some kinds or all, beneath `prefix`; at most so many."""
+        while most > 0 and (batch := self.store.events(
+            self.run_id, after=after, limit=min(page, most), kinds=kinds, prefix=prefix
+        )):  # fmt: skip
+            yield from batch
+            after = batch[-1].seq
+            most -= len(batch)
+
+    def outcomes(self, *, prefix: str = "", most: int = 1_000_000, page: int = 1000) -> Iterator[Recorded]:
+        """The newest outcome of each path beneath `prefix`, in the order in which they were written."""
+        after = 0
+        while most > 0 and (
+            batch := self.store.outcomes(self.run_id, prefix=prefix, after=after, limit=min(page, most))
+        ):
+            yield from batch
+            after = batch[-1].seq
+            most -= len(batch)
+
+    def recorded(self, paths: Collection[str]) -> dict[str, Recorded]:
+        """What is recorded under just these paths."""
+        return self.store.recorded(self.run_id, paths)
+
+    def asked(self) -> list[ControlRequest]:
+        """What the run's driver was asked to do and has not done yet."""
+        return self.store.asked(self.run_id)
+
+
+def value_of(recorded: Recorded | Event) -> object:
+    """The value of something that is done, in JSON's own types; nothing of the user's code is needed."""
+    return codec.decode_plain(recorded.body or "null")
+
+
+def error_of(recorded: Recorded | Event) -> RecordedError:
+    """The failure of something that failed: its `kind`, `message`, `trace` and `details`."""
+    return codec.decode_error(recorded.body) if recorded.body else RecordedError("unknown", "")

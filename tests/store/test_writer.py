@@ -1,0 +1,469 @@
+"""The writer thread: which events share a commit, and who is told when."""
+
+import asyncio
+import threading
+
+import pytest
+
+from abreast.core.errors import StoreError, StoreFull
+from abreast.core.events import Event
+from abreast.store.port import Driver
+from abreast.store.writer import _COMPANY, _GATHER, CommitListener, CommitWriter
+from abreast.testing import MemoryStore
+
+
+class Watched(MemoryStore):
+    """A store that tells which events each commit held."""
+
+    def __init__(self):
+        super().__init__()
+        self.commits = []
+        self.committed = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+
+    def commit(self, run_id, epoch, events, spent):
+        super().commit(run_id, epoch, events, spent)
+        self.commits.append([event.kind for event in events])
+        self.loop.call_soon_threadsafe(self.committed.set)
+
+
+def open_scribe(store):
+    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
+    return CommitWriter(store, row, CommitListener(lambda *_: None, lambda _: None, lambda _: None), dict)
+
+
+def event(seq, kind):
+    return Event(seq, kind, "r/x", 0.0, 0.0, None, {}, None)
+
+
+async def test_an_event_that_nobody_waits_for_rides_along_with_the_next_that_somebody_does(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._LINGER", 3600.0)
+    store = Watched()
+    scribe = open_scribe(store)
+    landed = asyncio.get_running_loop().create_future()
+    scribe.write(event(1, "started"))
+    await asyncio.sleep(0)  # a turn of the loop goes by
+    await scribe.read(lambda: None)
+    assert store.commits == []
+    scribe.write(event(2, "settled"), durable=lambda: landed.set_result(None))
+    await landed
+    assert store.commits == [["started", "settled"]]
+    await scribe.close()
+
+
+async def test_it_does_not_wait_for_company_for_ever():
+    store = Watched()
+    scribe = open_scribe(store)
+    scribe.write(event(1, "started"))
+    await asyncio.wait_for(store.committed.wait(), 30)
+    assert store.commits == [["started"]]
+    await scribe.close()
+
+
+async def test_what_nobody_waited_for_is_on_disk_when_the_scribe_is_closed():
+    store = Watched()
+    scribe = open_scribe(store)
+    scribe.write(event(1, "started"))
+    await scribe.close()
+    assert store.commits == [["started"]]
+
+
+async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_to_the_caller_after_the_flush():
+    flushing, flush = threading.Event(), threading.Event()
+
+    class Slow(Watched):
+        def sync(self):
+            flushing.set()
+            assert flush.wait(30)
+
+    store = Slow()
+    scribe = open_scribe(store)
+    loop = asyncio.get_running_loop()
+    written, durable = [loop.create_future() for _ in range(3)], [loop.create_future() for _ in range(3)]
+    for number in range(3):
+        tell = lambda future=written[number]: future.set_result(None)  # noqa: E731
+        told = lambda future=durable[number]: future.set_result(None)  # noqa: E731
+        scribe.write(event(number + 1, "settled"), written=tell, durable=told)
+        await written[number]  # while the first flush is under way, commits go on
+    await asyncio.to_thread(flushing.wait, 30)
+    assert not any(future.done() for future in durable)
+    flush.set()
+    await asyncio.gather(*durable)
+    await scribe.close()
+
+
+class Noted(threading.Event):
+    """An event that nobody has to wait for, and that tells for how long they would have."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def wait(self, timeout=None):
+        self.waits.append(timeout)
+        return True
+
+
+async def flush(scribe, first, count, *, held_up):
+    """Write so many events, the first of which may hold somebody up, and wait until they are on disk."""
+    told = [asyncio.get_running_loop().create_future() for _ in range(count)]
+    for number, future in enumerate(told, first):
+        written = None if held_up and number == first else lambda: None  # one that is held up is enough
+        scribe.write(event(number, "settled"), written, lambda future=future: future.set_result(None))
+    await asyncio.gather(*told)
+
+
+@pytest.mark.parametrize("held_up", [False, True])
+@pytest.mark.parametrize(("waiting", "waits"), [(1, []), (3, []), (4, [_GATHER])])
+async def test_a_flush_waits_for_company_where_many_wait(waiting, waits, held_up):
+    scribe = open_scribe(Watched())
+    scribe._hurry = Noted()
+    await flush(scribe, 1, waiting, held_up=held_up)
+    assert scribe._hurry.waits == []
+    await flush(scribe, waiting + 1, 1, held_up=held_up)
+    assert scribe._hurry.waits == waits
+    await scribe.close()
+
+
+async def test_a_flush_waits_no_longer_when_somebody_is_in_a_hurry(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._GATHER", 3600.0)
+    scribe = open_scribe(Watched())
+    for first in (1, 7):  # more than once: nothing is left of the first hurry
+        await flush(scribe, first, 5, held_up=False)
+        waits = asyncio.ensure_future(flush(scribe, first + 5, 1, held_up=False))
+        await asyncio.sleep(0)
+        scribe.hurry()
+        await asyncio.wait_for(waits, 30)
+    await asyncio.wait_for(scribe.close(), 30)
+
+
+async def test_the_last_flush_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._GATHER", 3600.0)
+    scribe = open_scribe(Watched())
+    await flush(scribe, 1, 5, held_up=False)
+    landed = []
+    scribe.write(event(6, "settled"), lambda: None, lambda: landed.append(6))
+    await asyncio.wait_for(scribe.close(), 30)
+    assert landed == [6]
+
+
+class Jotting(Watched):
+    """A store that can jot down, and tells what it did; its commits can be held back."""
+
+    def __init__(self, *, able=True):
+        super().__init__()
+        self.able = able
+        self.jots = []
+        self.spent = []
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def jot(self, run_id, epoch, events, spent):
+        assert (run_id, epoch) == ("r-1", 1)
+        self.jots += [[event.seq for event in events]] if self.able else []
+        self.spent.append(spent)
+        return self.able
+
+    def commit(self, run_id, epoch, events, spent):
+        assert self.go_on.wait(30)
+        super().commit(run_id, epoch, events, spent)
+
+    @property
+    def sizes(self):
+        return [len(commit) for commit in self.commits]
+
+
+async def turns(count=3):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def write(scribe, seq, told, **more):
+    """Write an event whose place can be given away, and whose outcome is wanted."""
+    scribe.write(event(seq, "settled"), lambda: told.append(seq), lambda: told.append(f"{seq} on disk"), **more)
+
+
+async def on_disk(told, seq):
+    """Turns of the loop until the event is on disk."""
+    async with asyncio.timeout(30):
+        while f"{seq} on disk" not in told:
+            await turns(1)
+
+
+async def busy_scribe(store, *, held_back=False):
+    """A scribe that has just handed over a first batch, so that the next one has time; or can't be committed yet."""
+    scribe, told = open_scribe(store), []
+    write(scribe, 1, told)
+    await on_disk(told, 1)
+    store.jots.clear()
+    if held_back:
+        store.go_on.clear()
+    return scribe
+
+
+async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free_before_any_commit(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    scribe.write(event(2, "started"))  # goes with the others: without it there would be a gap
+    write(scribe, 3, told)
+    write(scribe, 4, told)
+    assert told == store.jots == []
+    await turns()
+    assert told == [3, 4]
+    write(scribe, 5, told)
+    await turns()
+    assert (told, store.jots) == ([3, 4, 5], [[2, 3, 4], [5]])
+    assert store.sizes == [1]
+    await scribe.close()
+    assert told == [3, 4, 5, "3 on disk", "4 on disk", "5 on disk"]
+    assert store.sizes == [1, 4]
+    assert len(store.spent) == 3
+
+
+@pytest.mark.parametrize(("count", "jots"), [(_COMPANY - 1, 1), (_COMPANY, 0)])
+async def test_a_turn_with_many_events_is_committed_at_once(count, jots, monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    for seq in range(2, 2 + count):
+        write(scribe, seq, told)
+    await turns(1)
+    assert len(store.jots) == jots
+    assert (scribe._open.events == []) == (jots == 0)
+    scribe.hurry()
+    await on_disk(told, count + 1)
+    await scribe.close()
+
+
+async def test_what_is_jotted_down_is_committed_soon():
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    for seq in (2, 3, 4):
+        write(scribe, seq, told)
+        await turns()
+    await on_disk(told, 4)
+    assert sum(store.sizes) == 4
+    await scribe.close()
+
+
+async def test_and_at_once_after_a_pause(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    for seq in (2, 3, 4):
+        write(scribe, seq, told)
+        await turns()
+    assert store.sizes == [1]
+    scribe._left -= 3600.0  # as if the first had gone over an hour ago
+    write(scribe, 5, told)
+    await on_disk(told, 5)
+    assert store.sizes == [1, 4]
+    await scribe.close()
+
+
+@pytest.mark.parametrize("how", ["hurry", "flush", "read", "close", "pressing"])
+async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+    write(scribe, 2, told)
+    await turns()
+    assert told == [2]
+    if how == "hurry":
+        scribe.hurry()
+    elif how == "read":
+        assert await scribe.read(lambda: store.sizes) == [1, 1]
+    elif how == "pressing":
+        scribe.write(event(3, "call"), durable=lambda: None)
+    else:
+        await getattr(scribe, how)()
+    await on_disk(told, 2)
+    assert store.sizes == ([1, 2] if how == "pressing" else [1, 1])
+    if how != "close":
+        await scribe.close()
+
+
+async def test_what_is_written_in_the_turn_in_which_the_time_has_come_is_jotted_down_before_it_goes_over(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store, held_back=True)
+    write(scribe, 2, told)
+    await turns()
+    write(scribe, 3, told)
+    scribe._due()  # as its timer does
+    await turns()
+    assert told == [2, 3]
+    assert store.jots == [[2], [3]]
+    assert scribe._open.events == []  # it went over all the same
+    scribe.write(event(4, "started"))
+    scribe._due()
+    write(scribe, 5, told)
+    await turns()
+    assert told == [2, 3, 5]  # nobody has to wait for what nobody waits for
+    assert store.jots == [[2], [3], [4], [5]]
+    store.go_on.set()
+    await scribe.close()
+    assert sum(store.sizes) == 5
+
+
+async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told_next(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store)
+
+    def first():
+        told.append(2)
+        scribe.hurry()
+        scribe.hurry()
+        scribe.write(event(4, "settled"), lambda: told.append(4))
+
+    scribe.write(event(2, "settled"), first)
+    scribe.write(event(3, "settled"), lambda: told.append(3))
+    await turns()
+    assert told[:2] == [2, 3]
+    await scribe.close()
+    assert told == [2, 3, 4]
+    assert sum(store.sizes) == 4
+
+
+async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what_comes_after_it():
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store, held_back=True)
+    store.able = False
+    write(scribe, 2, told)
+    await turns()
+    store.able = True
+    write(scribe, 3, told)
+    await turns()
+    assert told == store.jots == []  # a gap would make what is jotted down after it worthless
+    store.go_on.set()
+    await on_disk(told, 3)
+    assert told.index(2) < told.index("2 on disk")
+    write(scribe, 4, told)
+    await turns()
+    assert store.jots == [[4]]
+    await scribe.close()
+
+
+async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk():
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store, held_back=True)
+    scribe.write(event(2, "call"), durable=lambda: told.append("call"))
+    await turns()
+    write(scribe, 3, told)
+    await turns()
+    assert told == store.jots == []
+    store.go_on.set()
+    await on_disk(told, 3)
+    assert told[:2] in (["call", 3], [3, "call"])
+    write(scribe, 4, told)
+    await turns()
+    assert store.jots == [[4]]
+    await scribe.close()
+
+
+async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store, held_back=True)
+    write(scribe, 2, told)
+    await turns()
+    store.able = False
+    write(scribe, 3, told)
+    await turns()
+    store.able = True
+    write(scribe, 4, told)
+    await turns()
+    assert (told, store.jots) == ([2], [[2]])
+    store.go_on.set()
+    await on_disk(told, 4)
+    assert [each for each in told if isinstance(each, int)] == [2, 3, 4]
+    await scribe.close()
+
+
+async def test_after_a_commit_has_failed_nothing_is_jotted_down():
+    class Full(Jotting):
+        def commit(self, run_id, epoch, events, spent):
+            raise StoreFull("no room")
+
+    store, told, failed = Full(), [], asyncio.Event()
+    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
+    scribe = CommitWriter(store, row, CommitListener(lambda *_: None, lambda _: failed.set(), lambda _: None), dict)
+    write(scribe, 1, told)
+    await asyncio.wait_for(failed.wait(), 30)
+    assert told == [1]
+    write(scribe, 2, told)
+    await turns()
+    assert (told, store.jots) == ([1], [[1]])
+    await scribe.close()
+
+
+async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    store, told = Jotting(), []
+    scribe = await busy_scribe(store, held_back=True)
+    write(scribe, 2, told)
+    closing = asyncio.ensure_future(scribe.close())
+    await turns()
+    write(scribe, 3, told)
+    scribe.write(event(4, "started"))
+    store.go_on.set()
+    await asyncio.wait_for(closing, 30)
+    assert sum(store.sizes) == 4
+    assert {2, "2 on disk", 3, "3 on disk"} == set(told)
+
+
+async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer._POLL", 0.01)
+    synced = asyncio.Event()
+
+    class Noting(Watched):
+        def sync(self):
+            self.loop.call_soon_threadsafe(synced.set)
+
+    scribe = open_scribe(Noting())
+    scribe.write(event(1, "call"), written=lambda: None)
+    await asyncio.wait_for(synced.wait(), 30)
+    await scribe.close()
+
+
+async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
+    class Full(Watched):
+        def sync(self):
+            raise StoreFull("no room")
+
+    told, heard = [], []
+    store = Full()
+    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
+    failed = asyncio.Event()
+    scribe = CommitWriter(
+        store,
+        row,
+        CommitListener(lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None),
+        dict,
+    )
+    scribe.write(event(1, "settled"), durable=lambda: heard.append(1))
+    await asyncio.wait_for(failed.wait(), 30)
+    scribe.write(event(2, "settled"), durable=lambda: heard.append(2))
+    await scribe.close()
+    assert [str(error) for error in told] == ["no room"]
+    assert heard == []
+
+
+@pytest.mark.parametrize("where", ["commit", "sync"])
+async def test_whatever_a_store_raises_the_run_is_told_in_a_sentence_and_nobody_waits_for_ever(where):
+    def fails(*_):
+        raise ZeroDivisionError("nobody thought of that")
+
+    store, told, failed = Watched(), [], asyncio.Event()
+    setattr(store, where, fails)
+    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
+    listener = CommitListener(lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None)
+    scribe = CommitWriter(store, row, listener, dict)
+    scribe.write(event(1, "settled"), durable=lambda: told.append("durable"))
+    await asyncio.wait_for(failed.wait(), 30)
+    await asyncio.wait_for(scribe.close(), 30)
+    assert [type(error) for error in told] == [StoreError]
+    assert str(told[0]) == "memory: can't be used: ZeroDivisionError: nobody thought of that"
+    assert isinstance(told[0].__cause__, ZeroDivisionError)
