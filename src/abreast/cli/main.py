@@ -60,6 +60,7 @@ _COMMANDS: Final = {
 }
 
 
+_FOLDER: Final = Path(__file__).with_name("commands")
 _OUTPUT_TROUBLE: Final = (EPIPE, ENOSPC, EDQUOT, EFBIG, EIO, EBADF)  # files of ours are told of by who opened them
 
 
@@ -68,13 +69,13 @@ class Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
         """Those that are here."""
-        return [name for name in _COMMANDS if Path(__file__).with_name(f"{name}.py").exists()]
+        return [name for name in _COMMANDS if (_FOLDER / f"{name}.py").exists()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, its module imported."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        command = importlib.import_module(f"abreast.cli.{cmd_name}").command
+        command = importlib.import_module(f"abreast.cli.commands.{cmd_name}").command
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(

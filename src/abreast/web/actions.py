@@ -12,7 +12,7 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
 from abreast.views.run_reader import RunReader
-from abreast.web.jobs import waiting_gates
+from abreast.web.job_views import waiting_gates
 
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
 """Starts `abreast` with these words, beside us; a sentence if it ended at once because it could not."""

@@ -9,7 +9,7 @@ from typing import Final
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, Store
 from abreast.views.run_view import RunView
-from abreast.web.jobs import Told
+from abreast.web.job_views import Told
 
 _FOLDS: Final = 6  # kept; a page on another run is read from its start again
 _WINDOWS: Final = 8  # pictures kept of a run that is over

@@ -4,7 +4,7 @@ import json
 
 from abreast import open_run
 from abreast.testing import MemoryStore
-from abreast.web.jobs import Told
+from abreast.web.job_views import Told
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 
 

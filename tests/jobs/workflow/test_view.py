@@ -5,7 +5,7 @@ import json
 import pytest
 
 from abreast.testing import Gate, MemoryStore
-from abreast.web.jobs import Told
+from abreast.web.job_views import Told
 from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, gate, go, step, turns
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 

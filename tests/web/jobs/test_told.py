@@ -7,7 +7,7 @@ import pytest
 from abreast.core.errors import NoSuchRun
 from abreast.testing import MemoryStore
 from abreast.views.run_reader import RunReader
-from abreast.web.jobs import Told, waiting_gates
+from abreast.web.job_views import Told, waiting_gates
 from tests.web.jobs.viewing import Hand, settled, viewed
 
 

@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from abreast.jobs.plan.errors import ApplyInterrupted, SourceChanged
 from abreast.worktrees.merge import apply as module
 from abreast.worktrees.merge.apply import Disk, apply, recover, state
+from abreast.worktrees.merge.errors import ApplyInterrupted, SourceChanged
 from tests.jobs.plan.repositories import Bench, fill, on_disk
 
 FILES = {

@@ -8,10 +8,10 @@ import pytest
 
 from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.inventory import Inventory, take_inventory
-from abreast.jobs.plan.errors import MergeBlocked
 from abreast.jobs.plan.spec import Options
 from abreast.jobs.plan.work.ownership import Ownership
 from abreast.worktrees.merge.apply import apply
+from abreast.worktrees.merge.errors import MergeBlocked
 from abreast.worktrees.merge.merge import SOURCE, Merged, MergeStrategy, Outside, merge
 from abreast.worktrees.merge.snapshots import SeenTree
 from abreast.worktrees.merge.three_way import ConflictKind

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from abreast.jobs.plan.errors import ApplyInterrupted, ApplyRunning, SourceChanged
 from abreast.worktrees.merge import apply as module
 from abreast.worktrees.merge.apply import KEPT, apply, recover
+from abreast.worktrees.merge.errors import ApplyInterrupted, ApplyRunning, SourceChanged
 from abreast.worktrees.merge.undo import applies, changed_since, undo
 from tests.jobs.plan.repositories import Bench, fill, on_disk
 from tests.worktrees.merge.test_apply import FILES, Watched, everything

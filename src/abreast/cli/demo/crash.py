@@ -105,7 +105,7 @@ def surroundings() -> dict[str, str]:
     """The environment without any settings of the user's, and in which this very abreast is found from anywhere."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
     given = environment.get("PYTHONPATH", "").split(os.pathsep)
-    places = [str(Path(__file__).parents[2]), *(str(Path(place).absolute()) for place in given if place)]
+    places = [str(Path(__file__).parents[3]), *(str(Path(place).absolute()) for place in given if place)]
     return {**environment, "PYTHONPATH": os.pathsep.join(places)}
 
 

@@ -160,7 +160,8 @@ class SupervisorClient:
 
 
 def _start_warden(line: int, home: str | None) -> subprocess.Popen[bytes]:
-    places = [("abreast", str(_HERE.parent)), ("abreast.executors", str(_HERE))]
+    names = ("abreast.executors.supervisor", "abreast.executors", "abreast")
+    places = [(name, str(place)) for name, place in zip(names, (_HERE, *_HERE.parents), strict=False)]
     program = _PROGRAM.format(places=places, line=line, driver=os.getpid())
     nothing = subprocess.DEVNULL
     return subprocess.Popen(

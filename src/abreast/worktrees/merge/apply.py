@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Self
 
-from abreast.jobs.plan.errors import ApplyInterrupted, ApplyRunning, MergeBlocked, SourceChanged
 from abreast.worktrees.merge.disk import (
     Disk,
     check,
@@ -34,6 +33,7 @@ from abreast.worktrees.merge.disk import (
     replaced_folders,
     state,
 )
+from abreast.worktrees.merge.errors import ApplyInterrupted, ApplyRunning, MergeBlocked, SourceChanged
 from abreast.worktrees.merge.merge import Merged, MergeStrategy
 from abreast.worktrees.merge.snapshots import Changed, Snapshots
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from abreast.jobs.plan.errors import SourceChanged
+from abreast.worktrees.merge.errors import SourceChanged
 from abreast.worktrees.merge.snapshots import EXECUTABLE, LINK, REGULAR, Changed, TreeEntry
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})  # a file system without hard links

@@ -14,12 +14,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
-from abreast.jobs.plan.work.ownership import Ownership
 from abreast.worktrees.merge.merge_change import SOURCE, Change, Conflict, MergedSoFar, TreeDraft
 from abreast.worktrees.merge.snapshots import Changed, ChangeStep, Snapshots, TreeDifference
 
-__all__ = ["SOURCE", "Change", "Conflict", "MergeRequest", "MergeStrategy", "Merged", "Outside", "merge"]
+__all__ = ["SOURCE", "Change", "Conflict", "MergeRequest", "MergeStrategy", "Merged", "Outside", "WriteRules", "merge"]
+
+
+class WriteRules(Protocol):
+    """Which leaf may write which path."""
+
+    def owners(self, path: str) -> tuple[str, ...]:
+        """The leaves that may write a path."""
+
+    def allows(self, leaf: str, path: str) -> bool:
+        """Whether a leaf may write a path."""
 
 
 class MergeStrategy(StrEnum):
@@ -90,7 +100,7 @@ def merge(
     source: str,
     changes: Sequence[Change],
     *,
-    ownership: Ownership | None = None,
+    ownership: WriteRules | None = None,
     strategy: MergeStrategy = MergeStrategy.THREE_WAY,
     outside: Outside = Outside.REFUSE,
 ) -> Merged:
@@ -113,7 +123,7 @@ class _Merge:
     source: str
     strategy: MergeStrategy
     outside: Outside
-    ownership: Ownership | None
+    ownership: WriteRules | None
     differences: Mapping[Change, TreeDifference]
     merged: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.jobs.plan.decompose.inventory import list_paths
 from abreast.worktrees.merge.git import OURS, git, names
+from abreast.worktrees.merge.listing import list_paths
 
 REGULAR: Final = "100644"
 EXECUTABLE: Final = "100755"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from abreast.jobs.plan.decompose.inventory import is_binary
 from abreast.worktrees.merge.git import OURS, git
+from abreast.worktrees.merge.listing import is_binary
 from abreast.worktrees.merge.snapshots import Snapshots, TreeEntry
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast.jobs.plan.errors import SourceChanged
 from abreast.worktrees.merge.apply import APPLIED, DONE, HOME, ApplyStage, read_journal, writing
 from abreast.worktrees.merge.disk import Disk, check, state
+from abreast.worktrees.merge.errors import SourceChanged
 from abreast.worktrees.merge.snapshots import Changed, TreeEntry
 
 

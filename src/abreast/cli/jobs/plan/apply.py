@@ -21,7 +21,6 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.core.events import ITEM_SETTLED
 from abreast.executors.commands import Commands
-from abreast.jobs.plan.decompose.inventory import list_submodules
 from abreast.jobs.plan.job import PLAN_DIVIDED, SUBPLANS
 from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.checks import Looked, MergeCheck, Whole, look_at_imports
@@ -31,6 +30,7 @@ from abreast.jobs.plan.work.ownership import Ownership
 from abreast.store.codec import codec
 from abreast.store.port import RunRow, Store, each_event
 from abreast.worktrees.merge.apply import apply
+from abreast.worktrees.merge.listing import list_submodules
 from abreast.worktrees.merge.merge import Change, Merged, MergeStrategy, Outside, merge
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots

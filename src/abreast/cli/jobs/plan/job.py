@@ -16,9 +16,10 @@ from abreast.core.errors import AbreastError
 from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.imports import Imports, read_imports
 from abreast.jobs.plan.decompose.inventory import take_inventory
-from abreast.jobs.plan.errors import ApplyRunning, PlanInvalid
+from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.spec import Options, Plan
 from abreast.store.port import JsonValue, RunRow
+from abreast.worktrees.merge.errors import ApplyRunning
 from abreast.worktrees.merge.repair import repair
 
 KIND: Final = "plan"

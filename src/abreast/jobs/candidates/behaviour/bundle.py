@@ -23,12 +23,9 @@ from abreast.jobs.candidates.child import (
     wrapping,
 )
 
-_HERE: Final = Path(__file__).parent
+_HERE: Final = Path(__file__).parents[1]
 _OURS, _THERE = "abreast.jobs.candidates", "_abreast_child"
-_SHARED: Final = (
-    *("anatomy", "codes", "compare", "foreign", "kinds", "large", "likeness"),
-    *("matching", "portrait", "portray", "record", "resources", "rules"),
-)
+_SHARED: Final = ("rules", *(f"values/{path.stem}" for path in sorted((_HERE / "values").glob("[a-z]*.py"))))
 _CHILD: Final = (audit, build, capture, channel, guard, install, main, paths, suite, timed, trying, wrapping)
 
 _COMPILED: Final = "__pycache__"
@@ -50,7 +47,7 @@ main(place)
 def write_bundle(place: Path) -> None:
     """Write all modules of the child into a package of its own in `place`, which exists."""
     package = place / _THERE
-    for folder in (package / _COMPILED, package / "child" / _COMPILED):
+    for folder in (package / _COMPILED, package / "values" / _COMPILED, package / "child" / _COMPILED):
         folder.mkdir(parents=True)
     for name, data in _files().items():
         (package / name).write_bytes(data)
@@ -59,7 +56,7 @@ def write_bundle(place: Path) -> None:
 @cache
 def _files() -> dict[str, bytes]:
     """The modules, each also as our interpreter compiles it: another one than ours does not look at that."""
-    found = {"__init__.py": b"", "child/__init__.py": b""}
+    found = {"__init__.py": b"", "values/__init__.py": b"", "child/__init__.py": b""}
     for name in (*(f"{name}.py" for name in _SHARED), *(f"child/{Path(str(one.__file__)).name}" for one in _CHILD)):
         text = (_HERE / name).read_text(encoding="utf-8").replace(_OURS, _THERE)
         found[name] = text.encode("utf-8")

@@ -9,26 +9,26 @@ on every machine. Binary files have none; a huge file is not read, and has a qua
 
 from __future__ import annotations
 
-import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from abreast.jobs.plan.errors import PlanInvalid
-from abreast.worktrees.git import GitFailed
-from abreast.worktrees.merge.git import git, names
+from abreast.worktrees.merge.listing import (
+    BINARY_PREFIX,
+    WithoutLinks,
+    count_in_words,
+    is_binary,
+    list_tracked,
+    walk_tree,
+)
 
 HUGE: Final = 1_000_000
 """Bytes above which a file is marked, and not read."""
-_LOOKED_AT: Final = 8_000  # bytes; git calls a file binary if there is a NUL among these
 _CHARACTERS: Final = 4  # per token
-_GIT_LINK: Final = "160000"
-# Of a tree without git: what tools keep there, and nobody edits.
-_LEFT_OUT: Final = frozenset({".git", ".hg", ".svn", ".abreast", "__pycache__"})
 
 
 class FileForm(StrEnum):
@@ -82,7 +82,7 @@ class Inventory:
         left = len(self.files) - len(kept)
         if not left:
             return self
-        note = _counted(left, "submodule is", "submodules are", "left out")
+        note = count_in_words(left, "submodule is", "submodules are", "left out")
         return Inventory(kept, self.source, (*self.notes, note))
 
     @property
@@ -106,15 +106,15 @@ def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
     """
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is not a directory")
-    listed = _tracked(root, untracked=untracked)
+    listed = list_tracked(root, untracked=untracked)
     if listed is not None:
         paths, links, notes = listed
         source = "git"
     else:
-        paths, links, notes = list(_walk(root)), set(), []
+        paths, links, notes = list(walk_tree(root)), set(), []
         source = "tree"
     files, missing, special = [], 0, 0
-    solid = _Solid(root)
+    solid = WithoutLinks(root)
     for path in paths:
         entry = _entry(root, path, link=path in links) if solid.holds(path) else None
         if isinstance(entry, FileEntry):
@@ -124,87 +124,10 @@ def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
         else:
             special += 1
     if missing:
-        notes.append(_counted(missing, "tracked file is", "tracked files are", "not on disk"))
+        notes.append(count_in_words(missing, "tracked file is", "tracked files are", "not on disk"))
     if special:
-        notes.append(_counted(special, "path is", "paths are", "neither a file nor a link"))
+        notes.append(count_in_words(special, "path is", "paths are", "neither a file nor a link"))
     return Inventory(tuple(files), source, tuple(notes))
-
-
-def list_paths(root: Path, git_dir: Path | None = None) -> list[str]:
-    """What a snapshot has: files and links that git tracks or doesn't ignore; without git, all of them. Sorted.
-
-    With a `git_dir`, that is what says what is tracked and ignored, and `root` is a worktree whose own git directory
-    may have been changed or removed: what is tracked there besides is listed too.
-    """
-    listed = _tracked(root, untracked=True, git_dir=git_dir)
-    solid = _Solid(root)
-    return sorted(
-        path
-        for path in (_walk(root) if listed is None else listed[0])
-        if solid.holds(path) and ((place := root / path).is_symlink() or place.is_file())
-    )
-
-
-def list_submodules(root: Path) -> list[str]:
-    """The paths of the submodules beneath `root`, whether their files are there or not. Sorted."""
-    listed = _tracked(root, untracked=False)
-    return [] if listed is None else sorted(listed[1])
-
-
-def _tracked(
-    root: Path, *, untracked: bool, git_dir: Path | None = None
-) -> tuple[list[str], set[str], list[str]] | None:
-    extra = {} if git_dir is None else {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(_top(root, git_dir))}
-    try:
-        listed = git("ls-files", "-z", "--stage", cwd=root, extra=extra).stdout
-        others = names(git("ls-files", "-z", "--others", "--exclude-standard", cwd=root, extra=extra).stdout)
-    except GitFailed as error:
-        if "not a git repository" in str(error) or "not installed" in str(error):
-            return None
-        raise
-    if git_dir is not None:
-        with suppress(GitFailed):  # it may be ruined, or gone
-            own = {"GIT_CEILING_DIRECTORIES": str(git_dir.parent)}
-            listed += git("ls-files", "-z", "--stage", cwd=root, extra=own).stdout
-    staged = [line.split("\t", 1) for line in names(listed)]
-    paths = {path for _, path in staged}  # a set: a path with an unsettled merge comes three times
-    others = [path for path in others if not path.endswith("/") and path.split("/", 1)[0] not in _LEFT_OUT]
-    if not paths and not others:
-        return None
-    links = {path for mode, path in staged if mode.startswith(_GIT_LINK)}
-    if untracked or not paths:
-        return [*paths, *others], links, []
-    notes = [_counted(len(others), "file is", "files are", "not tracked by git, and left out")] if others else []
-    return list(paths), links, notes
-
-
-def _top(root: Path, git_dir: Path) -> Path:
-    """The top of the worktree that `root` is in: it is beside the git directory."""
-    return git_dir.parent / root.relative_to(git_dir.parent).parts[0]
-
-
-def _walk(root: Path) -> Iterator[str]:
-    for place, folders, files in os.walk(root):
-        kept = [name for name in folders if name not in _LEFT_OUT]
-        linked = [name for name in kept if Path(place, name).is_symlink()]
-        folders[:] = [name for name in kept if name not in linked]
-        above = Path(place).relative_to(root).as_posix()
-        for name in [*(name for name in files if name != ".git"), *linked]:  # of a worktree whose repository is gone
-            yield name if above == "." else f"{above}/{name}"
-
-
-class _Solid:
-    """Whether a path is reached without following a link: git may know a directory that is a link by now."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._known: dict[str, bool] = {"": True}
-
-    def holds(self, path: str) -> bool:
-        above = path.rpartition("/")[0]
-        if above not in self._known:
-            self._known[above] = self.holds(above) and not (self._root / above).is_symlink()
-        return self._known[above]
 
 
 def _entry(root: Path, path: str, *, link: bool) -> FileEntry | str | None:
@@ -221,21 +144,12 @@ def _entry(root: Path, path: str, *, link: bool) -> FileEntry | str | None:
         return "special"
     huge = found.st_size > HUGE
     with place.open("rb") as opened:
-        content = opened.read(_LOOKED_AT if huge else -1)
+        content = opened.read(BINARY_PREFIX if huge else -1)
     if is_binary(content):
         return FileEntry(path, found.st_size, binary=True, huge=huge)
     characters = found.st_size if huge else len(content.decode(errors="replace"))
     return FileEntry(path, found.st_size, -(-characters // _CHARACTERS), huge=huge)
 
 
-def is_binary(content: bytes) -> bool:
-    """As git sees it: there is a NUL near its beginning."""
-    return b"\0" in content[:_LOOKED_AT]
-
-
 def _beneath(path: str, root: str) -> str:
     return PurePosixPath(path).relative_to(root).as_posix() if root else path
-
-
-def _counted(count: int, one: str, many: str, rest: str) -> str:
-    return f"{count:,} {one if count == 1 else many} {rest}"

@@ -15,11 +15,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.jobs.plan.decompose.inventory import HUGE, is_binary
+from abreast.jobs.plan.decompose.inventory import HUGE
 from abreast.jobs.plan.errors import EditRefused
 from abreast.jobs.plan.work.assignment import Assignment
 from abreast.jobs.plan.work.ownership import Ownership
 from abreast.models.port import Message, Model, Reply, Request
+from abreast.worktrees.merge.listing import is_binary
 from abreast.worktrees.merge.names import is_one_line, printable
 
 REPAIRS: Final = 2

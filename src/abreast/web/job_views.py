@@ -44,7 +44,7 @@ class Told:
         until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
             if self._fold is None:  # jobs are imported when one is looked at
-                module = import_module(f"{__name__}.{self.kind}")
+                module = import_module(f"abreast.jobs.{self.kind}.view")
                 self._fold = cast("JobFold", getattr(module, _FOLDS[self.kind])())
             for event in journal.events(self._fold.KINDS, after=self._after):
                 self._fold.add(event)
@@ -60,6 +60,5 @@ class Told:
 def waiting_gates(journal: RunReader, kind: str) -> dict[str, list[str]]:
     """The gates of a run that wait for a decision, as its page shows them, and the options of each."""
     view, _ = Told(kind).view(journal)
-    # Not by the built-in `map`: in this package that name is a module.
     gates = [mapping(gate) for gate in listed(view.get("gates"))]
     return {str(gate["gate"]): [str(option) for option in gate["options"]] for gate in gates}

@@ -1,0 +1,34 @@
+"""What can go wrong when results are merged and applied.
+
+AbreastError
+|-- MergeBlocked      a merge has conflicts, refusals, requests or faults, and can't be applied
+|-- SourceChanged     the source tree is no longer what was merged into
+|-- ApplyInterrupted  an apply was interrupted, and not taken back yet
+`-- ApplyRunning      an apply or an undo is under way in the same tree
+"""
+
+from __future__ import annotations
+
+from abreast.core.errors import AbreastError
+
+
+class MergeBlocked(AbreastError):
+    """A merge has conflicts, refusals, requests or faults, and can't be applied; the message has a line for each."""
+
+    retryable = False
+
+
+class SourceChanged(AbreastError):
+    """The source tree is no longer what was merged into; the message names the path. Merge again."""
+
+    retryable = False
+
+
+class ApplyInterrupted(AbreastError):
+    """An apply was interrupted and not taken back yet; the message says where it is. Call `recover`."""
+
+    retryable = False
+
+
+class ApplyRunning(AbreastError):
+    """An apply or an undo is under way in the same tree; the message names it. Try again when it has ended."""
