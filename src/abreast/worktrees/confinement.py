@@ -37,7 +37,7 @@ from abreast.worktrees.staging import remove_tree
 Walls: TypeAlias = Literal["any", "own", "bubblewrap", "none"]
 Why: TypeAlias = Literal["exit", "timeout", "memory", "cpu", "processes", "file size", "killed"]
 
-_JAIL: Final = ("-I", "-S", str(Path(__file__).with_name("jail.py")))
+_JAIL: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox.py")))
 _MASKED: Final = ("/tmp", "/var/tmp", "/run", "/dev")  # noqa: S108 - where others' sockets and devices are
 _BEYOND: Final = 10.0  # s; what a jail may take on top of its command's time before it is given up
 # Of the user's home: what opens other doors. The rest of it can be read, as Python itself may live there.
