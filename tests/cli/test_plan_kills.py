@@ -207,7 +207,7 @@ main()
     ("abreast.worktrees.own_git", "_Model._fill_index", "before", 1),
     ("abreast.jobs.plan.work.commands", "_variables", "after", 2),
     ("abreast.jobs.plan.work.commands", "_wrote", "before", 3),
-    ("abreast.jobs.plan.work.held_results", "Kept.hold", "after", 4),
+    ("abreast.jobs.plan.work.held_results", "HeldResults.hold", "after", 4),
     ("abreast.worktrees.slot", "Slot.let_go", "after", PARTS),
     ("abreast.worktrees.pool", "_Base.remove", "before", 1),
     ("abreast.worktrees.pool", "_remove_files", "after", 1),

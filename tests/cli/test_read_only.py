@@ -16,8 +16,6 @@ READS = (("runs", "--json"), ("show", "job", "--json"), ("show", "job", "0001", 
 KILLED = """
 import asyncio, os, signal, sys
 import abreast
-from abreast.run import journal
-from abreast.store import scribe
 from abreast.store.sqlite.store import SqliteStore
 
 class OnlyNoted(SqliteStore):

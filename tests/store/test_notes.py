@@ -356,7 +356,7 @@ def test_a_directory_that_can_not_be_written_keeps_no_run_locked():
             file.chmod(0o777)
         lock_file(path).parent.chmod(0o555)
         looks = """
-from abreast.store import sql
+from abreast.store.sqlite import sql
 for file in sql._HERE.glob("*.sql"):  # which may be out of reach afterwards
     sql.sql(file.stem)
 step_down()
@@ -428,7 +428,7 @@ import abreast.store.sqlite.store
 def dies(*_):
     say("jotted")
     sys.stdin.read()
-abreast.store.sqlite.store.Spool = dies
+abreast.store.sqlite.store.WriteAheadNotes = dies
 begin(SqliteStore(sys.argv[1]))
 """
     killed(dies, path)

@@ -105,7 +105,7 @@ async def test_cancelled_while_it_waits_it_holds_nothing(directory):
 
 HOLDER = """
 import asyncio, sys
-from abreast.jobs.candidates import machine as place
+from abreast.worktrees import machine_lock as place
 
 place._SHARED = (place.Path(sys.argv[1]),)
 

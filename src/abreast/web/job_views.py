@@ -12,13 +12,13 @@ from abreast.store.port import RunRow
 from abreast.views.job_view import JobFold, listed, mapping
 from abreast.views.run_reader import RunReader
 
-_FOLDS: Final = {
-    "sample": "SampleFold",
-    "workflow": "WorkflowFold",
-    "matrix": "MatrixFold",
-    "candidates": "CandidatesFold",
-    "plan": "PlanFold",
-    "map": "MapFold",
+_VIEWS: Final = {
+    "sample": ("abreast.jobs.sample.view", "SampleFold"),
+    "workflow": ("abreast.jobs.workflow.view", "WorkflowFold"),
+    "matrix": ("abreast.jobs.matrix.view", "MatrixFold"),
+    "candidates": ("abreast.jobs.candidates.view", "CandidatesFold"),
+    "plan": ("abreast.jobs.plan.view", "PlanFold"),
+    "map": ("abreast.jobs.map.view", "MapFold"),
 }
 
 
@@ -30,7 +30,7 @@ class Told:
 
     def __init__(self, kind: str) -> None:
         """Nothing is read yet. A run of a kind that is no job's is told as a map."""
-        self.kind = kind if kind in _FOLDS else "map"
+        self.kind = kind if kind in _VIEWS else "map"
         self._fold: JobFold | None = None
         self._after = 0
         self._lock = threading.Lock()
@@ -44,8 +44,8 @@ class Told:
         until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
             if self._fold is None:  # jobs are imported when one is looked at
-                module = import_module(f"abreast.jobs.{self.kind}.view")
-                self._fold = cast("JobFold", getattr(module, _FOLDS[self.kind])())
+                module, name = _VIEWS[self.kind]
+                self._fold = cast("JobFold", getattr(import_module(module), name)())
             for event in journal.events(self._fold.KINDS, after=self._after):
                 self._fold.add(event)
                 self._after = event.seq

@@ -39,9 +39,9 @@ def test_fifteen_at_ten_and_the_curve_are_tracked(monkeypatch):
 
 
 def test_a_scheduler_that_runs_fewer_or_more_at_once_is_no_measurement(monkeypatch):
-    real = loads.How
+    real = loads.PlanOptions
     for wrong in (1, 15):
-        monkeypatch.setattr(loads, "How", lambda width, wrong=wrong: real(width=wrong))
+        monkeypatch.setattr(loads, "PlanOptions", lambda width, wrong=wrong: real(width=wrong))
         with pytest.raises(RuntimeError, match="ran at once, not 10"):
             loads.makespan(loads.plan_of(15), 10, nap=0.001)
 

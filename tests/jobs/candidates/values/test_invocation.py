@@ -330,11 +330,11 @@ def test_text_that_is_no_text_survives_the_journey():
 
 CHILD = """
 import sys
-from abreast.jobs.candidates import compare, matching, portray, record
+from abreast.jobs.candidates.values import compare, graph_match, invocation
 from abreast.jobs.candidates.values.invocation import encode, observe
 
-matching.Engine.run = lambda *args: None  # all is the same, it says
-compare.compare_portraits = record.judge = lambda *args, **kwargs: []
+graph_match.GraphMatch.run = lambda *args: None  # all is the same, it says
+compare.compare_portraits = invocation.judge = lambda *args, **kwargs: []
 
 class Yes:
     def __eq__(self, other): return True

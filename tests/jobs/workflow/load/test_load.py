@@ -54,7 +54,7 @@ def test_everything_that_can_be_said_is_read():
     assert flow.outputs["fixed_one"] == 3
     kinds = [type(one).__name__ for one in flow.steps]
     assert kinds == [
-        "Command", "Prompt", "Shell", "Python", "Gate", "If", "Switch", "Loop", "Loop", "FanOut", "FanOut", "FanIn",
+        "Command", "Prompt", "Shell", "Python", "GateStep", "If", "Switch", "Loop", "Loop", "FanOut", "FanOut", "FanIn",
         "Sample",
     ]  # fmt: skip
     lines = LARGE.splitlines()
