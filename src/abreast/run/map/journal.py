@@ -63,7 +63,7 @@ class MapJournal:
         fingerprint = _fingerprint(fn)
         self._reruns = self._repeats or options.on_change == "rerun"
         if self._setting.resumed:
-            await self._look_back(fingerprint, options)
+            await self._look_back(fingerprint, options, is_ours=_is_ours(fn))
         self._journal.emit(MAP_STARTED, self._path, data={
             "width": options.width, "span": options.span, "order": options.order, "effect": options.effect,
             "function": fingerprint,
@@ -236,10 +236,11 @@ class MapJournal:
             outcome = Done(outcome.index, outcome.key, read, outcome.lane, outcome.usage, outcome.times)
         return outcome, body
 
-    async def _look_back(self, fingerprint: str, options: MapOptions) -> None:
+    async def _look_back(self, fingerprint: str, options: MapOptions, *, is_ours: bool) -> None:
         started = await self._read(lambda store, run: store.events(run, kinds={MAP_STARTED}, prefix=self._path))
         before = next((event.data.get("function") for event in started if event.path == self._path), fingerprint)
-        if before != fingerprint and str(before).partition(":")[0] == fingerprint.partition(":")[0]:
+        is_comparable = str(before).partition(":")[0] == fingerprint.partition(":")[0] and not is_ours
+        if before != fingerprint and is_comparable:
             warnings.warn(f"{self._path}: the function changed since outcomes were recorded; they are kept as they are",
                           FunctionChanged, stacklevel=2)  # fmt: skip
         if options.effect == "once":
@@ -256,6 +257,13 @@ class MapJournal:
 def _listed(keys: Sequence[str]) -> str:
     shown = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
     return f"item {shown}" if len(keys) == 1 else f"items {shown}"
+
+
+def _is_ours(fn: Any) -> bool:
+    """Whether a function is a part of abreast: another version of abreast is no reason for a warning."""
+    while hasattr(fn, "func"):
+        fn = fn.func
+    return str(getattr(fn, "__module__", "")).partition(".")[0] == "abreast"
 
 
 def _fingerprint(fn: Any) -> str:
