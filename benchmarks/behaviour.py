@@ -3,10 +3,11 @@
     python -m benchmarks.behaviour                        # 12 candidates, tests of 2 s of CPU each, 2 slots: 2 to 3 min
     python -m benchmarks.behaviour --candidates 4 --cpu 0.5
 
-The behaviour phase is timed from the first check that begins to the last that ends, through the engine of `abreast
-optimize`, with worktrees, confinement and generated inputs; nothing is measured afterwards. It goes one by one, side by
-side, side by side, one by one, so that a machine that grows slower favours neither. It ends with 1 if side by side
-takes more than 0.6 of the time, if the verdicts differ, or if there were not as many at once as there are slots.
+The behaviour phase is timed from the first check that begins to the last that ends, through the
+engine of `abreast optimize`, with worktrees, confinement and generated inputs; nothing is measured
+afterwards. It goes one by one, side by side, side by side, one by one, so that a machine that grows
+slower favours neither. It ends with 1 if side by side takes more than 0.6 of the time, if the
+verdicts differ, or if there were not as many at once as there are slots.
 """
 
 from __future__ import annotations
@@ -121,9 +122,9 @@ async def phase(top: Path, count: int, width: int) -> Phase:
         return proposals(count)
 
     async with open_run("behaviour", seed=1) as run:
-        tried = await Trials(CandidatesContext(target, SOURCE, top, bench, None, EvaluationOptions(width))).run(
-            run, propose
-        )
+        tried = await Trials(
+            CandidatesContext(target, SOURCE, top, bench, None, EvaluationOptions(width))
+        ).run(run, propose)
     assert bench.began is not None
     return Phase(bench.ended - bench.began, bench.peak, tuple(one.verdict for one in tried))
 
@@ -151,7 +152,9 @@ async def compare(count: int, cpu: float, slots: int) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--candidates", type=int, default=12)
     parser.add_argument("--cpu", type=float, default=2.0, help="seconds of CPU that the tests take")
     parser.add_argument("--slots", type=int, default=2)

@@ -1,7 +1,8 @@
 """Measure how long a plan takes to make: `python -m benchmarks.decomposition [--rounds 3]`.
 
-1,000 and 10,000 files: mixed directories, and the same number in one directory, with and without imports. The target is
-2 s of CPU for 10,000 mixed files and 1 s for 10,000 alike ones; exits with 1 if it is missed.
+1,000 and 10,000 files: mixed directories, and the same number in one directory, with and without
+imports. The target is 2 s of CPU for 10,000 mixed files and 1 s for 10,000 alike ones; exits with 1
+if it is missed.
 """
 
 import argparse
@@ -23,7 +24,9 @@ def mixed(count: int, drawn: random.Random) -> list[str]:
     """Files of directories of one to five levels, 1 to 39 in each."""
     found: list[str] = []
     while len(found) < count:
-        folder = "/".join(f"{drawn.choice(NAMES)}{drawn.randrange(4)}" for _ in range(drawn.randint(1, 5)))
+        folder = "/".join(
+            f"{drawn.choice(NAMES)}{drawn.randrange(4)}" for _ in range(drawn.randint(1, 5))
+        )
         found += [f"{folder}/m{len(found) + number}.py" for number in range(drawn.randint(1, 39))]
     return sorted(found[:count])
 
@@ -50,8 +53,16 @@ def works(count: int) -> Iterator[tuple[str, float, Callable[[], object]]]:
     for name, paths, target in (("mixed", tree, MIXED), ("one directory", flat, MIXED)):
         files, imports = Inventory.of(dict.fromkeys(paths, 100)), imports_of(paths, drawn)
         plan = decompose(files, imports)
-        yield f"{name}, {len(plan.leaves)} leaves", target, lambda f=files, i=imports: decompose(f, i)  # type: ignore[misc]
-        yield f"{name}, at most 20 files", target, lambda f=files, i=imports: decompose(f, i, Options(max_files=20))  # type: ignore[misc]
+        yield (
+            f"{name}, {len(plan.leaves)} leaves",
+            target,
+            lambda f=files, i=imports: decompose(f, i),
+        )  # type: ignore[misc]
+        yield (
+            f"{name}, at most 20 files",
+            target,
+            lambda f=files, i=imports: decompose(f, i, Options(max_files=20)),
+        )  # type: ignore[misc]
         yield f"{name}, score", target, lambda p=plan, i=imports: score(p, i)  # type: ignore[misc]
     alike = Inventory.of(flat)
     yield "one directory, alike", ALIKE, lambda: decompose(alike)

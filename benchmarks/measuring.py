@@ -4,10 +4,11 @@
     python -m benchmarks.measuring planted --runs 100     # a function of 1 ms, and a candidate that is 10% faster
     python -m benchmarks.measuring show                   # what there is so far
 
-Every run is what `abreast optimize` does to measure one candidate that behaves: alone on the machine, with fresh
-processes, by its default plan. A run is a line in `build/measuring-KIND.jsonl`, written when it ends: stopped, a series
-goes on where it was, and `--fresh` begins a new one. It ends with 1 if a series that is complete is not good enough: of
-200, at most 2 may be faster than themselves; of 100, at least 90 gains must be found.
+Every run is what `abreast optimize` does to measure one candidate that behaves: alone on the
+machine, with fresh processes, by its default plan. A run is a line in `build/measuring-KIND.jsonl`,
+written when it ends: stopped, a series goes on where it was, and `--fresh` begins a new one. It
+ends with 1 if a series that is complete is not good enough: of 200, at most 2 may be faster than
+themselves; of 100, at least 90 gains must be found.
 """
 
 from __future__ import annotations
@@ -133,7 +134,9 @@ async def run_series(kind: str, runs: int, path: Path) -> None:
     done = len(rows_of(path))
     with project() as top:
         target = Target("work.py", "work")
-        bench = Evaluator(target, SOURCE.format(rounds=ROUNDS), Tests(("test_work.py",), sys.executable), Bounds())
+        bench = Evaluator(
+            target, SOURCE.format(rounds=ROUNDS), Tests(("test_work.py",), sys.executable), Bounds()
+        )
         candidate = SOURCE.format(rounds=SERIES[kind].rounds)
         async with open_worktrees(top, 2) as trees:
             beside, original = trees.slots
@@ -145,21 +148,36 @@ async def run_series(kind: str, runs: int, path: Path) -> None:
                 began = time.perf_counter()
                 timed = await bench.time(original, beside, candidate, number)
                 row = {
-                    "run": number, "verdict": timed.verdict, "ratio": timed.ratio, "low": timed.low, "high": timed.high,
-                    "noise_floor": timed.noise_floor, "blocks": timed.blocks, "seconds": timed.seconds,
-                    "took": time.perf_counter() - began, "load": os.getloadavg()[0], "reason": timed.reason,
-                }  # fmt: skip
+                    "run": number,
+                    "verdict": timed.verdict,
+                    "ratio": timed.ratio,
+                    "low": timed.low,
+                    "high": timed.high,
+                    "noise_floor": timed.noise_floor,
+                    "blocks": timed.blocks,
+                    "seconds": timed.seconds,
+                    "took": time.perf_counter() - began,
+                    "load": os.getloadavg()[0],
+                    "reason": timed.reason,
+                }
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
                 counts = Counter(one["verdict"] for one in rows_of(path))
                 so_far = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-                print(f"{number + 1}/{runs} {row['took']:.1f} s: {timed.reason}; so far {so_far}", flush=True)
+                print(
+                    f"{number + 1}/{runs} {row['took']:.1f} s: {timed.reason}; so far {so_far}",
+                    flush=True,
+                )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kind", choices=[*SERIES, "show"])
-    parser.add_argument("--runs", type=int, help="how many there are to be in all: 200 of aa, 100 of planted")
+    parser.add_argument(
+        "--runs", type=int, help="how many there are to be in all: 200 of aa, 100 of planted"
+    )
     parser.add_argument("--fresh", action="store_true", help="forget the runs that there are")
     parser.add_argument("--build", type=Path, default=BUILD, help="where the results are kept")
     given = parser.parse_args()

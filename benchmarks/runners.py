@@ -30,7 +30,9 @@ def popen(argv: Argv, n: int, width: int) -> None:
 
     def one(_: int) -> None:
         _check(
-            subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, process_group=0, check=False).returncode
+            subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, process_group=0, check=False
+            ).returncode
         )
 
     with ThreadPoolExecutor(width) as pool:
@@ -40,12 +42,16 @@ def popen(argv: Argv, n: int, width: int) -> None:
 async def asyncio_subprocess(argv: Argv) -> int:
     """`asyncio.create_subprocess_exec`."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(*argv, stdin=nothing, stdout=pipe, stderr=pipe, process_group=0)
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=nothing, stdout=pipe, stderr=pipe, process_group=0
+    )
     await process.communicate()
     return process.returncode if process.returncode is not None else 1
 
 
-async def side_by_side(call: Callable[[Argv], Coroutine[object, object, int]], argv: Argv, n: int, width: int) -> None:
+async def side_by_side(
+    call: Callable[[Argv], Coroutine[object, object, int]], argv: Argv, n: int, width: int
+) -> None:
     """Have `width` workers share the calls."""
     numbers = iter(range(n))
 

@@ -30,7 +30,9 @@ napoleon_use_ivar = True
 myst_heading_anchors = 3
 
 _CODE = re.compile(r"(?<!`)`(?P<code>[^`\n]+)`(?!`)(?P<next>\w?)")
-_SECTION = re.compile(r"\s*(- .*|[A-Z][\w ()]*:)")  # a list, or `Args:` and its like: what is indented there is text
+_SECTION = re.compile(
+    r"\s*(- .*|[A-Z][\w ()]*:)"
+)  # a list, or `Args:` and its like: what is indented there is text
 
 
 def setup(app: Sphinx) -> None:
@@ -38,7 +40,9 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _rewrite, priority=100)
 
 
-def _rewrite(_app: Sphinx, _what: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:
+def _rewrite(
+    _app: Sphinx, _what: str, _name: str, _thing: object, _options: object, lines: list[str]
+) -> None:
     lines[:] = _restructured(lines)
 
 
@@ -48,7 +52,9 @@ def _restructured(lines: list[str]) -> Iterator[str]:
     for filled, group in groupby(lines, key=bool):
         paragraph = list(group)
         depth = _depth(paragraph[0])
-        ragged = any(_depth(line) > depth for line in paragraph) and not _SECTION.fullmatch(paragraph[0])
+        ragged = any(_depth(line) > depth for line in paragraph) and not _SECTION.fullmatch(
+            paragraph[0]
+        )
         if filled and (depth > around or ragged):
             yield from (f"{' ' * around}::", "")
             yield from indent(dedent("\n".join(paragraph)), " " * (around + 4)).splitlines()

@@ -1,7 +1,7 @@
 """Check how a branch is cut into commits: `python scripts/check_commits.py [--base REF]`.
 
-Looks at the commits that REF does not have, by default `origin/main`. Where there is none, or no git, it says so and
-exits 0. Otherwise it exits 1 if
+Looks at the commits that REF does not have, by default `origin/main`. Where there is none, or no
+git, it says so and exits 0. Otherwise it exits 1 if
 
 - a subject is empty or longer than 72 characters, or the line beneath it is not empty;
 - the code is changed, and no commit of the branch changes a test;
@@ -42,14 +42,22 @@ class Commit:
     @property
     def jobs(self) -> set[str]:
         """The jobs whose own code is changed; none if something that they share is changed too."""
-        owners = [match[1] if (match := _JOB.match(file)) else "" for file in self.files if file.startswith(CODE)]
+        owners = [
+            match[1] if (match := _JOB.match(file)) else ""
+            for file in self.files
+            if file.startswith(CODE)
+        ]
         return set() if {"", _SHARED_BY_JOBS} & set(owners) else set(owners)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Check the commits, print every problem, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base", default="origin/main", help="the branch that the commits are to be added to")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--base", default="origin/main", help="the branch that the commits are to be added to"
+    )
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     given = parser.parse_args(argv)
     names = _git(given.root, "rev-list", "--reverse", "--no-merges", f"{given.base}..HEAD")
@@ -89,7 +97,12 @@ def _problems(commit: Commit) -> Iterator[str]:
 def _read(root: Path, name: str) -> Commit:
     message = _git(root, "show", "--no-patch", "--format=%B", name) or ""
     files = _git(root, "show", "--name-only", "--format=", "-z", "--no-renames", name) or ""
-    return Commit(name, message.strip("\n"), tuple(file for file in files.split("\0") if file), _headings(root, name))
+    return Commit(
+        name,
+        message.strip("\n"),
+        tuple(file for file in files.split("\0") if file),
+        _headings(root, name),
+    )
 
 
 def _headings(root: Path, name: str) -> frozenset[str]:

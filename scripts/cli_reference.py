@@ -34,7 +34,10 @@ _CODES: tuple[tuple[int, str], ...] = (
     (errors.USAGE, "bad usage, or input that can't be used"),
     (errors.SPENT, "a budget is spent; the run can go on with a larger one"),
     (errors.CANCELLED, "the run was cancelled by `abreast cancel`"),
-    (errors.INTERRUPTED, "interrupted by Ctrl-C; the run can go on (143 after SIGTERM, 129 after SIGHUP)"),
+    (
+        errors.INTERRUPTED,
+        "interrupted by Ctrl-C; the run can go on (143 after SIGTERM, 129 after SIGHUP)",
+    ),
     (errors.PIPE_CLOSED, "whoever read the output has gone, as `head` does"),
 )
 
@@ -67,8 +70,15 @@ _PLACEHOLDERS: tuple[tuple[str, str], ...] = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the page, or check it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the project's root")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if the page is out of date"
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(__file__).resolve().parent.parent,
+        help="the project's root",
+    )
     given = parser.parse_args(argv)
     page: Path = given.root / DOCUMENT
     text = reference()
@@ -80,23 +90,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     before, after = there.splitlines(), text.splitlines()
     changes = difflib.unified_diff(before, after, str(DOCUMENT), "as the help says", lineterm="")
-    sys.stderr.write("\n".join(changes) + f"\n{DOCUMENT} is out of date; write it again with: make reference\n")
+    sys.stderr.write(
+        "\n".join(changes) + f"\n{DOCUMENT} is out of date; write it again with: make reference\n"
+    )
     return 1
 
 
 def reference() -> str:
     """The whole page."""
     parts = [_OPENING]
-    parts += (f"## {name}\n\n```text\n{text}\n```\n" for name, text in each_help(cli, "abreast", None))
+    parts += (
+        f"## {name}\n\n```text\n{text}\n```\n" for name, text in each_help(cli, "abreast", None)
+    )
     parts += (_placeholders(), _exit_codes(), _settings())
     return "\n".join(parts)
 
 
-def each_help(command: click.Command, name: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
+def each_help(
+    command: click.Command, name: str, parent: click.Context | None
+) -> Iterator[tuple[str, str]]:
     """The help of a command and of all beneath it, in the order in which help lists them."""
     # The second width is the widest that a command may ask for itself.
-    context = click.Context(command, parent, name.rpartition(" ")[2], terminal_width=WIDTH, max_content_width=WIDTH,
-                            help_option_names=["-h", "--help"])  # fmt: skip
+    context = click.Context(
+        command,
+        parent,
+        name.rpartition(" ")[2],
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        help_option_names=["-h", "--help"],
+    )
     with context.scope(cleanup=False):
         yield name, "\n".join(line.rstrip() for line in context.get_help().splitlines())
         if isinstance(command, click.Group):
@@ -113,7 +135,8 @@ def _exit_codes() -> str:
 
 def _settings() -> str:
     rows = "".join(
-        f"| `{each.name}` | `{each.variable}` | {_default(each)} | {_MEANINGS[each.name]} |\n" for each in SETTINGS
+        f"| `{each.name}` | `{each.variable}` | {_default(each)} | {_MEANINGS[each.name]} |\n"
+        for each in SETTINGS
     )
     return (
         "## Settings\n\nA flag wins over the environment, that over `abreast.toml`, that over `[tool.abreast]` in\n"

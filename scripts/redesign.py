@@ -1,8 +1,9 @@
 """Moves modules and renames what they define, by the table in redesign.txt, in all files of the repository.
 
-A line of the table is `old.module new.module Old=New Other=Another`: the module moves, its tests move with it, and
-every import, dotted name and path that names it is rewritten; then the names that it defines are renamed in it and
-in every file that imports them. `python scripts/redesign.py --check` only tells what would move.
+A line of the table is `old.module new.module Old=New Other=Another`: the module moves, its tests
+move with it, and every import, dotted name and path that names it is rewritten; then the names that
+it defines are renamed in it and in every file that imports them. `python scripts/redesign.py
+--check` only tells what would move.
 """
 
 from __future__ import annotations
@@ -21,8 +22,15 @@ ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("redesign.txt")
 CODE = ("src", "tests", "benchmarks", "scripts", "examples", "docs", "corpus")
 TEXT = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".sql", ".js", ".html", ".cfg", ".ini"}
-QUOTED_TYPE = re.compile(r'"[A-Za-z][A-Za-z_\[\], |.]*"')  # an annotation or alias that names a later class
-LEFT_ALONE = ("CHANGELOG.md", "scripts/redesign.py", "scripts/redesign.txt", "tests/fixtures/recorded/")
+QUOTED_TYPE = re.compile(
+    r'"[A-Za-z][A-Za-z_\[\], |.]*"'
+)  # an annotation or alias that names a later class
+LEFT_ALONE = (
+    "CHANGELOG.md",
+    "scripts/redesign.py",
+    "scripts/redesign.txt",
+    "tests/fixtures/recorded/",
+)
 
 
 @dataclass(frozen=True)
@@ -41,12 +49,17 @@ def read_table() -> list[Move]:
         words = line.partition("#")[0].split()
         if words and words[0] != "package":
             old, new, *names = words
-            moves.append(Move(old, old if new == "=" else new, dict(name.split("=") for name in names)))
+            moves.append(
+                Move(old, old if new == "=" else new, dict(name.split("=") for name in names))
+            )
     return moves
 
 
 def make_packages() -> None:
-    """Write `__init__.py` of new packages, with the sentence of the table; and those of directories of tests."""
+    """Write `__init__.py` of new packages, with the sentence of the table.
+
+    And those of directories of tests.
+    """
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if line.startswith("package "):
             _, name, sentence = line.split(maxsplit=2)
@@ -84,7 +97,9 @@ def test_of(module: str) -> Path:
 
 def git(*words: str) -> str:
     """Run git in the repository."""
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def files() -> Iterator[Path]:
@@ -123,7 +138,9 @@ def dotted_pattern(moves: list[Move]) -> re.Pattern[str]:
     """Any old module by its dotted name or its path."""
     olds = sorted((move.old for move in moves if move.old != move.new), key=len, reverse=True)
     dotted = "|".join(re.escape(f"abreast.{old}") for old in olds)
-    paths = "|".join(re.escape("abreast/" + old.replace(".", "/")) + r"(?=\.py\b|/)" for old in olds)
+    paths = "|".join(
+        re.escape("abreast/" + old.replace(".", "/")) + r"(?=\.py\b|/)" for old in olds
+    )
     return re.compile(rf"(?<![\w.@])(?:{dotted})(?![\w])|(?<![\w-])(?:src/)?(?:{paths})")
 
 
@@ -160,13 +177,17 @@ def split_package_imports(text: str, known: dict[str, str]) -> str:
         indent = lines[node.lineno - 1][: node.col_offset]
         made = []
         if stay:
-            words = ", ".join(f"{one.name} as {one.asname}" if one.asname else one.name for one, _ in stay)
+            words = ", ".join(
+                f"{one.name} as {one.asname}" if one.asname else one.name for one, _ in stay
+            )
             made.append(f"{indent}from {node.module} import {words}\n")
         for alias, full in leave:
             package, _, name = f"abreast.{known[full]}".rpartition(".")
             local = alias.asname or alias.name
             said = name if local == name else f"{name} as {local}"
-            made.append(f"{indent}from @{package} import {said}\n")  # the @ keeps it from being rewritten again
+            made.append(
+                f"{indent}from @{package} import {said}\n"
+            )  # the @ keeps it from being rewritten again
         lines[node.lineno - 1 : node.end_lineno] = made
     return "".join(lines)
 
@@ -205,14 +226,20 @@ def rename_in(text: str, renamed: dict[str, str], of_modules: dict[str, dict[str
                 if new != token.string:
                     edits.append((token.start, token.end, new))
             elif token.type == tokenize.STRING and QUOTED_TYPE.fullmatch(token.string):
-                new = re.sub(r"[A-Z]\w*", lambda found: renamed.get(found[0], found[0]), token.string)
+                new = re.sub(
+                    r"[A-Z]\w*", lambda found: renamed.get(found[0], found[0]), token.string
+                )
                 if new != token.string:
                     edits.append((token.start, token.end, new))
             continue
         before = tokens[at - 1].string if at else ""
         if before == ".":
             owner = tokens[at - 2].string if at > 1 else ""
-            if owner in of_modules and token.string in of_modules[owner] and (at < 3 or tokens[at - 3].string != "."):
+            if (
+                owner in of_modules
+                and token.string in of_modules[owner]
+                and (at < 3 or tokens[at - 3].string != ".")
+            ):
                 edits.append((token.start, token.end, of_modules[owner][token.string]))
             continue
         is_method = before == "def" and token.line[:1].isspace()
@@ -236,7 +263,9 @@ def is_keyword_argument(tokens: list[tokenize.TokenInfo], at: int) -> bool:
     return following == "=" and previous in ("(", ",")
 
 
-def imported_names(text: str, names: dict[str, dict[str, str]]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+def imported_names(
+    text: str, names: dict[str, dict[str, str]]
+) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """What of the renamed names a file imports: by plain name, and by the module's local name."""
     renamed: dict[str, str] = {}
     of_modules: dict[str, dict[str, str]] = {}
@@ -291,7 +320,9 @@ def main() -> None:
         raise SystemExit("two modules would have one name")
     if options.check:
         for move in moves:
-            print(f"{move.old:40} {move.new:40} {' '.join(f'{a}={b}' for a, b in move.names.items())}")
+            print(
+                f"{move.old:40} {move.new:40} {' '.join(f'{a}={b}' for a, b in move.names.items())}"
+            )
         return
     pattern = dotted_pattern(moves)
     names = {move.new: move.names for move in moves if move.names}
@@ -300,7 +331,10 @@ def main() -> None:
     olds = sorted(tests, key=len, reverse=True)
     test_words = [re.escape(one) for old in olds for one in (old, old[:-3].replace("/", "."))]
     test_pattern = re.compile(rf"(?:{'|'.join(test_words) or '$^'})(?!\w)")
-    test_names = {**tests, **{a[:-3].replace("/", "."): b[:-3].replace("/", ".") for a, b in tests.items()}}
+    test_names = {
+        **tests,
+        **{a[:-3].replace("/", "."): b[:-3].replace("/", ".") for a, b in tests.items()},
+    }
     texts: dict[Path, tuple[str, str]] = {}
     for path in files():
         text = before = (ROOT / path).read_text(encoding="utf-8")
@@ -311,7 +345,10 @@ def main() -> None:
             text = split_package_imports(text, known)
         text = rewrite_dotted(text, pattern, known).replace("from @abreast", "from abreast")
         texts[path] = before, test_pattern.sub(lambda found: test_names[found.group()], text)
-    for path, (_, text) in texts.items():  # names that a module only imports, and others import from it
+    for path, (
+        _,
+        text,
+    ) in texts.items():  # names that a module only imports, and others import from it
         if path.parts[:2] == ("src", "abreast") and path.suffix == ".py":
             own = names.setdefault(module_at(path), {})
             for name, new in imported_names(text, names)[0].items():

@@ -12,7 +12,9 @@ async def play(load: Load, lap: Lap) -> list[object]:
     """Play A, A0 or B."""
     function = ITEMS[load.work]
     with lap:
-        results = await aiometer.run_all([partial(function, item) for item in range(load.n)], max_at_once=load.width)
+        results = await aiometer.run_all(
+            [partial(function, item) for item in range(load.n)], max_at_once=load.width
+        )
     return list(results)
 
 

@@ -1,7 +1,7 @@
 """What the contenders of D share: where the server is, what is asked, and the window around a plain client.
 
-The server echoes, so that everyone's results can be checked. It is a child of the harness and not of the contender:
-its CPU time is nobody's.
+The server echoes, so that everyone's results can be checked. It is a child of the harness and not
+of the contender: its CPU time is nobody's.
 """
 
 import os

@@ -20,7 +20,9 @@ async def opened_on_aiohttp(width: int) -> AsyncIterator[Ask]:
     """Open a client over aiohttp."""
     del width
     http = openai.DefaultAioHttpClient()
-    async with openai.AsyncOpenAI(api_key=KEY, base_url=base_url(), timeout=PATIENCE, http_client=http) as client:
+    async with openai.AsyncOpenAI(
+        api_key=KEY, base_url=base_url(), timeout=PATIENCE, http_client=http
+    ) as client:
         yield _asking(client)
 
 

@@ -1,7 +1,8 @@
 """What every contender shares: the load it is given, the stopwatch around its work, and the line it prints.
 
-A contender is a plain function `play(load, lap)` that opens what it needs, does the load inside `with lap:` and returns
-its results. It runs in a fresh process as `python -m benchmarks.contenders.NAME WORK N WIDTH [REPEAT]`.
+A contender is a plain function `play(load, lap)` that opens what it needs, does the load inside
+`with lap:` and returns its results. It runs in a fresh process as `python -m
+benchmarks.contenders.NAME WORK N WIDTH [REPEAT]`.
 """
 
 import argparse
@@ -36,7 +37,10 @@ class Load:
 
 @dataclass(slots=True)
 class Lap:
-    """A stopwatch for wall and CPU time (self, threads, waited-for children); `with lap:` adds to it."""
+    """A stopwatch for wall and CPU time (self, threads, waited-for children).
+
+    `with lap:` adds to it.
+    """
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -135,7 +139,8 @@ def run(plays: Mapping[str, Play], *, package: str | None = None, ordered: bool 
     lap, total = Lap(), Lap()
     with tempfile.TemporaryDirectory() as home:
         for number in range(args.repeat + 1):
-            # First a few items unmeasured: what is imported or compiled at a first call is start-up.
+            # First a few items unmeasured: what is imported or compiled at a first call is
+            # start-up.
             warm = number == 0
             # "C-queue" is another way to play C.
             work = args.work.partition("-")[0]
@@ -171,7 +176,8 @@ def _print_line(lap: Lap, total: Lap, args: argparse.Namespace, package: str | N
         "cpu": lap.cpu,
         "items": args.n * args.repeat,
         "maps": args.repeat,
-        # Opening and closing: a store, a graph, a service. Shown beside the cost per item, never inside it.
+        # Opening and closing: a store, a graph, a service. Shown beside the cost per item, never
+        # inside it.
         "around": (total.cpu - lap.cpu) / args.repeat,
         "version": _version_of(package),
         **lap.extra,

@@ -53,7 +53,12 @@ async def _play(opened: Opened, args: argparse.Namespace) -> dict[str, float]:
         wall = time.perf_counter() - began
         after = await _settled()
     gone = after["disconnects"] - before["disconnects"]
-    return {"wall": wall, "passed": passed, "requests": after["admitted"] - before["admitted"], "cancelled": gone}
+    return {
+        "wall": wall,
+        "passed": passed,
+        "requests": after["admitted"] - before["admitted"],
+        "cancelled": gone,
+    }
 
 
 async def _settled() -> dict[str, int]:

@@ -1,4 +1,7 @@
-"""A ThreadPoolExecutor of `width` threads: `map` keeps the order; the items are plain functions, not coroutines."""
+"""A ThreadPoolExecutor of `width` threads: `map` keeps the order.
+
+The items are plain functions, not coroutines.
+"""
 
 import time
 from collections.abc import Callable

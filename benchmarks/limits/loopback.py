@@ -1,7 +1,7 @@
 """A lane in real time: a limiter, our own client, and storm servers on this machine in processes of their own.
 
-The servers' log is the truth of what was rejected, and the best time is that of who knows everything, on the same
-server. Time is scaled: a minute of the server lasts a few seconds.
+The servers' log is the truth of what was rejected, and the best time is that of who knows
+everything, on the same server. Time is scaled: a minute of the server lasts a few seconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class Result(NamedTuple):
 
     @property
     def utilisation(self) -> float:
-        """The best time as a share of the limiter's; of what was cut off, the share of the work that was done."""
+        """The best time as a share of the limiter's.
+
+        Of what was cut off, the share of the work that was done.
+        """
         return self.best / self.seconds * (1 - self.lost / self.calls) if self.seconds else 0.0
 
     @property
@@ -67,11 +70,16 @@ def course_of(scenario: Scenario, minute: float) -> Course:
     """The scenario at another speed, with replies of one length, so that the best time is known exactly."""
     settings = replace(scenario.settings, minute=minute, output_min=SAID, output_max=SAID)
     prompts = [f"{call.key} ".ljust(4 * call.input_tokens, "x") for call in scenario.calls]
-    requests = [WorldRequest(key_of(_MODEL, None, [text]), (len(text) + 3) // 4, None, SAID) for text in prompts]
+    requests = [
+        WorldRequest(key_of(_MODEL, None, [text]), (len(text) + 3) // 4, None, SAID)
+        for text in prompts
+    ]
     return Course(settings, prompts, requests)
 
 
-def run(scenarios: Sequence[Scenario], make: Callable[[Settings], Limiter] | None, minute: float) -> Result:
+def run(
+    scenarios: Sequence[Scenario], make: Callable[[Settings], Limiter] | None, minute: float
+) -> Result:
     """Send all calls of all lanes at once; without a limiter, by inspect_ai's controller."""
     minute *= max(scenario.slow for scenario in scenarios)
     courses = [course_of(scenario, minute) for scenario in scenarios]
@@ -88,21 +96,38 @@ def run(scenarios: Sequence[Scenario], make: Callable[[Settings], Limiter] | Non
 
 
 def _storm(settings: Settings) -> Any:  # noqa: ANN401 - a context manager
-    given = {name: value for name, value in asdict(settings).items() if value is not None and name != "steps"}
+    given = {
+        name: value
+        for name, value in asdict(settings).items()
+        if value is not None and name != "steps"
+    }
     return start_process(**given, steps=[(step.at, dict(step.changes)) for step in settings.steps])
 
 
 def _result(
-    seconds: float, best: float, done: int, courses: Sequence[Course], storms: Sequence[StormProcess]
+    seconds: float,
+    best: float,
+    done: int,
+    courses: Sequence[Course],
+    storms: Sequence[StormProcess],
 ) -> Result:
     stats = [storm.stats() for storm in storms]
     calls = sum(len(course.prompts) for course in courses)
-    return Result(seconds, best, sum(each.arrived for each in stats), sum(each.rejected for each in stats),
-                  calls - done, calls)  # fmt: skip
+    return Result(
+        seconds,
+        best,
+        sum(each.arrived for each in stats),
+        sum(each.rejected for each in stats),
+        calls - done,
+        calls,
+    )
 
 
 async def _sent(
-    courses: Sequence[Course], storms: Sequence[StormProcess], make: Callable[[Settings], Limiter], until: float
+    courses: Sequence[Course],
+    storms: Sequence[StormProcess],
+    make: Callable[[Settings], Limiter],
+    until: float,
 ) -> tuple[float, int]:
     """The seconds until the last reply, and how many came."""
     done, last = 0, 0.0
@@ -112,7 +137,9 @@ async def _sent(
         nonlocal done, last
         governed = GovernorLimit(make(course.settings))  # type: ignore[arg-type] # a rival is no Governor, but does the same
         name = f"openai/{_MODEL}"
-        async with Caller(OpenAI(name, f"{storm.url}/v1", "sk-storm"), ModelLane("openai", governed=governed)) as model:
+        async with Caller(
+            OpenAI(name, f"{storm.url}/v1", "sk-storm"), ModelLane("openai", governed=governed)
+        ) as model:
 
             async def ask(prompt: str) -> bool:
                 return bool((await model.ask(prompt)).text)
@@ -137,11 +164,18 @@ async def _sent(
 @contextmanager
 def inspecting() -> Iterator[subprocess.Popen[str]]:
     """The process of inspect_ai's controller, once it has imported all it needs."""
-    command = [str(python_of("inspect-ai")), str(ROOT / "benchmarks" / "limits" / "inspect_lane.py")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    command = [
+        str(python_of("inspect-ai")),
+        str(ROOT / "benchmarks" / "limits" / "inspect_lane.py"),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         try:
             if child.stdout is None or child.stdout.readline().strip() != "ready":
-                raise RuntimeError("inspect_ai's environment is missing or broken: make bench-peers")
+                raise RuntimeError(
+                    "inspect_ai's environment is missing or broken: make bench-peers"
+                )
             yield child
         finally:
             child.kill()
@@ -154,7 +188,10 @@ def _inspected(
     minute: float,
     until: float,
 ) -> tuple[float, int]:
-    lanes = [{"url": storm.url, "prompts": course.prompts} for course, storm in zip(courses, storms, strict=True)]
+    lanes = [
+        {"url": storm.url, "prompts": course.prompts}
+        for course, storm in zip(courses, storms, strict=True)
+    ]
     if child.stdin is None or child.stdout is None:
         raise RuntimeError("its process has no pipes")
     child.stdin.write(json.dumps({"lanes": lanes, "scale": minute / 60, "until": until}) + "\n")

@@ -32,10 +32,14 @@ class Drawn(Governor):
         self._chart = chart
         self._note(RUN_STARTED, 0.0)
 
-    def _note(self, kind: str, now: float, permit: CallPermit | None = None, **data: Plain | list[float]) -> None:
+    def _note(
+        self, kind: str, now: float, permit: CallPermit | None = None, **data: Plain | list[float]
+    ) -> None:
         path = f"run/item/{permit.serial}" if permit is not None else "run"
         path += "/call" if kind in (CALL_STARTED, CALL_SETTLED) else ""
-        self._chart.add(Event(0, kind, path, now, now, "provider" if permit is not None else None, data))
+        self._chart.add(
+            Event(0, kind, path, now, now, "provider" if permit is not None else None, data)
+        )
 
     def _note_changes(self, now: float, permit: CallPermit, cause: str) -> int:
         found = self.changes(cause)
@@ -55,7 +59,9 @@ class Drawn(Governor):
         self._note(CALL_SETTLED, now, permit)
         self._note_changes(now, permit, "header" if told else "room")
 
-    def rejected(self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings) -> bool:
+    def rejected(
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings
+    ) -> bool:
         """It was turned away."""
         news = super().rejected(permit, now, hit, wait, told)
         if not self._note_changes(now, permit, "429"):

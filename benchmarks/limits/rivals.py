@@ -35,7 +35,9 @@ class Static:
         self._flying.add(self._serial)
         return CallPermit(self._serial, now, costs)
 
-    def answered(self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]) -> None:  # noqa: ARG002
+    def answered(
+        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+    ) -> None:
         """One less is."""
         self._flying.discard(permit.serial)
 
@@ -60,7 +62,12 @@ class Static:
         return self.hold
 
     def rejected(
-        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, HeaderFacts]
+        self,
+        permit: CallPermit,
+        now: float,
+        hit: Hit,
+        wait: float | None,
+        told: Mapping[Dimension, HeaderFacts],
     ) -> bool:
         """One less is, and nothing goes for a while."""
         del hit, told
@@ -77,13 +84,20 @@ class Aimd(Static):
         super().__init__(4, tick)
         self._cut_at = -inf
 
-    def answered(self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]) -> None:
+    def answered(
+        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+    ) -> None:
         """Grow by one in a round."""
         super().answered(permit, now, used, told)
         self.width += 1 / self.width
 
     def rejected(
-        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, HeaderFacts]
+        self,
+        permit: CallPermit,
+        now: float,
+        hit: Hit,
+        wait: float | None,
+        told: Mapping[Dimension, HeaderFacts],
     ) -> bool:
         """Halve, once for all that were sent before."""
         if permit.sent > self._cut_at:
@@ -112,7 +126,9 @@ class Pacer(Static):
             self._next[name] = max(now, self._next.get(name, now)) + costs.get(name, 0.0) / rate
         return super().send(costs, now)
 
-    def answered(self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]) -> None:
+    def answered(
+        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+    ) -> None:
         """Take the limits from the headers."""
         super().answered(permit, now, used, told)
         for name, each in told.items():

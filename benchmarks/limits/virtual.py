@@ -1,6 +1,7 @@
 """A lane in virtual time: a limiter, the storm's own state machine, and the time that a perfect one would need.
 
-Nothing waits and nothing is random: the same world, calls and limiter give the same result on every machine.
+Nothing waits and nothing is random: the same world, calls and limiter give the same result on every
+machine.
 """
 
 from __future__ import annotations
@@ -34,14 +35,21 @@ class Limiter(Protocol):
     def send(self, costs: Costs, now: float) -> CallPermit:
         """A call goes out."""
 
-    def answered(self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]) -> None:
+    def answered(
+        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+    ) -> None:
         """It was answered."""
 
     def failed(self, permit: CallPermit, now: float) -> None:
         """It came to nothing."""
 
     def rejected(
-        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, HeaderFacts]
+        self,
+        permit: CallPermit,
+        now: float,
+        hit: Hit,
+        wait: float | None,
+        told: Mapping[Dimension, HeaderFacts],
     ) -> bool:
         """It was turned away."""
 
@@ -153,11 +161,15 @@ class _Lane:
         else:
             self._at(now + self._trip / 2, self._turned_away, permit, call, verdict)
 
-    def _finish(self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict) -> None:
+    def _finish(
+        self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict
+    ) -> None:
         self._world.finish(now, verdict.id)
         self._at(now + self._trip / 2, self._answered, permit, call, verdict)
 
-    def _answered(self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict) -> None:
+    def _answered(
+        self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict
+    ) -> None:
         if verdict.fault is not None:
             self._limiter.failed(permit, now)
             self._line.append(call)
@@ -168,7 +180,9 @@ class _Lane:
         used: Costs = {"requests": 1.0, "tokens": verdict.input_tokens + verdict.output_tokens}
         self._limiter.answered(permit, now, used, told_by(verdict.headers or {}))
 
-    def _turned_away(self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict) -> None:
+    def _turned_away(
+        self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict
+    ) -> None:
         self._line.append(call)
         if verdict.status != _TOO_MANY:
             self._limiter.failed(permit, now)
@@ -186,5 +200,7 @@ def told_by(headers: Mapping[str, str]) -> dict[Dimension, HeaderFacts]:
         limit = headers.get(f"x-ratelimit-limit-{name}")
         if limit is not None:
             left = float(headers[f"x-ratelimit-remaining-{name}"])
-            told[name] = HeaderFacts(float(limit), left, seconds_of(headers[f"x-ratelimit-reset-{name}"]) or 0.0)
+            told[name] = HeaderFacts(
+                float(limit), left, seconds_of(headers[f"x-ratelimit-reset-{name}"]) or 0.0
+            )
     return told

@@ -32,7 +32,9 @@ async def _play(plan: Plan, width: int, nap: float, store: Path | None) -> tuple
         begun = time.perf_counter()
         result = await run_plan(run, plan, work, PlanOptions(width=width))
         took = time.perf_counter() - begun
-    if not result.ok or [one.value["leaf"] for one in result.subplans] != [leaf.id for leaf in plan.leaves]:
+    if not result.ok or [one.value["leaf"] for one in result.subplans] != [
+        leaf.id for leaf in plan.leaves
+    ]:
         raise RuntimeError("the subplans did not come back as they were")
     return took, result.peak
 
@@ -48,7 +50,11 @@ def makespan(plan: Plan, width: int, nap: float = NAP, store: Path | None = None
 
 def layout(kind: str, count: int) -> Inventory:
     """So many files: of mixed directories, or alike in one."""
-    paths = mixed(count, random.Random(9)) if kind == "mixed" else [f"flat/f{one:05}.py" for one in range(count)]
+    paths = (
+        mixed(count, random.Random(9))
+        if kind == "mixed"
+        else [f"flat/f{one:05}.py" for one in range(count)]
+    )
     return Inventory.of(dict.fromkeys(paths, 100))
 
 

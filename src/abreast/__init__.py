@@ -54,7 +54,8 @@ __all__ = [
     "workflow",
 ]
 
-# Each name is fetched when it is first used: the command line says its help, and a worker starts, without the rest.
+# Each name is fetched when it is first used: the command line says its help, and a worker starts,
+# without the rest.
 _HOME = {
     "Budget": "abreast.limits.budget",
     "Cancelled": "abreast.core.outcome",

@@ -8,8 +8,9 @@ import os
 import sys
 from typing import NoReturn
 
-# Nearly all that a command makes dies by its count, or lives as long as the process: looking for cycles as often as
-# Python does by default takes a tenth of the start (16 ms of CPU), and more while a run goes on.
+# Nearly all that a command makes dies by its count, or lives as long as the process: looking for
+# cycles as often as Python does by default takes a tenth of the start (16 ms of CPU), and more
+# while a run goes on.
 gc.set_threshold(50_000, 20, 50)
 
 _ended: list[int] = []  # the exit code, once there is one

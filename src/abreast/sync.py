@@ -1,4 +1,7 @@
-"""The doors: `abreast.map` for code that isn't async, an iterator as the built-in one is; and the jobs."""
+"""The doors: `abreast.map` for code that isn't async, an iterator as the built-in one is.
+
+And the jobs.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_INTERRUPTED = 2.0  # seconds that cancelled work has to end after an interrupt, before it is left to itself
+_INTERRUPTED = (
+    2.0  # seconds that cancelled work has to end after an interrupt, before it is left to itself
+)
 _BATCH = 256  # outcomes carried from the loop's thread to the caller's at once
 
 
-def map(fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: Any) -> Iterator[Outcome[Any]]:
+def map(
+    fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: Any
+) -> Iterator[Outcome[Any]]:
     """Call `fn` with each item, at most `width` at once; an iterator of outcomes in item order.
 
         [outcome.value for outcome in abreast.map(lambda x: x * x, range(5), width=3)]      # [0, 1, 4, 9, 16]
@@ -50,16 +57,19 @@ def map(fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: An
     plain function's) it becomes a map beneath that item. Items are read in a thread of abreast's own. Leaving the loop
     early stops what is still going on.
 
-    Raises ValueError or TypeError at once for options that make no sense; `WouldBlock` inside an `async def` item,
-    where it would stop the loop that it waits for: use `async for ... in abreast.current().run.map(...)` there.
-    """  # fmt: skip
+    Raises ValueError or TypeError at once for options that make no sense; `WouldBlock` inside an
+    `async def` item, where it would stop the loop that it waits for: use `async for ... in
+    abreast.current().run.map(...)` there.
+    """
     opening = {name: options.pop(name) for name in _OPENING if name in options}
     checked = check_options(fn, stored=opening.get("store") is not None, width=width, **options)
     item = current_item()
     if item is not None:
         return _beneath(item.run, fn, items, opening, {"width": width, **options})
     run = open_run(opening.pop("name", checked.name), **opening)
-    return _Outcomes(_background.loop(), run, lambda opened: opened.map(fn, items, width=width, **options))
+    return _Outcomes(
+        _background.loop(), run, lambda opened: opened.map(fn, items, width=width, **options)
+    )
 
 
 async def sample(
@@ -75,8 +85,9 @@ async def sample(
         result = await abreast.sample("Name a colour.", checks=[checks.regex("^(red|green|blue)$")], breadth=4, depth=3)
         result.text, result.ok, result.winner, result.attempts, result.usage
 
-    The winner is the least (round, branch) that passes: the same whatever the delays, unless `pick="first"` asks for
-    whichever passes first in time. Breadth costs: up to `breadth * depth` paid draws, and 429s come sooner; see `plan`.
+    The winner is the least (round, branch) that passes: the same whatever the delays, unless
+    `pick="first"` asks for whichever passes first in time. Breadth costs: up to `breadth * depth`
+    paid draws, and 429s come sooner; see `plan`.
 
     Args:
         prompt: what is asked.
@@ -96,7 +107,9 @@ async def sample(
         within = run if run is not None else item.run if item is not None else None
         if within is None:
             # A seed of the prompt's own: the same question draws the same again.
-            within = await stack.enter_async_context(open_run(job.name, seed=derive_seed(0, prompt)))
+            within = await stack.enter_async_context(
+                open_run(job.name, seed=derive_seed(0, prompt))
+            )
             job = replace(job, name="draws")
         return await job.run(within)
 
@@ -136,7 +149,9 @@ def _sample_job(
     options, asked = dict(options), opened(model)
     judging = asked if judge is None else opened(judge)
     options["checks"] = [
-        replace(one, model=judging if one.model is None else opened(one.model)) if isinstance(one, Judge) else one
+        replace(one, model=judging if one.model is None else opened(one.model))
+        if isinstance(one, Judge)
+        else one
         for one in options.get("checks", ())
     ]
     strategy = options.get("strategy")
@@ -146,7 +161,9 @@ def _sample_job(
     return replace(job, draws=replace(job.draws, open=opened))
 
 
-def _opener(stack: contextlib.AsyncExitStack | None = None) -> Callable[[str | Model | Caller], Caller]:
+def _opener(
+    stack: contextlib.AsyncExitStack | None = None,
+) -> Callable[[str | Model | Caller], Caller]:
     """Opens models, each name once, and has the stack close them."""
     by_name: dict[str, Caller] = {}
 
@@ -206,7 +223,9 @@ async def workflow(
             secrets = Secrets(SealedInputs(loaded.inputs, values).secrets.values())
             if secrets:
                 opening.setdefault("redact", lambda _path, value: secrets.hide(value))
-            within = await stack.enter_async_context(open_run(loaded.id, kind="workflow", **opening))
+            within = await stack.enter_async_context(
+                open_run(loaded.id, kind="workflow", **opening)
+            )
         else:
             within = await stack.enter_async_context(within.child(loaded.id))
         return await Flow(loaded, kit, verdicts).run(within, values)
@@ -222,25 +241,38 @@ _OPENING = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "reda
 
 
 def _beneath(
-    run: Run, fn: Callable[..., Any], items: Iterable[Any], opening: dict[str, Any], options: dict[str, Any]
+    run: Run,
+    fn: Callable[..., Any],
+    items: Iterable[Any],
+    opening: dict[str, Any],
+    options: dict[str, Any],
 ) -> Iterator[Outcome[Any]]:
     if opening.keys() - {"lanes", "budget"}:
-        raise TypeError(f"inside an item, {', '.join(sorted(opening))} are the run's own and can't be given again")
+        raise TypeError(
+            f"inside an item, {', '.join(sorted(opening))} are the run's own and can't be given again"
+        )
     loop = run.setting.loop
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:
         here = None
     if here is loop:
-        raise WouldBlock("abreast.map waits, which would stop the loop it runs on; inside an async item use "
-                         "`async for outcome in abreast.current().run.map(...)`")  # fmt: skip
+        raise WouldBlock(
+            "abreast.map waits, which would stop the loop it runs on; inside an async item use "
+            "`async for outcome in abreast.current().run.map(...)`"
+        )
     return _Outcomes(loop, None, lambda _: run.map(fn, items, **options))
 
 
 class _Outcomes:
     """An iterator over outcomes that come from an event loop in another thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, run: Run | None, start: Callable[[Any], Map[Any, Any]]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        run: Run | None,
+        start: Callable[[Any], Map[Any, Any]],
+    ) -> None:
         self._loop = loop
         self._context = contextvars.copy_context()
         self._source = _batches(run, start)
@@ -282,7 +314,9 @@ class _Outcomes:
 class _Call:
     """Something awaited on a loop in another thread, while this thread waits and can still be interrupted."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Awaitable[Any], context: contextvars.Context) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, work: Awaitable[Any], context: contextvars.Context
+    ) -> None:
         self._loop = loop
         self._done = threading.Event()
         self._value: Any = None
@@ -302,7 +336,10 @@ class _Call:
             self._done.set()
 
     def wait(self) -> Any:
-        """The value, or its error raised. An interrupt cancels the work, waits a moment for its end, and goes on up."""
+        """The value, or its error raised.
+
+        An interrupt cancels the work, waits a moment for its end, and goes on up.
+        """
         try:
             self._done.wait()
         except BaseException:
@@ -314,9 +351,14 @@ class _Call:
         return self._value
 
 
-async def _batches(run: Run | None, start: Callable[[Any], Map[Any, Any]]) -> AsyncGenerator[list[Outcome[Any]], None]:
+async def _batches(
+    run: Run | None, start: Callable[[Any], Map[Any, Any]]
+) -> AsyncGenerator[list[Outcome[Any]], None]:
     """Outcomes as lists: whatever is ready goes over together."""
-    async with contextlib.nullcontext() if run is None else run as opened, start(opened) as outcomes:
+    async with (
+        contextlib.nullcontext() if run is None else run as opened,
+        start(opened) as outcomes,
+    ):
         async for batch in outcomes.batches(_BATCH):
             yield batch
 
@@ -334,7 +376,9 @@ class _Background:
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
-                threading.Thread(target=self._loop.run_forever, name="abreast-loop", daemon=True).start()
+                threading.Thread(
+                    target=self._loop.run_forever, name="abreast-loop", daemon=True
+                ).start()
             return self._loop
 
 

@@ -29,7 +29,10 @@ async def test_output_past_its_bound_is_counted():
 
 async def test_a_runner_is_a_command_line_with_the_prompt_as_one_argument():
     tools = Tools(
-        runners={"say": Runner(("printf", "%s|", "{prompt}"), ("-m={model}",)), "gone": Runner(("no-such-x",))}
+        runners={
+            "say": Runner(("printf", "%s|", "{prompt}"), ("-m={model}",)),
+            "gone": Runner(("no-such-x",)),
+        }
     )
     async with RunTools(tools) as kit:
         assert (await kit.agent("say", "a 'b' $(c)", None)).stdout == "a 'b' $(c)|"
@@ -72,7 +75,9 @@ async def test_people_are_asked_one_thing_at_a_time():
         return question.options[0]
 
     async with RunTools(Tools(decide=decide)) as kit:
-        found = await asyncio.gather(*(kit.decide(GateQuestion("g", "?", ("yes", "no"))) for _ in range(5)))
+        found = await asyncio.gather(
+            *(kit.decide(GateQuestion("g", "?", ("yes", "no"))) for _ in range(5))
+        )
     assert (found, most) == (["yes"] * 5, 1)
     async with RunTools(Tools()) as kit:
         assert await kit.decide(GateQuestion("g", "?", ("yes",))) is None
@@ -141,15 +146,24 @@ async def test_one_object_serves_all_steps_of_a_kind(register):
     kinds = find_kinds()
     async with RunTools(Tools(kinds=kinds)) as kit:
         context = StepContext("s", "r-1", {})
-        both = await asyncio.gather(*(kit.custom("shout", {"text": text}, context) for text in "xy"))
+        both = await asyncio.gather(
+            *(kit.custom("shout", {"text": text}, context) for text in "xy")
+        )
     assert [one["said"] for one in both] == ["X", "Y"]
 
 
-@pytest.mark.parametrize(("entry", "source", "says"), [
-    ("bad = other_kinds:Nothing", "", "the step kind 'bad' \\(other_kinds:Nothing\\) can't be loaded: AttributeError"),
-    ("bad = other_kinds:x", "1/0", "can't be loaded: ZeroDivisionError"),
-    ("bad = other_kinds:x", "x = 3", "is not something that can be called"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("entry", "source", "says"),
+    [
+        (
+            "bad = other_kinds:Nothing",
+            "",
+            "the step kind 'bad' \\(other_kinds:Nothing\\) can't be loaded: AttributeError",
+        ),
+        ("bad = other_kinds:x", "1/0", "can't be loaded: ZeroDivisionError"),
+        ("bad = other_kinds:x", "x = 3", "is not something that can be called"),
+    ],
+)
 def test_a_broken_kind_is_an_error_that_names_it(register, entry, source, says):
     register(entry, source)
     with pytest.raises(ValueError, match=says):
@@ -172,7 +186,9 @@ outputs: {{n: {{value: "{{{{ steps.a.output.data }}}}"}}}}
     store = tmp_path / "runs.db"
     first = await abreast.workflow(flow, {"n": "3"}, store=store)
     assert (first.status, first.outputs) == ("paused", {})
-    again = await abreast.workflow(flow, {"n": "3"}, store=store, run_id="py-1", verdicts={"g": "approve"})
+    again = await abreast.workflow(
+        flow, {"n": "3"}, store=store, run_id="py-1", verdicts={"g": "approve"}
+    )
     assert (again.status, again.outputs) == ("completed", {"n": 3})
     assert (tmp_path / "log").read_text() == "x\n"
     with pytest.raises(ValueError, match="there is no input 'm'"):

@@ -35,7 +35,11 @@ class Said:
 def plain_environment():
     """Ours, without settings of abreast, and with the paths on which it is found."""
     kept = ("ABREAST_STATE",)  # of this session's tests alone
-    inherited = {name: value for name, value in os.environ.items() if name in kept or not name.startswith("ABREAST_")}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or not name.startswith("ABREAST_")
+    }
     return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
@@ -45,7 +49,10 @@ def unmeasured(environment):
 
 
 class Shell:
-    """A directory, and abreast in it. A project has a mark, so that no store of ours above it is found."""
+    """A directory, and abreast in it.
+
+    A project has a mark, so that no store of ours above it is found.
+    """
 
     def __init__(self, folder, warm=None):
         self.folder = Path(folder)
@@ -73,7 +80,9 @@ class Shell:
             [*map(str, arguments)],
             given if isinstance(given, bytes) else given.encode(),
             cwd=cwd or self.folder,
-            environment=unmeasured({**self.environment, **environment}),  # the wardens; this process is measured
+            environment=unmeasured(
+                {**self.environment, **environment}
+            ),  # the wardens; this process is measured
             patience=PATIENCE,
         )
         return Said(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
@@ -93,13 +102,28 @@ class Shell:
         return Said(process.returncode, out, err)
 
     @contextmanager
-    def start(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, own_group=True, measured=True):
-        """Start it, and let the test say how it ends; it is gone when the block is, whatever happened."""
+    def start(
+        self,
+        *arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        own_group=True,
+        measured=True,
+    ):
+        """Start it, and let the test say how it ends.
+
+        It is gone when the block is, whatever happened.
+        """
         environment = self.environment if measured else unmeasured(self.environment)
         process = subprocess.Popen(
-            [*ABREAST, *map(str, arguments)], cwd=self.folder, env=environment, stdin=stdin, stdout=stdout,
-            stderr=subprocess.PIPE, start_new_session=own_group,
-        )  # fmt: skip
+            [*ABREAST, *map(str, arguments)],
+            cwd=self.folder,
+            env=environment,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            start_new_session=own_group,
+        )
         with process:
             try:
                 yield process
@@ -111,7 +135,9 @@ class Shell:
         """The keys of the items that are recorded in that state."""
         with closing(SqliteStore(self.store)) as store:
             found = store.outcomes(run_id, limit=1_000_000)
-        return {outcome.path.rpartition("/")[2] for outcome in found if outcome.data["state"] == state}
+        return {
+            outcome.path.rpartition("/")[2] for outcome in found if outcome.data["state"] == state
+        }
 
     def noted(self, run_id="map-1"):
         """The process groups that the journal knows of."""
@@ -130,8 +156,13 @@ def children_of(run_id, folder):
     found = set()
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
-            environment = (entry / "environ").read_bytes().split(b"\0") if entry.name.isdecimal() else []
-            if f"ABREAST_RUN_ID={run_id}".encode() in environment and f"PWD={folder}".encode() in environment:
+            environment = (
+                (entry / "environ").read_bytes().split(b"\0") if entry.name.isdecimal() else []
+            )
+            if (
+                f"ABREAST_RUN_ID={run_id}".encode() in environment
+                and f"PWD={folder}".encode() in environment
+            ):
                 found.add(int(entry.name))
     return found
 

@@ -58,8 +58,15 @@ def storm(abreast, *, items, kills, seed):
     killed, recorded, before = 0, set(), {}
     arguments = ("map", "--input", "items", "-P", str(WIDTH), *COUNTING)
     while killed < kills and len(recorded) < items:
-        with abreast.start(*arguments, measured=False) as process:  # a killed one leaves no measures
-            kill(process, chance, lines=chance.randrange(len(recorded) + 20), group=chance.random() < 0.5)
+        with abreast.start(
+            *arguments, measured=False
+        ) as process:  # a killed one leaves no measures
+            kill(
+                process,
+                chance,
+                lines=chance.randrange(len(recorded) + 20),
+                group=chance.random() < 0.5,
+            )
         killed += process.returncode == -signal.SIGKILL
         after = counts(abreast)
         assert all(after[key] == before[key] for key in recorded), "a recorded item ran again"
@@ -93,12 +100,11 @@ def test_killed_a_hundred_times_it_still_gives_the_same(tmp_path):
 
 
 def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
-    # The whole session of the driver is killed and its warden too: only the journal knows of the child any more.
+    # The whole session of the driver is killed and its warden too: only the journal knows of the
+    # child any more.
     os.mkfifo(abreast.folder / "here")
     here = os.open(abreast.folder / "here", os.O_RDWR)
-    script = (
-        '[ -e go ] && { echo got; exit; }; trap "" TERM HUP; exec 3> here; echo $$ >&3; while :; do sleep 600; done'
-    )
+    script = '[ -e go ] && { echo got; exit; }; trap "" TERM HUP; exec 3> here; echo $$ >&3; while :; do sleep 600; done'
     abreast.file("items", "1\n")
     with abreast.start("map", "--input", "items", "--", "sh", "-c", script) as process:
         assert select.select([here], [], [], PATIENCE)[0]
@@ -112,7 +118,9 @@ def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
         for pid in (*wardens, process.pid):
             os.kill(pid, signal.SIGKILL)
         process.wait()
-    assert not select.select([handle], [], [], 0)[0], "the child was to outlive its driver, for this test"
+    assert not select.select([handle], [], [], 0)[0], (
+        "the child was to outlive its driver, for this test"
+    )
     abreast.file("go", "")
     said = abreast("resume")
     assert (said.code, said.out) == (0, "got\n")
@@ -137,7 +145,9 @@ def test_a_second_driver_is_refused_while_the_first_is_alive(abreast):
             assert said.code == 1
             assert f"run map-1 is being driven by process {process.pid} on " in said.err
             assert abreast("rm", "map-1").code == 1
-            assert abreast("resume").err == "abreast: nothing to resume: no run is waiting to go on\n"
+            assert (
+                abreast("resume").err == "abreast: nothing to resume: no run is waiting to go on\n"
+            )
             go.write("on\n")
         assert end(process).out == "got\n"
 

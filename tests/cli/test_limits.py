@@ -20,15 +20,23 @@ def chart():
     """Two lanes: one grows, is turned away once and goes on; the other has one call in flight."""
     found = LimitChart(whole=True)
     happened = [
-        (0.0, "run-started", "r", None, {}), (0.1, "call-started", "r/m/0/call/a-0", "openai", {}),
+        (0.0, "run-started", "r", None, {}),
+        (0.1, "call-started", "r/m/0/call/a-0", "openai", {}),
         (1.0, "call-settled", "r/m/0/call/a-0", "openai", {"state": "done"}),
         (1.0, "limit-changed", "r/m/0", "openai", decided("concurrency", 1.0, 4.0, "room")),
         (1.0, "limit-changed", "r/m/0", "openai", decided("requests", None, 600.0, "header")),
         *((1.1 + n / 10, "call-started", f"r/m/{n}/call/a-0", "openai", {}) for n in range(1, 4)),
-        (2.0, "limit-changed", "r/m/3", "openai", decided("concurrency", 4.0, 2.0, "429") | {"held": 0.5}),
-        (3.0, "call-started", "r/m/3/call/a-0", "openai", {}), (3.0, "call-started", "r/m/9/call/b-0", "other", {}),
+        (
+            2.0,
+            "limit-changed",
+            "r/m/3",
+            "openai",
+            decided("concurrency", 4.0, 2.0, "429") | {"held": 0.5},
+        ),
+        (3.0, "call-started", "r/m/3/call/a-0", "openai", {}),
+        (3.0, "call-started", "r/m/9/call/b-0", "other", {}),
         (9.0, "call-settled", "r/m/3/call/a-0", "openai", {"state": "done"}),
-    ]  # fmt: skip
+    ]
     for number, (when, kind, path, lane, data) in enumerate(happened):
         found.add(Event(number + 1, kind, path, 100.0 + when, 1e9 + when, lane, data))
     return found
@@ -45,7 +53,9 @@ def test_calls_are_in_flight_from_their_start_until_they_settle_or_are_turned_aw
 
 def test_the_picture_has_every_lane_its_decisions_and_why(chart):
     said = draw(chart, "r-1", "done", chart.now, Canvas(width=80)).plain
-    assert "openai  2 in flight, 3 at most, 2 allowed, 600 rpm, 2 calls, 1 times turned away" in said
+    assert (
+        "openai  2 in flight, 3 at most, 2 allowed, 600 rpm, 2 calls, 1 times turned away" in said
+    )
     assert "concurrency 1 -> 4 (room)" in said
     assert "requests ? -> 600 (header)" in said
     assert "concurrency 4 -> 2 (429, held for 0.5 s)" in said
@@ -78,7 +88,14 @@ def test_a_run_shows_what_its_limits_did_and_what_was_learned_is_listed(abreast)
             "abreast.toml",
             f'[lanes.a]\nbase_url = "{storm.url}/v1"\n[lanes.b]\nbase_url = "{storm.url}/v1"\nwidth = 3\n',
         )
-        asked = abreast("map", "--prompt", "say {}", "--model", "a/storm", given="".join(f"{n}\n" for n in range(40)))
+        asked = abreast(
+            "map",
+            "--prompt",
+            "say {}",
+            "--model",
+            "a/storm",
+            given="".join(f"{n}\n" for n in range(40)),
+        )
         assert asked.code == 0
         assert storm.stats().peak_in_flight > 4
     said = abreast("show", "last", "--limits")

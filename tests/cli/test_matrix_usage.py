@@ -56,11 +56,18 @@ def write(abreast, storm):
 
 
 def figures(abreast):
-    """Rows with their attempts; what cells and what is beneath them used; the totals by model, as the page has them."""
+    """Rows with their attempts; what cells and what is beneath them used.
+
+    The totals by model, as the page has them.
+    """
     rows = rows_of(abreast, "costs-1")
-    counted = {key: {**row, "attempts": rows[key]["attempts"]} for key, row in lasting(rows).items()}
+    counted = {
+        key: {**row, "attempts": rows[key]["attempts"]} for key, row in lasting(rows).items()
+    }
     words = ("state", "requests", "input_tokens", "output_tokens", "usd", "estimate")
-    items = {row["path"]: [row.get(word) for word in words] for row in abreast("export", "costs").rows}
+    items = {
+        row["path"]: [row.get(word) for word in words] for row in abreast("export", "costs").rows
+    }
     shown = abreast("show", "costs", "--json").rows[0]
     return counted, items, shown["usage"]
 
@@ -91,7 +98,9 @@ def test_the_figures_are_those_of_the_calls(calm):
 
 
 @pytest.mark.parametrize("after", [9, 26, 49])
-def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_left_alone(abreast, calm, after):
+def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_left_alone(
+    abreast, calm, after
+):
     with start_process(latency=0.02) as storm:
         write(abreast, storm)
         arguments = ("matrix", "run", "study.yaml", "--seed", "7", "--no-report")
@@ -111,7 +120,17 @@ def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_l
 def test_a_call_that_was_in_flight_at_a_kill_is_told_apart_from_what_was_used(abreast):
     with start_process(fault_at={2: "stall"}) as storm:
         declare(abreast, storm)
-        arguments = ("map", "--prompt", "say {}", "--model", "a/one", "--width", "1", "--max-tokens", "20")
+        arguments = (
+            "map",
+            "--prompt",
+            "say {}",
+            "--model",
+            "a/one",
+            "--width",
+            "1",
+            "--max-tokens",
+            "20",
+        )
         with abreast.start(*arguments, stdin=subprocess.PIPE, measured=False) as process:
             striker = threading.Thread(target=_strike, args=(process, storm, 2))
             striker.start()

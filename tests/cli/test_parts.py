@@ -12,16 +12,28 @@ from abreast.cli.jobs.map.template import ItemTemplate, Planned
 from abreast.cli.terminal.tables import span
 
 
-@pytest.mark.parametrize(("text", "seconds"), [
-    ("500ms", 0.5), ("30", 30), ("30s", 30), ("1.5 min", 90), ("2m", 120), ("1h", 3600),
-    ("30d", 2_592_000), ("1w", 604_800), (5, 5), (0.5, 0.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("30", 30),
+        ("30s", 30),
+        ("1.5 min", 90),
+        ("2m", 120),
+        ("1h", 3600),
+        ("30d", 2_592_000),
+        ("1w", 604_800),
+        (5, 5),
+        (0.5, 0.5),
+    ],
+)
 def test_times_are_read(text, seconds):
     assert units.duration(text) == seconds
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("1", 1), ("1k", 1024), ("1kB", 1000), ("2MiB", 2 << 20), ("1G", 1 << 30), ("1.5M", 3 << 19)]
+    ("text", "size"),
+    [("1", 1), ("1k", 1024), ("1kB", 1000), ("2MiB", 2 << 20), ("1G", 1 << 30), ("1.5M", 3 << 19)],
 )
 def test_sizes_are_read(text, size):
     assert units.size(text) == size
@@ -41,16 +53,22 @@ def test_values_in_messages_are_on_one_line_and_not_endless():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (3700, "1 h 01 min")]
+    ("seconds", "said"),
+    [(0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (3700, "1 h 01 min")],
 )
 def test_lengths_of_time_are_said(seconds, said):
     assert span(seconds) == said
 
 
-@pytest.mark.parametrize(("path", "filled"), [
-    ("a/b.c", ["a/b", "b.c", "a", "b"]), ("b.c", ["b", "b.c", ".", "b"]), ("/x", ["/x", "x", "/", "x"]),
-    (".", [".", ".", ".", "."]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "filled"),
+    [
+        ("a/b.c", ["a/b", "b.c", "a", "b"]),
+        ("b.c", ["b", "b.c", ".", "b"]),
+        ("/x", ["/x", "x", "/", "x"]),
+        (".", [".", ".", ".", "."]),
+    ],
+)
 def test_parts_of_paths(path, filled):
     template = ItemTemplate(["{.}", "{/}", "{//}", "{/.}"], json_items=False, option="x")
     assert template.fill(path, Planned(0, "k")) == filled
@@ -70,7 +88,8 @@ def items_of(data, **options):
         os._exit(0)
     os.close(write_end)
     lines = InputLines(
-        f"/dev/fd/{read_end}", **{"json_items": False, "null": False, "check": lambda *_: None, **options}
+        f"/dev/fd/{read_end}",
+        **{"json_items": False, "null": False, "check": lambda *_: None, **options},
     )
     try:
         return list(lines)

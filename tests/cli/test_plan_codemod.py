@@ -1,7 +1,7 @@
 """A real change of a real package: a keyword renamed everywhere by a function, many subplans abreast, then merged.
 
-The package is docutils, which the documentation is made with. Its distribution has no tests: what it does is compared,
-every module is imported, and a text is turned into seven formats.
+The package is docutils, which the documentation is made with. Its distribution has no tests: what
+it does is compared, every module is imported, and a text is turned into seven formats.
 """
 
 import json
@@ -97,9 +97,16 @@ def package(tmp_path):
 def test_a_keyword_is_renamed_in_a_whole_package_by_many_subplans_and_it_works_as_before(package):
     before = behaviour(package.folder)
     said = package(
-        "plan", "run", "--call", "tests.jobs.plan.codemod:rename_keyword", "--prompt", f"{OLD} {NEW}",
-        "-w", WIDTH, "--json",
-    )  # fmt: skip
+        "plan",
+        "run",
+        "--call",
+        "tests.jobs.plan.codemod:rename_keyword",
+        "--prompt",
+        f"{OLD} {NEW}",
+        "-w",
+        WIDTH,
+        "--json",
+    )
     assert said.code == 0, said
     found = json.loads(said.out)
     assert len(found["subplans"]) >= 15
@@ -124,9 +131,21 @@ def test_a_change_that_forgets_a_part_is_stopped_by_the_check(package):
     probe = package.file("../probe.py", PROBE)
     package.file("../codemods/forgetful.py", FORGETFUL)
     package.environment["PYTHONPATH"] += f":{package.folder.parent}/codemods"
-    ran = ("plan", "run", "--call", "forgetful:rename", "--prompt", f"{OLD} {NEW}", "-w", "4", "--quiet")
+    ran = (
+        "plan",
+        "run",
+        "--call",
+        "forgetful:rename",
+        "--prompt",
+        f"{OLD} {NEW}",
+        "-w",
+        "4",
+        "--quiet",
+    )
     assert package(*ran).code == 0
-    said = package("plan", "apply", "plan", "--check", f'{sys.executable} -B -W ignore {probe} "$PWD"')
+    said = package(
+        "plan", "apply", "plan", "--check", f'{sys.executable} -B -W ignore {probe} "$PWD"'
+    )
     assert said.code == 1
     assert "fails (exit code 1" in said.out
     assert git(package.folder, "status", "--porcelain") == b""

@@ -16,7 +16,11 @@ def project(tmp_path):
     made = Shell(folder)
     (folder / ".git").rmdir()
     git(folder, "init", "-q", "-b", "main")
-    for name in ("user.name=Mine", "user.email=mine@example.com", "remote.origin.url=/nowhere/at/all"):
+    for name in (
+        "user.name=Mine",
+        "user.email=mine@example.com",
+        "remote.origin.url=/nowhere/at/all",
+    ):
         git(folder, "config", *name.split("="))
     for part in PARTS:
         for one in range(6):
@@ -67,7 +71,9 @@ WRITES = 'echo "y = 1" > "${ABREAST_SCOPE}m1.py"; echo new > "${ABREAST_SCOPE}ne
         "echo '*' > .git/info/exclude; git rm -rq --cached .",
     ],
 )
-def test_whatever_git_is_told_in_a_part_the_repository_stays_and_later_edits_arrive(project, command):
+def test_whatever_git_is_told_in_a_part_the_repository_stays_and_later_edits_arrive(
+    project, command
+):
     ran(project, f"{WRITES}{command}\n{WRITES}")
     said = project("plan", "apply", "plan")
     assert said.code == 0, said
@@ -120,7 +126,10 @@ def test_going_back_in_a_part_never_goes_behind_the_edits_of_the_user(project):
     git(project.folder, "add", "alpha/staged.py")
     project.file("beta/untracked.py", "x = 'untracked'\n")
     (project.folder / "beta/m3.py").unlink()
-    said = ran(project, '[ -z "$(git status --porcelain)" ]; git log --format=%s; git stash -u; git reset --hard')
+    said = ran(
+        project,
+        '[ -z "$(git status --porcelain)" ]; git log --format=%s; git stash -u; git reset --hard',
+    )
     assert {one["stdout"].splitlines()[1] for one in _values(said)} == {"first"}
     assert [one["changed"] for one in _values(said)] == [[], []]
 
@@ -185,9 +194,7 @@ def test_any_kind_of_repository_can_be_the_source(project, tmp_path, kind):
     (folder / ".abreast").mkdir()
     place = folder / git(folder, "rev-parse", "--git-common-dir").decode().strip()
     before = look(place)
-    command = (
-        f'set -e\n[ "$(git log --format=%s)" = "{made}" ]; git fsck; {WRITES} git commit -qam x; git stash -u; {WRITES}'
-    )
+    command = f'set -e\n[ "$(git log --format=%s)" = "{made}" ]; git fsck; {WRITES} git commit -qam x; git stash -u; {WRITES}'
     said = project("plan", "run", str(folder), "--command", command, "--json")
     assert said.code == 0, said
     assert look(place) == before

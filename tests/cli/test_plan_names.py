@@ -1,4 +1,7 @@
-"""Plans of repositories with a submodule, and with names of files that have anything in them; and what is counted."""
+"""Plans of repositories with a submodule, and with names of files that have anything in them.
+
+And what is counted.
+"""
 
 import json
 import os
@@ -16,7 +19,16 @@ __all__ = ["project"]
 def with_submodule(project, tmp_path):
     project.environment["ABREAST_CACHE"] = str(tmp_path / "cache")
     inner = repository(tmp_path / "inner", {"s.txt": "inner\n"})
-    add = ["git", "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "src/vendor/sub"]
+    add = [
+        "git",
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "add",
+        "-q",
+        str(inner),
+        "src/vendor/sub",
+    ]
     subprocess.run(add, cwd=project.folder, check=True, env=QUIET, capture_output=True)
     project.git("commit", "-qam", "with a submodule")
     return project
@@ -111,7 +123,16 @@ line.py"
 
 def test_a_conflict_in_a_file_with_an_odd_name_is_one_printable_line(odd):
     assert (
-        odd("plan", "run", "odd", "--min-files", "2", "--command", 'for f in {files}; do echo y > "$f"; done').code == 0
+        odd(
+            "plan",
+            "run",
+            "odd",
+            "--min-files",
+            "2",
+            "--command",
+            'for f in {files}; do echo y > "$f"; done',
+        ).code
+        == 0
     )
     odd.file("odd/\x1b[2J/new\nline.py", "mine\n")
     said = odd("plan", "apply", "plan", "--no-gate")

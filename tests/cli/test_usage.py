@@ -15,7 +15,9 @@ from abreast.store.sqlite.store import SqliteStore
 from abreast.web import pages
 from abreast.web.pages import PageSource
 
-CALLS = 3 * (1 + 2 + 1)  # of three items: one of its own, two in a map beneath it, one in a step beneath that
+CALLS = 3 * (
+    1 + 2 + 1
+)  # of three items: one of its own, two in a map beneath it, one in a step beneath that
 
 
 class Echo:
@@ -59,7 +61,11 @@ def nested(abreast):
 def test_watch_show_export_and_the_page_say_the_same_of_a_run_with_nested_items(nested):
     (shown,) = nested("show", "nested-1", "--json").rows
     used = shown["usage"]["test/echo"]
-    assert (used["requests"], used["input_tokens"], used["output_tokens"]) == (CALLS, 10 * CALLS, 5 * CALLS)
+    assert (used["requests"], used["input_tokens"], used["output_tokens"]) == (
+        CALLS,
+        10 * CALLS,
+        5 * CALLS,
+    )
     usd = pytest.approx(used["usd"])
 
     (watched,) = nested("watch", "nested-1", "--once", "--json").rows
@@ -74,6 +80,11 @@ def test_watch_show_export_and_the_page_say_the_same_of_a_run_with_nested_items(
     with closing(SqliteStore(nested.store)) as store:
         desk = PageSource(store)
         head = pages.head(desk, "nested-1", {})["usage"]
-        assert (head["requests"], head["input"], head["output"], head["usd"]) == (CALLS, 10 * CALLS, 5 * CALLS, usd)
+        assert (head["requests"], head["input"], head["output"], head["usd"]) == (
+            CALLS,
+            10 * CALLS,
+            5 * CALLS,
+            usd,
+        )
         (line,) = pages.runs(desk, {})["runs"]
         assert (line["tokens"], line["usd"]) == (15 * CALLS, usd)

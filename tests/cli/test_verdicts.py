@@ -36,6 +36,8 @@ def test_an_approval_of_something_else_does_not_count(gated):
 
 
 def test_a_rejected_gate_that_may_be_asked_again_is(gated):
-    assert "was rejected, and is asked again" in gated("resume", "gated", "--input", "look=reject").err
+    assert (
+        "was rejected, and is asked again" in gated("resume", "gated", "--input", "look=reject").err
+    )
     assert "the gate 'look' waits for a decision" in gated("resume", "gated").err
     assert gated("resume", "gated", "--input", "look=approve").out == "sent hello\n"

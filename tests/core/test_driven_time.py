@@ -13,7 +13,10 @@ def event(kind, mono, wall=0.0):
 
 def test_it_begins_with_the_first_event_wherever_that_drivers_clock_was():
     time = DrivenTime()
-    assert [time.take(event(RUN_STARTED, 5000.0)), time.take(event(ITEM_STARTED, 5002.5))] == [0.0, 2.5]
+    assert [time.take(event(RUN_STARTED, 5000.0)), time.take(event(ITEM_STARTED, 5002.5))] == [
+        0.0,
+        2.5,
+    ]
 
 
 def test_what_lies_between_two_drivers_is_left_out():

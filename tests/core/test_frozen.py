@@ -77,7 +77,11 @@ class Empty:
 NAMES = st.sampled_from(["a", "b"])
 GIVEN = st.fixed_dictionaries(
     {"name": NAMES, "value": st.integers(0, 1)},
-    optional={"size": st.integers(3, 4), "tags": st.lists(st.integers(0, 1), max_size=1), "times": st.just((1,))},
+    optional={
+        "size": st.integers(3, 4),
+        "tags": st.lists(st.integers(0, 1), max_size=1),
+        "times": st.just((1,)),
+    },
 )
 
 
@@ -90,14 +94,21 @@ def test_it_does_what_a_plain_one_does(one, other):
     assert quick != plain
     assert type(quick) is Quick
     assert not hasattr(quick, "__dict__")
-    for again in (copy.copy(quick), copy.deepcopy(quick), pickle.loads(pickle.dumps(quick)), replace(quick)):
+    for again in (
+        copy.copy(quick),
+        copy.deepcopy(quick),
+        pickle.loads(pickle.dumps(quick)),
+        replace(quick),
+    ):
         assert (again, again.times) == (quick, quick.times)
     assert replace(quick, size=9) == Quick(**{**one, "size": 9})
 
 
 def test_its_class_says_of_itself_what_a_plain_one_does():
     assert str(inspect.signature(Quick)) == str(inspect.signature(Plain))
-    assert [part.name for part in dataclasses.fields(Quick)] == [part.name for part in dataclasses.fields(Plain)]
+    assert [part.name for part in dataclasses.fields(Quick)] == [
+        part.name for part in dataclasses.fields(Plain)
+    ]
     assert Quick.__match_args__ == Plain.__match_args__
     assert Quick.__slots__ == Plain.__slots__
     assert Quick.__dataclass_params__.frozen

@@ -55,7 +55,9 @@ def test_position_keys_sort_as_the_numbers_do_within_four_digits(one, other):
     assert (position_key(one) < position_key(other)) == (one < other)
 
 
-@pytest.mark.parametrize(("index", "key"), [(0, "0000"), (7, "0007"), (999, "0999"), (1000, "1000"), (12345, "12345")])
+@pytest.mark.parametrize(
+    ("index", "key"), [(0, "0000"), (7, "0007"), (999, "0999"), (1000, "1000"), (12345, "12345")]
+)
 def test_a_position_is_padded_to_four_digits(index, key):
     assert position_key(index) == key
 

@@ -26,7 +26,9 @@ NOT_WHOLE = [0, -1, 2.5, 1.0, True, False, math.nan, math.inf, "3", b"3", None, 
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=250)
-def test_every_schedule_keeps_the_laws_and_uses_all_the_room_there_is(width, slack, count, order, seed):
+def test_every_schedule_keeps_the_laws_and_uses_all_the_room_there_is(
+    width, slack, count, order, seed
+):
     schedule = Random(seed)
     for _ in range(10):
         window: Window[tuple[str, int]] = Window(width, width + slack, order)
@@ -194,7 +196,13 @@ def test_a_slow_first_item_does_not_idle_the_window():
     assert not window.may_admit
     window.finish()
     window.settle(0, "outcome 0")
-    assert [window.ripen() for _ in range(5)] == ["outcome 0", "outcome 1", "outcome 2", "outcome 3", None]
+    assert [window.ripen() for _ in range(5)] == [
+        "outcome 0",
+        "outcome 1",
+        "outcome 2",
+        "outcome 3",
+        None,
+    ]
     assert not window.may_admit  # ripe outcomes count until the caller takes them
     window.take()
     assert window.may_admit

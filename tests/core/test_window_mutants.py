@@ -55,7 +55,9 @@ class Leaking(Window[tuple[str, int]]):
 
 @pytest.mark.parametrize("seed", SCHEDULES)
 def test_the_window_keeps_the_laws_under_the_schedules_that_catch_its_mutants(seed):
-    assert hold_to_the_laws(Window(WIDTH, SPAN), COUNT, Random(seed).randrange) == list(range(COUNT))
+    assert hold_to_the_laws(Window(WIDTH, SPAN), COUNT, Random(seed).randrange) == list(
+        range(COUNT)
+    )
 
 
 @pytest.mark.parametrize(

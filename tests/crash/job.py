@@ -2,9 +2,9 @@
 
     job.py STORE COUNTS ITEMS WIDTH [--crash COMMIT before|after] [--jot NUMBER before|after]
 
-Each item appends to its own file in COUNTS, so that every execution is seen, and returns a value that depends on its
-seed. It prints `started` when the first outcome is out, and a digest of all outcomes at the end. With `--jot` outcomes
-are jotted down, and never committed.
+Each item appends to its own file in COUNTS, so that every execution is seen, and returns a value
+that depends on its seed. It prints `started` when the first outcome is out, and a digest of all
+outcomes at the end. With `--jot` outcomes are jotted down, and never committed.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ from abreast.testing import crash_at
 
 
 class OnlyJotted(SqliteStore):
-    """Kills its process before or after it has jotted something down for the n-th time; commits no outcome."""
+    """Kills its process before or after it has jotted something down for the n-th time.
+
+    Commits no outcome.
+    """
 
     def __init__(self, path: str, number: int, when: str) -> None:
         super().__init__(path)
@@ -58,7 +61,8 @@ async def main(argv: list[str]) -> None:
         place = argv.index("--jot")
         store = OnlyJotted(store_path, int(argv[place + 1]), argv[place + 2])
         span = items
-        # Nothing else is written, however slow the machine: behind what has to be committed, nothing is jotted down.
+        # Nothing else is written, however slow the machine: behind what has to be committed,
+        # nothing is jotted down.
         scribe._LINGER = journal._MOMENT = 3600.0
         scribe._COMPANY = items
 

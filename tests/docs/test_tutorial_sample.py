@@ -29,12 +29,17 @@ def embedded(monkeypatch):
 
 def test_what_the_tutorial_says_to_type_works_and_prints_what_it_says(embedded, tmp_path):
     said = run(blocks_of(PAGE), project(tmp_path / "reader"))
-    assert [text for block, out in said if block.expected is not None and (text := differs(block, out))] == []
+    assert [
+        text for block, out in said if block.expected is not None and (text := differs(block, out))
+    ] == []
     (told,) = [out for block, out in said if block.text == "python speed.py\n"]
     measured = [tuple(map(int, re.findall(r"\d+", line)[:3])) for line in told.splitlines()]
     assert [breadth for breadth, _, _ in measured] == [1, 2, 4, 8]
     table = re.findall(r"^\| (\d) \| (\d+) \|", (ROOT / PAGE).read_text("utf-8"), re.MULTILINE)
-    assert [(breadth, rounds) for breadth, rounds, _ in measured] == [(int(a), int(b)) for a, b in table]
-    # The cost is multiplied, and never past what breadth and rounds allow by more than the round that was cut short.
+    assert [(breadth, rounds) for breadth, rounds, _ in measured] == [
+        (int(a), int(b)) for a, b in table
+    ]
+    # The cost is multiplied, and never past what breadth and rounds allow by more than the round
+    # that was cut short.
     for breadth, rounds, requests in measured:
         assert rounds <= requests <= breadth * (rounds + 10)

@@ -31,12 +31,20 @@ def part(page, heading):
 
 def rows(text):
     """The first column of a table, and the whole row."""
-    return [(line.split(" | ")[0].strip("| "), line) for line in text.splitlines() if line.startswith("| `")]
+    return [
+        (line.split(" | ")[0].strip("| "), line)
+        for line in text.splitlines()
+        if line.startswith("| `")
+    ]
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)
 def test_it_has_every_type_with_all_its_keys(page, kind):
-    (row,) = [row for first, row in rows(part(page, "Steps")) if f"`{kind}`" in first and row.count(" | ") == 2]
+    (row,) = [
+        row
+        for first, row in rows(part(page, "Steps"))
+        if f"`{kind}`" in first and row.count(" | ") == 2
+    ]
     assert [word for word in kinds.KINDS[kind] if f"`{word}" not in row] == []
 
 
@@ -44,7 +52,9 @@ def test_it_has_the_keys_of_every_step_of_the_header_and_of_inputs(page):
     own = [word for word in kinds.COMMON if word not in ("integration", "model", "options")]
     assert [word for word in own if f"| `{word}`" not in page and f", `{word}`" not in page] == []
     table = part(page, "The file")
-    assert [word for word in (*kinds.TOP, *kinds.HEADER, *kinds.INPUT) if f"`{word}`" not in table] == []
+    assert [
+        word for word in (*kinds.TOP, *kinds.HEADER, *kinds.INPUT) if f"`{word}`" not in table
+    ] == []
 
 
 def test_it_has_every_filter_and_says_what_raw_is_for(page):
@@ -68,9 +78,15 @@ def test_the_table_of_widths_is_what_the_conversion_does(page):
 def test_its_limits_are_those_that_hold(page):
     table = part(page, "Limits")
     numbers = (
-        fuel.LONGEST_EXPRESSION, fuel.MOST_TOKENS, fuel.DEEPEST_TREE, fuel.MOST_STEPS, fuel.LARGEST_TEXT,
-        toolkit.MAX_ITEMS, width.WIDEST, MAX_ITERATIONS,
-    )  # fmt: skip
+        fuel.LONGEST_EXPRESSION,
+        fuel.MOST_TOKENS,
+        fuel.DEEPEST_TREE,
+        fuel.MOST_STEPS,
+        fuel.LARGEST_TEXT,
+        toolkit.MAX_ITEMS,
+        width.WIDEST,
+        MAX_ITERATIONS,
+    )
     assert [number for number in numbers if f"{number:,}" not in table] == []
     assert (toolkit.MAX_OUTPUT, run._LONGEST) == (8 << 20, 5 << 20)
     assert "8 MiB" in table
@@ -78,12 +94,17 @@ def test_its_limits_are_those_that_hold(page):
     assert f"a `shell` step has {SHELL_TIMEOUT:.0f}" in page
 
 
-def test_kinds_of_ones_own_are_documented_as_one_shared_stateless_thing_that_is_called_concurrently(page):
+def test_kinds_of_ones_own_are_documented_as_one_shared_stateless_thing_that_is_called_concurrently(
+    page,
+):
     contract = part(page, "Kinds of your own")
     assert "**One object serves all steps of its type, and is called concurrently.**" in contract
     assert "stateless" in contract
     said = " ".join(inspect.getdoc(CustomKind).split())
-    assert "One object serves all steps of its type, and is called concurrently: it must keep nothing" in said
+    assert (
+        "One object serves all steps of its type, and is called concurrently: it must keep nothing"
+        in said
+    )
     assert [name for name in StepContext.__dataclass_fields__ if f"`{name}`" not in contract] == []
 
 
@@ -91,7 +112,11 @@ def test_every_file_of_yaml_is_one_that_is_run():
     for page in PAGES:
         blocks = blocks_of(page)
         typed = "".join(block.text for block in blocks if block.language == "sh")
-        assert [block.place for block in blocks if block.language == "yaml" and (block.file or "?") not in typed] == []
+        assert [
+            block.place
+            for block in blocks
+            if block.language == "yaml" and (block.file or "?") not in typed
+        ] == []
 
 
 def test_what_is_refused_of_spec_kit_is_among_the_deviations():

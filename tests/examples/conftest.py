@@ -39,7 +39,9 @@ def here(tmp_path, monkeypatch):
     folder = tmp_path / "project"
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / "abreast.toml").touch()
-    for name in [name for name in os.environ if name.startswith("ABREAST_") and name != "ABREAST_CACHE"]:
+    for name in [
+        name for name in os.environ if name.startswith("ABREAST_") and name != "ABREAST_CACHE"
+    ]:
         monkeypatch.delenv(name)
     monkeypatch.setenv(RUN_VARIABLE, "")  # which a run sets, and which is as it was afterwards
     monkeypatch.chdir(folder)

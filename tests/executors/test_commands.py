@@ -20,7 +20,9 @@ def let_coverage_in(monkeypatch):
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
         monkeypatch.setattr(leash, "_FLAGS", ())
         monkeypatch.setattr(
-            leash, "_PROGRAM", "from abreast.executors.supervisor.process import main\nmain({line}, {driver})"
+            leash,
+            "_PROGRAM",
+            "from abreast.executors.supervisor.process import main\nmain({line}, {driver})",
         )
 
 
@@ -79,7 +81,9 @@ async def test_a_flood_neither_blocks_nor_fills_the_memory(commands):
 
 
 async def test_megabytes_come_back_whole(commands):
-    finished = await commands.run(shell("head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2"), keep=1 << 24)
+    finished = await commands.run(
+        shell("head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2"), keep=1 << 24
+    )
     assert (len(finished.stdout), len(finished.stderr)) == (3_000_000, 2_000_000)
 
 
@@ -101,10 +105,14 @@ async def test_there_is_nothing_on_stdin_unless_it_is_given(commands):
 
 async def test_the_directory_is_the_drivers_unless_it_is_given(commands, tmp_path):
     (tmp_path / "below").mkdir()
-    assert (await commands.run(["pwd"], cwd=str(tmp_path / "below"))).stdout == f"{tmp_path}/below\n".encode()
+    assert (
+        await commands.run(["pwd"], cwd=str(tmp_path / "below"))
+    ).stdout == f"{tmp_path}/below\n".encode()
     assert (await commands.run(["pwd"])).stdout == f"{Path.cwd()}\n".encode()
     above = "../" * (len(Path.cwd().parts) - 1)
-    assert (await commands.run(["pwd"], cwd=f"{above}{tmp_path}")).stdout == f"{tmp_path}\n".encode()
+    assert (
+        await commands.run(["pwd"], cwd=f"{above}{tmp_path}")
+    ).stdout == f"{tmp_path}\n".encode()
 
 
 async def test_the_environment_is_the_drivers_unless_it_is_given(monkeypatch):
@@ -128,16 +136,22 @@ async def test_a_name_is_looked_for_on_the_path_of_its_environment(commands, tmp
         script.write_text(f"#!/bin/sh\necho {word}\n", encoding="ascii")
         script.chmod(0o755)
     for place, word in (("one", b"first\n"), ("two", b"second\n"), ("one", b"first\n")):
-        assert (await commands.run(["say"], env={"PATH": f"/nowhere:{tmp_path}/{place}"})).stdout == word
+        assert (
+            await commands.run(["say"], env={"PATH": f"/nowhere:{tmp_path}/{place}"})
+        ).stdout == word
         assert (await commands.run(["./say"], cwd=str(tmp_path / place))).stdout == word
-        assert (await commands.run(["say"], cwd=str(tmp_path / place), env={"PATH": ":/bin"})).stdout == word
+        assert (
+            await commands.run(["say"], cwd=str(tmp_path / place), env={"PATH": ":/bin"})
+        ).stdout == word
     (tmp_path / "one" / "say").unlink()
     with pytest.raises(CommandMissing):
         await commands.run(["say"], env={"PATH": f"/nowhere:{tmp_path}/one"})
 
 
 async def test_a_command_inherits_no_files_and_no_ignored_signals(commands):
-    listed = await commands.run([PYTHON, "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"])
+    listed = await commands.run(
+        [PYTHON, "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"]
+    )
     assert listed.stdout == b"[0, 1, 2, 3]\n"  # the last is the listing's own
     status = (await commands.run(["cat", "/proc/self/status"])).stdout.decode()
     ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
@@ -150,7 +164,9 @@ async def test_its_group_is_its_own_and_is_told_while_it_runs(commands, tmp_path
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     told = asyncio.get_running_loop().create_future()
-    task = start(commands, shell("cut -d' ' -f5 /proc/$$/stat; read word <$1", gate), started=told.set_result)
+    task = start(
+        commands, shell("cut -d' ' -f5 /proc/$$/stat; read word <$1", gate), started=told.set_result
+    )
     group = await told
     await asyncio.to_thread(gate.write_text, "go\n", encoding="ascii")
     assert (await task).stdout == f"{group}\n".encode()
@@ -195,7 +211,9 @@ async def test_a_missing_command_is_missing(commands):
         (["{tmp}/no-program"], {}, "neither a program nor a script"),
     ],
 )
-async def test_what_cannot_be_started_is_refused_in_a_sentence(commands, tmp_path, argv, options, sentence):
+async def test_what_cannot_be_started_is_refused_in_a_sentence(
+    commands, tmp_path, argv, options, sentence
+):
     for name, mode, text in (
         ("not-executable", 0o644, "#!/bin/sh\n"),
         ("no-interpreter", 0o755, "#!/no/such/shell\n"),
@@ -204,7 +222,12 @@ async def test_what_cannot_be_started_is_refused_in_a_sentence(commands, tmp_pat
         (tmp_path / name).write_text(text, encoding="ascii")
         (tmp_path / name).chmod(mode)
     if "env" in options:
-        options = {"env": {name: value.replace("{tmp}", str(tmp_path)) for name, value in options["env"].items()}}
+        options = {
+            "env": {
+                name: value.replace("{tmp}", str(tmp_path))
+                for name, value in options["env"].items()
+            }
+        }
     with pytest.raises(CommandRefused, match=sentence) as caught:
         await commands.run([word.replace("{tmp}", str(tmp_path)) for word in argv], **options)
     assert "\n" not in str(caught.value)

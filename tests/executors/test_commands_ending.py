@@ -133,7 +133,10 @@ async def test_one_that_waits_for_open_files_can_be_cancelled(commands, witness)
 
 
 async def limit_open_files(commands, *, spare):
-    """Leave the warden so many files to open; a start needs four at once, and two for as long as it runs."""
+    """Leave the warden so many files to open.
+
+    A start needs four at once, and two for as long as it runs.
+    """
     await commands.run(["true"])
     taken = set(open_files(commands._wardens[0].pid))
     limit = [number for number in range(1000) if number not in taken][spare]
@@ -143,7 +146,9 @@ async def limit_open_files(commands, *, spare):
 # --- what it leaves
 
 
-async def test_a_grandchild_that_keeps_the_pipe_open_does_not_hold_up_the_command(commands, witness):
+async def test_a_grandchild_that_keeps_the_pipe_open_does_not_hold_up_the_command(
+    commands, witness
+):
     script = f"exec 9>{witness.path}; echo >&9; sleep 1000 & echo done"
     task = start(commands, shell(script))
     await witness.hear(1)
@@ -186,7 +191,9 @@ async def test_a_grandchild_that_ends_by_itself_is_waited_for_no_longer(patient,
 
 async def test_one_that_escaped_with_the_pipe_does_not_hold_up_the_command(commands, witness):
     program = f"exec 9>{witness.path}; echo $$ >&9; exec sleep 1000"
-    task = start(commands, shell(f"setsid sh -c '{program}' & read line <$1; echo done", "/dev/null"))
+    task = start(
+        commands, shell(f"setsid sh -c '{program}' & read line <$1; echo done", "/dev/null")
+    )
     [escaped] = await witness.hear(1)
     assert (await task).stdout == b"done\n"
     assert not witness.is_silent()
@@ -210,7 +217,9 @@ async def test_cancelling_asks_before_it_kills(commands, witness, monkeypatch):
     monkeypatch.setattr(module, "GRACE", 1000.0)
     task = start(
         commands,
-        shell(f"exec 9>{witness.path}; trap 'echo asked >&9; exit' TERM; echo >&9; while :; do sleep 0.01; done"),
+        shell(
+            f"exec 9>{witness.path}; trap 'echo asked >&9; exit' TERM; echo >&9; while :; do sleep 0.01; done"
+        ),
     )
     await witness.hear(1)
     task.cancel()
@@ -243,7 +252,10 @@ async def test_cancelled_before_the_warden_knows_of_it_it_is_gone_too(commands):
     await asyncio.sleep(0)
     for task in tasks:
         task.cancel()
-    assert all(isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True))
+    assert all(
+        isinstance(end, asyncio.CancelledError)
+        for end in await asyncio.gather(*tasks, return_exceptions=True)
+    )
     for group in groups:
         with pytest.raises(ProcessLookupError):
             os.killpg(group, 0)

@@ -51,7 +51,10 @@ def start_driver(fifo, fork="", width=WIDTH):
 
 
 def wait_end(pid):
-    """Wait until a process that isn't our child is no more; one that is no more already has ended too."""
+    """Wait until a process that isn't our child is no more.
+
+    One that is no more already has ended too.
+    """
     try:
         life = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -104,16 +104,22 @@ async def test_both_are_gone_with_the_runner(monkeypatch):
             os.kill(pid, 0)
 
 
-async def test_a_second_warden_works_where_and_with_what_the_first_does(crowded, monkeypatch, tmp_path):
+async def test_a_second_warden_works_where_and_with_what_the_first_does(
+    crowded, monkeypatch, tmp_path
+):
     home = os.getcwd()  # noqa: PTH109
     monkeypatch.setenv("LATER", "yes")
     monkeypatch.chdir(tmp_path)
     await hire_another(crowded)
-    said = await asyncio.gather(*(crowded.run(shell('echo "$PPID $PWD ${LATER-no}"')) for _ in range(12)))
+    said = await asyncio.gather(
+        *(crowded.run(shell('echo "$PPID $PWD ${LATER-no}"')) for _ in range(12))
+    )
     assert {line.stdout.decode().split(maxsplit=1)[1] for line in said} == {f"{home} no\n"}
     assert len({line.stdout.split()[0] for line in said}) == 2
     crowded.adopt_environment()
-    said = await asyncio.gather(*(crowded.run(shell('echo "$PPID ${LATER-no}"')) for _ in range(12)))
+    said = await asyncio.gather(
+        *(crowded.run(shell('echo "$PPID ${LATER-no}"')) for _ in range(12))
+    )
     assert {line.stdout.split()[1] for line in said} == {b"yes"}
 
 

@@ -21,7 +21,13 @@ from abreast.executors.worker_process import WorkerProcess
 from abreast.testing import ManualClock
 from tests.executors import work
 from tests.executors.meeting import open_meeting
-from tests.executors.traces import children, nothing_left, wait_until_ended, wait_until_ended_beside, watch
+from tests.executors.traces import (
+    children,
+    nothing_left,
+    wait_until_ended,
+    wait_until_ended_beside,
+    watch,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +73,11 @@ async def test_workers_start_only_as_items_come():
 
 async def test_values_larger_than_any_buffer_go_there_and_back():
     big = bytes(range(256)) * 20_000
-    assert await values(work.double, [big, b"small", big], width=2) == [big * 2, b"small" * 2, big * 2]
+    assert await values(work.double, [big, b"small", big], width=2) == [
+        big * 2,
+        b"small" * 2,
+        big * 2,
+    ]
 
 
 async def test_what_an_item_prints_is_seen_even_if_the_worker_is_killed_later(capfd, monkeypatch):
@@ -111,7 +121,9 @@ async def test_an_answer_counts_although_its_worker_has_ended_since():
 
 
 async def test_a_worker_can_open_the_managers_of_its_driver():
-    assert await values(work.key_to_managers, [0]) == [bytes(multiprocessing.current_process().authkey)]
+    assert await values(work.key_to_managers, [0]) == [
+        bytes(multiprocessing.current_process().authkey)
+    ]
 
 
 async def test_a_worker_that_cannot_be_started_is_the_items_failure(monkeypatch):
@@ -152,10 +164,14 @@ async def test_a_program_that_an_item_starts_gets_none_of_our_pipes():
 # --- what can't travel ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fn", [lambda x: x, threading.Lock().acquire], ids=["lambda", "method of a lock"])
+@pytest.mark.parametrize(
+    "fn", [lambda x: x, threading.Lock().acquire], ids=["lambda", "method of a lock"]
+)
 async def test_what_has_no_name_is_refused_before_anything_starts(fn):
     read = []
-    with pytest.raises(TypeError, match="carries module-level functions only, no lambda or closure"):
+    with pytest.raises(
+        TypeError, match="carries module-level functions only, no lambda or closure"
+    ):
         await outcomes(fn, map(read.append, range(3)), name="nameless")
     assert read == []
 
@@ -169,7 +185,10 @@ async def test_what_has_no_name_is_refused_in_a_step_too():
 async def test_an_item_that_cannot_be_pickled_fails_by_name():
     failed, fine = await outcomes(work.double, [threading.Lock(), 2])
     assert type(failed.error) is TypeError
-    assert re.match(r"item <unlocked.*>, a lock, or what it holds can't be taken to another process", str(failed.error))
+    assert re.match(
+        r"item <unlocked.*>, a lock, or what it holds can't be taken to another process",
+        str(failed.error),
+    )
     assert fine.value == 4
 
 
@@ -265,8 +284,13 @@ async def test_a_cancelled_items_whole_process_group_is_killed():
 
 async def test_an_item_out_of_time_has_its_group_killed_and_the_next_one_a_new_worker():
     clock = ManualClock()
-    async with open_meeting() as meeting, abreast.open_run("process", executor="process", clock=clock) as run:
-        async with run.map(work.bring_a_child, map(meeting.ticket, "ab"), width=1, timeout=5) as found:
+    async with (
+        open_meeting() as meeting,
+        abreast.open_run("process", executor="process", clock=clock) as run,
+    ):
+        async with run.map(
+            work.bring_a_child, map(meeting.ticket, "ab"), width=1, timeout=5
+        ) as found:
             await meeting.wait_for(1)
             with watch(*meeting.came["a"]) as handles:
                 await clock.advance(5)
@@ -367,7 +391,9 @@ async def test_a_worker_that_even_the_kernel_cannot_end_is_named(monkeypatch):
     (child,) = bound._children
     assert repr(child) == f"<worker process {pid}, idle>"
     with monkeypatch.context() as patch:
-        patch.setattr(WorkerProcess, "kill", lambda self: None)  # as one that waits for a disk which doesn't answer
+        patch.setattr(
+            WorkerProcess, "kill", lambda self: None
+        )  # as one that waits for a disk which doesn't answer
         patch.setattr("abreast.executors.processes._DYING", 0.01)
         assert await bound.close(0.01) == [f"worker process {pid}"]
     assert await bound.close(0.01) == []
@@ -393,10 +419,17 @@ def armed(before="", parent=None):
     lifeline, ours = os.pipe()
     script = ARMED.format(before=before, parent=parent or os.getpid(), lifeline=lifeline)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with os.fdopen(ours, "wb") as end, subprocess.Popen(
-        [sys.executable, "-c", script], pass_fds=[lifeline], start_new_session=True, stdout=subprocess.PIPE, text=True,
-        env=environment,
-    ) as worker:  # fmt: skip
+    with (
+        os.fdopen(ours, "wb") as end,
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            pass_fds=[lifeline],
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        ) as worker,
+    ):
         os.close(lifeline)
         try:
             yield worker, end
@@ -407,7 +440,10 @@ def armed(before="", parent=None):
 
 @pytest.mark.parametrize("before", ["", "del fcntl.F_SETSIG"], ids=["by a signal", "by a thread"])
 def test_the_lifelines_end_is_the_end_of_the_whole_group(before):
-    with armed(before) as (worker, end), watch(worker.pid, int(worker.stdout.readline().split()[0])) as handles:
+    with (
+        armed(before) as (worker, end),
+        watch(worker.pid, int(worker.stdout.readline().split()[0])) as handles,
+    ):
         end.close()
         assert wait_until_ended(handles) == set()
         assert worker.wait() == -signal.SIGKILL

@@ -17,9 +17,14 @@ PATH = os.pathsep.join(filter(None, sys.path))
 def program(*command, cwd, **options):
     """A program under way; it is dead when the block ends."""
     with subprocess.Popen(
-        [sys.executable, *command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": PATH}, **options,
-    ) as process:  # fmt: skip
+        [sys.executable, *command],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": PATH},
+        **options,
+    ) as process:
         try:
             yield process
         finally:
@@ -56,10 +61,17 @@ if __name__ == "__main__":
         print(outcome.value if outcome.ok else repr(outcome.error), sys.argv[1:])
     print(outcome.ok and type(outcome.value) is Point)
 """
-MOVED = ["Point(x=2) ['an argument']", "Off(Point(x=2)) ['an argument']", "Point(x=4) ['an argument']", "True"]
+MOVED = [
+    "Point(x=2) ['an argument']",
+    "Off(Point(x=2)) ['an argument']",
+    "Point(x=4) ['an argument']",
+    "True",
+]
 
 
-@pytest.mark.parametrize("command", [["moves.py"], ["-m", "moves"], ["-O", "./moves.py"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["moves.py"], ["-m", "moves"], ["-O", "./moves.py"]], ids=" ".join
+)
 def test_functions_and_classes_of_a_script_work(tmp_path, command):
     (tmp_path / "moves.py").write_text(SCRIPT)
     assert said_by(*command, "an argument", cwd=tmp_path) == MOVED
@@ -74,8 +86,12 @@ def test_a_script_that_starts_workers_when_imported_is_told_so(tmp_path):
 
 
 def test_the_scripts_own_import_error_is_told(tmp_path):
-    (tmp_path / "broken.py").write_text(SCRIPT.replace("@dataclass", "if __name__ != '__main__': 1 / 0\n@dataclass"))
-    assert said_by("broken.py", cwd=tmp_path)[:3] == ["ZeroDivisionError('division by zero') []"] * 3
+    (tmp_path / "broken.py").write_text(
+        SCRIPT.replace("@dataclass", "if __name__ != '__main__': 1 / 0\n@dataclass")
+    )
+    assert (
+        said_by("broken.py", cwd=tmp_path)[:3] == ["ZeroDivisionError('division by zero') []"] * 3
+    )
 
 
 def test_a_worker_imports_the_script_only_if_something_is_from_there(tmp_path):
@@ -105,8 +121,12 @@ for outcome in abreast.map(id, [Local()], width=1, executor="process"):
 @pytest.mark.parametrize("command", [["-c", TYPED], ["-"]], ids=["-c", "stdin"])
 def test_functions_that_were_typed_in_are_refused(tmp_path, command):
     function, value = said_by(*command, cwd=tmp_path, text=TYPED)
-    assert function.startswith("the process executor carries functions of a module or script; <function double at")
-    assert value == "Local was defined interactively; workers can find it only in a module or script"
+    assert function.startswith(
+        "the process executor carries functions of a module or script; <function double at"
+    )
+    assert (
+        value == "Local was defined interactively; workers can find it only in a module or script"
+    )
 
 
 def test_a_function_that_only_the_main_program_has_is_named(tmp_path):

@@ -14,7 +14,9 @@ def children():
     """The processes this one has, those not yet reaped included."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+        with contextlib.suppress(
+            FileNotFoundError, ProcessLookupError
+        ):  # a thread that has just ended
             found.update(map(int, (task / "children").read_text().split()))
     return found
 
@@ -49,7 +51,9 @@ def wait_until_ended(handles, seconds=30):
 
 async def wait_until_ended_beside(handles, seconds=30):
     """The same, while the loop goes on."""
-    return await asyncio.get_running_loop().run_in_executor(None, wait_until_ended, handles, seconds)
+    return await asyncio.get_running_loop().run_in_executor(
+        None, wait_until_ended, handles, seconds
+    )
 
 
 @contextlib.contextmanager

@@ -188,7 +188,9 @@ def key_to_managers(_):
 
 def start_a_program(_):
     """What a program that an item starts has open, when nobody closes anything for it."""
-    return subprocess.run(["ls", "-l", "/proc/self/fd"], close_fds=False, check=True, capture_output=True).stdout
+    return subprocess.run(
+        ["ls", "-l", "/proc/self/fd"], close_fds=False, check=True, capture_output=True
+    ).stdout
 
 
 def refuse_to_leave(_):

@@ -32,7 +32,10 @@ async def the_laws() -> None:
 
     async def main():
         async with abreast.open_run("law") as run:
-            return [outcome.value async for outcome in run.map(work, range(COUNT), width=WIDTH, span=COUNT)]
+            return [
+                outcome.value
+                async for outcome in run.map(work, range(COUNT), width=WIDTH, span=COUNT)
+            ]
 
     task = asyncio.ensure_future(main())
     try:
@@ -75,7 +78,9 @@ class CompletionOrdered(Window):
 class Leaking(Window):
     """Never gives a place back: what executes is only ever counted up."""
 
-    executing = property(lambda self: self.__dict__.get("count", 0), lambda self, count: self.count_up(count))
+    executing = property(
+        lambda self: self.__dict__.get("count", 0), lambda self, count: self.count_up(count)
+    )
 
     def count_up(self, count):
         self.__dict__["count"] = max(count, self.__dict__.get("count", 0))

@@ -140,7 +140,10 @@ async def test_completion_order_is_as_they_come_and_says_so():
         await gate.pass_(item)
         return item
 
-    async with abreast.open_run("law") as run, run.map(work, range(3), width=3, order="completion") as outcomes:
+    async with (
+        abreast.open_run("law") as run,
+        run.map(work, range(3), width=3, order="completion") as outcomes,
+    ):
         await gate.wait_for(0, 1, 2)
         seen = []
         for item in (2, 0, 1):

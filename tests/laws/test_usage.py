@@ -39,7 +39,12 @@ class Call:
     def used(self, text: str) -> Usage:
         """What it uses, however it ends."""
         sent = Usage(1, len(text), 3 + self.turns)
-        cost = Usage(1, sent.input_tokens, sent.output_tokens, PRICE.of(sent.input_tokens, sent.output_tokens))
+        cost = Usage(
+            1,
+            sent.input_tokens,
+            sent.output_tokens,
+            PRICE.of(sent.input_tokens, sent.output_tokens),
+        )
         return sum((Usage(1, usd=PRICE.of(0, 0)) for _ in range(self.faults)), NO_USAGE) + cost
 
 
@@ -88,7 +93,10 @@ class World:
             total = NO_USAGE
             for place, part in enumerate(parts):
                 inner = part.calls[: part.counted] if isinstance(part, Beneath) else (part,)
-                total = sum((call.used(f"{item} {place} {number}") for number, call in enumerate(inner)), total)
+                total = sum(
+                    (call.used(f"{item} {place} {number}") for number, call in enumerate(inner)),
+                    total,
+                )
             totals.append(total)
         return totals
 
@@ -137,13 +145,16 @@ async def outcomes_of(world: World, **opening: Any) -> list[tuple[Any, ...]]:
                     said.append("refused")
             else:
                 texts = [f"{item} {place} {number}" for number in range(len(part.calls))]
-                inner = scope.map(ask, texts, width=part.width, until=part.until, name=f"part {place}")
+                inner = scope.map(
+                    ask, texts, width=part.width, until=part.until, name=f"part {place}"
+                )
                 said += [outcome.key if outcome.ok else outcome.state async for outcome in inner]
         return said
 
     async with abreast.open_run("law", **opening) as run:
         return [
-            (o.key, o.state, o.value, o.usage) async for o in run.map(work, range(len(world.items)), width=world.width)
+            (o.key, o.state, o.value, o.usage)
+            async for o in run.map(work, range(len(world.items)), width=world.width)
         ]
 
 
@@ -167,7 +178,10 @@ def used(outcomes: Sequence[tuple[Any, ...]]) -> list[Usage]:
 def worlds(draw: st.DrawFn) -> World:
     calls = st.builds(Call, st.integers(0, 5), st.integers(0, 2), st.booleans())
     inner = st.builds(
-        Beneath, st.lists(calls, min_size=1, max_size=5).map(tuple), st.integers(1, 4), st.none() | st.integers(1, 3)
+        Beneath,
+        st.lists(calls, min_size=1, max_size=5).map(tuple),
+        st.integers(1, 4),
+        st.none() | st.integers(1, 3),
     )
     parts = st.lists(calls | inner, min_size=1, max_size=3).map(tuple)
     return World(tuple(draw(st.lists(parts, min_size=1, max_size=4))), draw(st.integers(1, 4)))
@@ -191,8 +205,14 @@ def test_after_crashes_and_resumes_an_outcome_has_used_what_an_undisturbed_one_h
 
 SEVERAL = World(
     items=(
-        (Call(1, 1, refused=False), Beneath((Call(4, 0, refused=False), Call(0, 1, refused=False)), 2, 1)),
-        (Call(0, 0, refused=True), Beneath((Call(0, 0, refused=True), Call(2, 0, refused=False)), 1, None)),
+        (
+            Call(1, 1, refused=False),
+            Beneath((Call(4, 0, refused=False), Call(0, 1, refused=False)), 2, 1),
+        ),
+        (
+            Call(0, 0, refused=True),
+            Beneath((Call(0, 0, refused=True), Call(2, 0, refused=False)), 1, None),
+        ),
     ),
     width=2,
 )
@@ -222,12 +242,16 @@ def adds_nothing(self: CurrentItem, used: Usage) -> None:
         (CurrentItem, "add_usage", adds_nothing),
     ],
 )
-async def test_a_mutant_that_counts_too_much_or_too_little_is_caught(owner, name, mutant, monkeypatch):
+async def test_a_mutant_that_counts_too_much_or_too_little_is_caught(
+    owner, name, mutant, monkeypatch
+):
     assert used(await outcomes_of(SEVERAL)) == SEVERAL.serial()
     monkeypatch.setattr(owner, name, mutant)
     assert used(await outcomes_of(SEVERAL)) != SEVERAL.serial()
 
 
 @pytest.mark.parametrize("commits", range(1, 20))
-async def test_killed_at_any_boundary_of_the_journal_the_usage_is_that_of_an_undisturbed_run(commits):
+async def test_killed_at_any_boundary_of_the_journal_the_usage_is_that_of_an_undisturbed_run(
+    commits,
+):
     assert used(await after_crashes(SEVERAL, [commits])) == SEVERAL.serial()

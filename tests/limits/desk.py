@@ -1,4 +1,7 @@
-"""A gate in virtual time, and a book of what became of every ticket; the laws are checked against the book."""
+"""A gate in virtual time, and a book of what became of every ticket.
+
+The laws are checked against the book.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ class Desk:
         self.failed: dict[Hashable, BudgetSpent] = {}
 
     def ask(self, name: Hashable, *asks: Ask, then: Callable[[], None] = lambda: None) -> bool:
-        """Ask for limits, each for one or with a need; `then` is called in the moment they are granted later."""
+        """Ask for limits, each for one or with a need.
+
+        `then` is called in the moment they are granted later.
+        """
         needs = [("lane", *(ask if isinstance(ask, tuple) else (ask, ONE))) for ask in asks]
 
         def granted() -> None:
@@ -106,18 +112,26 @@ class Desk:
     def check_books(self, limit: Limit) -> None:
         """What a limit counts as held is what those hold who were let through: none for those who wait."""
         holds = [hold for held in self.holding.values() for hold in held if hold.limit is limit]
-        wanting = sum(any(one is limit for _, one, _ in self.tickets[name].needs) for name in self.waiting)
+        wanting = sum(
+            any(one is limit for _, one, _ in self.tickets[name].needs) for name in self.waiting
+        )
         assert limit.line.users == len(holds) + wanting, f"{limit!r} counts its users right"
         if isinstance(limit, Slots):
-            assert limit.taken == sum(hold.handed for hold in holds), f"{limit!r} counts what is taken right"
+            assert limit.taken == sum(hold.handed for hold in holds), (
+                f"{limit!r} counts what is taken right"
+            )
         if isinstance(limit, Pool):
             out = [hold.handed for hold in holds]
-            assert len(set(out)) == len(out) <= len(limit.things), f"{limit!r} hands each thing to one holder"
+            assert len(set(out)) == len(out) <= len(limit.things), (
+                f"{limit!r} hands each thing to one holder"
+            )
             assert len(limit._free) == len(limit.things) - len(out), f"{limit!r} has the others"
         if isinstance(limit, Budget):
             for name in DIMENSIONS:
                 reserved = sum(getattr(hold.need, name) for hold in holds)
-                assert abs(limit.reserved[name] - reserved) < 1e-6, f"{limit!r} counts what is reserved right"
+                assert abs(limit.reserved[name] - reserved) < 1e-6, (
+                    f"{limit!r} counts what is reserved right"
+                )
 
     def check_nobody_waits_in_vain(self) -> None:
         """Whoever has nobody older before it, at any of its limits, waits only for a limit that has no room."""
@@ -129,7 +143,10 @@ class Desk:
             before |= limits
 
     def could_go(self, name: Hashable) -> bool:
-        """Whether none of its limits asks it to wait; one that says it never will have room doesn't."""
+        """Whether none of its limits asks it to wait.
+
+        One that says it never will have room doesn't.
+        """
         return not any(self._puts_off(limit, need) for _, limit, need in self.tickets[name].needs)
 
     def _puts_off(self, limit: Limit, need: Need) -> bool:

@@ -22,7 +22,11 @@ def works(draw: st.DrawFn) -> list[tuple[Need, Usage | None]]:
     """Pieces of work: what each reserves, and what it turns out to use, never more than that."""
     made: list[tuple[Need, Usage | None]] = []
     for _ in range(draw(st.integers(1, 10))):
-        need = Need(requests=draw(st.integers(0, 2)), tokens=draw(st.integers(0, 20)), usd=draw(st.integers(0, 8)) / 8)
+        need = Need(
+            requests=draw(st.integers(0, 2)),
+            tokens=draw(st.integers(0, 20)),
+            usd=draw(st.integers(0, 8)) / 8,
+        )
         made.append((need, draw(st.none() | st.just(NO_USAGE) | usages(need))))
     return made
 
@@ -46,7 +50,9 @@ def used_up(need: Need, used: Usage | None) -> dict[str, float]:
     }
 
 
-def fits_one_after_the_other(caps: dict[str, float], pieces: list[tuple[Need, Usage | None]]) -> bool:
+def fits_one_after_the_other(
+    caps: dict[str, float], pieces: list[tuple[Need, Usage | None]]
+) -> bool:
     spent = dict.fromkeys(DIMENSIONS, 0.0)
     for need, used in pieces:
         if any(spent[name] + getattr(need, name) > cap for name, cap in caps.items()):
@@ -78,7 +84,9 @@ def test_under_every_interleaving_spent_and_reserved_stay_below_the_cap(caps, pi
         for name in DIMENSIONS:
             assert budget.spent[name] == spent[name]
             assert budget.spent[name] + budget.reserved[name] <= caps.get(name, math.inf)
-            assert budget.reserved[name] == sum(getattr(pieces[held][0], name) for held in desk.holding)
+            assert budget.reserved[name] == sum(
+                getattr(pieces[held][0], name) for held in desk.holding
+            )
         desk.check(budget, room)
 
     while coming or desk.holding:
@@ -124,9 +132,14 @@ def test_it_is_spent_only_when_nothing_in_flight_could_make_room():
     desk.ask("two", (budget, Need(tokens=40)))
     assert not desk.ask("three", (budget, Need(tokens=50)))
     assert not desk.failed
-    desk.give("one", Usage(1, 60))  # 60 spent, 40 in flight: if those came to nothing it would still not fit
+    desk.give(
+        "one", Usage(1, 60)
+    )  # 60 spent, 40 in flight: if those came to nothing it would still not fit
     assert "three" in desk.failed
-    assert str(desk.failed["three"]) == "the budget is spent: 60 of 100 tokens used, and the next call asks for 50"
+    assert (
+        str(desk.failed["three"])
+        == "the budget is spent: 60 of 100 tokens used, and the next call asks for 50"
+    )
 
 
 def test_a_settlement_that_makes_room_lets_the_next_go():
@@ -260,7 +273,11 @@ def test_a_refusal_names_no_time():
         ("10sec", {}, 10.0),
         ("10min", {}, 600.0),
         ("1.5h", {}, 5400.0),
-        (" 500 req , 2 Mtok,20usd,10min ", {"requests": 500, "tokens": 2_000_000, "usd": 20.0}, 600.0),
+        (
+            " 500 req , 2 Mtok,20usd,10min ",
+            {"requests": 500, "tokens": 2_000_000, "usd": 20.0},
+            600.0,
+        ),
     ],
 )
 def test_a_budget_is_read_from_its_units(text, caps, seconds):
@@ -277,16 +294,35 @@ def test_every_whole_number_is_read_exactly(requests, thousandths):
 
 @pytest.mark.parametrize(
     "text",
-    ["", ",", "50", "req", "50req,", "-3usd", "1e6tok", "50reqs", "$20", "20 USD", "2mtok", "1,000tok", "nanusd"],
+    [
+        "",
+        ",",
+        "50",
+        "req",
+        "50req,",
+        "-3usd",
+        "1e6tok",
+        "50reqs",
+        "$20",
+        "20 USD",
+        "2mtok",
+        "1,000tok",
+        "nanusd",
+    ],
 )
 def test_what_is_no_amount_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="is no amount; write 50req, 2Mtok, 20usd or 10min"):
         Budget.parse(text)
 
 
-@pytest.mark.parametrize("text", ["0req", "0tok", "0usd", "0min", "0.0usd", f"1{'0' * 400}usd", f"1{'0' * 400}tok"])
+@pytest.mark.parametrize(
+    "text", ["0req", "0tok", "0usd", "0min", "0.0usd", f"1{'0' * 400}usd", f"1{'0' * 400}tok"]
+)
 def test_an_amount_of_nothing_or_without_end_is_refused(text):
-    with pytest.raises(ValueError, match=r"a budget's (requests|tokens|usd|seconds) must be a (positive|whole) number"):
+    with pytest.raises(
+        ValueError,
+        match=r"a budget's (requests|tokens|usd|seconds) must be a (positive|whole) number",
+    ):
         Budget.parse(text)
 
 

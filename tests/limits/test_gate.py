@@ -374,7 +374,9 @@ def test_a_limit_in_use_on_one_thread_is_refused_to_another(waiting):
     desk.ask("holder", slots)
     if waiting:
         desk.ask("waits", slots)
-    error = in_a_thread(lambda: LimitGate(CountingClock()).ask(Ticket([("lane", slots, ONE)], print, print)))
+    error = in_a_thread(
+        lambda: LimitGate(CountingClock()).ask(Ticket([("lane", slots, ONE)], print, print))
+    )
     assert isinstance(error, RuntimeError)
     assert "in use on another event loop's thread" in str(error)
     assert slots.taken == 1
@@ -446,7 +448,9 @@ class EverythingAtOnce(RuleBasedStateMachine):
         self.names += 1
         name = self.names
         need = Need(weight=weight, tokens=tokens)
-        self.desk.ask(name, *((self.limits[one], need) for one in which), then=lambda: self.react(name, then))
+        self.desk.ask(
+            name, *((self.limits[one], need) for one in which), then=lambda: self.react(name, then)
+        )
 
     def react(self, name: int, then: str) -> None:
         desk = self.desk
@@ -489,7 +493,10 @@ class EverythingAtOnce(RuleBasedStateMachine):
     @invariant()
     def the_books_are_right(self) -> None:
         self.desk.check(*self.limits)
-        assert self.budget.spent["tokens"] + self.budget.reserved["tokens"] <= self.budget.caps["tokens"]
+        assert (
+            self.budget.spent["tokens"] + self.budget.reserved["tokens"]
+            <= self.budget.caps["tokens"]
+        )
 
     @invariant()
     def who_failed_could_not_have_been_served(self) -> None:

@@ -11,13 +11,19 @@ from tests.limits.desk import Desk
 
 
 @given(size=st.integers(1, 5), askers=st.integers(0, 15), order=st.randoms(use_true_random=False))
-def test_every_holder_has_a_thing_of_its_own_and_all_things_are_out_when_wanted(size, askers, order):
+def test_every_holder_has_a_thing_of_its_own_and_all_things_are_out_when_wanted(
+    size, askers, order
+):
     desk, pool = Desk(), Pool([object() for _ in range(size)])
     for name in range(askers):
         desk.ask(name, pool)
     while desk.holding:
         things = [pool.thing(desk.handed(name)[0]) for name in desk.holding]
-        assert len({id(thing) for thing in things}) == len(things) == min(size, len(desk.holding) + len(desk.waiting))
+        assert (
+            len({id(thing) for thing in things})
+            == len(things)
+            == min(size, len(desk.holding) + len(desk.waiting))
+        )
         assert all(any(thing is one for one in pool.things) for thing in things)
         desk.check(pool)
         desk.give(order.choice(sorted(desk.holding)))

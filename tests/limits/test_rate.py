@@ -19,17 +19,23 @@ BLINK = 1e-5  # seconds: below what a clock is good for
 STARTS = st.sampled_from([0.0, 1 / 3, 1e3 + 0.1, 1e6 + 0.7, 1.7e9 + 0.3])
 RATES = st.tuples(st.sampled_from([1, 3, 7, 60, 600, 90_000]), st.sampled_from([1, 7, 60, 3600]))
 BURSTS = st.sampled_from([1, 2, 10, 1000])
-ARRIVALS = st.lists(st.tuples(st.sampled_from([0, 0, 0.25, 1, 40]), st.integers(0, 25)), min_size=1, max_size=12)
+ARRIVALS = st.lists(
+    st.tuples(st.sampled_from([0, 0, 0.25, 1, 40]), st.integers(0, 25)), min_size=1, max_size=12
+)
 
 
 def tokens(number: int) -> Need:
     return Need(tokens=number)
 
 
-def expected_times(arrivals: list[tuple[float, int]], speed: Fraction, burst: int) -> list[Fraction]:
+def expected_times(
+    arrivals: list[tuple[float, int]], speed: Fraction, burst: int
+) -> list[Fraction]:
     """When each is let through by a bucket computed with fractions: first come first served, as early as can be."""
     level, at, granted = Fraction(burst), Fraction(0), []
-    for arrival, cost in zip(accumulate(Fraction(wait) for wait, _ in arrivals), (c for _, c in arrivals), strict=True):
+    for arrival, cost in zip(
+        accumulate(Fraction(wait) for wait, _ in arrivals), (c for _, c in arrivals), strict=True
+    ):
         now = max(at, arrival)
         level, at = min(Fraction(burst), level + (now - at) * speed), now
         lacking = min(cost, burst) - level
@@ -44,7 +50,9 @@ def expected_times(arrivals: list[tuple[float, int]], speed: Fraction, burst: in
 @example(start=1.7e9 + 0.3, rate=(90_000, 1), burst=1000, arrivals=[(0, 1)] * 12)
 @example(start=1e6 + 0.7, rate=(90_000, 60), burst=1, arrivals=[(0, 1)] * 12)
 @settings(max_examples=300)
-def test_everyone_is_let_through_at_the_first_moment_the_rate_allows_and_not_before(start, rate, burst, arrivals):
+def test_everyone_is_let_through_at_the_first_moment_the_rate_allows_and_not_before(
+    start, rate, burst, arrivals
+):
     count, per = rate
     desk, limit = Desk(start), Rate(count, per, of="tokens", burst=burst)
     for name, (wait, cost) in enumerate(arrivals):
@@ -58,14 +66,17 @@ def test_everyone_is_let_through_at_the_first_moment_the_rate_allows_and_not_bef
     assert desk.granted == list(range(len(arrivals)))
     for name, when in enumerate(expected):
         assert math.isclose(desk.times[name] - start, when, rel_tol=1e-9, abs_tol=BLINK)
-    # One timer for each that waited, and now and then a second where the clock's rounding let the first ring too soon.
+    # One timer for each that waited, and now and then a second where the clock's rounding let the
+    # first ring too soon.
     assert desk.clock.fired <= 2 * len(arrivals)
     assert desk.clock.next_due is None
 
 
 @given(start=STARTS, rate=RATES, burst=BURSTS, arrivals=ARRIVALS)
 @settings(max_examples=200)
-def test_no_stretch_of_time_lets_through_more_than_the_burst_and_its_share(start, rate, burst, arrivals):
+def test_no_stretch_of_time_lets_through_more_than_the_burst_and_its_share(
+    start, rate, burst, arrivals
+):
     count, per = rate
     desk, limit = Desk(start), Rate(count, per, of="tokens", burst=burst)
     for name, (wait, cost) in enumerate(arrivals):
@@ -92,7 +103,9 @@ def test_requests_are_paced_evenly_after_the_first_burst():
     assert [desk.times[name] for name in range(7)] == pytest.approx([0, 0, 0.5, 1.0, 1.5, 2.0, 2.5])
 
 
-@pytest.mark.parametrize(("count", "per", "burst"), [(600, 60, 10), (6, 60, 1), (60, 60, 1), (90, 1, 90)])
+@pytest.mark.parametrize(
+    ("count", "per", "burst"), [(600, 60, 10), (6, 60, 1), (60, 60, 1), (90, 1, 90)]
+)
 def test_the_burst_is_a_seconds_worth_and_at_least_one(count, per, burst):
     assert Rate(count, per).burst == burst
 

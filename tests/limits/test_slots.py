@@ -64,7 +64,9 @@ def test_slots_are_handed_out_as_a_plain_queue_would(count, moves):
         before = sum(plain.held.values())
         plain.serve()
         assert desk.granted == plain.granted
-        assert {name: desk.handed(name) for name in desk.holding} == {name: [w] for name, w in plain.held.items()}
+        assert {name: desk.handed(name) for name in desk.holding} == {
+            name: [w] for name, w in plain.held.items()
+        }
         assert slots.taken == sum(plain.held.values())
         assert slots.taken <= max(before, slots.count)
         desk.check(slots)

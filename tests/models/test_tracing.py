@@ -39,7 +39,11 @@ async def test_a_call_is_a_span_by_the_conventions_without_what_was_said(collect
     spans, reader = collected
     model = TracedModel(Scripted({"a secret question": "a secret answer"}, name="gemini/model-x"))
     assert model.name == "gemini/model-x"
-    assert (await model.complete(request("a secret question", temperature=0.5, seed=3, max_tokens=9, stop=("x",)))).text
+    assert (
+        await model.complete(
+            request("a secret question", temperature=0.5, seed=3, max_tokens=9, stop=("x",))
+        )
+    ).text
     (span,) = spans.get_finished_spans()
     assert span.name == "chat model-x"
     assert span.kind is trace.SpanKind.CLIENT
@@ -54,7 +58,10 @@ async def test_a_call_is_a_span_by_the_conventions_without_what_was_said(collect
     assert facts["gen_ai.usage.output_tokens"] > 0
     assert "secret" not in repr(facts)
     found = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
-    assert {metric.name for metric in found} == {"gen_ai.client.token.usage", "gen_ai.client.operation.duration"}
+    assert {metric.name for metric in found} == {
+        "gen_ai.client.token.usage",
+        "gen_ai.client.operation.duration",
+    }
     assert "secret" not in repr(found)
 
 

@@ -17,8 +17,15 @@ from tests.dying import Dying
 
 
 @settings(max_examples=60)
-@given(cap=st.integers(1, 12), count=st.integers(0, 12), width=st.integers(1, 8), turns=st.integers(0, 4))
-def test_exactly_the_budget_is_started_and_the_outcomes_before_it_come_out(cap, count, width, turns):
+@given(
+    cap=st.integers(1, 12),
+    count=st.integers(0, 12),
+    width=st.integers(1, 8),
+    turns=st.integers(0, 4),
+)
+def test_exactly_the_budget_is_started_and_the_outcomes_before_it_come_out(
+    cap, count, width, turns
+):
     ran = []
 
     async def work(item):
@@ -146,7 +153,10 @@ async def test_what_was_spent_is_still_known_after_a_driver_without_a_budget():
 
     async def drive(items, budget, resume):
         async with abreast.open_run("r", store=store, budget=budget, resume=resume) as run:
-            return [outcome async for outcome in run.map(lambda item: item, range(items), width=1, name="m")]
+            return [
+                outcome
+                async for outcome in run.map(lambda item: item, range(items), width=1, name="m")
+            ]
 
     await drive(3, abreast.Budget(requests=10), "never")
     await drive(5, None, "retry")
@@ -187,7 +197,9 @@ async def test_a_request_that_was_recorded_before_a_crash_is_charged_once(calls,
         return [await (run.step(text, ask, text) if nested else ask(text)) for text in asked]
 
     async def go(store, requests):
-        async with abreast.open_run("b", store=store, budget=abreast.Budget(requests=requests)) as run:
+        async with abreast.open_run(
+            "b", store=store, budget=abreast.Budget(requests=requests)
+        ) as run:
             return await run.map(work, range(2), width=1).values()
 
     try:

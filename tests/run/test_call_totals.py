@@ -10,7 +10,10 @@ STARTED = ("call-started", "r/work/0000/call/x-0", RESERVED)
 
 
 def totals(*events, driven=False):
-    made = [Event(seq, kind, path, 0.0, 0.0, None, data) for seq, (kind, path, data) in enumerate(events, 1)]
+    made = [
+        Event(seq, kind, path, 0.0, 0.0, None, data)
+        for seq, (kind, path, data) in enumerate(events, 1)
+    ]
     return call_totals(made, driven=driven)
 
 
@@ -19,7 +22,9 @@ def settled(state, model="a/one"):
 
 
 def test_calls_that_ended_are_summed_up_by_model():
-    found = totals(STARTED, settled("done"), STARTED, settled("failed"), STARTED, settled("done", "b/two"))
+    found = totals(
+        STARTED, settled("done"), STARTED, settled("failed"), STARTED, settled("done", "b/two")
+    )
     assert found.by_model == {"a/one": Usage(4, 60, 20, 1.0), "b/two": Usage(2, 30, 10, 0.5)}
     assert found.cut_off == {"requests": 0, "tokens": 0, "usd": 0}
     assert found.paid == {"requests": 6, "tokens": 120, "usd": 1.5}
@@ -27,7 +32,10 @@ def test_calls_that_ended_are_summed_up_by_model():
 
 def test_a_call_that_was_cancelled_or_killed_is_in_a_total_of_its_own():
     cancelled = totals(STARTED, settled("cancelled"), STARTED, settled("done"))
-    assert (cancelled.by_model, cancelled.cut_off["requests"]) == ({"a/one": Usage(2, 30, 10, 0.5)}, 2)
+    assert (cancelled.by_model, cancelled.cut_off["requests"]) == (
+        {"a/one": Usage(2, 30, 10, 0.5)},
+        2,
+    )
     killed = totals(STARTED, ("run-resumed", "r", {}), STARTED, settled("done"))
     assert killed.by_model == {"a/one": Usage(2, 30, 10, 0.5)}
     assert killed.cut_off == {"requests": 1, "tokens": 100, "usd": 2.0}

@@ -62,7 +62,10 @@ async def test_usage_is_recorded_and_read_again():
     with pytest.raises(KeyboardInterrupt):
         await main(stop=True)
     outcomes = await main(stop=False)
-    assert [o.usage for o in outcomes] == [Usage(1, 100, 20, 0.5), Usage(1, 100, 20, None, estimate=True)]
+    assert [o.usage for o in outcomes] == [
+        Usage(1, 100, 20, 0.5),
+        Usage(1, 100, 20, None, estimate=True),
+    ]
 
 
 async def test_a_backlog_past_its_bound_is_dropped_and_said(monkeypatch, caplog):
@@ -226,6 +229,9 @@ async def test_an_error_outside_of_exception_is_that_items_failure(retry):
 
     async with abreast.open_run("r") as run:
         (outcome,) = [
-            o async for o in run.map(work, [1], width=1, retry=abreast.Retry(1, base=0, cap=0) if retry else None)
+            o
+            async for o in run.map(
+                work, [1], width=1, retry=abreast.Retry(1, base=0, cap=0) if retry else None
+            )
         ]
     assert isinstance(outcome.error, Odd)

@@ -43,7 +43,10 @@ async def asked(run, model, count, width=64):
 
 def decisions(path):
     with closing(SqliteStore(path)) as store:
-        return [(event.lane, dict(event.data)) for event in store.events("r-1", kinds={"limit-changed"}, limit=9999)]
+        return [
+            (event.lane, dict(event.data))
+            for event in store.events("r-1", kinds={"limit-changed"}, limit=9999)
+        ]
 
 
 async def test_a_lane_without_numbers_goes_beyond_where_it_begins_and_says_so(tmp_path):
@@ -61,17 +64,26 @@ async def test_a_lane_without_numbers_goes_beyond_where_it_begins_and_says_so(tm
 
 @pytest.mark.parametrize("shape", ["openai", "anthropic"])
 async def test_the_limit_in_the_headers_is_kept_to_without_a_single_429(shape, tmp_path):
-    async with open_storm(rpm=1200, burst=3, latency=0.05) as storm, opened(storm, f"{shape}/storm") as model:
+    async with (
+        open_storm(rpm=1200, burst=3, latency=0.05) as storm,
+        opened(storm, f"{shape}/storm") as model,
+    ):
         async with abreast.open_run("r", store=tmp_path / "runs.db") as run:
             outcomes = await asked(run, model, 40)
         assert all(outcome.ok for outcome in outcomes)
         assert storm.stats().rejected == 0
-    heard = [facts for _, facts in decisions(tmp_path / "runs.db") if facts["dimension"] == "requests"]
+    heard = [
+        facts for _, facts in decisions(tmp_path / "runs.db") if facts["dimension"] == "requests"
+    ]
     assert heard[0] == {"dimension": "requests", "old": None, "new": 1200.0, "cause": "header"}
 
 
 async def test_a_width_of_the_users_is_reached_and_never_passed():
-    async with open_storm(latency=0.1) as storm, opened(storm, width=9) as model, abreast.open_run("r") as run:
+    async with (
+        open_storm(latency=0.1) as storm,
+        opened(storm, width=9) as model,
+        abreast.open_run("r") as run,
+    ):
         await asked(run, model, 60)
         assert storm.stats().peak_in_flight == 9
         assert model.lane.governed is None
@@ -104,10 +116,14 @@ async def test_a_429_is_no_attempt_and_holds_only_what_was_hit(tmp_path):
 
 
 async def test_the_answers_are_those_of_a_plain_loop():
-    async with open_storm(rpm=3000, burst=4, headers="absent", latency=0.02, faults={"500": 0.05}) as storm:
+    async with open_storm(
+        rpm=3000, burst=4, headers="absent", latency=0.02, faults={"500": 0.05}
+    ) as storm:
         async with opened(storm) as model, abreast.open_run("r", seed=7) as run:
             wide = [outcome.value for outcome in await asked(run, model, 60)]
-            assert "<Governor 0/" in repr(model.lane)  # those that failed are in flight no more, either
+            assert "<Governor 0/" in repr(
+                model.lane
+            )  # those that failed are in flight no more, either
         async with opened(storm, width=1) as model, abreast.open_run("r", seed=7) as run:
             assert [outcome.value for outcome in await asked(run, model, 60, width=1)] == wide
 
@@ -159,16 +175,23 @@ async def test_what_was_learned_is_where_the_next_one_begins():
             learned = model.lane.governed.governor.known()
             assert learned.rates["requests"] == pytest.approx(6000)
             assert model.lane.governed.governor.search.limit > 6
-            await asyncio.gather(*(model.ask(f"{n}") for n in range(6)))  # at once: nobody goes ahead as a scout
+            await asyncio.gather(
+                *(model.ask(f"{n}") for n in range(6))
+            )  # at once: nobody goes ahead as a scout
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"version": 2, "at": 0, "flying": 4, "rates": {}}',
-     '{"version": 1, "at": 0, "flying": 0, "rates": {}}',
-     '{"version": 1, "at": 0, "flying": 4, "rates": {"requests": -1}}',
-     '{"version": 1, "at": 0, "flying": 4, "rates": {"wishes": 1}}'],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "[]",
+        '{"version": 2, "at": 0, "flying": 4, "rates": {}}',
+        '{"version": 1, "at": 0, "flying": 0, "rates": {}}',
+        '{"version": 1, "at": 0, "flying": 4, "rates": {"requests": -1}}',
+        '{"version": 1, "at": 0, "flying": 4, "rates": {"wishes": 1}}',
+    ],
+)
 def test_a_file_that_nobody_understands_is_as_good_as_none_and_is_noted(text, tmp_path, caplog):
     profile = LearnedLimits("openai", "http://a", "key", tmp_path)
     profile.path.write_text(text)

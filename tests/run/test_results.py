@@ -113,7 +113,9 @@ async def test_items_of_child_scopes_count_for_the_run(store):
     assert ended(store) == ("failed", "no item succeeded: 2 failed")
 
 
-async def test_started_again_a_script_in_which_all_failed_begins_a_new_run_as_one_that_is_done(store):
+async def test_started_again_a_script_in_which_all_failed_begins_a_new_run_as_one_that_is_done(
+    store,
+):
     ran = Counter()
 
     async def work(value):
@@ -161,7 +163,9 @@ async def test_a_sample_without_any_draw_has_failed(store):
 
 async def test_a_sample_of_which_no_draw_passed_its_checks_is_done(store):
     async with abreast.open_run("script", store=store) as run:
-        result = await abreast.sample("Hi", model=Says("no"), run=run, checks=[lambda text: text == "yes"])
+        result = await abreast.sample(
+            "Hi", model=Says("no"), run=run, checks=[lambda text: text == "yes"]
+        )
     assert not result.ok
     assert ended(store) == ("done", "")
 

@@ -74,8 +74,16 @@ async def test_items_may_bring_their_own_keys_and_lanes():
     items = [abreast.Item("home", 1), abreast.Item(None, 2, lane="slow"), 3]
     async with abreast.open_run("r", lanes={"slow": abreast.Slots(1)}) as run:
         outcomes = [o async for o in run.map(work, items, width=1)]
-    assert [(o.key, o.value, o.lane) for o in outcomes] == [("home", 1, None), ("0001", 2, "slow"), ("0002", 3, None)]
-    assert seen == [("home", None, "r/work/home"), ("0001", "slow", "r/work/0001"), ("0002", None, "r/work/0002")]
+    assert [(o.key, o.value, o.lane) for o in outcomes] == [
+        ("home", 1, None),
+        ("0001", 2, "slow"),
+        ("0002", 3, None),
+    ]
+    assert seen == [
+        ("home", None, "r/work/home"),
+        ("0001", "slow", "r/work/0001"),
+        ("0002", None, "r/work/0002"),
+    ]
 
 
 async def test_slashes_in_names_and_keys_never_collide():
@@ -266,7 +274,9 @@ async def test_an_item_that_waits_for_a_nested_map_lends_its_slot_and_gets_it_ba
     lane = abreast.Slots(1)
     async with abreast.open_run("r", lanes={"one": lane}) as run:
         async with run.map(outer, "ab", width=2, lane="one") as outcomes:
-            await gate.wait_for("leaf of a", "leaf of b")  # both wait beneath, so neither holds the only slot
+            await gate.wait_for(
+                "leaf of a", "leaf of b"
+            )  # both wait beneath, so neither holds the only slot
             gate.open_all()
             assert len([o async for o in outcomes]) == 2
     assert order == [("a", 1), ("b", 1)]

@@ -71,7 +71,9 @@ async def test_a_call_that_its_item_left_behind_ends_with_it_and_takes_no_slot()
         return item
 
     async with abreast.open_run("r", lanes={"lane": slots}) as run:
-        outcomes = [outcome async for outcome in run.map(work, ["leaves", "stays"], width=2, lane="lane")]
+        outcomes = [
+            outcome async for outcome in run.map(work, ["leaves", "stays"], width=2, lane="lane")
+        ]
         assert left[0].cancelled()
     assert [outcome.ok for outcome in outcomes] == [True, True]
     assert slots.taken == 0
@@ -101,8 +103,10 @@ async def test_calls_of_one_item_do_not_wait_for_the_slot_that_it_took_back(late
 
     async def work(item):
         if item == "asks":
-            return [reply.text if isinstance(reply, Reply) else reply
-                    for reply in await asyncio.gather(model.ask("a"), later("b"), later("c"))]  # fmt: skip
+            return [
+                reply.text if isinstance(reply, Reply) else reply
+                for reply in await asyncio.gather(model.ask("a"), later("b"), later("c"))
+            ]
         await turns(50)
         return item
 

@@ -45,13 +45,20 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 
 def run_until_full(store: Path, limit: int) -> dict[str, object]:
-    done = subprocess.run([sys.executable, "-c", FULL, str(store), str(limit)], capture_output=True, text=True,
-                          timeout=60, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(store), str(limit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     said: dict[str, object] = json.loads(done.stdout)
     return said
 
 
-def test_a_disk_that_fills_up_ends_the_run_with_one_clear_error_and_nothing_recorded_is_lost(tmp_path):
+def test_a_disk_that_fills_up_ends_the_run_with_one_clear_error_and_nothing_recorded_is_lost(
+    tmp_path,
+):
     store = tmp_path / "runs.db"
     first = run_until_full(store, 400_000)
     assert first["error"] == "StoreFull"
@@ -74,7 +81,9 @@ async def test_a_driver_that_was_replaced_writes_nothing_more():
         async with abreast.open_run("job", store=store) as run:
             async with run.map(work, range(4), width=2) as outcomes:
                 await gate.wait_for(0, 1)
-                store.let_go("job-1")  # as if this host had been gone for so long that another took over
+                store.let_go(
+                    "job-1"
+                )  # as if this host had been gone for so long that another took over
                 store.take_over("job-1", Driver(2, "there", 0.0))
                 gate.open_all()
                 async for _ in outcomes:
@@ -166,7 +175,9 @@ def newer(path):
         (lambda path: path.mkdir(), StoreError),
     ],
 )
-async def test_a_store_that_cannot_be_used_is_one_clear_error_before_anything_runs(tmp_path, damage, error):
+async def test_a_store_that_cannot_be_used_is_one_clear_error_before_anything_runs(
+    tmp_path, damage, error
+):
     path, ran = tmp_path / "runs.db", []
     damage(path)
 

@@ -33,9 +33,12 @@ def step_down():
 def child(script, *arguments):
     """A process running `script`; it is dead when the block ends, whatever happened."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PREAMBLE + script, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+        [sys.executable, "-c", PREAMBLE + script, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
     with process:
         try:
             yield process

@@ -127,13 +127,22 @@ def changed(text, then, now):
         (line(1) + b"[1,{},[[]]]\n" + line(2), 0, [1]),
         (line(1) + b"7\n", 0, [1]),
         (line(1) + b"[" * 100_000 + b"\n" + line(2), 0, [1]),
-        *((line(1) + changed(line(2), then, now) + line(2), 0, [1]) for then, now in [
-            (b'"\\"done\\""', b"7"), (b'\\"done\\"', b"\\ud800"), (b'"m/2"', b"null"), (b"[2, ", b"[2.0, "),
-            (b"3.5", b'"x"'), (b"{}, [", b"5, ["), (b"{}, [", b'{"usd": "much"}, ['), (b'{}, "', b'[], "'),
-        ]),
+        *(
+            (line(1) + changed(line(2), then, now) + line(2), 0, [1])
+            for then, now in [
+                (b'"\\"done\\""', b"7"),
+                (b'\\"done\\"', b"\\ud800"),
+                (b'"m/2"', b"null"),
+                (b"[2, ", b"[2.0, "),
+                (b"3.5", b'"x"'),
+                (b"{}, [", b"5, ["),
+                (b"{}, [", b'{"usd": "much"}, ['),
+                (b'{}, "', b'[], "'),
+            ]
+        ),
         (line(1) + line(2, 3, epoch=2) + line(2), 0, [1, 2]),  # another driver's are not this one's
     ],
-)  # fmt: skip
+)
 def test_what_is_left_goes_up_to_the_first_gap_or_damage(tmp_path, lines, after, found):
     assert left(tmp_path / "1.lock", lines, after=after)[0] == found
 
@@ -150,10 +159,15 @@ def test_what_was_spent_is_that_of_the_last_line_that_counts(tmp_path):
     assert left(tmp_path / "1.lock", lines) == ([1, 2], {"usd": 2.0})
 
 
-@pytest.mark.parametrize("event", [
-    jotted(1, body="x" * 70_000), jotted(1, data={"p": float("nan")}), settled(1, "m/1"),
-    settled(1, "a\ud800", data={}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "event",
+    [
+        jotted(1, body="x" * 70_000),
+        jotted(1, data={"p": float("nan")}),
+        settled(1, "m/1"),
+        settled(1, "a\ud800", data={}),
+    ],
+)
 def test_what_is_long_or_unusual_is_not_jotted_down(store, path, event):
     begin(store)
     assert not store.jot("job-1", 1, [event], {})
@@ -216,7 +230,9 @@ def test_a_short_file_is_not_emptied_at_every_commit(store, path):
 
 
 @pytest.mark.parametrize("trouble", ["half", "full"])
-def test_a_full_disk_jots_nothing_down_and_leaves_room_for_the_next_line(store, monkeypatch, trouble):
+def test_a_full_disk_jots_nothing_down_and_leaves_room_for_the_next_line(
+    store, monkeypatch, trouble
+):
     really = os.pwrite
 
     def pwrite(opened, data, offset):
@@ -227,7 +243,12 @@ def test_a_full_disk_jots_nothing_down_and_leaves_room_for_the_next_line(store, 
     begin(store)
     assert store.jot("job-1", 1, [jotted(1)], {})
     monkeypatch.setattr(os, "pwrite", pwrite)
-    assert not store.jot("job-1", 1, [jotted(2, body='"a longer one, of which the half is longer than the next"')], {})
+    assert not store.jot(
+        "job-1",
+        1,
+        [jotted(2, body='"a longer one, of which the half is longer than the next"')],
+        {},
+    )
     monkeypatch.setattr(os, "pwrite", really)
     assert store.jot("job-1", 1, [jotted(2)], {})
     store.let_go("job-1")
@@ -244,7 +265,9 @@ def test_a_store_that_can_not_be_written_just_now_is_opened_all_the_same_and_los
         assert seqs(store) == [1, 2, 3, 4, 5]
 
 
-def test_what_belongs_to_a_store_that_was_moved_away_waits_for_it_and_is_not_taken_for_another_s(path, tmp_path):
+def test_what_belongs_to_a_store_that_was_moved_away_waits_for_it_and_is_not_taken_for_another_s(
+    path, tmp_path
+):
     killed(JOTS_UNTIL_KILLED, path)
     away = [(file, tmp_path / f"away{file.name}") for file in tmp_path.iterdir() if file.is_file()]
     for file, place in away:
@@ -293,7 +316,10 @@ def test_a_driver_that_was_replaced_writes_nothing_more(path, store):
 
 
 def test_who_only_looks_does_not_keep_another_from_taking_over(path, store):
-    """A look takes the lock for a moment; whoever wants it then asks again before it says that the run is busy."""
+    """A look takes the lock for a moment.
+
+    Whoever wants it then asks again before it says that the run is busy.
+    """
     begin(store)
     store.let_go("job-1")
     with closing(SqliteStore(path)) as looking:
@@ -305,8 +331,12 @@ def test_who_only_looks_does_not_keep_another_from_taking_over(path, store):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("abreast.store.sqlite.store.pause", let_go)
             assert store.take_over("job-1", BOB).epoch == 2
-            assert looking._locks.take(2)  # of a run that is still to come: a file was left by another store
-            patch.setattr("abreast.store.sqlite.store.pause", lambda _seconds: looking._locks.free(2))
+            assert looking._locks.take(
+                2
+            )  # of a run that is still to come: a file was left by another store
+            patch.setattr(
+                "abreast.store.sqlite.store.pause", lambda _seconds: looking._locks.free(2)
+            )
             assert begin(store).id == "job-2"
 
 
@@ -323,7 +353,9 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (os.stat(wal).st_size, resource.RLIM_I
 
 def test_a_reader_on_a_full_disk_does_not_throw_away_what_it_can_not_commit(path):
     killed(JOTS_UNTIL_KILLED, path)
-    looks = "store = SqliteStore(sys.argv[1]); say(len(store.events('job-1')), store.driven('job-1'))"
+    looks = (
+        "store = SqliteStore(sys.argv[1]); say(len(store.events('job-1')), store.driven('job-1'))"
+    )
     assert said_by(FULL_DISK + looks, path) == ["1 False"]
     assert lock_file(path).stat().st_size > 0
     with closing(SqliteStore(path)) as store:
@@ -332,7 +364,10 @@ def test_a_reader_on_a_full_disk_does_not_throw_away_what_it_can_not_commit(path
 
 def test_a_reader_that_has_to_wait_for_a_writer_keeps_nobody_from_driving(path):
     killed(JOTS_UNTIL_KILLED, path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as writer, ThreadPoolExecutor() as pool:
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as writer,
+        ThreadPoolExecutor() as pool,
+    ):
         writer.execute("BEGIN IMMEDIATE")
         reading = pool.submit(SqliteStore, path)  # waits for the writer, to commit what is left
         driving = pool.submit(take_over, path)
@@ -385,7 +420,10 @@ def test_a_file_that_can_not_be_emptied_keeps_no_commit_from_going_on(store, mon
 
 
 def test_a_run_that_can_not_be_removed_keeps_what_is_jotted_down(path):
-    with closing(SqliteStore(path, busy_timeout=0.02)) as store, closing(sqlite3.connect(path)) as other:
+    with (
+        closing(SqliteStore(path, busy_timeout=0.02)) as store,
+        closing(sqlite3.connect(path)) as other,
+    ):
         killed(JOTS_UNTIL_KILLED, path)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreLocked):

@@ -23,8 +23,12 @@ def open_folder():
         Path(folder).chmod(0o755)
 
 
-@pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)])
-def test_a_user_who_may_only_read_it_sees_its_runs_and_can_write_none(open_folder, file_mode, folder_mode):
+@pytest.mark.parametrize(
+    ("file_mode", "folder_mode"), [(0o444, 0o777), (0o666, 0o555), (0o444, 0o555)]
+)
+def test_a_user_who_may_only_read_it_sees_its_runs_and_can_write_none(
+    open_folder, file_mode, folder_mode
+):
     path = open_folder / "runs.db"
     with closing(SqliteStore(path)) as store:
         row = begin(store)
@@ -43,7 +47,10 @@ store.close()
 """
     said = said_by(script, path)
     assert said[0] == f"['job-1'] 2 False sqlite:///{path}"
-    assert [line.startswith(f"StoreReadOnly {path} can't be written") for line in said[1:]] == [True, True]
+    assert [line.startswith(f"StoreReadOnly {path} can't be written") for line in said[1:]] == [
+        True,
+        True,
+    ]
 
 
 def test_a_run_that_is_driven_is_seen_to_be_and_the_copy_is_of_this_moment(path):

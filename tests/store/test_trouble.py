@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from abreast.core.errors import (
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreLocked,
-    StoreReadOnly,
-)
+from abreast.core.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from abreast.store import os_errors as faults
 from abreast.store.port import each_event
 from abreast.store.sqlite.store import SqliteStore
@@ -71,7 +65,9 @@ def test_a_flipped_page_is_said_to_be_damaged(store, path):
     store.close()
     content = bytearray(path.read_bytes())
     for page in range(5, len(content) // 4096):
-        content[page * 4096 : page * 4096 + 64] = bytes(byte ^ 0xFF for byte in content[page * 4096 : page * 4096 + 64])
+        content[page * 4096 : page * 4096 + 64] = bytes(
+            byte ^ 0xFF for byte in content[page * 4096 : page * 4096 + 64]
+        )
     path.write_bytes(content)
     with pytest.raises(StoreCorrupt, match=f"{path} is not an abreast store, or is damaged"):
         read_all(path)
@@ -128,7 +124,10 @@ def small_disk(tmp_path):
 def test_on_a_full_disk_nothing_acknowledged_is_lost_and_the_batch_can_be_tried_again(small_disk):
     with closing(SqliteStore(small_disk / "runs.db")) as store:
         begin(store)
-        batches = [[settled(n * 10 + k, f"m/{n}/{k}", "x" * 4000) for k in range(1, 11)] for n in range(100)]
+        batches = [
+            [settled(n * 10 + k, f"m/{n}/{k}", "x" * 4000) for k in range(1, 11)]
+            for n in range(100)
+        ]
         done: list = []
 
         def commit(batch):
@@ -173,25 +172,28 @@ os._exit(0)
 # ------------------------------------------------------------------------------------------------------ clear sentences
 
 
-@pytest.mark.parametrize(("error", "kind"), [
-    (sqlite_error(sqlite3.SQLITE_FULL), StoreFull),
-    (sqlite_error(sqlite3.SQLITE_IOERR_WRITE), StoreFull),
-    (sqlite_error(sqlite3.SQLITE_IOERR_SHMSIZE), StoreFull),
-    (OSError(errno.ENOSPC, "No space left on device"), StoreFull),
-    (OSError(errno.EDQUOT, "Disk quota exceeded"), StoreFull),
-    (sqlite_error(sqlite3.SQLITE_BUSY_RECOVERY), StoreLocked),
-    (sqlite_error(sqlite3.SQLITE_LOCKED), StoreLocked),
-    (sqlite_error(sqlite3.SQLITE_CORRUPT_INDEX), StoreCorrupt),
-    (sqlite_error(sqlite3.SQLITE_NOTADB), StoreCorrupt),
-    (sqlite_error(sqlite3.SQLITE_IOERR_SHORT_READ), StoreCorrupt),
-    (sqlite_error(sqlite3.SQLITE_READONLY_DIRECTORY), StoreReadOnly),
-    (sqlite_error(sqlite3.SQLITE_CANTOPEN), StoreReadOnly),
-    (OSError(errno.EROFS, "Read-only file system"), StoreReadOnly),
-    (PermissionError(errno.EACCES, "Permission denied"), StoreReadOnly),
-    (sqlite_error(sqlite3.SQLITE_IOERR_READ), StoreError),
-    (sqlite3.ProgrammingError("no code at all"), StoreError),
-    (OSError("no number at all"), StoreError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (sqlite_error(sqlite3.SQLITE_FULL), StoreFull),
+        (sqlite_error(sqlite3.SQLITE_IOERR_WRITE), StoreFull),
+        (sqlite_error(sqlite3.SQLITE_IOERR_SHMSIZE), StoreFull),
+        (OSError(errno.ENOSPC, "No space left on device"), StoreFull),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), StoreFull),
+        (sqlite_error(sqlite3.SQLITE_BUSY_RECOVERY), StoreLocked),
+        (sqlite_error(sqlite3.SQLITE_LOCKED), StoreLocked),
+        (sqlite_error(sqlite3.SQLITE_CORRUPT_INDEX), StoreCorrupt),
+        (sqlite_error(sqlite3.SQLITE_NOTADB), StoreCorrupt),
+        (sqlite_error(sqlite3.SQLITE_IOERR_SHORT_READ), StoreCorrupt),
+        (sqlite_error(sqlite3.SQLITE_READONLY_DIRECTORY), StoreReadOnly),
+        (sqlite_error(sqlite3.SQLITE_CANTOPEN), StoreReadOnly),
+        (OSError(errno.EROFS, "Read-only file system"), StoreReadOnly),
+        (PermissionError(errno.EACCES, "Permission denied"), StoreReadOnly),
+        (sqlite_error(sqlite3.SQLITE_IOERR_READ), StoreError),
+        (sqlite3.ProgrammingError("no code at all"), StoreError),
+        (OSError("no number at all"), StoreError),
+    ],
+)
 def test_whatever_goes_wrong_below_is_one_sentence_that_names_the_file(error, kind):
     with pytest.raises(StoreError) as told, faults.one_sentence("/x/runs.db"):
         raise error

@@ -28,15 +28,21 @@ class Watched(MemoryStore):
 
 
 def open_scribe(store):
-    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
-    return CommitWriter(store, row, CommitListener(lambda *_: None, lambda _: None, lambda _: None), dict)
+    row = store.begin(
+        "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
+    )
+    return CommitWriter(
+        store, row, CommitListener(lambda *_: None, lambda _: None, lambda _: None), dict
+    )
 
 
 def event(seq, kind):
     return Event(seq, kind, "r/x", 0.0, 0.0, None, {}, None)
 
 
-async def test_an_event_that_nobody_waits_for_rides_along_with_the_next_that_somebody_does(monkeypatch):
+async def test_an_event_that_nobody_waits_for_rides_along_with_the_next_that_somebody_does(
+    monkeypatch,
+):
     monkeypatch.setattr("abreast.store.writer._LINGER", 3600.0)
     store = Watched()
     scribe = open_scribe(store)
@@ -79,7 +85,10 @@ async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_
     store = Slow()
     scribe = open_scribe(store)
     loop = asyncio.get_running_loop()
-    written, durable = [loop.create_future() for _ in range(3)], [loop.create_future() for _ in range(3)]
+    written, durable = (
+        [loop.create_future() for _ in range(3)],
+        [loop.create_future() for _ in range(3)],
+    )
     for number in range(3):
         tell = lambda future=written[number]: future.set_result(None)  # noqa: E731
         told = lambda future=durable[number]: future.set_result(None)  # noqa: E731
@@ -108,8 +117,12 @@ async def flush(scribe, first, count, *, held_up):
     """Write so many events, the first of which may hold somebody up, and wait until they are on disk."""
     told = [asyncio.get_running_loop().create_future() for _ in range(count)]
     for number, future in enumerate(told, first):
-        written = None if held_up and number == first else lambda: None  # one that is held up is enough
-        scribe.write(event(number, "settled"), written, lambda future=future: future.set_result(None))
+        written = (
+            None if held_up and number == first else lambda: None
+        )  # one that is held up is enough
+        scribe.write(
+            event(number, "settled"), written, lambda future=future: future.set_result(None)
+        )
     await asyncio.gather(*told)
 
 
@@ -180,7 +193,12 @@ async def turns(count=3):
 
 def write(scribe, seq, told, **more):
     """Write an event whose place can be given away, and whose outcome is wanted."""
-    scribe.write(event(seq, "settled"), lambda: told.append(seq), lambda: told.append(f"{seq} on disk"), **more)
+    scribe.write(
+        event(seq, "settled"),
+        lambda: told.append(seq),
+        lambda: told.append(f"{seq} on disk"),
+        **more,
+    )
 
 
 async def on_disk(told, seq):
@@ -191,7 +209,10 @@ async def on_disk(told, seq):
 
 
 async def busy_scribe(store, *, held_back=False):
-    """A scribe that has just handed over a first batch, so that the next one has time; or can't be committed yet."""
+    """A scribe that has just handed over a first batch, so that the next one has time.
+
+    Or can't be committed yet.
+    """
     scribe, told = open_scribe(store), []
     write(scribe, 1, told)
     await on_disk(told, 1)
@@ -201,7 +222,9 @@ async def busy_scribe(store, *, held_back=False):
     return scribe
 
 
-async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free_before_any_commit(monkeypatch):
+async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free_before_any_commit(
+    monkeypatch,
+):
     monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
     store, told = Jotting(), []
     scribe = await busy_scribe(store)
@@ -284,7 +307,9 @@ async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
         await scribe.close()
 
 
-async def test_what_is_written_in_the_turn_in_which_the_time_has_come_is_jotted_down_before_it_goes_over(monkeypatch):
+async def test_what_is_written_in_the_turn_in_which_the_time_has_come_is_jotted_down_before_it_goes_over(
+    monkeypatch,
+):
     monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
     store, told = Jotting(), []
     scribe = await busy_scribe(store, held_back=True)
@@ -363,7 +388,9 @@ async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk
     await scribe.close()
 
 
-async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole(monkeypatch):
+async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole(
+    monkeypatch,
+):
     monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
     store, told = Jotting(), []
     scribe = await busy_scribe(store, held_back=True)
@@ -388,8 +415,12 @@ async def test_after_a_commit_has_failed_nothing_is_jotted_down():
             raise StoreFull("no room")
 
     store, told, failed = Full(), [], asyncio.Event()
-    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
-    scribe = CommitWriter(store, row, CommitListener(lambda *_: None, lambda _: failed.set(), lambda _: None), dict)
+    row = store.begin(
+        "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
+    )
+    scribe = CommitWriter(
+        store, row, CommitListener(lambda *_: None, lambda _: failed.set(), lambda _: None), dict
+    )
     write(scribe, 1, told)
     await asyncio.wait_for(failed.wait(), 30)
     assert told == [1]
@@ -435,12 +466,16 @@ async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
 
     told, heard = [], []
     store = Full()
-    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
+    row = store.begin(
+        "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
+    )
     failed = asyncio.Event()
     scribe = CommitWriter(
         store,
         row,
-        CommitListener(lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None),
+        CommitListener(
+            lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None
+        ),
         dict,
     )
     scribe.write(event(1, "settled"), durable=lambda: heard.append(1))
@@ -452,14 +487,20 @@ async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
 
 
 @pytest.mark.parametrize("where", ["commit", "sync"])
-async def test_whatever_a_store_raises_the_run_is_told_in_a_sentence_and_nobody_waits_for_ever(where):
+async def test_whatever_a_store_raises_the_run_is_told_in_a_sentence_and_nobody_waits_for_ever(
+    where,
+):
     def fails(*_):
         raise ZeroDivisionError("nobody thought of that")
 
     store, told, failed = Watched(), [], asyncio.Event()
     setattr(store, where, fails)
-    row = store.begin("r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0))
-    listener = CommitListener(lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None)
+    row = store.begin(
+        "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
+    )
+    listener = CommitListener(
+        lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None
+    )
     scribe = CommitWriter(store, row, listener, dict)
     scribe.write(event(1, "settled"), durable=lambda: told.append("durable"))
     await asyncio.wait_for(failed.wait(), 30)

@@ -35,7 +35,10 @@ def test_a_neighbour_needs_no_limit_of_requests_whatever_the_window():
         ({"window": "fixed", "rpm": 1, "neighbour": 0.5}, "nothing would ever be admitted"),
         ({"burst": 0.5}, "burst is at least 1"),
         ({"output_min": 9, "output_max": 3}, r"output_min \(9\) is more than output_max \(3\)"),
-        ({"retry_after": "soon"}, "retry_after is one of right, absent, long, short, date or a number"),
+        (
+            {"retry_after": "soon"},
+            "retry_after is one of right, absent, long, short, date or a number",
+        ),
         ({"retry_after": NAN}, "retry_after is a number of at least 0, not nan"),
         ({"faults": {"nope": 0.1}}, "there is no fault 'nope'; there are 500, "),
         ({"faults": {"500": 1.5}}, "the rates of faults are from 0 to 1"),

@@ -23,7 +23,14 @@ def empty(**settings):
 
 @pytest.mark.parametrize(
     ("told", "value"),
-    [("right", "10"), ("absent", None), ("long", "40"), ("short", "3"), (89, "89"), ("date", "12:00:10 GMT")],
+    [
+        ("right", "10"),
+        ("absent", None),
+        ("long", "40"),
+        ("short", "3"),
+        (89, "89"),
+        ("date", "12:00:10 GMT"),
+    ],
 )
 def test_retry_after_is_what_was_asked_for(told, value):
     verdict = empty(retry_after=told).arrive(0, WorldRequest("b"))
@@ -31,7 +38,9 @@ def test_retry_after_is_what_was_asked_for(told, value):
     assert verdict.retry_after == (f"Sun, 15 Nov 2026 {value}" if told == "date" else value)
 
 
-@pytest.mark.parametrize(("told", "value"), [("right", "0.500"), ("long", "2.000"), ("short", "0.125"), (89, "4.450")])
+@pytest.mark.parametrize(
+    ("told", "value"), [("right", "0.500"), ("long", "2.000"), ("short", "0.125"), (89, "4.450")]
+)
 def test_in_a_shorter_minute_it_is_told_in_thousandths(told, value):
     assert empty(retry_after=told, minute=3).arrive(0, WorldRequest("b")).retry_after == value
 
@@ -57,7 +66,10 @@ def test_these_faults_tell_no_time(name):
 def test_the_other_faults_do():
     world = World(wall=NOON)
     assert world.arrive(0, WorldRequest("a", model="fault-429")).retry_after == "1"
-    assert world.arrive(0, WorldRequest("a", model="fault-429-date")).retry_after == "Sun, 15 Nov 2026 12:00:01 GMT"
+    assert (
+        world.arrive(0, WorldRequest("a", model="fault-429-date")).retry_after
+        == "Sun, 15 Nov 2026 12:00:01 GMT"
+    )
     assert world.arrive(0, WorldRequest("a", model="fault-quota")).kind == "per_day"
 
 
@@ -73,21 +85,33 @@ def test_honest_headers_as_openai_writes_them():
         "x-ratelimit-reset-tokens": "600ms",
     }
     assert (
-        world.arrive(0, WorldRequest("b", input_tokens=5000, output_tokens=0)).headers["x-ratelimit-reset-tokens"]
+        world.arrive(0, WorldRequest("b", input_tokens=5000, output_tokens=0)).headers[
+            "x-ratelimit-reset-tokens"
+        ]
         == "50.6s"
     )
     assert (
-        World(Settings(rpm=1, window="fixed")).arrive(0, WorldRequest("a")).headers["x-ratelimit-reset-requests"]
+        World(Settings(rpm=1, window="fixed"))
+        .arrive(0, WorldRequest("a"))
+        .headers["x-ratelimit-reset-requests"]
         == "1m0s"
     )
 
 
-@pytest.mark.parametrize(("minute", "reset"), [(60, "2026-11-15T12:00:10Z"), (3, "2026-11-15T12:00:00.500Z")])
+@pytest.mark.parametrize(
+    ("minute", "reset"), [(60, "2026-11-15T12:00:10Z"), (3, "2026-11-15T12:00:00.500Z")]
+)
 def test_honest_headers_as_anthropic_writes_them(minute, reset):
     world = World(Settings(rpm=6, input_tpm=60, output_tpm=60, minute=minute), wall=NOON)
-    headers = world.arrive(0, WorldRequest("a", input_tokens=10, output_tokens=10, lane="anthropic")).headers
+    headers = world.arrive(
+        0, WorldRequest("a", input_tokens=10, output_tokens=10, lane="anthropic")
+    ).headers
     expected = {}
-    for name, limit, left in (("requests", "6", "5"), ("input-tokens", "60", "50"), ("output-tokens", "60", "50")):
+    for name, limit, left in (
+        ("requests", "6", "5"),
+        ("input-tokens", "60", "50"),
+        ("output-tokens", "60", "50"),
+    ):
         expected[f"anthropic-ratelimit-{name}-limit"] = limit
         expected[f"anthropic-ratelimit-{name}-remaining"] = left
         expected[f"anthropic-ratelimit-{name}-reset"] = reset
@@ -107,7 +131,11 @@ def test_lying_headers_promise_more_than_there_is():
     world = empty(headers="lying")
     verdict = world.arrive(0, WorldRequest("b"))
     assert not verdict.admitted
-    assert verdict.headers["x-ratelimit-limit-requests"] == verdict.headers["x-ratelimit-remaining-requests"] == "12"
+    assert (
+        verdict.headers["x-ratelimit-limit-requests"]
+        == verdict.headers["x-ratelimit-remaining-requests"]
+        == "12"
+    )
 
 
 def test_absent_headers_are_absent_and_gemini_has_none():

@@ -23,7 +23,9 @@ def admitted(world, arrivals, **fields):
     now, seen = 0.0, []
     for number, (gap, size) in enumerate(arrivals):
         now += gap
-        if world.arrive(now, WorldRequest(str(number), input_tokens=size, output_tokens=size, **fields)).admitted:
+        if world.arrive(
+            now, WorldRequest(str(number), input_tokens=size, output_tokens=size, **fields)
+        ).admitted:
             seen.append((now, size))
     return seen
 
@@ -32,7 +34,10 @@ def most_in_a_window(window, seen, cost, limit, hold):
     """By how much the fullest window goes past what it may hold: never above zero."""
     if window == "fixed":
         minutes = {floor(at / MINUTE) for at, _ in seen}
-        return max(sum(cost(size) for at, size in seen if floor(at / MINUTE) == m) for m in minutes) - limit
+        return (
+            max(sum(cost(size) for at, size in seen if floor(at / MINUTE) == m) for m in minutes)
+            - limit
+        )
     worst = float("-inf")
     for first, (start, _) in enumerate(seen):
         total = 0
@@ -68,7 +73,9 @@ def test_no_window_sees_more_tokens_than_the_limit(window, limit, factor, arriva
 
 @pytest.mark.parametrize("window", WINDOWS)
 @given(arrivals=arrivals, rpm=st.integers(1, 6), tpm=st.integers(12, 40))
-def test_who_comes_back_at_the_time_it_was_told_is_admitted_and_not_a_moment_before(window, arrivals, rpm, tpm):
+def test_who_comes_back_at_the_time_it_was_told_is_admitted_and_not_a_moment_before(
+    window, arrivals, rpm, tpm
+):
     world = World(Settings(rpm=rpm, input_tpm=tpm, window=window))
     now = 0.0
     for gap, size in arrivals:
@@ -115,8 +122,12 @@ def test_so_many_are_in_flight_at_once_and_no_more(moves, cap):
 def test_what_was_rejected_is_charged_to_no_limit():
     world = World(Settings(rpm=6, burst=6, input_tpm=10, window="bucket"))
     assert world.arrive(0, WorldRequest("a", input_tokens=9)).admitted
-    assert [world.arrive(0, WorldRequest("b", input_tokens=9)).kind for _ in range(20)] == ["input_tpm"] * 20
-    assert [world.arrive(0, WorldRequest("c", input_tokens=0)).admitted for _ in range(6)] == [True] * 5 + [False]
+    assert [world.arrive(0, WorldRequest("b", input_tokens=9)).kind for _ in range(20)] == [
+        "input_tpm"
+    ] * 20
+    assert [world.arrive(0, WorldRequest("c", input_tokens=0)).admitted for _ in range(6)] == [
+        True
+    ] * 5 + [False]
 
 
 def test_the_limit_that_lasts_longest_is_the_one_that_is_named():
@@ -144,7 +155,9 @@ def test_a_request_too_big_for_any_bucket_is_rejected_for_good_or_admitted_alone
 
 def test_a_quota_of_the_day_ends_with_the_day():
     world = World(Settings(per_day=3))
-    assert [world.arrive(0, WorldRequest("a")).admitted for _ in range(5)] == [True] * 3 + [False] * 2
+    assert [world.arrive(0, WorldRequest("a")).admitted for _ in range(5)] == [True] * 3 + [
+        False
+    ] * 2
     verdict = world.arrive(10, WorldRequest("a"))
     assert (verdict.kind, verdict.ready_at) == ("per_day", 86_400.0)
     assert world.arrive(86_400, WorldRequest("a")).admitted
@@ -167,7 +180,9 @@ def test_limits_step_at_their_time(window):
 
     assert burst(0) == 10
     assert burst(60) == 2
-    assert burst(120) in ((2,) if window == "bucket" else (20,))  # a bucket has filled at the old rate until then
+    assert burst(120) in (
+        (2,) if window == "bucket" else (20,)
+    )  # a bucket has filled at the old rate until then
     assert burst(180) == 20
 
 
@@ -186,7 +201,14 @@ def test_what_a_step_brings_or_takes_away_holds_from_then_on():
 @pytest.mark.parametrize("window", WINDOWS)
 @given(arrivals=arrivals, factor=st.sampled_from([0.25, 0.5, 4.0]))
 def test_a_shorter_minute_shrinks_every_time_and_changes_no_verdict(window, arrivals, factor):
-    common = {"rpm": 5, "input_tpm": 30, "window": window, "latency": 2.0, "per_token": 0.5, "noise": 1.0}
+    common = {
+        "rpm": 5,
+        "input_tpm": 30,
+        "window": window,
+        "latency": 2.0,
+        "per_token": 0.5,
+        "noise": 1.0,
+    }
     plain = World(Settings(**common, steps=((64, {"rpm": 2}),)))
     scaled = World(Settings(**common, steps=((64, {"rpm": 2}),), minute=MINUTE * factor))
     now = 0.0
@@ -208,12 +230,19 @@ def test_the_latency_is_the_first_token_and_so_much_for_each_and_a_noise_that_is
     assert min(v.latency for v in drawn) < 7.1
 
 
-@given(st.integers(0, 2**62), st.integers(1, 40), st.integers(0, 40), st.one_of(st.none(), st.integers(1, 60)))
+@given(
+    st.integers(0, 2**62),
+    st.integers(1, 40),
+    st.integers(0, 40),
+    st.one_of(st.none(), st.integers(1, 60)),
+)
 def test_a_reply_has_as_many_tokens_as_the_settings_and_the_request_allow(seed, least, more, most):
     world = World(Settings(output_min=least, output_max=least + more), seed)
     verdict = world.arrive(0, WorldRequest("a", max_tokens=most))
     natural = (
-        World(Settings(output_min=least, output_max=least + more), seed).arrive(0, WorldRequest("a")).output_tokens
+        World(Settings(output_min=least, output_max=least + more), seed)
+        .arrive(0, WorldRequest("a"))
+        .output_tokens
     )
     assert least <= natural <= least + more
     assert verdict.output_tokens == (natural if most is None else min(natural, most))
@@ -242,7 +271,9 @@ def test_another_seed_gives_other_draws():
     def drawn(seed):
         world = World(Settings(noise=1.0, faults={"500": 0.5}), seed)
         return [
-            (v.latency, v.fault, v.output_tokens) for n in range(20) for v in [world.arrive(0, WorldRequest(str(n)))]
+            (v.latency, v.fault, v.output_tokens)
+            for n in range(20)
+            for v in [world.arrive(0, WorldRequest(str(n)))]
         ]
 
     assert drawn(1) != drawn(2)
@@ -283,14 +314,19 @@ def test_the_nth_request_to_arrive_is_the_one_that_breaks():
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_can_be_asked_for_in_the_model_or_in_the_prompt(name):
-    for request in (WorldRequest("a", model=f"fault-{name}"), WorldRequest("b", prompt=f"now do fault-{name}, please")):
+    for request in (
+        WorldRequest("a", model=f"fault-{name}"),
+        WorldRequest("b", prompt=f"now do fault-{name}, please"),
+    ):
         verdict = World().arrive(0, request)
         assert verdict.fault == FAULTS[name]
         assert verdict.admitted is not FAULTS[name].early
         assert World(Settings(markers=False)).arrive(0, request).fault is None
 
 
-@pytest.mark.parametrize("prompt", ["default-500", "a page-fault-500 handler", "fault-5000", "fault-nonsense", "fault"])
+@pytest.mark.parametrize(
+    "prompt", ["default-500", "a page-fault-500 handler", "fault-5000", "fault-nonsense", "fault"]
+)
 def test_what_only_looks_like_a_marker_is_none(prompt):
     assert World().arrive(0, WorldRequest("a", prompt=prompt)).fault is None
 
@@ -299,7 +335,12 @@ def test_what_only_looks_like_a_marker_is_none(prompt):
 def test_a_marker_with_a_number_breaks_only_so_often(name):
     world = World()
     request = WorldRequest("a", prompt=f"fault-{name}x2")
-    assert [world.arrive(0, request).fault is not None for _ in range(4)] == [True, True, False, False]
+    assert [world.arrive(0, request).fault is not None for _ in range(4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert world.arrive(0, WorldRequest("b", prompt=f"fault-{name}x2")).fault is not None
 
 
@@ -318,7 +359,8 @@ def test_what_is_refused_at_the_door_is_charged_nothing_and_a_failure_inside_is(
 def test_the_log_says_what_became_of_each():
     world = World(Settings(rpm=60, burst=4, latency=2.0), start=100.0)
     done, gone, broken, open_ = (
-        world.arrive(100.0 + n, WorldRequest(str(n), model=m)) for n, m in enumerate(["m", "m", "fault-500", "m"])
+        world.arrive(100.0 + n, WorldRequest(str(n), model=m))
+        for n, m in enumerate(["m", "m", "fault-500", "m"])
     )
     world.arrive(103.0, WorldRequest("d", lane="gemini", model="fault-401"))
     world.first(102.0, done.id)

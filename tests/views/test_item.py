@@ -28,11 +28,15 @@ async def read_lines(store, key=None):
 
 
 def given(store, key, run_id="mine-1"):
-    said = item_of(RunReader(store, run_id), store.get(run_id), f"mine/items/{key}", lambda *_: None)["input"]
+    said = item_of(
+        RunReader(store, run_id), store.get(run_id), f"mine/items/{key}", lambda *_: None
+    )["input"]
     return said and said["text"]
 
 
-@pytest.mark.parametrize("together", [0, 100, 1 << 14])  # characters in one event: a line, a few of them, many
+@pytest.mark.parametrize(
+    "together", [0, 100, 1 << 14]
+)  # characters in one event: a line, a few of them, many
 async def test_every_item_is_shown_with_its_own_line(store, together, monkeypatch):
     monkeypatch.setattr("abreast.run.map.recorded_input._TOGETHER", together)
     await read_lines(store)
@@ -40,9 +44,16 @@ async def test_every_item_is_shown_with_its_own_line(store, together, monkeypatc
     assert given(store, "0230") is None
     assert given(store, "no-number") is None
     with pytest.raises(NoSuchRun):
-        item_of(RunReader(store, "mine-1"), store.get("mine-1"), "other/items/0000", lambda *_: None)
+        item_of(
+            RunReader(store, "mine-1"), store.get("mine-1"), "other/items/0000", lambda *_: None
+        )
 
 
 async def test_an_item_with_a_key_of_its_own_is_found_by_its_place(store):
     await read_lines(store, key=lambda line: f"k{line.split()[1]}")
-    assert [given(store, f"k{number}") for number in (0, 99, 100, 229)] == [LINES[0], LINES[99], LINES[100], LINES[229]]
+    assert [given(store, f"k{number}") for number in (0, 99, 100, 229)] == [
+        LINES[0],
+        LINES[99],
+        LINES[100],
+        LINES[229],
+    ]

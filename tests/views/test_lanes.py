@@ -33,7 +33,9 @@ class Journal:
         self.add(kinds.MAP_STARTED, "run/work", width=4)
 
     def add(self, kind, path, lane=None, **data):
-        self.events.append(Event(len(self.events) + 1, kind, path, self.time, self.time, lane, data))
+        self.events.append(
+            Event(len(self.events) + 1, kind, path, self.time, self.time, lane, data)
+        )
 
     def item(self, kind, path, **data):
         self.add(kind, path, self.lane_of[path], **data)
@@ -48,7 +50,9 @@ class Journal:
         """One thing that may happen; which item it happens to is up to `pick`."""
         self.time += length
         if action == "start":
-            path = sorted(self.waiting)[pick % len(self.waiting)] if self.waiting else self.read(lane)
+            path = (
+                sorted(self.waiting)[pick % len(self.waiting)] if self.waiting else self.read(lane)
+            )
             self.waiting.discard(path)
             self.executing.add(path)
             self.item(kinds.ITEM_STARTED, path, index=0, attempt=1)
@@ -59,7 +63,9 @@ class Journal:
         elif action == "crash":
             self.executing.clear()
             self.waiting.clear()
-            self.time -= 5000 if pick % 2 else -5000  # another machine's clock, or the same after a restart
+            self.time -= (
+                5000 if pick % 2 else -5000
+            )  # another machine's clock, or the same after a restart
             self.add(kinds.RUN_RESUMED, "run")
             self.add(kinds.MAP_STARTED, "run/work", width=4)
         elif self.executing:
@@ -71,11 +77,15 @@ class Journal:
                 self.item(kinds.ATTEMPT_FAILED, path, index=0, attempt=1, backoff=1.0)
             else:
                 self.ends[path] = action
-                self.item(kinds.ITEM_SETTLED, path, index=0, state=action, waited=0.0, service=[length])
+                self.item(
+                    kinds.ITEM_SETTLED, path, index=0, state=action, waited=0.0, service=[length]
+                )
 
 
 steps = st.tuples(
-    st.sampled_from(["start", "start", "start", "queue", "fail", "done", "done", "failed", "cancelled", "crash"]),
+    st.sampled_from(
+        ["start", "start", "start", "queue", "fail", "done", "done", "failed", "cancelled", "crash"]
+    ),
     st.sampled_from([None, "fast", "slow"]),
     st.sampled_from([0.0, 0.0005, 0.02, 0.5, 7.0]),
     st.integers(0, 20),
@@ -99,13 +109,28 @@ def folded(events, **how):
 
 
 def rows_of(chart):
-    return [(strip.name, list(row.seen(0.0, chart.now))) for strip in chart.strips.values() for row in strip.rows]
+    return [
+        (strip.name, list(row.seen(0.0, chart.now)))
+        for strip in chart.strips.values()
+        for row in strip.rows
+    ]
 
 
 def seen(chart):
     """All that a picture could show of it."""
-    strips = [(strip.name, strip.counts, strip.peak, list(strip.waiting.steps)) for strip in chart.strips.values()]
-    words = (chart.now, chart.counts, chart.peak, chart.settled, chart.state, chart.reason, list(chart.seams))
+    strips = [
+        (strip.name, strip.counts, strip.peak, list(strip.waiting.steps))
+        for strip in chart.strips.values()
+    ]
+    words = (
+        chart.now,
+        chart.counts,
+        chart.peak,
+        chart.settled,
+        chart.state,
+        chart.reason,
+        list(chart.seams),
+    )
     return words, rows_of(chart), strips
 
 
@@ -122,7 +147,9 @@ def test_there_is_one_running_bar_for_each_item_that_executes(actions, window):
     journal, chart = written(actions), LaneChart(window)
     for event in journal.events:
         chart.add(event)
-        running = sum(row.running is not None for strip in chart.strips.values() for row in strip.rows)
+        running = sum(
+            row.running is not None for strip in chart.strips.values() for row in strip.rows
+        )
         assert running == chart.counts.running
     assert running == len(journal.executing)
     assert chart.counts.waiting == len(journal.waiting)
@@ -134,7 +161,11 @@ def test_counts_are_those_of_the_journal(actions, window, whole):
     chart = folded(journal.events, window=window, whole=whole)
     ends = Counter(journal.ends.values())
     counts = chart.counts
-    assert (counts.done, counts.failed, counts.cancelled) == (ends["done"], ends["failed"], ends["cancelled"])
+    assert (counts.done, counts.failed, counts.cancelled) == (
+        ends["done"],
+        ends["failed"],
+        ends["cancelled"],
+    )
     assert counts.retried == journal.retried
     assert chart.settled == len(journal.ends)
 
@@ -222,8 +253,13 @@ def test_items_so_short_that_their_start_was_not_written_are_drawn_by_their_ends
     path = journal.read("quick")
     journal.item(kinds.ITEM_SETTLED, path, index=0, state="cancelled")  # it never ran
     chart = folded(journal.events)
-    drawn = [[(round(bar.start, 2), round(bar.end, 2)) for bar in bars] for _, bars in rows_of(chart)]
-    assert drawn == [[(0.5, 1.0), (1.1, 1.2), (1.25, 1.3)], [(0.6, 1.1)]]  # no two at once in one row
+    drawn = [
+        [(round(bar.start, 2), round(bar.end, 2)) for bar in bars] for _, bars in rows_of(chart)
+    ]
+    assert drawn == [
+        [(0.5, 1.0), (1.1, 1.2), (1.25, 1.3)],
+        [(0.6, 1.1)],
+    ]  # no two at once in one row
     assert (chart.counts.done, chart.counts.running, chart.peak) == (4, 0, 2)
 
 
@@ -256,7 +292,9 @@ def test_what_a_map_leaves_unsettled_at_its_end_is_shown_as_cancelled_and_waits_
     journal.add(kinds.MAP_ENDED, "run/work", peak=1, released=0)
     chart = folded(journal.events)
     assert (chart.counts.running, chart.counts.waiting) == (0, 0)
-    assert [(bar.state, bar.start, bar.end) for _, bars in rows_of(chart) for bar in bars] == [("cancelled", 2.0, 4.0)]
+    assert [(bar.state, bar.start, bar.end) for _, bars in rows_of(chart) for bar in bars] == [
+        ("cancelled", 2.0, 4.0)
+    ]
 
 
 def test_time_never_goes_back_whatever_a_clock_says():
@@ -300,7 +338,9 @@ def test_usage_adds_up_and_an_unknown_price_stays_unknown():
     for price in (0.5, 0.25, None):
         path = journal.read(None)
         journal.item(kinds.ITEM_STARTED, path, index=0, attempt=1)
-        journal.add(kinds.CALL_SETTLED, f"{path}/call/0", "test", state="done", **{**used, "usd": price})
+        journal.add(
+            kinds.CALL_SETTLED, f"{path}/call/0", "test", state="done", **{**used, "usd": price}
+        )
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done", **{**used, "usd": price})
     assert folded(journal.events[:-3]).usage.usd == 0.75
     assert folded(journal.events).usage == Usage(3, 30, 15, None)

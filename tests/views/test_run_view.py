@@ -45,7 +45,9 @@ async def test_every_item_is_counted_and_no_lane_has_more_rows_than_slots(store)
 
     assert counted(fold) == {"done": 180, "failed": 20}
     assert set(fold.lanes) == {"a", "b"}
-    assert len(fold.lanes["a"].rows) <= 4  # a slot is handed on a moment before its last holder is noted
+    assert (
+        len(fold.lanes["a"].rows) <= 4
+    )  # a slot is handed on a moment before its last holder is noted
     assert len(fold.lanes["b"].rows) <= 6
     assert sum(len(row.end) for lane in fold.lanes.values() for row in lane.rows) == 200
     assert [(kind.type, kind.items) for kind in fold.errors.kinds] == [("ValueError", 20)]
@@ -114,7 +116,13 @@ def test_a_crash_is_a_seam_and_ends_what_was_running():
         (kinds.RUN_RESUMED, "r", None, None, None),
         (kinds.MAP_STARTED, "r/m", None, {"width": 2}, None),
         (kinds.ITEM_STARTED, "r/m/0", None, None, None),
-        (kinds.ITEM_SETTLED, "r/m/0", None, {"index": 0, "state": "done", "service": [1.0], "waited": 0.0}, '"x"'),
+        (
+            kinds.ITEM_SETTLED,
+            "r/m/0",
+            None,
+            {"index": 0, "state": "done", "service": [1.0], "waited": 0.0},
+            '"x"',
+        ),
         (kinds.RUN_ENDED, "r", None, {"state": "done"}, None),
     )
     assert fold.seams == [2.0]  # the time between two drivers is no time of the run
@@ -138,9 +146,13 @@ def test_a_driver_whose_clock_starts_elsewhere_goes_on_in_the_runs_own_time():
 
 def test_a_slot_that_is_handed_on_before_its_end_is_noted_is_one_row():
     fold = RunView()
-    for seq, (kind, path, mono) in enumerate([
-        (kinds.ITEM_STARTED, "r/m/0", 1.0), (kinds.ITEM_STARTED, "r/m/1", 2.0), (kinds.ITEM_SETTLED, "r/m/0", 2.001),
-    ]):  # fmt: skip
+    for seq, (kind, path, mono) in enumerate(
+        [
+            (kinds.ITEM_STARTED, "r/m/0", 1.0),
+            (kinds.ITEM_STARTED, "r/m/1", 2.0),
+            (kinds.ITEM_SETTLED, "r/m/0", 2.001),
+        ]
+    ):
         data = {"index": 0, "state": "done", "service": [1.0]} if kind == kinds.ITEM_SETTLED else {}
         fold.add(Event(seq + 1, kind, path, mono, mono, "a", data))
     assert fold.lanes["a"].running["r/m/1"].row == 0
@@ -179,16 +191,39 @@ def test_failures_that_differ_in_numbers_are_one_kind_and_others_are_not():
     for number, message in enumerate(["took 1 s", "took 22 s", "refused"]):
         data = {"index": number, "state": "failed", "service": [0.1]}
         body = codec.encode_error(ValueError(message))
-        fold.add(Event(number + 1, kinds.ITEM_SETTLED, f"r/m/{number}", number, number, "a", data, body))
-    assert [(kind.message, kind.items) for kind in fold.errors.kinds] == [("took 1 s", 2), ("refused", 1)]
+        fold.add(
+            Event(number + 1, kinds.ITEM_SETTLED, f"r/m/{number}", number, number, "a", data, body)
+        )
+    assert [(kind.message, kind.items) for kind in fold.errors.kinds] == [
+        ("took 1 s", 2),
+        ("refused", 1),
+    ]
 
 
 def test_decisions_of_the_governor_are_marked_and_move_the_limit():
     fold = fold_of(
         (kinds.RUN_STARTED, "r", None, None, None),
-        (kinds.LIMIT_CHANGED, "r/m/0", "p", {"dimension": "concurrency", "old": 8, "new": 4, "cause": "429"}, None),
-        (kinds.LIMIT_CHANGED, "r/m/0", "p", {"dimension": "rpm", "old": None, "new": 60, "cause": "header"}, None),
-        (kinds.LIMIT_CHANGED, "r/m/0", "p", {"dimension": "concurrency", "old": 4, "new": 5, "cause": "room"}, None),
+        (
+            kinds.LIMIT_CHANGED,
+            "r/m/0",
+            "p",
+            {"dimension": "concurrency", "old": 8, "new": 4, "cause": "429"},
+            None,
+        ),
+        (
+            kinds.LIMIT_CHANGED,
+            "r/m/0",
+            "p",
+            {"dimension": "rpm", "old": None, "new": 60, "cause": "header"},
+            None,
+        ),
+        (
+            kinds.LIMIT_CHANGED,
+            "r/m/0",
+            "p",
+            {"dimension": "concurrency", "old": 4, "new": 5, "cause": "room"},
+            None,
+        ),
     )
     [lane] = window(fold, 5.0, begin=0, end=5, columns=100)["lanes"]
     assert lane["limits"] == [(0, 8.0), (1.0, 4.0), (3.0, 5.0)]
@@ -196,12 +231,25 @@ def test_decisions_of_the_governor_are_marked_and_move_the_limit():
 
 
 def test_calls_of_models_have_lanes_of_their_own_and_what_they_cost_is_summed():
-    used = {"requests": 1, "input_tokens": 10, "output_tokens": 5, "usd": 0.5, "estimate": False, "model": "p/m"}
+    used = {
+        "requests": 1,
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "usd": 0.5,
+        "estimate": False,
+        "model": "p/m",
+    }
     settled = {"state": "done", "service": [0.5], "waited": 0.25}
     fold = fold_of(
         (kinds.RUN_STARTED, "r", None, None, None),
         (kinds.CALL_SETTLED, "r/m/0/call/ab-0", "p", {**used, **settled}, '{"text": "yes"}'),
-        (kinds.CALL_SETTLED, "r/m/1/call/cd-0", "p", {**used, **settled, "usd": None}, '{"text": "no"}'),
+        (
+            kinds.CALL_SETTLED,
+            "r/m/1/call/cd-0",
+            "p",
+            {**used, **settled, "usd": None},
+            '{"text": "no"}',
+        ),
     )
     assert set(fold.lanes) == {"calls · p"}
     assert fold.models["p/m"] == {"requests": 2, "usd": 0.5, "input": 20, "output": 10}
@@ -209,7 +257,10 @@ def test_calls_of_models_have_lanes_of_their_own_and_what_they_cost_is_summed():
 
 
 def test_maps_beneath_items_of_another_are_one_lane():
-    said = [(kinds.RUN_STARTED, "r", None, None, None), (kinds.MAP_STARTED, "r/m", None, {"width": 9}, None)]
+    said = [
+        (kinds.RUN_STARTED, "r", None, None, None),
+        (kinds.MAP_STARTED, "r/m", None, {"width": 9}, None),
+    ]
     for number in range(3):
         said += [
             (kinds.ITEM_STARTED, f"r/m/{number}", None, None, None),
@@ -239,7 +290,9 @@ def test_a_picture_has_no_more_bars_than_it_has_room_for_and_none_is_lost(rows, 
     assert len(bars) <= 32_000
     assert len(lane["rows"]) <= 200
     assert sum(bar[4] for bar in bars) == 40_000
-    assert max(bar[3] for bar in bars) == FAILED  # the one that failed is not hidden among the others
+    assert (
+        max(bar[3] for bar in bars) == FAILED
+    )  # the one that failed is not hidden among the others
 
 
 def test_a_window_that_is_near_shows_items_one_by_one():
@@ -255,7 +308,9 @@ def test_how_many_wait_is_the_sum_of_all_waits():
     fold = many_bars(4000, 4)
     [lane] = window(fold, fold.now, begin=0, end=fold.now, columns=1000)["lanes"]
     size = fold.now / len(lane["waits"])
-    waited = 4000 * 0.5 - sum(0.5 - min(0.5, (number // 4 + 1) * 0.01 - 0.009) for number in range(4000))
+    waited = 4000 * 0.5 - sum(
+        0.5 - min(0.5, (number // 4 + 1) * 0.01 - 0.009) for number in range(4000)
+    )
     assert sum(lane["waits"]) * size == pytest.approx(waited, rel=0.02)
 
 

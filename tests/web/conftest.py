@@ -25,18 +25,23 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "get_chromium.py"
 def browser():
     """Chromium; only CI may install it: a developer's machine is theirs.
 
-    One for each module: while it is open, playwright has a loop running in this thread, where no `async` test can be.
+    One for each module: while it is open, playwright has a loop running in this thread, where no
+    `async` test can be.
     """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     sync_api.expect.set_options(timeout=30_000)  # the last net, on a busy machine
     options = [] if "CI" in os.environ else ["--find"]
-    found = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, timeout=110, check=False)
+    found = subprocess.run(
+        [sys.executable, SCRIPT, *options], capture_output=True, text=True, timeout=110, check=False
+    )
     if found.returncode and "CI" not in os.environ:
         pytest.skip("no Chromium here: python scripts/get_chromium.py installs one")
     assert found.returncode == 0, found.stderr
     with sync_api.sync_playwright() as playwright:
         # As root, as CI is, Chromium has no sandbox of its own; the pages are ours.
-        browser = playwright.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=found.stdout.strip(), args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 
@@ -74,7 +79,9 @@ def serving(store, **more):
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port, token = listening.getsockname()[1], secrets.token_urlsafe(16)
-        site = Site(store, token, {f"127.0.0.1:{port}", f"localhost:{port}"}, f"abreast-{port}", **more)
+        site = Site(
+            store, token, {f"127.0.0.1:{port}", f"localhost:{port}"}, f"abreast-{port}", **more
+        )
         server = Server(site)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -121,7 +128,10 @@ def served(store):
 
 @pytest.fixture
 def open_page(browser):
-    """`open_page(served, "/run/map-1", color_scheme="dark")`: a tab; at the end it must have complained of nothing."""
+    """`open_page(served, "/run/map-1", color_scheme="dark")`: a tab.
+
+    At the end it must have complained of nothing.
+    """
     contexts, complaints, forgiven = [], [], []
 
     def opened(served, path="/", **context):
@@ -131,7 +141,9 @@ def open_page(browser):
         made.set_default_timeout(30_000)
         contexts.append(made)
         page = made.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if _is_complaint(said) else None)
+        page.on(
+            "console", lambda said: complaints.append(said.text) if _is_complaint(said) else None
+        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(served.address(path))
         return page
@@ -152,7 +164,13 @@ class Driven:
     """A run that is driven by a thread, item by item: each waits at a gate until the test lets it go."""
 
     def __init__(self, place, items, *, width, name="held", lanes=None, work=None):
-        self._place, self._items, self._width, self._name, self._lanes = place, items, width, name, lanes
+        self._place, self._items, self._width, self._name, self._lanes = (
+            place,
+            items,
+            width,
+            name,
+            lanes,
+        )
         self._work = work or (lambda item: f"reply to {item}")
         self._gate = Gate()
         self._loop = asyncio.new_event_loop()
@@ -207,5 +225,8 @@ class Driven:
 
 @pytest.fixture
 def driven(store):
-    """`with driven([1, 2, 3], width=2) as run:` drives a run beside the test; `run.open(1)` lets an item go."""
+    """`with driven([1, 2, 3], width=2) as run:` drives a run beside the test.
+
+    `run.open(1)` lets an item go.
+    """
     return functools.partial(Driven, store.path)

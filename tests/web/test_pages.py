@@ -72,23 +72,42 @@ def test_the_list_of_runs_counts_and_can_be_searched(desk):
 
 
 def test_a_run_without_a_driver_has_crashed(store):
-    row = store.begin("gone", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    row = store.begin(
+        "gone", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
+    )
     store.let_go(row.id)
     desk = PageSource(store)
     assert pages.runs(desk, {})["runs"][0]["state"] == "crashed"
     head = pages.head(desk, row.id, {})
-    assert (head["state"], head["can"]) == ("crashed", {"cancel": False, "resume": True, "retry": False})
+    assert (head["state"], head["can"]) == (
+        "crashed",
+        {"cancel": False, "resume": True, "retry": False},
+    )
 
 
 def test_the_run_of_a_script_is_not_for_us_to_resume(desk):
-    assert pages.head(desk, "thirty-1", {})["can"] == {"cancel": False, "resume": False, "retry": False}
+    assert pages.head(desk, "thirty-1", {})["can"] == {
+        "cancel": False,
+        "resume": False,
+        "retry": False,
+    }
 
 
 def test_counting_goes_on_where_it_ended_and_an_item_that_ran_again_counts_once(store):
-    row = store.begin("more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    row = store.begin(
+        "more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
+    )
 
     def settled(seq, state):
-        return Event(seq, ITEM_SETTLED, "more/m/0", seq, seq, None, {"index": 0, "state": state, "service": [0.1]})
+        return Event(
+            seq,
+            ITEM_SETTLED,
+            "more/m/0",
+            seq,
+            seq,
+            None,
+            {"index": 0, "state": state, "service": [0.1]},
+        )
 
     desk = PageSource(store)
     store.commit(row.id, row.epoch, [settled(1, "cancelled")], {})
@@ -109,7 +128,9 @@ def test_a_picture_of_a_run_that_was_over_is_drawn_anew_once_it_went_on(store):
         return lane["counts"]["done"]
 
     row, desk = (
-        store.begin("more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)),
+        store.begin(
+            "more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
+        ),
         PageSource(store),
     )
     store.commit(row.id, row.epoch, [settled(1)], {})
@@ -165,14 +186,25 @@ async def test_a_huge_reply_is_shown_in_part_and_says_so(store):
     assert (len(said["text"]), said["characters"]) == (100_000, 2_000_000)
 
 
-@pytest.mark.parametrize(("state", "reason", "resume"), [
-    ("failed", "no item succeeded: 1 failed", False), ("failed", "OSError: lost", True),
-    ("halted", "it stopped at its first failure: item 0002 failed", False), ("halted", "enough", True),
-])  # fmt: skip
-def test_of_a_run_that_came_to_its_end_only_failed_items_can_be_run_again(store, state, reason, resume):
+@pytest.mark.parametrize(
+    ("state", "reason", "resume"),
+    [
+        ("failed", "no item succeeded: 1 failed", False),
+        ("failed", "OSError: lost", True),
+        ("halted", "it stopped at its first failure: item 0002 failed", False),
+        ("halted", "enough", True),
+    ],
+)
+def test_of_a_run_that_came_to_its_end_only_failed_items_can_be_run_again(
+    store, state, reason, resume
+):
     error = codec.encode_error(OSError("lost"))
-    row = store.begin("map", kind="map", seed=1, manifest={}, tags=[], driver=Driver(1, "here", 0.0))
-    settled = Event(1, ITEM_SETTLED, "map/items/0002", 1.0, 1.0, None, {"index": 2, "state": "failed"}, error)
+    row = store.begin(
+        "map", kind="map", seed=1, manifest={}, tags=[], driver=Driver(1, "here", 0.0)
+    )
+    settled = Event(
+        1, ITEM_SETTLED, "map/items/0002", 1.0, 1.0, None, {"index": 2, "state": "failed"}, error
+    )
     store.commit(row.id, row.epoch, [settled], {})
     store.end(row.id, row.epoch, state, reason, 1.0)
     said = pages.head(PageSource(store), row.id, {})

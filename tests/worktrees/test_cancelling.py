@@ -52,7 +52,9 @@ async def use(repository, entered=None):
     async with open_worktrees(repository, 2) as trees:
         one, other = trees.slots
         one.write_candidate("README", "x")
-        await asyncio.wait([asyncio.create_task(run_confined(["true"], one)), asyncio.create_task(other.reset())])
+        await asyncio.wait(
+            [asyncio.create_task(run_confined(["true"], one)), asyncio.create_task(other.reset())]
+        )
         await one.reset()
 
 

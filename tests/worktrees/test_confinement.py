@@ -37,7 +37,11 @@ def measured(monkeypatch):
 
         monkeypatch.setattr(confine, "_JAIL", ("-m", "abreast.worktrees.sandbox"))
         monkeypatch.setattr(confine, "_orders", with_place)
-        monkeypatch.setattr(confine, "_plain", lambda: {"PATH": os.environ["PATH"], "COVERAGE_PROCESS_CONFIG": config})
+        monkeypatch.setattr(
+            confine,
+            "_plain",
+            lambda: {"PATH": os.environ["PATH"], "COVERAGE_PROCESS_CONFIG": config},
+        )
 
 
 @pytest.fixture
@@ -116,8 +120,12 @@ async def test_what_opens_other_doors_is_hidden(slot, tmp_path, monkeypatch):
     (tmp_path / "home/.ssh").mkdir(parents=True)
     (tmp_path / "home/.ssh/id").write_text("key")
     (tmp_path / "home/.netrc").write_text("key")
-    monkeypatch.setattr(confine, "_MASKED", ("/dev",))  # else all of /tmp is hidden, and HOME with it
-    ran = await run_confined(["sh", "-c", "ls $0/.ssh; cat $0/.netrc; ls -A $0", str(tmp_path / "home")], slot)
+    monkeypatch.setattr(
+        confine, "_MASKED", ("/dev",)
+    )  # else all of /tmp is hidden, and HOME with it
+    ran = await run_confined(
+        ["sh", "-c", "ls $0/.ssh; cat $0/.netrc; ls -A $0", str(tmp_path / "home")], slot
+    )
     assert ran.stdout == b".netrc\n.ssh\n"
 
 
@@ -129,7 +137,9 @@ async def test_the_network_is_refused_where_that_wall_stands(slot, walls):
     server.close()
     if "network" in ran.confinement:
         assert b"ConnectionRefusedError" in ran.stderr
-        outside = await python("import socket; socket.create_connection(('192.0.2.1', 80), 5)", slot, walls=walls)
+        outside = await python(
+            "import socket; socket.create_connection(('192.0.2.1', 80), 5)", slot, walls=walls
+        )
         assert b"Network is unreachable" in outside.stderr
     else:
         assert ran.ok
@@ -188,14 +198,20 @@ async def test_sockets_of_others_in_tmp_are_out_of_reach(slot):
 
 @pytest.mark.parametrize("walls", WALLS)
 async def test_ten_gigabytes_are_told_as_memory(slot, walls):
-    ran = await python("x = bytearray(10 << 30)", slot, walls=walls, limits=ResourceLimits(memory=1 << 30))
+    ran = await python(
+        "x = bytearray(10 << 30)", slot, walls=walls, limits=ResourceLimits(memory=1 << 30)
+    )
     assert (ran.why, ran.exit_code) == ("memory", 1)
 
 
 @pytest.mark.parametrize(("walls", "ignore"), [("own", True), ("none", False)])
 async def test_cpu_without_end_is_told_as_cpu(slot, walls, ignore):
-    code = "import signal\nif IGNORE: signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
-    ran = await python(code.replace("IGNORE", str(ignore)), slot, walls=walls, limits=ResourceLimits(cpu=1))
+    code = (
+        "import signal\nif IGNORE: signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
+    )
+    ran = await python(
+        code.replace("IGNORE", str(ignore)), slot, walls=walls, limits=ResourceLimits(cpu=1)
+    )
     assert ran.why == "cpu"
     assert ran.exit_code is None
     assert ran.signal == (signal.SIGKILL if ignore else signal.SIGXCPU)
@@ -204,7 +220,8 @@ async def test_cpu_without_end_is_told_as_cpu(slot, walls, ignore):
 
 @pytest.mark.usefixtures("has_walls")
 async def test_forks_without_end_are_bounded_and_told_as_processes(slot):
-    # As many as would be far too many, and no more: where the wall falls, this test must not take the machine with it.
+    # As many as would be far too many, and no more: where the wall falls, this test must not take
+    # the machine with it.
     code = "import os, signal\nfor _ in range(300): os.fork() or signal.pause()"
     ran = await python(code, slot, limits=ResourceLimits(processes=20, seconds=30))
     assert (ran.why, ran.exit_code) == ("processes", 1)
@@ -227,7 +244,10 @@ async def test_a_file_without_end_is_told_as_file_size(slot, walls):
     ran = await python(code, slot, walls=walls, limits=ResourceLimits(file_size=4 << 20))
     assert ran.why == "file size"
     by_signal = await run_confined(
-        ["head", "-c", "9M", "/dev/zero"], slot, walls=walls, limits=ResourceLimits(file_size=1 << 20)
+        ["head", "-c", "9M", "/dev/zero"],
+        slot,
+        walls=walls,
+        limits=ResourceLimits(file_size=1 << 20),
     )
     assert by_signal.ok  # a pipe is no file
     assert by_signal.stdout_bytes == 9 << 20
@@ -245,7 +265,9 @@ async def test_one_that_ignores_sigterm_and_goes_on_is_told_as_timeout(slot, wal
     witness, fifo = open_witness(tmp_path)
     script = "trap '' TERM HUP INT; exec 9> $0; (while :; do sleep 1000; done) & while :; do sleep 1000; done"
     words = ["sh", "-c", script, fifo]
-    ran = await run_confined(words, slot, walls=walls, writable=[fifo], limits=ResourceLimits(seconds=0.5))
+    ran = await run_confined(
+        words, slot, walls=walls, writable=[fifo], limits=ResourceLimits(seconds=0.5)
+    )
     assert (ran.why, ran.exit_code, ran.signal) == ("timeout", None, None)
     assert os.read(witness, 10) == b""  # nobody is left to hold it
     os.close(witness)
@@ -292,8 +314,12 @@ async def test_cancelled_everything_is_gone_when_the_cancellation_goes_on(slot, 
     witness, fifo = open_witness(tmp_path)
     heard = asyncio.Event()
     asyncio.get_running_loop().add_reader(witness, heard.set)
-    script = "trap '' TERM; exec 9> $0; echo >&9; (setsid sleep 1000 &) ; while :; do sleep 1000; done"
-    task = asyncio.create_task(run_confined(["sh", "-c", script, fifo], slot, walls=walls, writable=[fifo]))
+    script = (
+        "trap '' TERM; exec 9> $0; echo >&9; (setsid sleep 1000 &) ; while :; do sleep 1000; done"
+    )
+    task = asyncio.create_task(
+        run_confined(["sh", "-c", script, fifo], slot, walls=walls, writable=[fifo])
+    )
     await heard.wait()
     asyncio.get_running_loop().remove_reader(witness)
     task.cancel()
@@ -307,22 +333,30 @@ async def test_cancelled_everything_is_gone_when_the_cancellation_goes_on(slot, 
 @pytest.mark.parametrize("walls", WALLS)
 async def test_stdin_is_empty_and_programs_give_no_new_privileges(slot, walls):
     ran = await run_confined(
-        ["sh", "-c", "cat; readlink /proc/self/fd/0; grep NoNew /proc/self/status"], slot, walls=walls
+        ["sh", "-c", "cat; readlink /proc/self/fd/0; grep NoNew /proc/self/status"],
+        slot,
+        walls=walls,
     )
     assert ran.ok
     assert ran.stdout.split() == [b"/dev/null", b"NoNewPrivs:", b"1"]
 
 
-@pytest.mark.parametrize("bad", [{"seconds": 0}, {"cpu": 1.5}, {"memory": -1}, {"seconds": float("inf")}])
+@pytest.mark.parametrize(
+    "bad", [{"seconds": 0}, {"cpu": 1.5}, {"memory": -1}, {"seconds": float("inf")}]
+)
 def test_what_is_no_limit_is_refused(bad):
     with pytest.raises(ValueError, match="a number above 0"):
         ResourceLimits(**bad)
 
 
-async def test_two_commands_that_wait_for_each_other_both_end_for_the_loop_waits_for_neither(slot, tmp_path):
+async def test_two_commands_that_wait_for_each_other_both_end_for_the_loop_waits_for_neither(
+    slot, tmp_path
+):
     os.mkfifo(tmp_path / "between")
     both = [
-        run_confined(["sh", "-c", script, str(tmp_path / "between")], slot, writable=[tmp_path / "between"])
+        run_confined(
+            ["sh", "-c", script, str(tmp_path / "between")], slot, writable=[tmp_path / "between"]
+        )
         for script in ('read said < "$0"; echo "heard $said"', 'echo you > "$0"; echo said >&2')
     ]
     heard, said = await asyncio.gather(*both)
@@ -332,9 +366,16 @@ async def test_two_commands_that_wait_for_each_other_both_end_for_the_loop_waits
 
 async def test_the_output_is_kept_up_to_a_bound_and_counted(slot):
     ran = await run_confined(
-        ["sh", "-c", "head -c 100000 /dev/zero; echo oops >&2"], slot, limits=ResourceLimits(output=10)
+        ["sh", "-c", "head -c 100000 /dev/zero; echo oops >&2"],
+        slot,
+        limits=ResourceLimits(output=10),
     )
-    assert (ran.stdout, ran.stdout_bytes, ran.stderr, ran.stderr_bytes) == (bytes(10), 100_000, b"oops\n", 5)
+    assert (ran.stdout, ran.stdout_bytes, ran.stderr, ran.stderr_bytes) == (
+        bytes(10),
+        100_000,
+        b"oops\n",
+        5,
+    )
 
 
 @pytest.mark.parametrize("walls", WALLS)
@@ -348,14 +389,18 @@ async def test_what_cannot_be_started_is_said(slot, walls):
 
 
 async def test_limits_that_the_system_has_already_are_not_an_obstacle(slot):
-    ran = await run_confined(["sh", "-c", "ulimit -c; ulimit -n"], slot, limits=ResourceLimits(files=1 << 40))
+    ran = await run_confined(
+        ["sh", "-c", "ulimit -c; ulimit -n"], slot, limits=ResourceLimits(files=1 << 40)
+    )
     assert ran.ok
     assert ran.stdout.startswith(b"0\n")
 
 
 async def test_the_walls_are_named_with_what_is_missing(slot):
     ran = await run_confined(["true"], slot, walls="none")
-    assert {"process group", "environment", "memory", "cpu", "file size", "no core"} <= set(ran.confinement.layers)
+    assert {"process group", "environment", "memory", "cpu", "file size", "no core"} <= set(
+        ran.confinement.layers
+    )
     assert {"network", "read-only files", "processes apart"} <= ran.confinement.missing.keys()
     assert not set(ran.confinement.layers) & ran.confinement.missing.keys()
     if not os.getuid():
@@ -374,14 +419,19 @@ async def test_a_jail_that_is_killed_says_so_and_takes_its_command_along(slot, t
 async def test_a_jail_that_is_stopped_is_given_up_after_a_while(slot, monkeypatch):
     monkeypatch.setattr(confine, "_BEYOND", 0.3)
     ran = await run_confined(
-        ["sh", "-c", "kill -STOP $PPID; sleep 1000"], slot, walls="none", limits=ResourceLimits(seconds=0.2)
+        ["sh", "-c", "kill -STOP $PPID; sleep 1000"],
+        slot,
+        walls="none",
+        limits=ResourceLimits(seconds=0.2),
     )
     assert ran.why == "timeout"
     assert ran.confinement.layers == ()
 
 
 async def test_a_report_that_the_command_forged_is_not_believed(slot):
-    script = "echo '{}' > $HOME/../report; rm -f $HOME/../report; echo '{}' > $HOME/../report; exit 4"
+    script = (
+        "echo '{}' > $HOME/../report; rm -f $HOME/../report; echo '{}' > $HOME/../report; exit 4"
+    )
     ran = await run_confined(["sh", "-c", script], slot, walls="none")
     assert (ran.why, ran.exit_code) == ("exit", 4)
 
@@ -401,18 +451,27 @@ async def test_bubblewrap_is_asked_for_the_same_walls(slot, tmp_path, monkeypatc
     use_bubblewrap(tmp_path, monkeypatch, script)
     ran = await run_confined(["echo", "there"], slot, walls="bubblewrap")
     asked = (tmp_path / "asked").read_text()
-    for words in ("--unshare-all", "--die-with-parent", "--ro-bind / /", f"--bind {slot.path} {slot.path}"):
+    for words in (
+        "--unshare-all",
+        "--die-with-parent",
+        "--ro-bind / /",
+        f"--bind {slot.path} {slot.path}",
+    ):
         assert words in asked
     assert ran.ok
     assert ran.stdout == b"there\n"
     assert "bubblewrap" in ran.confinement
     # It was only a script, and we don't believe what we asked for.
     assert (
-        ran.confinement.missing["network"] == ran.confinement.missing["read-only files"] == "bubblewrap did not give it"
+        ran.confinement.missing["network"]
+        == ran.confinement.missing["read-only files"]
+        == "bubblewrap did not give it"
     )
 
 
-async def test_where_bubblewrap_fails_the_command_runs_and_that_is_said(slot, tmp_path, monkeypatch):
+async def test_where_bubblewrap_fails_the_command_runs_and_that_is_said(
+    slot, tmp_path, monkeypatch
+):
     use_bubblewrap(tmp_path, monkeypatch, "echo bwrap: no permissions >&2; exit 1")
     ran = await run_confined(["echo", "there"], slot, walls="bubblewrap")
     assert ran.ok
@@ -422,8 +481,12 @@ async def test_where_bubblewrap_fails_the_command_runs_and_that_is_said(slot, tm
 
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 async def test_bubblewrap_builds_the_walls(slot, repository):
-    ran = await run_confined(["sh", "-c", f"echo > {repository}/README; echo $$; touch here"], slot, walls="bubblewrap")
-    assert {"network", "read-only files", "processes apart", "processes unseen"} <= set(ran.confinement.layers)
+    ran = await run_confined(
+        ["sh", "-c", f"echo > {repository}/README; echo $$; touch here"], slot, walls="bubblewrap"
+    )
+    assert {"network", "read-only files", "processes apart", "processes unseen"} <= set(
+        ran.confinement.layers
+    )
     assert ran.stdout == b"2\n"
     assert (slot.path / "here").exists()
 
@@ -432,7 +495,9 @@ async def test_bubblewrap_builds_the_walls(slot, repository):
 
 
 @pytest.mark.parametrize("refused", ["unshare", "mount", "syscall"])
-async def test_a_wall_that_the_system_refuses_is_missing_and_the_rest_stands(slot, monkeypatch, tmp_path, refused):
+async def test_a_wall_that_the_system_refuses_is_missing_and_the_rest_stands(
+    slot, monkeypatch, tmp_path, refused
+):
     """The jail as it is, but for one function of the system that fails as it does in many a container."""
     refuse(monkeypatch, tmp_path, refused)
     ran = await run_confined(["echo", "there"], slot, walls="own")

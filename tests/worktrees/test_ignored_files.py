@@ -12,20 +12,33 @@ from tests.worktrees.repositories import fingerprint, git, look, make_repository
 
 IGNORE = "_version.py *.so *.log .env generated/ build/ venv/ .venv/ __pycache__/ other/ node_modules/ .abreast/"
 NEEDED = {
-    "pkg/_version.py": "version = '1'\n", "pkg/fast.so": b"\x7fELF", "generated/data/table.json": "{}",
-    "build/lib/made.py": "made = 1\n", "run.log": "said\n",
-}  # fmt: skip
+    "pkg/_version.py": "version = '1'\n",
+    "pkg/fast.so": b"\x7fELF",
+    "generated/data/table.json": "{}",
+    "build/lib/made.py": "made = 1\n",
+    "run.log": "said\n",
+}
 NEVER = {
-    "venv/pyvenv.cfg": "home = /\n", "venv/lib/thing.py": "", ".venv/bin/python": "", "pkg/__pycache__/mod.pyc": "",
-    "node_modules/it/index.js": "", ".abreast/runs.db": "", ".env": "KEY=1\n", "build/CACHE/CACHEDIR.TAG": "",
-    "build/CACHE/more": "", "other/.git/HEAD": "", "other/file": "", "build/lib/stale.pyc": "",
-}  # fmt: skip
+    "venv/pyvenv.cfg": "home = /\n",
+    "venv/lib/thing.py": "",
+    ".venv/bin/python": "",
+    "pkg/__pycache__/mod.pyc": "",
+    "node_modules/it/index.js": "",
+    ".abreast/runs.db": "",
+    ".env": "KEY=1\n",
+    "build/CACHE/CACHEDIR.TAG": "",
+    "build/CACHE/more": "",
+    "other/.git/HEAD": "",
+    "other/file": "",
+    "build/lib/stale.pyc": "",
+}
 
 
 @pytest.fixture
 def repository(tmp_path):
     found = make_repository(
-        tmp_path / "repository", {"pkg/mod.py": "one = 1\n", ".gitignore": IGNORE.replace(" ", "\n")}
+        tmp_path / "repository",
+        {"pkg/mod.py": "one = 1\n", ".gitignore": IGNORE.replace(" ", "\n")},
     )
     write(found, {**NEEDED, **NEVER})
     return found
@@ -37,14 +50,18 @@ def listed(repository, **bound):
     return list_ignored(where, Git(where.top, stop), stop, IgnoredBound(**bound))
 
 
-def test_generated_modules_built_extensions_and_data_are_taken_environments_caches_and_secrets_are_not(repository):
+def test_generated_modules_built_extensions_and_data_are_taken_environments_caches_and_secrets_are_not(
+    repository,
+):
     names, notes = listed(repository)
     assert names == sorted(NEEDED)
     assert notes == []
 
 
 def test_the_largest_are_left_out_first_and_that_is_said_with_how_much(repository):
-    write(repository, {"generated/large.bin": bytes(3 << 20), "generated/larger.bin": bytes(4 << 20)})
+    write(
+        repository, {"generated/large.bin": bytes(3 << 20), "generated/larger.bin": bytes(4 << 20)}
+    )
     names, notes = listed(repository, size=1 << 20)
     assert names == sorted(NEEDED)
     (note,) = notes
@@ -97,7 +114,9 @@ async def test_one_that_can_not_be_read_is_left_out_and_named(repository):
         assert any("pkg/fast.so" in note for note in trees.notes)
 
 
-async def test_they_do_not_change_the_name_of_the_content_but_for_those_that_are_imported(repository):
+async def test_they_do_not_change_the_name_of_the_content_but_for_those_that_are_imported(
+    repository,
+):
     async def digests(**options):
         async with open_worktrees(repository, 1, **options) as trees:
             return await trees.digest(), await trees.ignored_digest()

@@ -36,7 +36,9 @@ def killed(repository, unmeasured):
     return path
 
 
-async def test_what_a_killed_process_wanted_kept_is_left_by_every_pool_until_it_is_let_go(repository, cache, killed):
+async def test_what_a_killed_process_wanted_kept_is_left_by_every_pool_until_it_is_let_go(
+    repository, cache, killed
+):
     async with open_worktrees(repository, 1) as trees:
         assert [(left.path, "holds work" in left.reason) for left in trees.left] == [(killed, True)]
     assert [left.path for left in reap_worktrees(repository)] == [killed]

@@ -49,7 +49,11 @@ print(json.dumps(touched))
 
 def test_no_file_is_touched_in_the_thread_of_the_loop(repository, cache):
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, repository, cache], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", SCRIPT, repository, cache],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     touched = json.loads(done.stdout)

@@ -60,7 +60,9 @@ async def test_checks_are_together_and_measuring_is_alone(directory):
         leave_one.set()
         await settled()
         assert not measuring.is_set()
-        _, late, leave_late = visitor(group, alone=False)  # behind who measures, though the room is shared
+        _, late, leave_late = visitor(
+            group, alone=False
+        )  # behind who measures, though the room is shared
         await settled()
         assert not late.is_set()
         leave_two.set()
@@ -128,7 +130,9 @@ def shared(tmp_path, monkeypatch):
     return tmp_path / "shared"
 
 
-async def test_processes_with_different_temporary_directories_exclude_each_other(shared, tmp_path, monkeypatch):
+async def test_processes_with_different_temporary_directories_exclude_each_other(
+    shared, tmp_path, monkeypatch
+):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "one"))
@@ -171,7 +175,9 @@ async def test_a_directory_that_is_not_open_to_all_users_is_no_shared_place(shar
     assert place.machine_directories() == []
 
 
-async def test_a_link_in_the_place_of_the_lock_is_not_followed_and_the_next_place_is_taken(tmp_path, monkeypatch):
+async def test_a_link_in_the_place_of_the_lock_is_not_followed_and_the_next_place_is_taken(
+    tmp_path, monkeypatch
+):
     monkeypatch.delenv(place.LOCKS_VARIABLE)
     places = tmp_path / "first", tmp_path / "second"
     for one in places:

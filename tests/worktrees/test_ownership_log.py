@@ -11,12 +11,27 @@ import pytest
 from abreast.worktrees import ownership_log as module
 from abreast.worktrees.background import StopRequest
 from abreast.worktrees.errors import Interrupted, WorktreesUnavailable
-from abreast.worktrees.ownership_log import OwnershipEntry, OwnershipLog, owner_is_alive, repository_lock, start_of
+from abreast.worktrees.ownership_log import (
+    OwnershipEntry,
+    OwnershipLog,
+    owner_is_alive,
+    repository_lock,
+    start_of,
+)
 
 
 def entry(number, **changes):
-    facts = {"name": f"n{number}", "path": f"/p/n{number}", "slot": number, "pool": 7, "repository": "/r", "head": None}
-    return OwnershipEntry(**{**facts, "pid": os.getpid(), "started": start_of(os.getpid()), **changes})
+    facts = {
+        "name": f"n{number}",
+        "path": f"/p/n{number}",
+        "slot": number,
+        "pool": 7,
+        "repository": "/r",
+        "head": None,
+    }
+    return OwnershipEntry(
+        **{**facts, "pid": os.getpid(), "started": start_of(os.getpid()), **changes}
+    )
 
 
 @pytest.fixture
@@ -38,7 +53,11 @@ def test_what_is_added_is_there_until_it_is_dropped(ledger, tmp_path):
 def test_a_line_is_on_the_disk_before_the_call_returns(ledger, tmp_path, monkeypatch):
     synced = []
     sync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())), sync(fd)))
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda fd: (synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())), sync(fd)),
+    )
     ledger.add([entry(0)])
     assert synced == [str(tmp_path / "ledger.jsonl"), str(tmp_path)]
 
@@ -57,7 +76,15 @@ def test_a_ledger_cut_at_any_byte_has_the_whole_lines_and_takes_more(ledger, tmp
 
 
 @pytest.mark.parametrize(
-    "line", [b"\xff\xfe", b"[]", b"1", b"{}", b'{"event": "made", "name": "x"}', json.dumps({"event": "gone"}).encode()]
+    "line",
+    [
+        b"\xff\xfe",
+        b"[]",
+        b"1",
+        b"{}",
+        b'{"event": "made", "name": "x"}',
+        json.dumps({"event": "gone"}).encode(),
+    ],
 )
 def test_what_cannot_be_read_proves_nothing(ledger, tmp_path, line):
     (tmp_path / "ledger.jsonl").write_bytes(line + b"\n")
@@ -96,7 +123,10 @@ def test_where_there_is_no_proc_ps_tells_the_start(monkeypatch):
 def test_the_lock_is_one_for_all_and_makes_no_file(tmp_path):
     with repository_lock(tmp_path, StopRequest(), 1) as opened:
         assert os.path.samestat(os.fstat(opened), tmp_path.stat())
-        with pytest.raises(WorktreesUnavailable, match="locked for 0 s"), repository_lock(tmp_path, StopRequest(), 0):
+        with (
+            pytest.raises(WorktreesUnavailable, match="locked for 0 s"),
+            repository_lock(tmp_path, StopRequest(), 0),
+        ):
             pytest.fail("two have it")
         stop = StopRequest()
         stop.ask()

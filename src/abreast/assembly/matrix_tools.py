@@ -27,14 +27,20 @@ from abreast.run.run import Run
 if TYPE_CHECKING:
     from abreast.jobs.workflow.spec import Workflow
 
-# What workflows need is imported where a strategy is one: it is a third of the time that importing takes.
+# What workflows need is imported where a strategy is one: it is a third of the time that importing
+# takes.
 
 
 class BenchKit:
     """Real tools, to be used as `async with BenchKit(Tools(...)) as bench:`."""
 
-    def __init__(self, tools: Tools, directory: Path, clock: Clock = SYSTEM_CLOCK, *, offline: bool = False) -> None:
-        """Nothing is opened before it is needed; workflows are in `directory`. `offline`, cells ask no model."""
+    def __init__(
+        self, tools: Tools, directory: Path, clock: Clock = SYSTEM_CLOCK, *, offline: bool = False
+    ) -> None:
+        """Nothing is opened before it is needed.
+
+        Workflows are in `directory`. `offline`, cells ask no model.
+        """
         self.clock = clock
         self.lanes: dict[str, LaneCount] = {}
         self._tools = tools
@@ -79,37 +85,56 @@ class BenchKit:
         function = self._tools.find(name)
         if not is_async(function):
             loop = asyncio.get_running_loop()
-            given = tuple(AskedFromThread(one, loop) if isinstance(one, Asked) else one for one in given)
+            given = tuple(
+                AskedFromThread(one, loop) if isinstance(one, Asked) else one for one in given
+            )
         return await called(lambda _: function(*given), function)
 
     async def sample(self, run: Run, facts: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Draw a sample from the arm's model."""
         kit = await self._kit(caller)
         result = await kit.draw(run, {**facts, "model": caller.name})
-        # Those after the winner, or else after an error for all, may have been cut off or not, as timing would have it:
-        # they are in no row.
+        # Those after the winner, or else after an error for all, may have been cut off or not, as
+        # timing would have it: they are in no row.
         ordered = sorted(result.attempts, key=lambda attempt: (attempt.round, attempt.branch))
         last = result.winner or next((one for one in ordered if one.concerns == "sample"), None)
-        counted = [one for one in ordered if last is None or (one.round, one.branch) <= (last.round, last.branch)]
+        counted = [
+            one
+            for one in ordered
+            if last is None or (one.round, one.branch) <= (last.round, last.branch)
+        ]
         steps = [
-            SubResult(f"branch {one.branch} round {one.round}: {one.state}", str(facts.get("prompt", "")), one.text,
-                      one.usage.input_tokens, one.usage.output_tokens, one.usage.usd, one.seconds)
+            SubResult(
+                f"branch {one.branch} round {one.round}: {one.state}",
+                str(facts.get("prompt", "")),
+                one.text,
+                one.usage.input_tokens,
+                one.usage.output_tokens,
+                one.usage.usd,
+                one.seconds,
+            )
             for one in counted
-        ]  # fmt: skip
+        ]
         return {"ok": result.ok, "text": result.text, "value": result.value, "steps": steps}
 
-    async def workflow(self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def workflow(
+        self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
         """Run a workflow with the arm's model as the one that prompts go to."""
         from abreast.jobs.workflow.inputs import resolve_inputs
         from abreast.jobs.workflow.job import Flow
 
         flow = self._workflow(file)
         given = {
-            one.name: inputs[one.name] if one.type != "string" or isinstance(inputs[one.name], str)
+            one.name: inputs[one.name]
+            if one.type != "string" or isinstance(inputs[one.name], str)
             else json.dumps(inputs[one.name])
-            for one in flow.inputs if one.name in inputs
-        }  # fmt: skip
-        found = await Flow(flow, await self._kit(caller)).run(run, resolve_inputs(flow.inputs, given))
+            for one in flow.inputs
+            if one.name in inputs
+        }
+        found = await Flow(flow, await self._kit(caller)).run(
+            run, resolve_inputs(flow.inputs, given)
+        )
         values = list(found.outputs.values())
         last = list(found.steps.values())[-1].output if found.steps else {}
         value = values[0] if len(values) == 1 else found.outputs or None
@@ -121,16 +146,21 @@ class BenchKit:
         ]
         plain = value is None or isinstance(value, str)
         return {
-            "ok": found.ok, "error": found.error, "value": None if plain else value, "steps": steps,
+            "ok": found.ok,
+            "error": found.error,
+            "value": None if plain else value,
+            "steps": steps,
             "text": text if plain else json.dumps(value),
-        }  # fmt: skip
+        }
 
     def _workflow(self, file: str) -> Workflow:
         from abreast.jobs.workflow.load.load import load
 
         if file not in self._workflows:
             path = self._directory / file
-            self._workflows[file] = load(path.read_text("utf-8"), file, directory=path.parent, kinds=find_kinds())
+            self._workflows[file] = load(
+                path.read_text("utf-8"), file, directory=path.parent, kinds=find_kinds()
+            )
         return self._workflows[file]
 
     async def _kit(self, caller: Caller) -> RunTools:

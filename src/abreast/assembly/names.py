@@ -79,7 +79,7 @@ def open_run(
 
     Raises (when the block is entered):
         RunBusy: another driver is on the run.  StoreError: the store can't be used.  NoSuchRun: nothing to go on with.
-    """  # fmt: skip
+    """
     if resume not in RESUME:
         raise ValueError(f"resume must be one of {', '.join(RESUME)}, not {resume!r}")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
@@ -87,12 +87,21 @@ def open_run(
     default = find_executor(executor)
     own = Budget.parse(budget) if isinstance(budget, str) else budget
     opening = Opening(
-        clock=clock, executor=lambda given: default if given is None else find_executor(given),
-        store=None if store is None else lambda: find_store(store), own_store=isinstance(store, (str, PathLike)),
-        seed=seed, resume=resume, run_id=run_id, kind=kind, tags=tuple(tags), hooks=tuple(hooks),
-        manifest=dict(manifest or {}), redact=redact, retry_keys=frozenset(retry_keys),
+        clock=clock,
+        executor=lambda given: default if given is None else find_executor(given),
+        store=None if store is None else lambda: find_store(store),
+        own_store=isinstance(store, (str, PathLike)),
+        seed=seed,
+        resume=resume,
+        run_id=run_id,
+        kind=kind,
+        tags=tuple(tags),
+        hooks=tuple(hooks),
+        manifest=dict(manifest or {}),
+        redact=redact,
+        retry_keys=frozenset(retry_keys),
         types=_named(types),
-    )  # fmt: skip
+    )
     return Run(name, lanes=Lanes(lanes, own), budget=own, opening=opening)
 
 
@@ -104,8 +113,12 @@ def _named(types: Sequence[type]) -> Mapping[str, type]:
     return types_by_name(types)
 
 
-def find_store(given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0, reads: bool = False) -> Store:
-    """The store that a path, a URL or a Store stands for; it waits up to `busy_timeout` seconds for a locked file.
+def find_store(
+    given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0, reads: bool = False
+) -> Store:
+    """The store that a path, a URL or a Store stands for.
+
+    It waits up to `busy_timeout` seconds for a locked file.
 
     With `reads`, one that can't be written is read by way of a copy, which doesn't change any more.
     """
@@ -114,7 +127,9 @@ def find_store(given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0
     place = fspath(given)
     scheme, mark, rest = place.partition("://")
     if mark and scheme not in ("sqlite", "file"):
-        raise ValueError(f"there is no store for {scheme}://; a path such as runs.db is an SQLite store")
+        raise ValueError(
+            f"there is no store for {scheme}://; a path such as runs.db is an SQLite store"
+        )
     from abreast.store.sqlite.store import SqliteStore
 
     path = rest if mark else place
@@ -185,11 +200,16 @@ def open_model(
     bare = _traced(find_model(name, settings, model, place))
     again = CALL_RETRY if retry is None else Retry.of(retry)
     paid = settings.kind not in ("local", "scripted", "replay")
-    return Caller(bare, lane_of(settings), price=price, retry=again, paid=paid, cache=kept, clock=clock)
+    return Caller(
+        bare, lane_of(settings), price=price, retry=again, paid=paid, cache=kept, clock=clock
+    )
 
 
 def as_caller(model: Model | Caller) -> Caller:
-    """A model of your own, with all that a call needs around it; one that has it already stays as it is."""
+    """A model of your own, with all that a call needs around it.
+
+    One that has it already stays as it is.
+    """
     from abreast.run.calls.lane import ModelLane
     from abreast.run.calls.model import Caller
 
@@ -251,8 +271,12 @@ def _litellm(name: str, _: LaneSettings) -> Model:
 
 
 _MODELS: Mapping[str, Callable[[str, LaneSettings], Model]] = {
-    "openai": _openai, "anthropic": _anthropic, "gemini": _gemini, "local": _local, "litellm": _litellm,
-}  # fmt: skip
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "local": _local,
+    "litellm": _litellm,
+}
 
 
 def _replay(name: str, model: str, store: Store | None) -> Model:
@@ -286,7 +310,10 @@ def lane_of(settings: LaneSettings) -> ModelLane:
 
 
 def _governed(settings: LaneSettings) -> ModelLane:
-    """A lane whose limits are found out, beginning with what was learned before; the user's numbers are kept."""
+    """A lane whose limits are found out, beginning with what was learned before.
+
+    The user's numbers are kept.
+    """
     from abreast.limits.governor.governor import Costs, Governor
     from abreast.limits.governor.limit import GovernorLimit
     from abreast.limits.slots import Slots
@@ -299,10 +326,17 @@ def _governed(settings: LaneSettings) -> ModelLane:
     learned = profile.read()
     most = _most_sockets()
     governor = Governor(
-        start=settings.width, cap=min(settings.width, most) if settings.capped else most, rates=rates,
+        start=settings.width,
+        cap=min(settings.width, most) if settings.capped else most,
+        rates=rates,
         known=learned.known if learned else None,
-    )  # fmt: skip
-    return ModelLane(settings.name, governed=GovernorLimit(governor), profile=profile, held=[Slots(settings.width)])
+    )
+    return ModelLane(
+        settings.name,
+        governed=GovernorLimit(governor),
+        profile=profile,
+        held=[Slots(settings.width)],
+    )
 
 
 def _most_sockets() -> int:

@@ -43,7 +43,9 @@ ENTRY_POINT: Final = "abreast.steps"
 MAX_OUTPUT: Final = 8 << 20
 MAX_ITEMS: Final = 100_000
 _PROMPT: Final = "{prompt}"
-_ARGUMENT: Final = 100_000  # bytes; a longer script goes through a file, for the system bounds a single argument
+_ARGUMENT: Final = (
+    100_000  # bytes; a longer script goes through a file, for the system bounds a single argument
+)
 
 
 ARGS: Final = "{args}"
@@ -52,31 +54,47 @@ ARGS: Final = "{args}"
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """An agent's command line: `{prompt}` and `{model}` are filled in; without a model, `model` is left out."""
+    """An agent's command line: `{prompt}` and `{model}` are filled in.
+
+    Without a model, `model` is left out.
+    """
 
     argv: tuple[str, ...]
     model: tuple[str, ...] = ()
     stdin: tuple[str, ...] = ()
-    """The command for a prompt that is too long for an argument, and is read from stdin; `argv` without the prompt."""
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the name of an option, the words for it; `{value}` is filled in. Without `{value}` it is a switch."""
+    """The command for a prompt that is too long for an argument, and is read from stdin.
 
-    def given(self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS) -> tuple[list[str], bytes | None]:
+    `argv` without the prompt.
+    """
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the name of an option, the words for it.
+
+    `{value}` is filled in. Without `{value}` it is a switch.
+    """
+
+    def given(
+        self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS
+    ) -> tuple[list[str], bytes | None]:
         """The arguments for one prompt, and what the command reads: the system bounds a single argument."""
         text = prompt.encode("utf-8", "surrogateescape")
         if len(text) < _ARGUMENT:
             return self.command(prompt, model, more), None
         argv = self.stdin or tuple(word for word in self.argv if word != _PROMPT)
         if any(_PROMPT in word for word in argv):
-            raise CannotDo(f"the prompt has {len(text)} bytes, which is too long for an argument: let {_PROMPT} stand "
-                           "alone in argv, or give stdin = [...] for prompts that are read from stdin")  # fmt: skip
+            raise CannotDo(
+                f"the prompt has {len(text)} bytes, which is too long for an argument: let {_PROMPT} stand "
+                "alone in argv, or give stdin = [...] for prompts that are read from stdin"
+            )
         return replace(self, argv=argv).command("", model, more), text
 
     def command(self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS) -> list[str]:
         """The arguments for one prompt; `CannotDo` for an option whose value can't be one."""
         if refused := self.refuses(args=bool(more.args), options=more.options):
             raise CannotDo(f"it {refused}")
-        extra = [*more.args, *(word for name, value in more.options.items() for word in self._option(name, value))]
+        extra = [
+            *more.args,
+            *(word for name, value in more.options.items() for word in self._option(name, value)),
+        ]
         words: list[str] = []
         for word in (*self.argv, *(self.model if model else ())):
             filled = word.replace("{model}", model or "").replace("{prompt}", prompt)
@@ -105,7 +123,10 @@ class Runner:
 
 
 def _environment(own: Mapping[str, str | None] | None) -> dict[str, str] | None:
-    """The run's environment with a step's own variables, and without those that it sets to None; None for the run's."""
+    """The run's environment with a step's own variables, and without those that it sets to None.
+
+    None for the run's.
+    """
     if not own:
         return None
     return {name: value for name, value in {**os.environ, **own}.items() if value is not None}
@@ -130,7 +151,10 @@ class Tools:
 
 
 class RunTools:
-    """Real tools, to be used as `async with Toolkit(Tools(...)) as kit:`. What it opened is closed with it."""
+    """Real tools, to be used as `async with Toolkit(Tools(...)) as kit:`.
+
+    What it opened is closed with it.
+    """
 
     def __init__(self, tools: Tools, models: Mapping[str, Caller] | None = None) -> None:
         """Nothing is opened before it is needed; `models` are open already, and stay so."""
@@ -168,22 +192,35 @@ class RunTools:
             raise CannotDo(str(error)) from None
 
     async def agent(
-        self, integration: str, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS, *,
-        cwd: str | None = None, env: Mapping[str, str] | None = None,
-    ) -> AgentResult | None:  # fmt: skip
+        self,
+        integration: str,
+        prompt: str,
+        model: str | None,
+        more: AgentOptions = NO_OPTIONS,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> AgentResult | None:
         """Hand a prompt to the runner of that name."""
         runner = self._tools.runners.get(integration)
         if runner is None:
             return None
         try:
-            return await self._run(*runner.given(prompt, model, more), keep=more.keep, cwd=cwd, env=env)
+            return await self._run(
+                *runner.given(prompt, model, more), keep=more.keep, cwd=cwd, env=env
+            )
         except (CannotDo, CommandMissing, CommandRefused) as error:
             raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
 
     async def _run(
-        self, argv: list[str], stdin: bytes | None = None, *, keep: int | None = None, cwd: str | None = None,
+        self,
+        argv: list[str],
+        stdin: bytes | None = None,
+        *,
+        keep: int | None = None,
+        cwd: str | None = None,
         env: Mapping[str, str | None] | None = None,
-    ) -> AgentResult:  # fmt: skip
+    ) -> AgentResult:
         if self._commands is None:
             self._commands = Commands()
             await self._stack.enter_async_context(self._commands)
@@ -198,9 +235,13 @@ class RunTools:
         try:
             most = self.max_output if keep is None else min(keep, self.max_output)
             finished = await self._commands.run(
-                argv, stdin=stdin, cwd=tools.cwd if cwd is None else str(Path(tools.cwd or os.getcwd(), cwd)),  # noqa: PTH109
-                env=_environment(env), keep=most, started=started,
-            )  # fmt: skip
+                argv,
+                stdin=stdin,
+                cwd=tools.cwd if cwd is None else str(Path(tools.cwd or os.getcwd(), cwd)),  # noqa: PTH109
+                env=_environment(env),
+                keep=most,
+                started=started,
+            )
         finally:
             if tools.ended is not None:
                 tools.ended(group)
@@ -216,9 +257,12 @@ class RunTools:
         except (ValueError, OSError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
         return await caller.ask(
-            question.prompt, system=question.system, schema=question.schema, temperature=question.temperature,
+            question.prompt,
+            system=question.system,
+            schema=question.schema,
+            temperature=question.temperature,
             max_tokens=question.max_tokens,
-        )  # fmt: skip
+        )
 
     async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function's own
         """Call `module:function` with keywords."""
@@ -237,9 +281,13 @@ class RunTools:
         result = await self.draw(run, facts)
         winner = result.winner
         return {
-            "ok": result.ok, "text": result.text, "value": result.value, "counts": asdict(result.counts),
-            "winner": winner and {"branch": winner.branch, "round": winner.round, "number": winner.number},
-        }  # fmt: skip
+            "ok": result.ok,
+            "text": result.text,
+            "value": result.value,
+            "counts": asdict(result.counts),
+            "winner": winner
+            and {"branch": winner.branch, "round": winner.round, "number": winner.number},
+        }
 
     async def draw(self, run: Run, facts: Mapping[str, Any]) -> SampleResult:
         """The whole result of a sample."""
@@ -322,7 +370,10 @@ def find_function(name: str) -> Callable[..., Any]:
 
 
 def find_kinds() -> dict[str, CustomKind]:
-    """The kinds of steps that packages have registered; a ValueError names one that can't be loaded."""
+    """The kinds of steps that packages have registered.
+
+    A ValueError names one that can't be loaded.
+    """
     found: dict[str, CustomKind] = {}
     for point in entry_points(group=ENTRY_POINT):
         try:
@@ -333,6 +384,8 @@ def find_kinds() -> dict[str, CustomKind]:
                 f"the step kind {point.name!r} ({point.value}) can't be loaded: {type(error).__name__}: {error}"
             ) from error
         if not callable(made):
-            raise ValueError(f"the step kind {point.name!r} ({point.value}) is not something that can be called")
+            raise ValueError(
+                f"the step kind {point.name!r} ({point.value}) is not something that can be called"
+            )
         found[point.name] = made
     return found

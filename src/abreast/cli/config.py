@@ -77,7 +77,9 @@ def _optional(read: Callable[[object], T]) -> Callable[[object], T | None]:
 STORE: Final[ConfigSetting[str | None]] = ConfigSetting("store", _text, None)
 WIDTH: Final = ConfigSetting("width", partial(units.number, least=1), 8)
 RETRIES: Final = ConfigSetting("retries", partial(units.number, least=0), 0)
-TIMEOUT: Final[ConfigSetting[float | None]] = ConfigSetting("timeout", _optional(units.duration), None)
+TIMEOUT: Final[ConfigSetting[float | None]] = ConfigSetting(
+    "timeout", _optional(units.duration), None
+)
 BUDGET: Final[ConfigSetting[str | None]] = ConfigSetting("budget", _optional(units.budget), None)
 SEED: Final[ConfigSetting[int | None]] = ConfigSetting("seed", _optional(units.seed), None)
 KEEP: Final = ConfigSetting("keep", units.size, 8 << 20)
@@ -92,7 +94,17 @@ WORKFLOW: Final = "workflow"
 TABLES: Final = (LANES, RUNNERS, WORKFLOW)
 """What only files have: models' lanes, agents' command lines, the bounds of workflows."""
 
-SETTINGS: Final[tuple[ConfigSetting[Any], ...]] = (STORE, WIDTH, RETRIES, TIMEOUT, BUDGET, SEED, KEEP, PATIENCE, MODEL)
+SETTINGS: Final[tuple[ConfigSetting[Any], ...]] = (
+    STORE,
+    WIDTH,
+    RETRIES,
+    TIMEOUT,
+    BUDGET,
+    SEED,
+    KEEP,
+    PATIENCE,
+    MODEL,
+)
 
 
 class Config:
@@ -105,24 +117,36 @@ class Config:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Config:
-        """Look into the environment, and for files from here (or there) upwards; `UsageError` names what is wrong in one."""
+        """Look into the environment, and for files from here (or there) upwards.
+
+        `UsageError` names what is wrong in one.
+        """
         here = folder or _here()
         folders = (here, *here.parents)
         own = next(filter(None, (_own_layer(folder) for folder in folders)), None)
         shared = next(filter(None, (_shared_layer(folder) for folder in folders)), None)
-        marked = next((folder for folder in folders if any((folder / mark).exists() for mark in _MARKS)), here)
+        marked = next(
+            (folder for folder in folders if any((folder / mark).exists() for mark in _MARKS)), here
+        )
         project = own.folder if own else shared.folder if shared else marked
-        return cls(project or here, [layer for layer in (_environment(), own, shared) if layer is not None])
+        return cls(
+            project or here, [layer for layer in (_environment(), own, shared) if layer is not None]
+        )
 
     def find(self, setting: ConfigSetting[T], flag: object = None) -> ConfigValue[T]:
-        """The value that counts, and its source; `flag` is what the command line says, None for nothing."""
+        """The value that counts, and its source.
+
+        `flag` is what the command line says, None for nothing.
+        """
         if flag is not None:
             return ConfigValue(_read(setting, flag, f"--{setting.name}"), "the command line")
         for layer in self.layers:
             if setting.name in layer.values:
                 place = layer.place(setting.name)
                 value = _read(
-                    setting, layer.values[setting.name], f"{place}: {setting.name}" if layer.folder else place
+                    setting,
+                    layer.values[setting.name],
+                    f"{place}: {setting.name}" if layer.folder else place,
                 )
                 return ConfigValue(value, place, layer.folder)
         return ConfigValue(setting.default, DEFAULT)
@@ -151,15 +175,30 @@ class Config:
         found: dict[str, Runner] = {}
         for name, given in table.items():
             where = f"{place}: {RUNNERS}.{name}"
-            if not isinstance(given, dict) or not given.keys() <= _RUNNER_KEYS or "argv" not in given:
+            if (
+                not isinstance(given, dict)
+                or not given.keys() <= _RUNNER_KEYS
+                or "argv" not in given
+            ):
                 form = f'argv = ["{name}", "-p", "{{prompt}}"]'
-                raise UsageError(f"{where} must be a table with {form}, and perhaps model, stdin and options")
+                raise UsageError(
+                    f"{where} must be a table with {form}, and perhaps model, stdin and options"
+                )
             options = given.get("options", {})
             if not isinstance(options, dict):
-                raise UsageError(f'{where}.options must be a table, such as tools = ["--tools", "{{value}}"]')
+                raise UsageError(
+                    f'{where}.options must be a table, such as tools = ["--tools", "{{value}}"]'
+                )
             words = {word: value for word, value in given.items() if word != "options"}
-            for word, value in {**words, **{f"options.{one}": value for one, value in options.items()}}.items():
-                if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+            for word, value in {
+                **words,
+                **{f"options.{one}": value for one, value in options.items()},
+            }.items():
+                if (
+                    not isinstance(value, list)
+                    or not value
+                    or not all(isinstance(one, str) for one in value)
+                ):
                     raise UsageError(f"{where}.{word} must be a list of texts")
             known = {one: tuple(value) for one, value in options.items()}
             argv, model, stdin = (tuple(given.get(word, ())) for word in ("argv", "model", "stdin"))
@@ -176,7 +215,9 @@ class Config:
         found: dict[str, int] = {}
         for name, given in table.items():
             if name not in readers:
-                raise UsageError(f"{place}: {WORKFLOW} has no {name!r}; there are {', '.join(readers)}")
+                raise UsageError(
+                    f"{place}: {WORKFLOW} has no {name!r}; there are {', '.join(readers)}"
+                )
             try:
                 found[name] = readers[name](given)
             except ValueError as error:
@@ -201,7 +242,11 @@ def _here() -> Path:
 
 
 def _environment() -> Layer:
-    values = {setting.name: os.environ[setting.variable] for setting in SETTINGS if os.environ.get(setting.variable)}
+    values = {
+        setting.name: os.environ[setting.variable]
+        for setting in SETTINGS
+        if os.environ.get(setting.variable)
+    }
     return Layer("the environment", values)
 
 
@@ -217,7 +262,9 @@ def _shared_layer(folder: Path) -> Layer | None:
     if text is None or "tool.abreast" not in text:
         return None
     values = _table(path, text).get("tool", {}).get("abreast")
-    return None if values is None else _layer(path, values, text[text.index("tool.abreast") :], text)
+    return (
+        None if values is None else _layer(path, values, text[text.index("tool.abreast") :], text)
+    )
 
 
 def _content(path: Path) -> str | None:
@@ -226,7 +273,9 @@ def _content(path: Path) -> str | None:
     try:
         return path.read_text("utf-8")
     except OSError as error:
-        raise UsageError(f"{path} can't be read ({system_words(error)}); see to its permissions") from None
+        raise UsageError(
+            f"{path} can't be read ({system_words(error)}); see to its permissions"
+        ) from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8; convert it") from None
 

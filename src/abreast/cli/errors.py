@@ -1,4 +1,7 @@
-"""What a person is told when it can't be done: one sentence, the place, the fix; and the exit code that says so."""
+"""What a person is told when it can't be done: one sentence, the place, the fix.
+
+And the exit code that says so.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,10 @@ def explain(error: AbreastError) -> tuple[str, int]:
 
 
 def tell(sentence: str) -> None:
-    """Say something to the person, on stderr; if nobody listens there, that is no reason to stop."""
+    """Say something to the person, on stderr.
+
+    If nobody listens there, that is no reason to stop.
+    """
     try:
         sys.stderr.write(f"abreast: {visible(sentence)}\n")
         sys.stderr.flush()

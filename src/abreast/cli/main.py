@@ -61,7 +61,14 @@ _COMMANDS: Final = {
 
 
 _FOLDER: Final = Path(__file__).with_name("commands")
-_OUTPUT_TROUBLE: Final = (EPIPE, ENOSPC, EDQUOT, EFBIG, EIO, EBADF)  # files of ours are told of by who opened them
+_OUTPUT_TROUBLE: Final = (
+    EPIPE,
+    ENOSPC,
+    EDQUOT,
+    EFBIG,
+    EIO,
+    EBADF,
+)  # files of ours are told of by who opened them
 
 
 class Lazy(click.Group):
@@ -97,7 +104,9 @@ class Lazy(click.Group):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(VERSION, message="abreast %(version)s")
 def cli() -> None:
     """Run many commands, calls and model requests side by side: bounded, durable, reproducible.
@@ -110,7 +119,8 @@ def main() -> NoReturn:
     """Be the `abreast` command, and exit."""
     sys.argv[0] = "abreast"  # as runs name their driver, however it was started
     code = run(sys.argv[1:])
-    gc.freeze()  # looking through all that there is, once more, takes a tenth as long as the whole start did
+    # looking through all that there is, once more, takes a tenth as long as the whole start did
+    gc.freeze()
     sys.exit(code)
 
 
@@ -165,7 +175,9 @@ def _told(error: AbreastError | UsageError | click.ClickException) -> tuple[str,
 def _usage(error: click.ClickException) -> str:
     sentence = error.format_message().rstrip(".")
     sentence = sentence[:1].lower() + sentence[1:]
-    where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "abreast"
+    where = (
+        error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "abreast"
+    )
     return f"{sentence}; see {where} --help"
 
 

@@ -15,8 +15,8 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interrupts:
     """Watches for the signals that end a run, while it is entered (on the loop, in its task).
 
-    The first one cancels the task. Another one calls `at_once` and leaves the process there and then. Whoever needs
-    no cancelling any more calls `let_be`.
+    The first one cancels the task. Another one calls `at_once` and leaves the process there and
+    then. Whoever needs no cancelling any more calls `let_be`.
     """
 
     def __init__(self, at_once: Callable[[], None]) -> None:
@@ -35,7 +35,11 @@ class Interrupts:
     @property
     def word(self) -> str:
         """What happened to us."""
-        return "interrupted" if self.caught is signal.SIGINT else f"ended by {(self.caught or signal.SIGINT).name}"
+        return (
+            "interrupted"
+            if self.caught is signal.SIGINT
+            else f"ended by {(self.caught or signal.SIGINT).name}"
+        )
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -70,7 +74,10 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def call_first(self, callback: Callable[[], None]) -> None:
-        """Call this at the first signal, before anything is stopped; it must not wait for anything."""
+        """Call this at the first signal, before anything is stopped.
+
+        It must not wait for anything.
+        """
         self._first = callback
 
     def let_be(self) -> None:

@@ -29,7 +29,11 @@ class StoreChoice:
         self.by_hand = flag is not None
         self.by_default = found.value is None
         self.patience = config.get(PATIENCE)
-        self.place = _placed(found.value, found.folder) if found.value else str(config.project / FOLDER / FILE)
+        self.place = (
+            _placed(found.value, found.folder)
+            if found.value
+            else str(config.project / FOLDER / FILE)
+        )
 
     @property
     def path(self) -> Path | None:
@@ -52,7 +56,9 @@ class StoreChoice:
             if self.by_default and not (reads and path.exists()):
                 _make_folder(path.parent)
             if path.exists() and not path.is_file() and not path.is_dir():
-                raise UsageError(f"{path} is not a file, so it can't be a store; use another with --store FILE")
+                raise UsageError(
+                    f"{path} is not a file, so it can't be a store; use another with --store FILE"
+                )
         try:
             store = find_store(self.place, busy_timeout=self.patience, reads=reads)
         except ValueError as error:
@@ -66,7 +72,8 @@ class StoreChoice:
     def look(self, *, reads: bool = False) -> Iterator[Store | None]:
         """Open it to look at what is there; None, and nothing made, if it doesn't exist.
 
-        With `reads`, for a command that writes nothing: one that can't be written is read all the same.
+        With `reads`, for a command that writes nothing: one that can't be written is read all the
+        same.
         """
         if self.path is not None and not self.path.exists():
             yield None
@@ -79,12 +86,17 @@ class StoreChoice:
         """Open it for work on a run that must be there."""
         with self.look(reads=reads) as store:
             if store is None:
-                raise UsageError(f"there is no store at {self.place}, so no run; name the right one with --store FILE")
+                raise UsageError(
+                    f"there is no store at {self.place}, so no run; name the right one with --store FILE"
+                )
             yield store
 
 
 def find_run(store: Store, wanted: str) -> RunRow:
-    """The run of that id, the newest of that name, or with `last` the newest of all; `UsageError` if there is none."""
+    """The run of that id, the newest of that name, or with `last` the newest of all.
+
+    `UsageError` if there is none.
+    """
     if wanted == LAST:
         newest = store.runs(limit=1)
         if not newest:
@@ -120,5 +132,6 @@ def _make_folder(folder: Path) -> None:
             file.write("*\n")
     except OSError as error:
         raise UsageError(
-            f"{folder} can't be made ({system_words(error)}); name a place for the store with --store FILE", 1
+            f"{folder} can't be made ({system_words(error)}); name a place for the store with --store FILE",
+            1,
         ) from None

@@ -1,4 +1,7 @@
-"""Amounts as people write them: `30s`, `10min`, `64MiB`, `500req`. Each reader raises a ValueError in one sentence."""
+"""Amounts as people write them: `30s`, `10min`, `64MiB`, `500req`.
+
+Each reader raises a ValueError in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,32 @@ from abreast.core.window import whole
 from abreast.limits.budget import Budget
 
 _SECONDS: Final = {
-    "ms": 0.001, "": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
-}  # fmt: skip
+    "ms": 0.001,
+    "": 1.0,
+    "s": 1.0,
+    "sec": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
 _BYTES: Final = {
-    "": 1, "b": 1, "k": 1 << 10, "kb": 1000, "kib": 1 << 10, "m": 1 << 20, "mb": 1000**2, "mib": 1 << 20,
-    "g": 1 << 30, "gb": 1000**3, "gib": 1 << 30,
-}  # fmt: skip
-_AMOUNT: Final = re.compile(r"\s*(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?P<unit>[A-Za-z]*)\s*")
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kb": 1000,
+    "kib": 1 << 10,
+    "m": 1 << 20,
+    "mb": 1000**2,
+    "mib": 1 << 20,
+    "g": 1 << 30,
+    "gb": 1000**3,
+    "gib": 1 << 30,
+}
+_AMOUNT: Final = re.compile(
+    r"\s*(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?P<unit>[A-Za-z]*)\s*"
+)
 
 
 def duration(given: object) -> float:

@@ -16,7 +16,10 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """What time it is, and a way to be called later. `abreast.testing.ManualClock` is one that only you move."""
+    """What time it is, and a way to be called later.
+
+    `abreast.testing.ManualClock` is one that only you move.
+    """
 
     def now(self) -> float:
         """Seconds on a clock that never goes back; only differences mean anything."""

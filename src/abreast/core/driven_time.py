@@ -6,7 +6,10 @@ from abreast.core.events import RUN_RESUMED, Event
 
 
 class DrivenTime:
-    """Seconds since the run began, as far as somebody drove it. Every driver's clock may start anywhere."""
+    """Seconds since the run began, as far as somebody drove it.
+
+    Every driver's clock may start anywhere.
+    """
 
     __slots__ = ("_offset", "now", "wall")
 
@@ -18,7 +21,10 @@ class DrivenTime:
         self._offset: float | None = None
 
     def take(self, event: Event) -> float:
-        """When the next event happened. Never less than the one before: a clock that is set back is not believed."""
+        """When the next event happened.
+
+        Never less than the one before: a clock that is set back is not believed.
+        """
         if self._offset is None or event.kind == RUN_RESUMED:
             self._offset = self.now - event.mono
         self.now = max(self.now, event.mono + self._offset)

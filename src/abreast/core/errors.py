@@ -89,7 +89,9 @@ class RecordedError(AbreastError):
     An error that carries `details`, a dict of plain values, has them recorded beside it.
     """
 
-    def __init__(self, kind: str, message: str, trace: str = "", details: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, kind: str, message: str, trace: str = "", details: Mapping[str, object] | None = None
+    ) -> None:
         """Keep the texts and the details; `str()` gives `kind: message`."""
         super().__init__(kind, message, trace, *([details] if details else []))
         self.kind = kind
@@ -158,7 +160,10 @@ class WorkerDied(AbreastError):
 
 
 class CallFailed(AbreastError):
-    """A model call did not give a usable reply. `status` is HTTP's, if there was one; `raw` is what came instead."""
+    """A model call did not give a usable reply. `status` is HTTP's, if there was one.
+
+    `raw` is what came instead.
+    """
 
     retryable = False
 
@@ -175,7 +180,10 @@ class CallFailed(AbreastError):
 
 
 class Throttled(CallFailed):
-    """Too many requests (429). It is no attempt: the lane is held for `retry_after` seconds, and the call goes on."""
+    """Too many requests (429).
+
+    It is no attempt: the lane is held for `retry_after` seconds, and the call goes on.
+    """
 
     retryable = True
 
@@ -205,7 +213,10 @@ class ServerFault(CallFailed):
 
 
 class ConnectionLost(CallFailed, ConnectionError):
-    """There was no connection, or it broke off before the reply was whole; it may be tried again."""
+    """There was no connection, or it broke off before the reply was whole.
+
+    It may be tried again.
+    """
 
     retryable = True
 
@@ -282,7 +293,10 @@ class Problem(NamedTuple):
 
 
 class WorkflowInvalid(AbreastError, ValueError):
-    """A workflow file can't be run; `problems` are all that were found, and `str()` has one line for each."""
+    """A workflow file can't be run.
+
+    `problems` are all that were found, and `str()` has one line for each.
+    """
 
     retryable = False
 
@@ -309,7 +323,10 @@ class PriceUnknown(AbreastError):
 
 
 class KeysMissing(AbreastError):
-    """Keys that are needed are not set; the message names all of them, and where each is looked for."""
+    """Keys that are needed are not set.
+
+    The message names all of them, and where each is looked for.
+    """
 
     retryable = False
 
@@ -321,11 +338,17 @@ class ModelUnknown(AbreastError):
 
 
 class Stopped(AbreastError):
-    """A run or map ended before its items did; what is recorded stays, and the run can be resumed."""
+    """A run or map ended before its items did.
+
+    What is recorded stays, and the run can be resumed.
+    """
 
     retryable = False
     drains = False
-    """Whether items that are executing end by themselves, to be recorded; else they are cancelled."""
+    """Whether items that are executing end by themselves, to be recorded.
+
+    Else they are cancelled.
+    """
 
 
 class Halted(Stopped):
@@ -337,7 +360,10 @@ class CancelRequested(Stopped):
 
 
 class Paused(Stopped):
-    """Somebody has to decide something before the work can go on. Nothing has failed, and nothing is recorded."""
+    """Somebody has to decide something before the work can go on.
+
+    Nothing has failed, and nothing is recorded.
+    """
 
 
 class BudgetSpent(Stopped):
@@ -346,7 +372,10 @@ class BudgetSpent(Stopped):
     drains = True
 
     def __init__(self, message: str, budget: object = None) -> None:
-        """`budget` is the one that is spent, where it is known; it doesn't travel to other processes."""
+        """`budget` is the one that is spent, where it is known.
+
+        It doesn't travel to other processes.
+        """
         super().__init__(message)
         self.budget = budget
 
@@ -356,7 +385,10 @@ class BudgetSpent(Stopped):
 
 
 class LaneParked(BudgetSpent):
-    """A provider takes no more requests for now (a daily quota); what is recorded stays, to be resumed later."""
+    """A provider takes no more requests for now (a daily quota).
+
+    What is recorded stays, to be resumed later.
+    """
 
 
 class StoreError(AbreastError):
@@ -388,7 +420,10 @@ class StoreCorrupt(StoreError):
 
 
 class TypeNotLoaded(StoreError):
-    """A recorded value has a type that this program has not imported; the message names it and what to do."""
+    """A recorded value has a type that this program has not imported.
+
+    The message names it and what to do.
+    """
 
 
 class StoreReadOnly(StoreError):

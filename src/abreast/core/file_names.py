@@ -11,19 +11,24 @@ MAX_BYTES: Final = 200
 """The longest file name that is made, in bytes of UTF-8: file systems take 255, and an ending may follow."""
 
 _KEPT_BYTES: Final = 120  # of a name that has to be changed; its digest follows
-_SEPARATORS: Final = frozenset('/\\:*?"<>|')  # of a path, here or on Windows, and what Windows refuses
+_SEPARATORS: Final = frozenset(
+    '/\\:*?"<>|'
+)  # of a path, here or on Windows, and what Windows refuses
 _AT_THE_FRONT: Final = frozenset(".- ")  # hidden, an option, or lost
 _AT_THE_END: Final = frozenset(". ")  # Windows drops them
-_DEVICE: Final = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(\..*)?", re.IGNORECASE | re.DOTALL)
+_DEVICE: Final = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(\..*)?", re.IGNORECASE | re.DOTALL
+)
 _MADE: Final = re.compile(r"~[0-9a-f]{16}\Z")
 
 
 def file_name(name: str) -> str:
     """The name of a file or folder for `name`: the name itself if it is an ordinary one, else made from it.
 
-    The result is one path component: never empty, no separators, no control characters, no leading dot or dash, no
-    device of Windows, at most `MAX_BYTES` long. Distinct names have distinct results: one that had to be changed ends
-    with a digest of the whole name, and one that happens to look like that is changed as well.
+    The result is one path component: never empty, no separators, no control characters, no leading
+    dot or dash, no device of Windows, at most `MAX_BYTES` long. Distinct names have distinct
+    results: one that had to be changed ends with a digest of the whole name, and one that happens
+    to look like that is changed as well.
 
     >>> file_name("study-1")
     'study-1'
@@ -42,7 +47,9 @@ def _is_ordinary(name: str) -> bool:
         and not _DEVICE.fullmatch(name)
         and not _MADE.search(name)
         and len(name.encode()) <= MAX_BYTES
-        and unicodedata.is_normalized("NFC", name)  # a file system may take two spellings of one text for the same
+        and unicodedata.is_normalized(
+            "NFC", name
+        )  # a file system may take two spellings of one text for the same
     )
 
 
@@ -53,7 +60,9 @@ def _is_replaced(char: str) -> bool:
 
 def _made_from(name: str) -> str:
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    clean = "".join("_" if _is_replaced(char) else char for char in unicodedata.normalize("NFC", name))
+    clean = "".join(
+        "_" if _is_replaced(char) else char for char in unicodedata.normalize("NFC", name)
+    )
     short = clean.encode()[:_KEPT_BYTES].decode(errors="ignore")
     if not short or short[0] in _AT_THE_FRONT:
         short = f"_{short[1:]}"

@@ -30,21 +30,28 @@ _MADE = _Factory()
 def _record(*, frozen: bool = False, slots: bool = False) -> Callable[[type[T]], type[T]]:
     """A dataclass in every way but two: it is defined in a quarter of the time, and a frozen one is made in half of it.
 
-    dataclasses compiles six functions for a frozen class, each apart: nearly a millisecond. Here only `__init__` is
-    compiled; the others are the same for all classes, and are told their fields. And a frozen one sets its fields one
-    by one through `object.__setattr__`: here it is for that moment of an open class with the same slots, whose fields
-    are set as any other's, 0.46 us against 1.24 for nine fields.
+    dataclasses compiles six functions for a frozen class, each apart: nearly a millisecond. Here
+    only `__init__` is compiled; the others are the same for all classes, and are told their fields.
+    And a frozen one sets its fields one by one through `object.__setattr__`: here it is for that
+    moment of an open class with the same slots, whose fields are set as any other's, 0.46 us
+    against 1.24 for nine fields.
 
         @record(frozen=True, slots=True)
         class Reply: ...
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        cls.__doc__ = cls.__doc__ or cls.__name__  # else dataclasses would make one of its signature, in 2 ms
+        cls.__doc__ = (
+            cls.__doc__ or cls.__name__
+        )  # else dataclasses would make one of its signature, in 2 ms
         kind = dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
         parts: tuple[Field[object], ...] = fields(kind)  # type: ignore[arg-type] # it has become a dataclass
-        if odd := [part.name for part in parts if part.kw_only or not part.init or part.hash is not None]:
-            raise TypeError(f"{cls.__name__}.{odd[0]}: kw_only, init and hash are for dataclasses; a record has none")
+        if odd := [
+            part.name for part in parts if part.kw_only or not part.init or part.hash is not None
+        ]:
+            raise TypeError(
+                f"{cls.__name__}.{odd[0]}: kw_only, init and hash are for dataclasses; a record has none"
+            )
         values = _values_of([part.name for part in parts if part.compare])
         methods: dict[str, object] = {
             "__repr__": _repr_of([part.name for part in parts if part.repr]),
@@ -53,7 +60,11 @@ def _record(*, frozen: bool = False, slots: bool = False) -> Callable[[type[T]],
         }
         if frozen:
             vars(kind)["__dataclass_params__"].frozen = True
-            methods |= {"__hash__": lambda self: hash(values(self)), "__setattr__": _refuse, "__delattr__": _refuse}
+            methods |= {
+                "__hash__": lambda self: hash(values(self)),
+                "__setattr__": _refuse,
+                "__delattr__": _refuse,
+            }
             if slots:  # else they are copied and pickled by assignment
                 methods |= {"__getstate__": _state_of, "__setstate__": _restore}
         for name, method in methods.items():
@@ -92,7 +103,9 @@ def _init_of(kind: type, parts: tuple[Field[object], ...], *, frozen: bool) -> o
 
 def _open_twin(kind: type) -> type:
     """A class with the same bases and slots, whose fields can be set."""
-    alike = {name: vars(kind)[name] for name in ("__slots__", "__orig_bases__") if name in vars(kind)}
+    alike = {
+        name: vars(kind)[name] for name in ("__slots__", "__orig_bases__") if name in vars(kind)
+    }
     return type(f"Open{kind.__name__}", kind.__bases__, alike)
 
 
@@ -119,7 +132,9 @@ def _values_of(names: list[str]) -> Callable[[object], object]:
 
 def _equal_by(values: Callable[[object], object]) -> Callable[[object, object], bool]:
     def equal(self: object, other: object) -> bool:
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        return (
+            values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        )
 
     return equal
 

@@ -1,8 +1,9 @@
 """When a map stops: judged once per outcome, in release order, so that timing can't change the answer.
 
-Some outcomes end the map whatever came before them: a failure under `on_error="halt"`, the last success that `until=5`
-asks for. Where the map ends at the latest is known as soon as such an outcome has settled, long before its turn: `end`
-says it, so that nothing after it is started and paid for.
+Some outcomes end the map whatever came before them: a failure under `on_error="halt"`, the last
+success that `until=5` asks for. Where the map ends at the latest is known as soon as such an
+outcome has settled, long before its turn: `end` says it, so that nothing after it is started and
+paid for.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class Halting(Generic[T]):
                 self._predicate = until
                 rules.extend(getattr(until, "ends", ()))
             elif isinstance(until, bool) or not isinstance(until, int):
-                raise TypeError(f"until must be a whole number of successes or a function, not {until!r}")
+                raise TypeError(
+                    f"until must be a whole number of successes or a function, not {until!r}"
+                )
             elif until < 1:
                 raise ValueError(f"until must be at least 1, not {until}")
             else:
@@ -105,8 +108,13 @@ class Halting(Generic[T]):
 
     @property
     def end(self) -> int | None:
-        """The index at which the map ends at the latest, by what has settled; None while that is open."""
-        return min((end for counter in self._counters if (end := counter.end) is not None), default=None)
+        """The index at which the map ends at the latest, by what has settled.
+
+        None while that is open.
+        """
+        return min(
+            (end for counter in self._counters if (end := counter.end) is not None), default=None
+        )
 
     def stops_at(self, outcome: Outcome[T]) -> bool:
         """Whether the map ends with this outcome; called once for each, in release order."""
@@ -128,5 +136,7 @@ def _answer(answer: object) -> bool:
     """Yes or no; a coroutine would always be yes."""
     if isinstance(answer, CoroutineType):
         answer.close()
-        raise TypeError("until must be a plain function, not an async one: each outcome is judged as it is released")
+        raise TypeError(
+            "until must be a plain function, not an async one: each outcome is judged as it is released"
+        )
     return bool(answer)

@@ -28,11 +28,16 @@ class Item(Generic[T]):
 def position_key(index: int) -> str:
     """The key of an item that was given none: its position, padded so that names sort as numbers do."""
     text = str(index)
-    return text if len(text) >= _DIGITS else text.zfill(_DIGITS)  # half the time of a format specification
+    return (
+        text if len(text) >= _DIGITS else text.zfill(_DIGITS)
+    )  # half the time of a format specification
 
 
 def join_path(*parts: str) -> str:
-    """A path from its parts; a slash or a percent sign inside a part is escaped, so that paths never collide."""
+    """A path from its parts.
+
+    A slash or a percent sign inside a part is escaped, so that paths never collide.
+    """
     return "/".join(escape(part) for part in parts)
 
 

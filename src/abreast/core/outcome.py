@@ -31,7 +31,9 @@ class Usage:
         )
 
 
-MONEY_DIGITS: Final = 12  # decimal places of a sum in US dollars: finer than any price, coarser than float errors
+MONEY_DIGITS: Final = (
+    12  # decimal places of a sum in US dollars: finer than any price, coarser than float errors
+)
 
 
 def _add_money(one: float, other: float) -> float:
@@ -59,7 +61,10 @@ class Timing:
 
 
 Times: TypeAlias = tuple[float, ...]
-"""Queued, waited, backoff, then each service time. Outcomes keep these, and make the Timing when it is asked for."""
+"""Queued, waited, backoff, then each service time.
+
+Outcomes keep these, and make the Timing when it is asked for.
+"""
 
 NO_USAGE = Usage()
 NO_TIMES: Times = (0.0, 0.0, 0.0)

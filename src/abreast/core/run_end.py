@@ -14,7 +14,8 @@ _REASONS: Final = {"failed": NONE_DONE, "halted": STOPPED_AT}
 def is_over(state: str, reason: str) -> bool:
     """Whether there is nothing to go on with: at most failed items are left, to be run again.
 
-    The reason tells it because stores of every version have one; a state of its own would be unknown to older ones.
+    The reason tells it because stores of every version have one; a state of its own would be
+    unknown to older ones.
 
     >>> is_over("failed", "no item succeeded: 3 failed"), is_over("failed", "OSError: no such file")
     (True, False)

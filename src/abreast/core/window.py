@@ -12,7 +12,10 @@ Order: TypeAlias = Literal["item", "completion"]
 
 
 def whole(name: str, value: object, least: int = 1) -> int:
-    """`value` if it is a whole number of at least `least`; else (for bool and float too) a ValueError naming it."""
+    """`value` if it is a whole number of at least `least`.
+
+    Else (for bool and float too) a ValueError naming it.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         shown = "NaN" if isinstance(value, float) and math.isnan(value) else repr(value)
         raise ValueError(f"{name} must be a whole number of at least {least}, not {shown}")
@@ -24,13 +27,25 @@ def whole(name: str, value: object, least: int = 1) -> int:
 class Window(Generic[T]):
     """Bounds one map: at most `width` items executing, at most `span` read and not yet released.
 
-    An item is admitted (gets its index), starts, perhaps pauses and starts again, finishes, and its outcome settles.
-    Settled outcomes ripen in item order (or as they come), and leave when the caller takes them. Ripe and taken are
-    apart because the halting rule is judged when an outcome ripens, while `span` is freed only when it is taken: a
-    slow caller holds the window back, never the judgement.
+    An item is admitted (gets its index), starts, perhaps pauses and starts again, finishes, and its
+    outcome settles. Settled outcomes ripen in item order (or as they come), and leave when the
+    caller takes them. Ripe and taken are apart because the halting rule is judged when an outcome
+    ripens, while `span` is freed only when it is taken: a slow caller holds the window back, never
+    the judgement.
     """
 
-    __slots__ = ("_arrived", "admitted", "executing", "order", "peak", "ripened", "settled", "span", "taken", "width")
+    __slots__ = (
+        "_arrived",
+        "admitted",
+        "executing",
+        "order",
+        "peak",
+        "ripened",
+        "settled",
+        "span",
+        "taken",
+        "width",
+    )
 
     def __init__(self, width: int, span: int, order: Order = "item") -> None:
         """Refuse numbers that make no window."""

@@ -1,9 +1,10 @@
 """Child commands, many and quickly: each in a process group of its own that ends with its `run`, and with the driver.
 
-The work is done by wardens (`abreast.executors.supervisor.process`), processes that start the commands, read what they write and
-report each end in one message. It costs the driver 30 us per command, where an asyncio subprocess costs a millisecond;
-and when the driver is killed, there is someone left who knows every group and ends it. One warden will do, unless
-commands are so short that starting them is all there is to do: a start holds up whoever starts it, so another helps.
+The work is done by wardens (`abreast.executors.supervisor.process`), processes that start the
+commands, read what they write and report each end in one message. It costs the driver 30 us per
+command, where an asyncio subprocess costs a millisecond; and when the driver is killed, there is
+someone left who knows every group and ends it. One warden will do, unless commands are so short
+that starting them is all there is to do: a start holds up whoever starts it, so another helps.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL for a command that is cancelled."""
 
 _MOST_WARDENS = 4
-_BUSY = 3  # so many commands of which a warden has said nothing yet, all of them short: time for another warden
+# so many commands of which a warden has said nothing yet, all of them short: time for another
+# warden
+_BUSY = 3
 
 
 class CommandMissing(AbreastError, FileNotFoundError):
@@ -56,17 +59,23 @@ class Finished:
 
 
 class Commands:
-    """Runs commands side by side, without a bound of its own. One for a run; it lives on the loop that enters it.
+    """Runs commands side by side, without a bound of its own.
+
+    One for a run; it lives on the loop that enters it.
 
         async with Commands() as commands:
             finished = await commands.run(["git", "rev-parse", "HEAD"])
             print(finished.exit_code, finished.stdout)
 
-    Commands run in the directory and environment that the driver had when this was entered, unless told otherwise.
+    Commands run in the directory and environment that the driver had when this was entered, unless
+    told otherwise.
     """
 
     def __init__(self, early: Started | None = None) -> None:
-        """Nothing is started before it is entered; `early` is a warden that was, and is then taken over."""
+        """Nothing is started before it is entered.
+
+        `early` is a warden that was, and is then taken over.
+        """
         self._early = early
         self._numbers = count()
         self._jobs: dict[int, _Job] = {}
@@ -85,7 +94,9 @@ class Commands:
         """Start a warden; doesn't wait until it is up."""
         self._environment = dict(os.environ)
         self._most = min(_MOST_WARDENS, _cpus())
-        with contextlib.suppress(OSError):  # it is gone, or may not be known: then where the driver is by then
+        with contextlib.suppress(
+            OSError
+        ):  # it is gone, or may not be known: then where the driver is by then
             self._home = os.getcwd()  # noqa: PTH109 - what is wanted is text
         self._hire()
         self._open = True
@@ -100,7 +111,9 @@ class Commands:
     async def __aexit__(self, *_: object) -> None:
         """End the wardens, and with them all commands still running; waits for that."""
         self._open = False
-        async with contextlib.AsyncExitStack() as stack:  # whoever cancels, and whatever goes wrong with one
+        async with (
+            contextlib.AsyncExitStack() as stack
+        ):  # whoever cancels, and whatever goes wrong with one
             for warden in self._wardens:
                 warden.hang_up()
                 stack.push_async_callback(warden.close)
@@ -115,7 +128,9 @@ class Commands:
         keep: int = 1 << 20,
         started: Callable[[int], None] | None = None,
     ) -> Finished:
-        """Run a command until it and its process group are gone; the values are arguments, never shell code.
+        """Run a command until it and its process group are gone.
+
+        The values are arguments, never shell code.
 
         When this is cancelled, the group gets SIGTERM, after 0.3 s SIGKILL, and the cancellation goes on once nothing
         is left; a second cancellation is SIGKILL at once. What a command leaves running in its group when it exits has
@@ -133,12 +148,18 @@ class Commands:
             CommandMissing: `argv[0]` isn't there.
             CommandRefused: it can't be started; the message says why.
             WorkerDied: the warden was killed; so were its commands. The next one gets a new warden.
-        """  # fmt: skip
+        """
         if not self._open:
             raise RuntimeError("commands run inside `async with Commands() as commands:`")
         if not argv:
             raise CommandRefused("a command needs a name")
-        request = (wards.RUN, next(self._numbers), *_encoded(argv, cwd, self._environment, env), stdin, keep)
+        request = (
+            wards.RUN,
+            next(self._numbers),
+            *_encoded(argv, cwd, self._environment, env),
+            stdin,
+            keep,
+        )
         job = _Job(request, self._pick(), argv, cwd)
         job.started = started
         self._jobs[job.number] = job
@@ -153,7 +174,10 @@ class Commands:
         return Finished(*job.answer)
 
     def _pick(self) -> SupervisorClient:
-        """Who gets the next command: of those who are up, who has the least to start; hires, if that is much."""
+        """Who gets the next command: of those who are up, who has the least to start.
+
+        Hires, if that is much.
+        """
         if not self._wardens:
             return self._hire()
         warden = self._wardens[0]
@@ -172,7 +196,10 @@ class Commands:
         return warden
 
     def _hello(self) -> Message:
-        return (wards.HELLO, {os.fsencode(name): os.fsencode(value) for name, value in self._environment.items()})
+        return (
+            wards.HELLO,
+            {os.fsencode(name): os.fsencode(value) for name, value in self._environment.items()},
+        )
 
     async def _end(self, job: _Job) -> None:
         """Wait until a cancelled command is gone, whoever else cancels."""
@@ -222,11 +249,16 @@ class Commands:
             job.wake.set_result(None)
 
     def _lose(self, warden: SupervisorClient, how: str) -> None:
-        """A warden is no more, and neither is anything it had started; `how` may go on with its traceback."""
+        """A warden is no more, and neither is anything it had started.
+
+        `how` may go on with its traceback.
+        """
         self._wardens.remove(warden)
         how, _, trace = how.partition("\n")
         for job in [job for job in self._jobs.values() if job.warden is warden]:
-            job.error = WorkerDied(f"{job.argv[0]}: the warden of this command {how}, and the command was killed")
+            job.error = WorkerDied(
+                f"{job.argv[0]}: the warden of this command {how}, and the command was killed"
+            )
             if trace:
                 job.error.add_note(trace)
             self._settle(job)
@@ -236,10 +268,22 @@ class _Job:
     """One command as the driver sees it."""
 
     __slots__ = (
-        "answer", "argv", "cwd", "error", "number", "passed_on", "request", "started", "unheard", "wake", "warden",
-    )  # fmt: skip
+        "answer",
+        "argv",
+        "cwd",
+        "error",
+        "number",
+        "passed_on",
+        "request",
+        "started",
+        "unheard",
+        "wake",
+        "warden",
+    )
 
-    def __init__(self, request: Message, warden: SupervisorClient, argv: Sequence[str], cwd: str | None) -> None:
+    def __init__(
+        self, request: Message, warden: SupervisorClient, argv: Sequence[str], cwd: str | None
+    ) -> None:
         self.number: int = request[1]
         self.request = request
         self.warden = warden
@@ -272,7 +316,9 @@ class _Job:
         elif stage == wards.ENTER:
             self.error = CommandRefused(f"{name}: can't run in {self.cwd}: {reason}")
         else:
-            self.error = CommandRefused(f"{name}: {_REASONS.get(code, 'it could not be started')} ({reason})")
+            self.error = CommandRefused(
+                f"{name}: {_REASONS.get(code, 'it could not be started')} ({reason})"
+            )
 
 
 _REASONS = {
@@ -283,8 +329,13 @@ _REASONS = {
 }
 
 
-def _encoded(argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env: Mapping[str, str] | None) -> Message:
-    """Arguments, directory, and what differs from the base's environment; CommandRefused for what can't be one."""
+def _encoded(
+    argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env: Mapping[str, str] | None
+) -> Message:
+    """Arguments, directory, and what differs from the base's environment.
+
+    CommandRefused for what can't be one.
+    """
     encode = os.fsencode
     changed: dict[bytes, bytes] = {}
     removed: list[bytes] = []
@@ -292,10 +343,16 @@ def _encoded(argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env:
         words = [encode(word) for word in argv]
         place = None if cwd is None else encode(cwd)
         if env is not None:
-            changed = {encode(name): encode(value) for name, value in env.items() if base.get(name) != value}
+            changed = {
+                encode(name): encode(value)
+                for name, value in env.items()
+                if base.get(name) != value
+            }
             removed = [encode(name) for name in base.keys() - env.keys()]
     except UnicodeEncodeError as error:
-        raise CommandRefused(f"{argv[0]!r}: {error.object!r:.80} can't be given to a command") from error
+        raise CommandRefused(
+            f"{argv[0]!r}: {error.object!r:.80} can't be given to a command"
+        ) from error
     if b"\0" in b"".join((*words, place or b"", *changed.keys(), *changed.values())):
         raise CommandRefused(f"{argv[0]!r}: a NUL character can't be given to a command")
     return words, place, changed, removed

@@ -20,7 +20,10 @@ class Carries(NamedTuple):
 
 
 class Traveller(Protocol):
-    """The value of a context variable that goes along with its item to another process; all others stay behind."""
+    """The value of a context variable that goes along with its item to another process.
+
+    All others stay behind.
+    """
 
     def luggage(self) -> Callable[[], object]:
         """Something that can be pickled and that, called there in the item's context, puts the value in place."""
@@ -40,9 +43,9 @@ class BoundCall(Protocol[T_contra, R_co]):
 class Executor(Protocol):
     """Carries out the work of items.
 
-    A map binds its function once; the driver then awaits `bound.async_call(value)` for each item, in that item's own
-    context. Binding rather than a `call(fn, value)` keeps a plain coroutine function free of any wrapper: the wrapper
-    alone cost a tenth of a no-op item.
+    A map binds its function once; the driver then awaits `bound.async_call(value)` for each item,
+    in that item's own context. Binding rather than a `call(fn, value)` keeps a plain coroutine
+    function free of any wrapper: the wrapper alone cost a tenth of a no-op item.
     """
 
     carries: Carries

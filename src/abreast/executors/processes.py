@@ -22,15 +22,18 @@ from abreast.executors.worker_process import WorkerProcess
 T = TypeVar("T")
 R = TypeVar("R")
 
-_DYING = 2.0  # seconds that the kernel gets to end what was killed; it normally takes a few thousandths
+_DYING = (
+    2.0  # seconds that the kernel gets to end what was killed; it normally takes a few thousandths
+)
 
 
 class ProcessExecutor:
     """Workers are interpreters of their own, started when items come and used again, one item at a time.
 
-    The function must be importable (module-level, in a module or script), and values, results and exceptions must
-    pickle. An item that is cancelled or times out has its worker killed, with all that it started in its process group;
-    one whose worker dies fails with `WorkerDied`. Neither touches any other item.
+    The function must be importable (module-level, in a module or script), and values, results and
+    exceptions must pickle. An item that is cancelled or times out has its worker killed, with all
+    that it started in its process group; one whose worker dies fails with `WorkerDied`. Neither
+    touches any other item.
 
         async for outcome in run.map(evaluate, programs, width=8, timeout=30, executor="process"):
             ...
@@ -71,16 +74,22 @@ class Workers(Generic[T, R]):
             else:
                 child.kill()
                 if isinstance(error, asyncio.CancelledError):
-                    # What the item holds, such as a worktree, is given back only when nobody writes there any more.
+                    # What the item holds, such as a worktree, is given back only when nobody writes
+                    # there any more.
                     await asyncio.wait([child.ended], timeout=_DYING)
             raise
         if answer is None:
-            raise WorkerDied(f"item {reprlib.repr(value)}: in the middle of it its worker process {child.how}")
+            raise WorkerDied(
+                f"item {reprlib.repr(value)}: in the middle of it its worker process {child.how}"
+            )
         self._idle.append(child)
         return cast("R", _unpack(answer, value))
 
     async def close(self, grace: float) -> list[str]:
-        """End the workers: those with nothing to do by themselves, within `grace` seconds; all others at once."""
+        """End the workers: those with nothing to do by themselves, within `grace` seconds.
+
+        All others at once.
+        """
         for child in self._children:
             if child in self._idle:
                 child.hang_up()
@@ -124,7 +133,9 @@ def _refer_to(fn: Callable[..., object]) -> bytes:
             f"by its name ({error})"
         ) from error
     if getattr(named, "__module__", None) == "__main__" and not _main():
-        raise TypeError(f"the process executor carries functions of a module or script; {named!r} was typed in")
+        raise TypeError(
+            f"the process executor carries functions of a module or script; {named!r} was typed in"
+        )
     return pickled
 
 
@@ -142,18 +153,24 @@ def _pack(value: object) -> bytes:
 
 
 def _unpack(answer: bytearray, value: object) -> object:
-    """What the function returned; or raise what it raised, with the worker's traceback as a note."""
+    """What the function returned.
+
+    Or raise what it raised, with the worker's traceback as a note.
+    """
     try:
         fine, result, trace = pickle.loads(answer)  # noqa: S301 - from a process of ours
     except Exception as error:
-        raise TypeError(f"the value of item {reprlib.repr(value)} can't be read here: {error}") from error
+        raise TypeError(
+            f"the value of item {reprlib.repr(value)} can't be read here: {error}"
+        ) from error
     if fine:
         return result
     result.add_note(f"In the worker process:\n{trace}")
     raise result
 
 
-# multiprocessing has a function that gathers all this, but it also fixes the start method of this process for good.
+# multiprocessing has a function that gathers all this, but it also fixes the start method of this
+# process for good.
 
 
 def _surroundings() -> dict[str, Any]:

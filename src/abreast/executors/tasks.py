@@ -23,7 +23,9 @@ def is_async(fn: Callable[..., object]) -> bool:
     """Whether calling `fn` gives a coroutine: an `async def`, a partial of one, or an object whose call is one."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(
+        getattr(fn, "__call__", None)
+    )
 
 
 class LocalExecutor:
@@ -63,8 +65,8 @@ class _Job(Generic[T, R]):
 class Crew(Generic[T, R]):
     """Daemon threads for one map's plain function: as many as items execute at once, each used again.
 
-    They are not a shared pool, so a map inside an item can't wait for a thread that its own parent occupies; and they
-    are daemons, so a call that never returns can't keep the process from ending.
+    They are not a shared pool, so a map inside an item can't wait for a thread that its own parent
+    occupies; and they are daemons, so a call that never returns can't keep the process from ending.
     """
 
     def __init__(self, fn: Callable[[T], Any]) -> None:
@@ -102,7 +104,11 @@ class Crew(Generic[T, R]):
             self._jobs.put(None)
         if self._threads:
             await asyncio.wait([self._gone], timeout=grace)
-        return [f"{thread.name} ({job.value!r:.80})" for thread, job in self._threads.items() if job is not None]
+        return [
+            f"{thread.name} ({job.value!r:.80})"
+            for thread, job in self._threads.items()
+            if job is not None
+        ]
 
     def _hire(self, job: _Job[T, R]) -> None:
         name = f"abreast-{getattr(self._fn, '__name__', 'call')}-{len(self._threads)}"

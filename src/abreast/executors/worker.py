@@ -7,8 +7,8 @@
       |<-- (False, error, traceback) -------|
       |--- end of file -------------------->|  exits
 
-A message is its length in eight bytes, then a pickle. They go over a socket of their own; the three standard streams
-stay the user's.
+A message is its length in eight bytes, then a pickle. They go over a socket of their own; the three
+standard streams stay the user's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from abreast.core.errors import RecordedError
 
 HEADER = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
-_MAIN = ("__main__", "__mp_main__")  # the second is what the first is called in a worker, which may be a driver too
+_MAIN = (
+    "__main__",
+    "__mp_main__",
+)  # the second is what the first is called in a worker, which may be a driver too
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,9 @@ def main(channel: int, lifeline: int, driver: int) -> None:
         # What an item printed is seen even if a later one is killed.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stdout.flush()
-        connection.sendall(HEADER.pack(len(reply)) + reply)  # at once: two messages would wake the driver twice
+        connection.sendall(
+            HEADER.pack(len(reply)) + reply
+        )  # at once: two messages would wake the driver twice
 
 
 def _receive(connection: socket.socket) -> bytearray | None:
@@ -91,17 +96,20 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytearray | None:
 def die_with(driver: int, lifeline: int) -> None:
     """Have this process end with its driver, and its whole group with it, however the driver ends.
 
-    The kernel sees to it twice over. The lifeline is a pipe whose other end only the driver has: when that closes, all
-    of the group is killed, whatever it is doing. The parent-death signal is for the case that a fork of the driver
-    holds the pipe open too. It is no SIGKILL, because that could come first and end this process alone: the pipe then
-    has nobody left to tell of grandchildren.
+    The kernel sees to it twice over. The lifeline is a pipe whose other end only the driver has:
+    when that closes, all of the group is killed, whatever it is doing. The parent-death signal is
+    for the case that a fork of the driver holds the pipe open too. It is no SIGKILL, because that
+    could come first and end this process alone: the pipe then has nobody left to tell of
+    grandchildren.
     """
     try:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     except (AttributeError, OSError):  # not Linux, or a sandbox that hasn't all of it
-        threading.Thread(target=_watch, args=(lifeline,), name="abreast-lifeline", daemon=True).start()
+        threading.Thread(
+            target=_watch, args=(lifeline,), name="abreast-lifeline", daemon=True
+        ).start()
     signal.signal(signal.SIGHUP, _end)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
@@ -122,7 +130,10 @@ def _end(*_: object) -> None:
 
 
 class WorkerLoop:
-    """Turns requests into replies; whatever the function does short of ending the process becomes one."""
+    """Turns requests into replies.
+
+    Whatever the function does short of ending the process becomes one.
+    """
 
     def __init__(self, setup: Setup) -> None:
         """Look like the driver; the function is looked up for the first item, which hears of trouble."""
@@ -159,7 +170,9 @@ class WorkerLoop:
             return pickle.dumps((True, result, ""), pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # noqa: BLE001 - a class may raise anything when it is pickled
             kind = _name(type(result))
-            return _failure(TypeError(f"the value of {item}, a {kind}, can't leave its process: {error}"), item)
+            return _failure(
+                TypeError(f"the value of {item}, a {kind}, can't leave its process: {error}"), item
+            )
 
     def _load(self, pickled: bytes | bytearray) -> Any:
         return _Loader(io.BytesIO(pickled), self._find_in_main).load()
@@ -168,9 +181,13 @@ class WorkerLoop:
         """Something of the driver's script, which is imported only now: most workers never need it."""
         if not self._main_ready:
             if not self._setup.main:
-                raise TypeError(f"{name} was defined interactively; workers can find it only in a module or script")
+                raise TypeError(
+                    f"{name} was defined interactively; workers can find it only in a module or script"
+                )
             here = process.current_process()
-            vars(here)["_inheriting"] = True  # a script that starts processes when it is imported is told so
+            vars(here)["_inheriting"] = (
+                True  # a script that starts processes when it is imported is told so
+            )
             try:
                 spawn.prepare(self._setup.main)
             finally:
@@ -179,7 +196,9 @@ class WorkerLoop:
         try:
             return find("__main__", name)
         except AttributeError as error:
-            raise TypeError(f"{name} isn't there when {self._setup.main} is imported: put it in a module") from error
+            raise TypeError(
+                f"{name} isn't there when {self._setup.main} is imported: put it in a module"
+            ) from error
 
 
 class _Loader(pickle.Unpickler):
@@ -191,7 +210,11 @@ class _Loader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> object:
         """What `name` stands for in `module`."""
-        return self._find_in_main(name, super().find_class) if module in _MAIN else super().find_class(module, name)
+        return (
+            self._find_in_main(name, super().find_class)
+            if module in _MAIN
+            else super().find_class(module, name)
+        )
 
 
 async def _finish(result: Awaitable[object]) -> object:
@@ -211,7 +234,9 @@ class _Bare:
         return rebuild, self._parts
 
 
-def rebuild(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+def rebuild(
+    kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
+) -> BaseException:
     """An exception of that kind, as it was."""
     error = kind.__new__(kind, *args)
     error.args = args
@@ -234,7 +259,9 @@ def _failure(error: BaseException, item: str) -> bytes:
                 if type(copy) is type(error) and str(copy) == str(error):
                     return reply
     told = RecordedError(_name(type(error)), _said(error), trace)
-    told.add_note(f"{item} raised it in a worker process; the exception itself can't leave that process, its text can")
+    told.add_note(
+        f"{item} raised it in a worker process; the exception itself can't leave that process, its text can"
+    )
     return pickle.dumps((False, told, trace), pickle.HIGHEST_PROTOCOL)
 
 
@@ -246,4 +273,8 @@ def _said(error: BaseException) -> str:
 
 
 def _name(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

@@ -18,7 +18,8 @@ _CHUNK = 1 << 18
 _LAST_WORDS = 0.5  # seconds between the end of what a worker has to say and its end
 
 _ROOT = str(Path(__file__).parents[2])
-# By `-c` and not `-m`: it works wherever the driver found the package, and the user's directory can't get in between.
+# By `-c` and not `-m`: it works wherever the driver found the package, and the user's directory
+# can't get in between.
 _START = "import sys; sys.path.insert(0, {root!r}); from abreast.executors.worker import main; main({ends})"
 
 
@@ -75,10 +76,15 @@ class WorkerProcess:
         if code is None or code >= 0:
             return f"ended with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return f"was killed by {name}{', perhaps because memory ran out' if name == 'SIGKILL' else ''}"
+        return (
+            f"was killed by {name}{', perhaps because memory ran out' if name == 'SIGKILL' else ''}"
+        )
 
     def ask(self, request: bytes) -> bool:
-        """Send a request; `reply` will have the answer. False if it can't be reached, and so hasn't seen any of it."""
+        """Send a request; `reply` will have the answer.
+
+        False if it can't be reached, and so hasn't seen any of it.
+        """
         self.reply = self._loop.create_future()
         if self.ended.done():
             self.reply.set_result(None)
@@ -148,7 +154,10 @@ class WorkerProcess:
         return True
 
     def _lose_contact(self) -> None:
-        """It closed its end. Normally it is about to end; if an item closed the socket under us, it is made to."""
+        """It closed its end. Normally it is about to end.
+
+        If an item closed the socket under us, it is made to.
+        """
         self._loop.remove_reader(self._socket)
         if self._pidfd is None:
             self._end()

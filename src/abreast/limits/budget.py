@@ -12,11 +12,17 @@ from abreast.limits.limit import WHENEVER, Need, requests_used
 from abreast.limits.queue import WaitingLine
 
 _UNITS: dict[str, tuple[str, float]] = {
-    "req": ("requests", 1), "requests": ("requests", 1),
-    "tok": ("tokens", 1), "tokens": ("tokens", 1),
-    "usd": ("usd", 1), "$": ("usd", 1),
-    "s": ("seconds", 1), "sec": ("seconds", 1), "min": ("seconds", 60), "h": ("seconds", 3600),
-}  # fmt: skip
+    "req": ("requests", 1),
+    "requests": ("requests", 1),
+    "tok": ("tokens", 1),
+    "tokens": ("tokens", 1),
+    "usd": ("usd", 1),
+    "$": ("usd", 1),
+    "s": ("seconds", 1),
+    "sec": ("seconds", 1),
+    "min": ("seconds", 60),
+    "h": ("seconds", 3600),
+}
 _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 _AMOUNT = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<scale>[kKM]?)(?P<unit>[a-z$]+)\s*")
 _DUST = 1e-9
@@ -27,8 +33,8 @@ DIMENSIONS = ("requests", "tokens", "usd")
 class Budget:
     """Caps that a run may not pass; a dimension left out has no cap.
 
-    A need that doesn't fit beside what is spent and reserved waits for settlements; `BudgetSpent` is raised only when
-    nothing in flight could still make room.
+    A need that doesn't fit beside what is spent and reserved waits for settlements; `BudgetSpent`
+    is raised only when nothing in flight could still make room.
 
         abreast.open_run("study", budget=Budget(requests=500, usd=20))
         abreast.open_run("study", budget="500req,2Mtok,20usd,10min")
@@ -65,7 +71,10 @@ class Budget:
 
     def __repr__(self) -> str:
         """Spent of the cap, for each cap."""
-        parts = [f"{self.spent[name]:g}+{self.reserved[name]:g}/{cap:g} {name}" for name, cap in self.caps.items()]
+        parts = [
+            f"{self.spent[name]:g}+{self.reserved[name]:g}/{cap:g} {name}"
+            for name, cap in self.caps.items()
+        ]
         if self.seconds is not None:
             parts.append(f"{self.seconds:g} s")
         return f"<Budget {', '.join(parts)}>"
@@ -78,15 +87,19 @@ class Budget:
             match = _AMOUNT.fullmatch(part)
             unit = _UNITS.get(match["unit"]) if match else None
             if match is None or unit is None:
-                raise ValueError(f"{part.strip()!r} is no amount; write 50req, 2Mtok, 20usd or 10min, several by comma")
+                raise ValueError(
+                    f"{part.strip()!r} is no amount; write 50req, 2Mtok, 20usd or 10min, several by comma"
+                )
             name, factor = unit
             if name in caps:
                 raise ValueError(f"the budget names {name} twice")
             caps[name] = float(match["number"]) * _SCALE[match["scale"]] * factor
         return cls(
-            requests=_whole("requests", caps.get("requests")), tokens=_whole("tokens", caps.get("tokens")),
-            usd=caps.get("usd"), seconds=caps.get("seconds"),
-        )  # fmt: skip
+            requests=_whole("requests", caps.get("requests")),
+            tokens=_whole("tokens", caps.get("tokens")),
+            usd=caps.get("usd"),
+            seconds=caps.get("seconds"),
+        )
 
     def begin(self, now: float) -> None:
         """Start the clock of `seconds`, unless it runs."""
@@ -105,22 +118,34 @@ class Budget:
             self.spent[name] += spent.get(name, 0)
 
     def snapshot(self, now: float) -> dict[str, float]:
-        """What is spent so far, the running clock included; reserved money counts as spent until it is settled."""
+        """What is spent so far, the running clock included.
+
+        Reserved money counts as spent until it is settled.
+        """
         total = {name: self.spent[name] + self.reserved[name] for name in DIMENSIONS}
-        total["seconds"] = self.spent["seconds"] + (0.0 if self._since is None else max(0.0, now - self._since))
+        total["seconds"] = self.spent["seconds"] + (
+            0.0 if self._since is None else max(0.0, now - self._since)
+        )
         return {name: amount for name, amount in total.items() if amount}
 
     def refusal(self, need: Need, now: float) -> float | None:
-        """None if it fits; `WHENEVER` if a settlement could make room; `BudgetSpent` if nothing can."""
+        """None if it fits; `WHENEVER` if a settlement could make room.
+
+        `BudgetSpent` if nothing can.
+        """
         deadline = self.deadline()
         if deadline is not None and now >= deadline:
             raise BudgetSpent(f"the budget of {self.seconds:g} seconds is spent", self)
         waits = False
         for name, cap in self.caps.items():
             asked = getattr(need, name)
-            if self.spent[name] + asked > cap + _DUST:  # even if it asks for none: no settlement undoes an overdraft
+            if (
+                self.spent[name] + asked > cap + _DUST
+            ):  # even if it asks for none: no settlement undoes an overdraft
                 spent = f"{self.spent[name]:g} of {cap:g} {name}"
-                raise BudgetSpent(f"the budget is spent: {spent} used, and the next call asks for {asked:g}", self)
+                raise BudgetSpent(
+                    f"the budget is spent: {spent} used, and the next call asks for {asked:g}", self
+                )
             waits = waits or self.spent[name] + self.reserved[name] + asked > cap + _DUST
         return WHENEVER if waits else None
 
@@ -136,7 +161,9 @@ class Budget:
         for name in DIMENSIONS:
             self.reserved[name] -= getattr(need, name)
         self.spent["requests"] += requests_used(used, need)
-        self.spent["tokens"] += need.tokens if used is None else used.input_tokens + used.output_tokens
+        self.spent["tokens"] += (
+            need.tokens if used is None else used.input_tokens + used.output_tokens
+        )
         self.spent["usd"] += need.usd if used is None or used.usd is None else used.usd
 
 

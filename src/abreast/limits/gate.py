@@ -1,9 +1,10 @@
 """The gate: where work waits for its limits, first come first served, without one full limit holding up another.
 
-A ticket asks for several limits at once and gets all or none, so nobody holds one while waiting for another. A ticket
-that is refused parks at the limit that refused it and is tried again when that one has room. Younger tickets may not
-pass it *there*, but may at limits that were not the reason: a full lane never delays another lane. A ticket that was
-sent from limit to limit too often stands in all its lines at once, which bounds how often it can be overtaken.
+A ticket asks for several limits at once and gets all or none, so nobody holds one while waiting for
+another. A ticket that is refused parks at the limit that refused it and is tried again when that
+one has room. Younger tickets may not pass it *there*, but may at limits that were not the reason: a
+full lane never delays another lane. A ticket that was sent from limit to limit too often stands in
+all its lines at once, which bounds how often it can be overtaken.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from abreast.core.outcome import Usage
 from abreast.limits.limit import WHENEVER, Limit
 from abreast.limits.queue import Hold, Ticket
 
-_made = tuple.__new__  # as a named tuple makes itself, without the call in between: four for each call to a model
+_made = (
+    tuple.__new__
+)  # as a named tuple makes itself, without the call in between: four for each call to a model
 
 
 class LimitGate:
-    """Hands out limits to tickets. The lines are the limits' own, so runs that share a limit share its line."""
+    """Hands out limits to tickets.
+
+    The lines are the limits' own, so runs that share a limit share its line.
+    """
 
     __slots__ = ("_clock", "_serving", "_to_serve")
 
@@ -33,7 +39,10 @@ class LimitGate:
         self._serving = False
 
     def ask(self, ticket: Ticket) -> bool:
-        """True if it holds everything now; else it waits. `BudgetSpent` is raised here if it shows at once."""
+        """True if it holds everything now.
+
+        Else it waits. `BudgetSpent` is raised here if it shows at once.
+        """
         here = get_ident()
         for _, limit, _ in ticket.needs:
             if limit.line.thread != here:
@@ -70,8 +79,8 @@ class LimitGate:
     def serve(self, limit: Limit) -> None:
         """Let those who wait at `limit` go on, oldest first, as far as it has room.
 
-        From within a `granted` or `failed` it only notes the limit, for the serving that is under way: the stack stays
-        flat however many give back in the moment they are granted.
+        From within a `granted` or `failed` it only notes the limit, for the serving that is under
+        way: the stack stays flat however many give back in the moment they are granted.
         """
         self._to_serve.append(limit)
         if self._serving:
@@ -110,7 +119,11 @@ class LimitGate:
         now = self._clock.now()
         for _, limit, need in ticket.needs:
             line = limit.line
-            if line.heap and (first := line.oldest(limit)) is not None and first.order < ticket.order:
+            if (
+                line.heap
+                and (first := line.oldest(limit)) is not None
+                and first.order < ticket.order
+            ):
                 return limit, WHENEVER
             when = limit.refusal(need, now)
             if when is not None:
@@ -136,7 +149,10 @@ class LimitGate:
                 self._to_serve.append(limit)
 
     def _wake_at(self, limit: Limit, when: float) -> None:
-        """Serve `limit` at that time. Nothing changes for `WHENEVER`: the timer may be that of an older ticket."""
+        """Serve `limit` at that time.
+
+        Nothing changes for `WHENEVER`: the timer may be that of an older ticket.
+        """
         line = limit.line
         if when != WHENEVER:
             if line.timer is not None:
@@ -147,5 +163,7 @@ class LimitGate:
 def _claim(limit: Limit, here: int) -> None:
     """A limit belongs to one event loop at a time: its lines wake their waiters by plain calls."""
     if limit.line.users:
-        raise RuntimeError(f"{limit!r} is in use on another event loop's thread; give each loop limits of its own")
+        raise RuntimeError(
+            f"{limit!r} is in use on another event loop's thread; give each loop limits of its own"
+        )
     limit.line.thread = here

@@ -28,7 +28,10 @@ class Lanes:
     __slots__ = ("_budgets", "_lanes", "_providers")
 
     def __init__(
-        self, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | None = None, parent: Lanes | None = None
+        self,
+        lanes: Mapping[str, LaneLimits] | None = None,
+        budget: Budget | None = None,
+        parent: Lanes | None = None,
     ) -> None:
         """`lanes` maps a name to a limit or several; `budget` holds for everything beneath."""
         self._lanes: dict[str, tuple[Limit, ...]] = dict(parent._lanes) if parent else {}  # noqa: SLF001 - its own kind
@@ -41,7 +44,9 @@ class Lanes:
             own = tuple(limits) if isinstance(limits, Sequence) else (limits,)
             for limit in own:
                 if not hasattr(limit, "refusal"):
-                    raise TypeError(f"lane {name!r} needs limits such as Slots(8) or Rate(600), not {limit!r}")
+                    raise TypeError(
+                        f"lane {name!r} needs limits such as Slots(8) or Rate(600), not {limit!r}"
+                    )
             self._lanes[name] = self._lanes.get(name, ()) + own
         inherited = parent.budgets if parent else ()
         self._budgets: tuple[Budget, ...] = (*inherited, budget) if budget else inherited
@@ -90,12 +95,17 @@ def _heavier(one: Weight, other: Weight) -> bool:
 
 
 def weights_of(hold: Holding) -> tuple[tuple[str, Weight], ...]:
-    """`hold=` in its one form: names with weights. A weight is a whole number of at least 1, or 'all'."""
+    """`hold=` in its one form: names with weights.
+
+    A weight is a whole number of at least 1, or 'all'.
+    """
     if hold is None:
         return ()
     if isinstance(hold, str):
         return ((hold, 1),)
     if isinstance(hold, Mapping):
-        return tuple((name, "all" if weight == "all" else whole(f"the weight of {name!r}", weight))
-                     for name, weight in hold.items())  # fmt: skip
+        return tuple(
+            (name, "all" if weight == "all" else whole(f"the weight of {name!r}", weight))
+            for name, weight in hold.items()
+        )
     return tuple((name, 1) for name in hold)

@@ -32,7 +32,9 @@ ONE: Final = Need()
 
 
 class Limit(Protocol):
-    """Something held while working. Decisions are synchronous and never wait; `abreast.limits.gate` does the waiting.
+    """Something held while working.
+
+    Decisions are synchronous and never wait; `abreast.limits.gate` does the waiting.
 
     `line` is where those stand who wait for it. `lent` says that it is given back while its holder only waits for work
     beneath it, `charged` that it is used up by every call rather than held by the item.
@@ -43,7 +45,10 @@ class Limit(Protocol):
     charged: bool
 
     def refusal(self, need: Need, now: float) -> float | None:
-        """None if it fits now; else the earliest time it might, or `WHENEVER`. May raise `BudgetSpent`."""
+        """None if it fits now; else the earliest time it might, or `WHENEVER`.
+
+        May raise `BudgetSpent`.
+        """
 
     def take(self, need: Need, now: float) -> object:
         """Take it (after a `refusal` of None); what is handed over, if anything."""

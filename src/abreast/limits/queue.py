@@ -14,7 +14,8 @@ from abreast.limits.limit import Limit, Need
 PATIENCE = 16
 """Times a ticket may be sent on to another limit before it stands in all its lines at once."""
 
-# One sequence for the process: a limit may be shared by several runs, and who came first is asked across them.
+# One sequence for the process: a limit may be shared by several runs, and who came first is asked
+# across them.
 _arrivals = count()
 
 
@@ -32,7 +33,10 @@ def _ignore(_error: BudgetSpent | None = None) -> None:
 
 
 class Ticket:
-    """A place in line for all of `needs` at once. `order` says who came first; a retry keeps its old one."""
+    """A place in line for all of `needs` at once. `order` says who came first.
+
+    A retry keeps its old one.
+    """
 
     __slots__ = ("bounced", "failed", "granted", "holds", "needs", "order", "parked", "waiting")
 

@@ -10,16 +10,17 @@ from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
 from abreast.limits.queue import WaitingLine
 
-# Seconds that are not worth a timer. Below the resolution of a clock (1e-10 s after ten days up) a timer could be due
-# again at once, for ever. What is let through early is owed by those behind, so that the error never adds up.
+# Seconds that are not worth a timer. Below the resolution of a clock (1e-10 s after ten days up) a
+# timer could be due again at once, for ever. What is let through early is owed by those behind, so
+# that the error never adds up.
 _BLINK = 1e-6
 
 
 class Rate:
     """At most `count` requests (or tokens) in any `per` seconds, after a first `burst`.
 
-    Reserved before, settled with the real usage after. A need bigger than the whole bucket is let through alone when
-    the bucket is full, and paid off before the next.
+    Reserved before, settled with the real usage after. A need bigger than the whole bucket is let
+    through alone when the bucket is full, and paid off before the next.
 
         lanes={"openai": [Slots(8), Rate(600, per=60), Rate(90_000, per=60, of="tokens")]}
     """
@@ -49,7 +50,9 @@ class Rate:
         self.per = float(per)
         self.of = of
         self.burst = max(1.0, count / per) if burst is None else float(burst)
-        self._cost: Callable[[Need], float] = attrgetter(of)  # what a need has of it: asked five times a call
+        self._cost: Callable[[Need], float] = attrgetter(
+            of
+        )  # what a need has of it: asked five times a call
         self._level = self.burst
         self._at: float | None = None
 
@@ -91,4 +94,8 @@ class Rate:
 
 
 def _positive(number: object) -> bool:
-    return not isinstance(number, bool) and isinstance(number, (int, float)) and 0 < number < float("inf")
+    return (
+        not isinstance(number, bool)
+        and isinstance(number, (int, float))
+        and 0 < number < float("inf")
+    )

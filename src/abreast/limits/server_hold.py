@@ -11,7 +11,9 @@ _NEVER = float("-inf")
 
 
 class ServerHold:
-    """Lets nothing through until a given time; parked, nothing at all. One for a lane, so that all its calls wait.
+    """Lets nothing through until a given time; parked, nothing at all.
+
+    One for a lane, so that all its calls wait.
 
     A 429 holds the lane for as long as the server says. A quota that is used up parks it: what waits fails with
     `LaneParked`, and its run can be resumed later.

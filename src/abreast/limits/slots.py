@@ -34,11 +34,17 @@ class Slots:
         return f"<Slots {self.taken}/{self.count} taken>"
 
     def resize(self, count: int) -> None:
-        """Another number of places from now on; those held beyond it are waited for, never revoked."""
+        """Another number of places from now on.
+
+        Those held beyond it are waited for, never revoked.
+        """
         self.count = whole("Slots", count)
 
     def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port passes the time to all
-        """None if the weight fits beside what is taken. A weight past the count counts as all of it."""
+        """None if the weight fits beside what is taken.
+
+        A weight past the count counts as all of it.
+        """
         return None if self.taken + self._weight(need) <= self.count else WHENEVER
 
     def take(self, need: Need, now: float) -> object:  # noqa: ARG002

@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 
 from abreast.models.port import Reply, Request
 
-_CHARACTERS: Final = 3.0  # per token, until something is known; most texts have more, so this reserves too much
+_CHARACTERS: Final = (
+    3.0  # per token, until something is known; most texts have more, so this reserves too much
+)
 _OUTPUT: Final = 1024  # tokens, until something is known and none are given
 _LEARN: Final = 0.1
 _RECENT: Final = 64
@@ -32,7 +34,9 @@ class TokenEstimates:
         self._characters = _CHARACTERS
         self._known = False
         self._outputs: deque[int] = deque()
-        self._ordered: list[int] = []  # the same, by size: sorting them for each call cost more than the rest
+        self._ordered: list[
+            int
+        ] = []  # the same, by size: sorting them for each call cost more than the rest
 
     def of(self, request: Request) -> TokenEstimate:
         """What to reserve for a request; never more output than it allows."""

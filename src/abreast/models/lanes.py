@@ -18,7 +18,10 @@ from abreast.models.price import FlatPrice
 Kind: TypeAlias = Literal["openai", "anthropic", "gemini", "local", "scripted", "replay", "litellm"]
 
 DEFAULT_WIDTH: Final = 4
-_EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp", "litellm": "litellm"}  # what adapters import, by extra
+_EXTRAS: Final[Mapping[Kind, str]] = {
+    "local": "xllamacpp",
+    "litellm": "litellm",
+}  # what adapters import, by extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,10 @@ class LaneSettings:
     api_key_env: str | None = None
     api_key_file: str | None = None
     width: int = DEFAULT_WIDTH
-    """So many requests at once; where the lane is adaptive, the number with which the search for it begins."""
+    """So many requests at once.
+
+    Where the lane is adaptive, the number with which the search for it begins.
+    """
     adaptive: bool = False
     """Whether its limits are found out; unless the user has given a width."""
     capped: bool = False
@@ -69,16 +75,33 @@ class LaneSettings:
 
 
 _FOUND_OUT: Final = ("openai", "anthropic", "gemini", "mistral", "deepseek", "litellm")
-"""Providers that turn away what is too much. A machine of one's own takes everything, and is slow."""
+"""Providers that turn away what is too much.
+
+A machine of one's own takes everything, and is slow.
+"""
 
 PROVIDERS: Final[Mapping[str, LaneSettings]] = {
     one.name: replace(one, adaptive=one.name in _FOUND_OUT)
     for one in (
         LaneSettings("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
         LaneSettings("anthropic", "anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
-        LaneSettings("gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
-        LaneSettings("mistral", "openai", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", max_tokens="max_tokens"),
-        LaneSettings("deepseek", "openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", max_tokens="max_tokens"),
+        LaneSettings(
+            "gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"
+        ),
+        LaneSettings(
+            "mistral",
+            "openai",
+            "https://api.mistral.ai/v1",
+            "MISTRAL_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings(
+            "deepseek",
+            "openai",
+            "https://api.deepseek.com/v1",
+            "DEEPSEEK_API_KEY",
+            max_tokens="max_tokens",
+        ),
         LaneSettings("ollama", "openai", "http://127.0.0.1:11434/v1", max_tokens="max_tokens"),
         LaneSettings("local", "local", width=8, price=FlatPrice(0.0, 0.0)),
         LaneSettings("scripted", "scripted", width=1_000_000, price=FlatPrice(0.0, 0.0)),
@@ -94,7 +117,9 @@ _KINDS: Final = ("openai", "anthropic", "gemini")
 
 
 def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[str, LaneSettings]:
-    """The lanes of a `[lanes.*]` table, on top of the built-in ones; a ValueError says what is wrong, and where.
+    """The lanes of a `[lanes.*]` table, on top of the built-in ones.
+
+    A ValueError says what is wrong, and where.
 
     The path of a key's file counts from `folder`, which is that of the table's own file.
     """
@@ -106,17 +131,24 @@ def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[st
         if not isinstance(given, Mapping):
             raise ValueError(f"{where} must be a table, such as [lanes.{name}] with width = 8")
         if not name or "/" in name:
-            raise ValueError(f"{where}: a lane's name is the part before the / of its models' names")
+            raise ValueError(
+                f"{where}: a lane's name is the part before the / of its models' names"
+            )
         lanes[name] = lane = _lane(name, given, where, lanes.get(name))
         if folder is not None and lane.api_key_file is not None:
-            lanes[name] = replace(lane, api_key_file=str(folder / Path(lane.api_key_file).expanduser()))
+            lanes[name] = replace(
+                lane, api_key_file=str(folder / Path(lane.api_key_file).expanduser())
+            )
     return lanes
 
 
 def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
     """The lanes that hold here: from `abreast.toml`, or `[tool.abreast]` of pyproject.toml, in this folder or above."""
     here = folder or Path.cwd()
-    for name, keys in (("abreast.toml", ("lanes",)), ("pyproject.toml", ("tool", "abreast", "lanes"))):
+    for name, keys in (
+        ("abreast.toml", ("lanes",)),
+        ("pyproject.toml", ("tool", "abreast", "lanes")),
+    ):
         for above in (here, *here.parents):
             path = above / name
             if path.is_file():
@@ -139,16 +171,23 @@ def split_name(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[LaneSettin
     if provider not in lanes:
         close = get_close_matches(provider, lanes, 1)
         hint = f"did you mean {close[0]}/{model}?" if close else f"there are {known}"
-        raise ModelUnknown(f"there is no provider {provider!r}; {hint}; declare others as [lanes.{provider}] in "
-                           "abreast.toml")  # fmt: skip
+        raise ModelUnknown(
+            f"there is no provider {provider!r}; {hint}; declare others as [lanes.{provider}] in "
+            "abreast.toml"
+        )
     if not lanes[provider].has_models:
-        raise ModelUnknown(f"{lanes[provider].place} is only a width, and has no models: give it a base_url, such as "
-                           "http://127.0.0.1:8000/v1")  # fmt: skip
+        raise ModelUnknown(
+            f"{lanes[provider].place} is only a width, and has no models: give it a base_url, such as "
+            "http://127.0.0.1:8000/v1"
+        )
     return lanes[provider], model
 
 
 def missing_extra(lane: LaneSettings) -> str | None:
-    """A sentence that says which package a lane's models need and how to install it; None if it is installed."""
+    """A sentence that says which package a lane's models need and how to install it.
+
+    None if it is installed.
+    """
     needed = _EXTRAS.get(lane.kind)
     if needed is None or find_spec(needed) is not None:
         return None
@@ -156,7 +195,10 @@ def missing_extra(lane: LaneSettings) -> str | None:
 
 
 def check_keys(lanes: list[LaneSettings]) -> None:
-    """`KeysMissing` for all lanes whose key isn't there, at once; `ModelUnknown` where a package is missing."""
+    """`KeysMissing` for all lanes whose key isn't there, at once.
+
+    `ModelUnknown` where a package is missing.
+    """
     for lane in lanes:
         if (why := missing_extra(lane)) is not None:
             raise ModelUnknown(why)
@@ -175,7 +217,9 @@ def _where(lane: LaneSettings) -> str:
     return " or ".join(parts)
 
 
-def _lane(name: str, given: Mapping[str, Any], where: str, before: LaneSettings | None) -> LaneSettings:
+def _lane(
+    name: str, given: Mapping[str, Any], where: str, before: LaneSettings | None
+) -> LaneSettings:
     for field in given:
         _check_field(field, where)
     lane = before or LaneSettings(name, max_tokens="max_tokens", adaptive=True)
@@ -191,8 +235,10 @@ def _lane(name: str, given: Mapping[str, Any], where: str, before: LaneSettings 
 
 def _check_field(field: str, where: str) -> None:
     if field in ("api_key", "key"):
-        raise ValueError(f"{where}.{field}: a key doesn't belong in this file; name a variable (api_key_env) or a file "
-                         "(api_key_file) that holds it")  # fmt: skip
+        raise ValueError(
+            f"{where}.{field}: a key doesn't belong in this file; name a variable (api_key_env) or a file "
+            "(api_key_file) that holds it"
+        )
     if field not in _READERS:
         close = get_close_matches(field, _READERS, 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_READERS)}"
@@ -238,24 +284,42 @@ def _text(given: object, where: str) -> str:
 
 
 def _positive(given: object, where: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < float("inf"):
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, (int, float))
+        or not 0 < given < float("inf")
+    ):
         raise ValueError(f"{where} must be a positive number, not {given!r}")
     return float(given)
 
 
 def _price(given: object, where: str) -> FlatPrice:
     if not isinstance(given, Mapping) or set(given) != {"input", "output"}:
-        raise ValueError(f"{where} must be {{input = ..., output = ...}}, US dollars per million tokens, not {given!r}")
+        raise ValueError(
+            f"{where} must be {{input = ..., output = ...}}, US dollars per million tokens, not {given!r}"
+        )
     amounts = {}
     for side, amount in given.items():
-        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 <= amount < float("inf"):
+        if (
+            isinstance(amount, bool)
+            or not isinstance(amount, (int, float))
+            or not 0 <= amount < float("inf")
+        ):
             raise ValueError(f"{where}.{side} must be a number of at least 0, not {amount!r}")
         amounts[side] = float(amount)
     return FlatPrice(**amounts)
 
 
 _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
-    "kind": _kind, "base_url": _url, "api_key_env": _text, "api_key_file": _text, "width": check_width,
+    "kind": _kind,
+    "base_url": _url,
+    "api_key_env": _text,
+    "api_key_file": _text,
+    "width": check_width,
     "adaptive": _yes_or_no,
-    "rpm": _positive, "tpm": _positive, "price": _price, "timeout": _positive, "max_tokens": _text,
-}  # fmt: skip
+    "rpm": _positive,
+    "tpm": _positive,
+    "price": _price,
+    "timeout": _positive,
+    "max_tokens": _text,
+}

@@ -59,7 +59,10 @@ class Request:
 
 @record(frozen=True, slots=True)
 class Reply:
-    """What a model answered. `seconds` is the service time of this one attempt, without any waiting before it."""
+    """What a model answered.
+
+    `seconds` is the service time of this one attempt, without any waiting before it.
+    """
 
     text: str
     value: Json = None
@@ -73,7 +76,10 @@ class Reply:
     first_token: float | None = None
     """Seconds until the first piece of text; None for a reply that came all at once."""
     headers: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
-    """What came with it, by names in lower case: its lane reads there what is left of a limit. It is never recorded."""
+    """What came with it, by names in lower case: its lane reads there what is left of a limit.
+
+    It is never recorded.
+    """
 
 
 class Model(Protocol):

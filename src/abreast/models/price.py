@@ -38,12 +38,19 @@ FREE = FlatPrice(0.0, 0.0)
 
 
 class TablePrice:
-    """A price of genai-prices; long calls may cost more per token. Asking its table takes longer than a call: once."""
+    """A price of genai-prices.
+
+    Long calls may cost more per token. Asking its table takes longer than a call: once.
+    """
 
     def __init__(self, price: ModelPrice) -> None:
         """As the table has it today."""
         self._price = price
-        tiers = [tier for one in (price.input_mtok, price.output_mtok) for tier in getattr(one, "tiers", ())]
+        tiers = [
+            tier
+            for one in (price.input_mtok, price.output_mtok)
+            for tier in getattr(one, "tiers", ())
+        ]
         self._starts = sorted({int(tier.start) for tier in tiers})
         self._flat: dict[int, FlatPrice] = {}
 
@@ -72,7 +79,10 @@ def priced(used: Usage, price: Price | None) -> Usage:
 
 
 def find_price(provider: str, model: str) -> Price | None:
-    """The price in the table of genai-prices (extra `prices`); None where it isn't installed or doesn't know."""
+    """The price in the table of genai-prices (extra `prices`).
+
+    None where it isn't installed or doesn't know.
+    """
     try:
         from genai_prices import Usage as Tokens
         from genai_prices import calc_price
@@ -95,7 +105,15 @@ def table_date(today: date) -> date | None:
         from genai_prices.types import StartDateConstraint
     except ImportError:
         return None
-    dated = [one for provider in providers for model in provider.models
-             for one in (model.prices if isinstance(model.prices, list) else ())]  # fmt: skip
-    starts = [one.constraint.start_date for one in dated if isinstance(one.constraint, StartDateConstraint)]
+    dated = [
+        one
+        for provider in providers
+        for model in provider.models
+        for one in (model.prices if isinstance(model.prices, list) else ())
+    ]
+    starts = [
+        one.constraint.start_date
+        for one in dated
+        if isinstance(one.constraint, StartDateConstraint)
+    ]
     return max((start for start in starts if start <= today), default=None)

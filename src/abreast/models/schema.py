@@ -19,7 +19,9 @@ _unbox = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def schema_of(given: object) -> Mapping[str, Json]:
-    """The JSON schema of what was given: a schema itself, or a pydantic model's class. ValueError for neither.
+    """The JSON schema of what was given: a schema itself, or a pydantic model's class.
+
+    ValueError for neither.
 
     >>> schema_of({"type": "integer"})
     {'type': 'integer'}
@@ -27,7 +29,9 @@ def schema_of(given: object) -> Mapping[str, Json]:
     make = getattr(given, "model_json_schema", None)
     schema = make() if callable(make) else given
     if not isinstance(schema, Mapping):
-        raise ValueError(f"a schema is a mapping or a pydantic model's class, not {type(given).__name__}")
+        raise ValueError(
+            f"a schema is a mapping or a pydantic model's class, not {type(given).__name__}"
+        )
     check_schema(schema)
     return schema
 
@@ -37,10 +41,17 @@ def check_schema(schema: Mapping[str, Json]) -> None:
     _checker(_write(schema))
 
 
-def parse(text: str, schema: Mapping[str, Json], *, who: str = "the reply", clean: Callable[[str], str] = str) -> Json:
+def parse(
+    text: str,
+    schema: Mapping[str, Json],
+    *,
+    who: str = "the reply",
+    clean: Callable[[str], str] = str,
+) -> Json:
     r"""The value that a text is, checked; a fence of ```json around it is allowed.
 
-    ReplyInvalid with the place, as in `$.items[2].price must be number`. `clean` takes secrets out of what is kept.
+    ReplyInvalid with the place, as in `$.items[2].price must be number`. `clean` takes secrets out
+    of what is kept.
 
     >>> parse('```json\n{"n": 1}\n```', {"type": "object", "properties": {"n": {"type": "integer"}}})
     {'n': 1}
@@ -63,7 +74,10 @@ def _no_constant(name: str) -> NoReturn:
 
 @lru_cache(maxsize=64)
 def _checker(written: str) -> Callable[[Json], str | None]:
-    """What is wrong with a value, or None. Compiled once: that takes a thousand times as long as a check."""
+    """What is wrong with a value, or None.
+
+    Compiled once: that takes a thousand times as long as a check.
+    """
     import fastjsonschema
 
     schema = json.loads(written)
@@ -109,7 +123,12 @@ def boxed(schema: Mapping[str, Any]) -> Boxed:
         return Boxed(schema, boxed=False)
     inner = {key: value for key, value in schema.items() if key not in _SHARED}
     shared = {key: schema[key] for key in _SHARED if key in schema}
-    outer = {"type": "object", "properties": {BOX: inner}, "required": [BOX], "additionalProperties": False}
+    outer = {
+        "type": "object",
+        "properties": {BOX: inner},
+        "required": [BOX],
+        "additionalProperties": False,
+    }
     return Boxed(outer | shared, boxed=True)
 
 
@@ -124,11 +143,22 @@ def unboxed(text: str, schema: Mapping[str, Any]) -> str:
 
 
 _SHARED = ("$defs", "definitions", "$schema")
-_LOOSE = ("allOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "dependentRequired", "propertyNames")
+_LOOSE = (
+    "allOf",
+    "oneOf",
+    "not",
+    "if",
+    "patternProperties",
+    "dependentSchemas",
+    "dependentRequired",
+    "propertyNames",
+)
 
 
 def strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The form that OpenAI calls strict: no further properties, all required. None for a schema that has no such form.
+    """The form that OpenAI calls strict: no further properties, all required.
+
+    None for a schema that has no such form.
 
     A value of it obeys the schema that it was made from.
     """
@@ -147,7 +177,9 @@ def _strict(schema: object) -> object:
         raise _NotStrictError
     if "$ref" in schema:
         alone = {"$ref": schema["$ref"]}  # nothing may stand beside it, except what it refers to
-        return alone | {key: _each(schema[key]) for key in _SHARED if isinstance(schema.get(key), Mapping)}
+        return alone | {
+            key: _each(schema[key]) for key in _SHARED if isinstance(schema.get(key), Mapping)
+        }
     result = {key: value for key, value in schema.items() if key not in {"default", "$schema"}}
     for key in ("properties", "$defs", "definitions"):
         if key in result:

@@ -18,18 +18,17 @@ from abreast.models.schema import parse
 
 Line: TypeAlias = str | Reply | BaseException | type[BaseException]
 """What is said: a text, a whole reply, or an error to raise."""
-Script: TypeAlias = (
-    "Mapping[str, Line | Sequence[Line]] | Sequence[Line] | Callable[[Request], Line] | os.PathLike[str]"
-)
+Script: TypeAlias = "Mapping[str, Line | Sequence[Line]] | Sequence[Line] | Callable[[Request], Line] | os.PathLike[str]"
 
 
 class Scripted:
     """A model whose replies are given beforehand.
 
-    A mapping has a line for each prompt, the last user's turn, or a list of them for the first, second, third time it
-    comes; the last one stays. A list has a line for each call, whatever it asks. A function is given the request. A
-    path is a file of JSON lines: `{"prompt": ..., "reply": ...}`, or `"error": "Throttled"` with a `"message"`. A
-    prompt that is in none of these is answered by `default`, or else by RequestRefused. `calls` are the requests made.
+    A mapping has a line for each prompt, the last user's turn, or a list of them for the first,
+    second, third time it comes; the last one stays. A list has a line for each call, whatever it
+    asks. A function is given the request. A path is a file of JSON lines: `{"prompt": ..., "reply":
+    ...}`, or `"error": "Throttled"` with a `"message"`. A prompt that is in none of these is
+    answered by `default`, or else by RequestRefused. `calls` are the requests made.
 
         model = Scripted({"2+2?": "4", "hard": [ServerFault("try again"), "42"]})
     """
@@ -58,7 +57,9 @@ class Scripted:
         """Say the next line, after `latency` seconds of its clock; with `hear`, word by word."""
         self.calls.append(request)
         start = self._clock.now()
-        line = self._say(request)  # before any wait: what is said depends on the order of calls, not on that of ends
+        line = self._say(
+            request
+        )  # before any wait: what is said depends on the order of calls, not on that of ends
         if self._latency:
             await sleep_until(self._clock, start + self._latency)
         line = self._default if line is None else line
@@ -68,7 +69,11 @@ class Scripted:
             raise copy.copy(line)  # or each time it is raised, its traceback would grow
         if isinstance(line, type):
             raise line(f"{self.name} was told to fail")
-        reply = line if isinstance(line, Reply) else self._reply(line, request, self._clock.now() - start, hear)
+        reply = (
+            line
+            if isinstance(line, Reply)
+            else self._reply(line, request, self._clock.now() - start, hear)
+        )
         if hear is not None:
             for word in _pieces(reply.text):
                 hear(word)
@@ -80,7 +85,9 @@ class Scripted:
     def _reply(self, text: str, request: Request, seconds: float, hear: Hear | None) -> Reply:
         schema = request.schema
         value = None if schema is None else parse(text, schema, who=f"the reply of {self.name}")
-        asked = sum(_tokens(message.content) for message in request.messages) + _tokens(request.system or "")
+        asked = sum(_tokens(message.content) for message in request.messages) + _tokens(
+            request.system or ""
+        )
         usage = Usage(1, asked, _tokens(text), None, estimate=True)
         first = None if hear is None else seconds
         return Reply(text, value, usage=usage, model=self.name, seconds=seconds, first_token=first)
@@ -91,7 +98,9 @@ def prompt_of(request: Request) -> str:
     return next((each.content for each in reversed(request.messages) if each.role == "user"), "")
 
 
-def _speaker(script: Mapping[str, Line | Sequence[Line]] | Sequence[Line] | Callable[[Request], Line]) -> _Say:
+def _speaker(
+    script: Mapping[str, Line | Sequence[Line]] | Sequence[Line] | Callable[[Request], Line],
+) -> _Say:
     if callable(script):
         return script
     if isinstance(script, Mapping):
@@ -139,10 +148,16 @@ def _line(text: str, where: str) -> tuple[str, Line]:
         kind = _ERRORS[entry["error"]]
         return prompt, kind(entry.get("message", f"told to fail in {where}"))
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise ValueError(f"{where}: not an object with prompt and reply, or prompt and the name of an error") from None
+        raise ValueError(
+            f"{where}: not an object with prompt and reply, or prompt and the name of an error"
+        ) from None
 
 
-_ERRORS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, CallFailed)}
+_ERRORS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, CallFailed)
+}
 
 
 def _pieces(text: str) -> list[str]:

@@ -16,7 +16,22 @@ if TYPE_CHECKING:
 
 _NAME: Final = "abreast"
 _TOKENS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
-_SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_SECONDS: Final = (
+    0.01,
+    0.02,
+    0.04,
+    0.08,
+    0.16,
+    0.32,
+    0.64,
+    1.28,
+    2.56,
+    5.12,
+    10.24,
+    20.48,
+    40.96,
+    81.92,
+)
 _PROVIDERS: Final = {"gemini": "gcp.gemini", "mistral": "mistral_ai"}
 """Where the conventions have another name than ours."""
 
@@ -46,10 +61,16 @@ class TracedModel:
         self._tracer = trace.get_tracer(_NAME, VERSION)
         meter = metrics.get_meter(_NAME, VERSION)
         self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage", "{token}", "Tokens of a call", explicit_bucket_boundaries_advisory=_TOKENS
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Tokens of a call",
+            explicit_bucket_boundaries_advisory=_TOKENS,
         )
         self._seconds = meter.create_histogram(
-            "gen_ai.client.operation.duration", "s", "Time of a call", explicit_bucket_boundaries_advisory=_SECONDS
+            "gen_ai.client.operation.duration",
+            "s",
+            "Time of a call",
+            explicit_bucket_boundaries_advisory=_SECONDS,
         )
 
     def __getattr__(self, name: str) -> object:
@@ -67,9 +88,12 @@ class TracedModel:
         failed: dict[str, AttributeValue] = {}
         kind = self._trace.SpanKind.CLIENT
         with self._tracer.start_as_current_span(
-            self._title, kind=kind, attributes=self._plain | _asked(request), record_exception=False,
+            self._title,
+            kind=kind,
+            attributes=self._plain | _asked(request),
+            record_exception=False,
             set_status_on_exception=False,
-        ) as span:  # fmt: skip
+        ) as span:
             try:
                 reply = await self._model.complete(request, hear)
             except BaseException as error:
@@ -82,7 +106,9 @@ class TracedModel:
                 self._seconds.record(SYSTEM_CLOCK.now() - began, self._plain | failed)
             span.set_attributes(_answered(reply))
         self._tokens.record(reply.usage.input_tokens, self._plain | {"gen_ai.token.type": "input"})
-        self._tokens.record(reply.usage.output_tokens, self._plain | {"gen_ai.token.type": "output"})
+        self._tokens.record(
+            reply.usage.output_tokens, self._plain | {"gen_ai.token.type": "output"}
+        )
         return reply
 
     async def close(self) -> None:

@@ -20,33 +20,51 @@ class CallTotals:
 
     by_model: dict[str, Usage] = field(default_factory=dict)
     """Of calls that ended by themselves: the same after a kill and a resume as without."""
-    cut_off: dict[str, float] = field(default_factory=lambda: {"requests": 0.0, "tokens": 0.0, "usd": 0.0})
+    cut_off: dict[str, float] = field(
+        default_factory=lambda: {"requests": 0.0, "tokens": 0.0, "usd": 0.0}
+    )
     """Of calls that were cancelled, or in flight when the driver died: what was reserved for them, at most."""
 
     @property
     def paid(self) -> dict[str, float]:
         """Both together: requests, tokens and money."""
         used = sum(self.by_model.values(), NO_USAGE)
-        ended = (used.requests, used.input_tokens + used.output_tokens, _known_money(self.by_model.values()))
-        return {name: amount + more for (name, amount), more in zip(self.cut_off.items(), ended, strict=True)}
+        ended = (
+            used.requests,
+            used.input_tokens + used.output_tokens,
+            _known_money(self.by_model.values()),
+        )
+        return {
+            name: amount + more
+            for (name, amount), more in zip(self.cut_off.items(), ended, strict=True)
+        }
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Count a call that settled."""
         used = usage_of(data)
         if data.get("state") == "cancelled":
-            self.lose({"tokens": used.input_tokens + used.output_tokens, "usd": used.usd}, used.requests)
+            self.lose(
+                {"tokens": used.input_tokens + used.output_tokens, "usd": used.usd}, used.requests
+            )
         else:
             model = str(data.get("model", ""))
             self.by_model[model] = self.by_model.get(model, NO_USAGE) + used
 
     def lose(self, reserved: Mapping[str, Any], requests: int = 1) -> None:
         """Count a call that was cut off."""
-        for name, amount in (("requests", requests), ("tokens", reserved.get("tokens")), ("usd", reserved.get("usd"))):
+        for name, amount in (
+            ("requests", requests),
+            ("tokens", reserved.get("tokens")),
+            ("usd", reserved.get("usd")),
+        ):
             self.cut_off[name] += amount or 0
 
 
 def call_totals(events: Iterable[Event], *, driven: bool = False) -> CallTotals:
-    """Sum up the calls of a run from its events, in order; in a run that is `driven`, open calls are not lost yet."""
+    """Sum up the calls of a run from its events, in order.
+
+    In a run that is `driven`, open calls are not lost yet.
+    """
     totals = CallTotals()
     open_: dict[str, Mapping[str, Any]] = {}
     for event in events:

@@ -29,20 +29,32 @@ _NOTED = 0.1  # seconds between two notes about commits
 def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
     """The run to drive, and whether it is an earlier one."""
     clock = opening.clock
-    driver = Driver(os.getpid(), socket.gethostname(), clock.wall(), Path(sys.argv[0] or "python").name)
+    driver = Driver(
+        os.getpid(), socket.gethostname(), clock.wall(), Path(sys.argv[0] or "python").name
+    )
     if opening.resume != "never":
         found = store.get(opening.run_id) if opening.run_id else store.newest(name)
         if found is not None and (
-            not is_over(found.state, found.reason) or opening.resume in ("failed", "retry") or opening.run_id
+            not is_over(found.state, found.reason)
+            or opening.resume in ("failed", "retry")
+            or opening.run_id
         ):
             seed_rule_of(found)
             return store.take_over(found.id, driver), True
         if opening.resume in ("must", "failed", "retry"):
-            raise NoSuchRun(f"{store.url} has no {'unfinished ' if found else ''}run named {name!r} to go on with")
+            raise NoSuchRun(
+                f"{store.url} has no {'unfinished ' if found else ''}run named {name!r} to go on with"
+            )
     seed = draw_seed() if opening.seed is None else opening.seed
     manifest = {**_surroundings(), **opening.manifest, _SEED_RULE: SEED_RULE}
     row = store.begin(
-        name, kind=opening.kind, seed=seed, manifest=manifest, tags=opening.tags, driver=driver, run_id=opening.run_id
+        name,
+        kind=opening.kind,
+        seed=seed,
+        manifest=manifest,
+        tags=opening.tags,
+        driver=driver,
+        run_id=opening.run_id,
     )
     return row, False
 
@@ -51,7 +63,9 @@ def seed_rule_of(row: RunRow) -> int:
     """The rule by which a run makes its seeds; the first, if it recorded none."""
     rule = row.manifest.get(_SEED_RULE, FIRST_SEED_RULE)
     if rule not in (FIRST_SEED_RULE, SEED_RULE):
-        raise StoreNewer(f"{row.id} makes its seeds by rule {rule}, which this version of abreast does not know")
+        raise StoreNewer(
+            f"{row.id} makes its seeds by rule {rule}, which this version of abreast does not know"
+        )
     return FIRST_SEED_RULE if rule == FIRST_SEED_RULE else SEED_RULE
 
 
@@ -59,9 +73,13 @@ def _surroundings() -> dict[str, JsonValue]:
     """What a person needs to start the same thing again."""
     argv: list[JsonValue] = list(sys.argv)
     return {
-        "script": sys.argv[0] if sys.argv else "", "argv": argv, "cwd": str(Path.cwd()), "abreast": VERSION,
-        "python": platform.python_version(), "commit": _commit(Path.cwd()),
-    }  # fmt: skip
+        "script": sys.argv[0] if sys.argv else "",
+        "argv": argv,
+        "cwd": str(Path.cwd()),
+        "abreast": VERSION,
+        "python": platform.python_version(),
+        "commit": _commit(Path.cwd()),
+    }
 
 
 def _commit(start: Path) -> str | None:
@@ -102,7 +120,9 @@ def _committed(setting: RunContext) -> Callable[[int, float], None]:
         now = setting.clock.now()
         if now - told >= _NOTED:
             told = now
-            setting.journal.emit(BATCH_COMMITTED, setting.root.path, data={"events": events, "seconds": seconds})
+            setting.journal.emit(
+                BATCH_COMMITTED, setting.root.path, data={"events": events, "seconds": seconds}
+            )
             events, seconds = [], []
 
     return note
@@ -116,7 +136,9 @@ def _requested(setting: RunContext) -> Callable[[Sequence[ControlRequest]], None
     def carry_out(requests: Sequence[ControlRequest]) -> None:
         for request in requests:
             if request.kind == "cancel" and setting.root.stopped is None:
-                setting.root.stop(CancelRequested(str(request.data.get("reason") or "cancelled by request")))
+                setting.root.stop(
+                    CancelRequested(str(request.data.get("reason") or "cancelled by request"))
+                )
             if setting.store is not None:
                 setting.store.answer(request.id, setting.clock.wall())
 

@@ -48,7 +48,9 @@ class RunContext:
     redact: Callable[[str, object], object] | None = None
     grace: float = GRACE  # seconds
     seed_rule: int = SEED_RULE
-    types: Mapping[str, type] = field(default_factory=dict)  # handed in to be read back, by `module:qualname`
+    types: Mapping[str, type] = field(
+        default_factory=dict
+    )  # handed in to be read back, by `module:qualname`
 
     def seed_of(self, path: str) -> int:
         """The seed of what happens at that path of the run."""
@@ -68,4 +70,6 @@ class RunContext:
         budget = self.root.budget
         if budget is not None:
             return budget.snapshot(self.clock.now())
-        return self.row.spent if self.row is not None else {}  # of drivers before this one, who had a budget
+        return (
+            self.row.spent if self.row is not None else {}
+        )  # of drivers before this one, who had a budget

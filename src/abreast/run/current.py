@@ -36,18 +36,24 @@ class ItemPlace:
     held: Mapping[str, object]
 
     def note(self, kind: str, **facts: Plain) -> None:
-        """Notes are for the run's own process; in another there is no journal to write them into."""
+        """Notes are for the run's own process.
+
+        In another there is no journal to write them into.
+        """
 
     @property
     def run(self) -> Run:
         """There is no run here: the driver is in another process."""
-        raise RuntimeError("this item works in another process than its run; open maps where the run is")
+        raise RuntimeError(
+            "this item works in another process than its run; open maps where the run is"
+        )
 
 
 class CurrentItem:
     """The item that the running code works for; what `abreast.current()` gives."""
 
-    # Defaults of the class rather than fields set one by one: most items never change them, and a map makes millions.
+    # Defaults of the class rather than fields set one by one: most items never change them, and a
+    # map makes millions.
     attempt = 1
     started = 0.0
     backoff = 0.0
@@ -55,7 +61,8 @@ class CurrentItem:
     holds: tuple[Hold, ...] = ()
     ticket: Ticket | None = None
     permit: Ticket | None = (
-        None  # for a place on a lane that it took while it was at work: see `abreast.run.calls.permit`
+        # for a place on a lane that it took while it was at work: see `abreast.run.calls.permit`
+        None
     )
     task: asyncio.Task[None] | None = None
     timer: Timer | None = None
@@ -105,7 +112,11 @@ class CurrentItem:
     @property
     def held(self) -> Mapping[str, object]:
         """What the pools handed over, by lane name."""
-        return {hold.lane: hold.limit.thing(hold.handed) for hold in self.holds if hasattr(hold.limit, "thing")}
+        return {
+            hold.lane: hold.limit.thing(hold.handed)
+            for hold in self.holds
+            if hasattr(hold.limit, "thing")
+        }
 
     @property
     def run(self) -> Run:
@@ -121,11 +132,17 @@ class CurrentItem:
         return (self.attempt,) if above is None else (*above.attempts, self.attempt)
 
     def note(self, kind: str, **facts: Plain) -> None:
-        """Add an event of your own to the run's journal, under the item's path; it rides along in the next commit."""
+        """Add an event of your own to the run's journal, under the item's path.
+
+        It rides along in the next commit.
+        """
         setting = self.drive.setting
         if setting.journal is not None:
-            emit = functools.partial(setting.journal.emit, kind, self.path, lane=self.lane, data=facts)
-            # From an item's thread it goes over to the loop's: events are numbered there, one after the other.
+            emit = functools.partial(
+                setting.journal.emit, kind, self.path, lane=self.lane, data=facts
+            )
+            # From an item's thread it goes over to the loop's: events are numbered there, one after
+            # the other.
             setting.loop.call_soon_threadsafe(emit) if _in_a_thread() else emit()
 
     def add_usage(self, used: Usage) -> None:
@@ -156,7 +173,8 @@ def _in_a_thread() -> bool:
 def current() -> CurrentItem | ItemPlace:
     """The item that the running code works for: `.run .path .key .attempt .held .seed`.
 
-    Raises RuntimeError outside of any item. Inside, `current().run` opens maps and steps beneath the item.
+    Raises RuntimeError outside of any item. Inside, `current().run` opens maps and steps beneath
+    the item.
     """
     found = CURRENT.get()
     if found is None:

@@ -17,7 +17,10 @@ _DECIDERS = ("before_map", "before_step", "before_sample")
 
 @dataclass(frozen=True, slots=True)
 class MapPlan:
-    """What is about to start; a decider answers with the numbers it wants changed, such as `{"width": 2}`."""
+    """What is about to start.
+
+    A decider answers with the numbers it wants changed, such as `{"width": 2}`.
+    """
 
     path: str
     width: int
@@ -34,7 +37,9 @@ def observers_of(hooks: Sequence[object]) -> list[Observer]:
         if callable(hook):
             watching.append(hook)
         elif not decides:
-            raise TypeError(f"a hook is a function of one event, or has before_map or before_step; {hook!r} is neither")
+            raise TypeError(
+                f"a hook is a function of one event, or has before_map or before_step; {hook!r} is neither"
+            )
     return watching
 
 
@@ -89,7 +94,12 @@ def _change_timeout(options: MapOptions, timeout: Any) -> MapOptions:
     return replace(options, timeout=check_timeout(timeout))
 
 
-_CHANGES = {"width": _change_width, "span": _change_span, "retries": _change_retries, "timeout": _change_timeout}
+_CHANGES = {
+    "width": _change_width,
+    "span": _change_span,
+    "retries": _change_retries,
+    "timeout": _change_timeout,
+}
 
 
 def name_of(hook: object) -> str:

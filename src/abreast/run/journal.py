@@ -22,17 +22,26 @@ Facts: TypeAlias = Mapping[str, Plain | list[float]]
 _Beginning: TypeAlias = "tuple[str, float, float, str | None, Facts | None]"
 
 _NO_FACTS: Facts = {}
-_MOMENT = 0.05  # seconds: once to twice as long must something go on for its beginning to be written
-_made = tuple.__new__  # as a named tuple makes itself, without the call in between: a third of the time
+_MOMENT = (
+    0.05  # seconds: once to twice as long must something go on for its beginning to be written
+)
+_made = (
+    tuple.__new__
+)  # as a named tuple makes itself, without the call in between: a third of the time
 _BACKLOG = 65_536  # events kept for a slow observer; past it new ones are dropped and counted
 
 
 class Journal:
-    """Numbers each event and sends it on. There is none where neither a store nor an observer wants events."""
+    """Numbers each event and sends it on.
+
+    There is none where neither a store nor an observer wants events.
+    """
 
     __slots__ = ("_clock", "_old", "_seq", "_timer", "_young", "observers", "scribe")
 
-    def __init__(self, clock: Clock, scribe: CommitWriter | None, observers: Sequence[Observer], seq: int = 0) -> None:
+    def __init__(
+        self, clock: Clock, scribe: CommitWriter | None, observers: Sequence[Observer], seq: int = 0
+    ) -> None:
         """Go on from event number `seq`."""
         self._clock = clock
         self._seq = seq
@@ -65,7 +74,9 @@ class Journal:
         """
         self._seq += 1
         clock = self._clock
-        event = _made(Event, (self._seq, kind, path, clock.now(), clock.wall(), lane, data or _NO_FACTS, body))
+        event = _made(
+            Event, (self._seq, kind, path, clock.now(), clock.wall(), lane, data or _NO_FACTS, body)
+        )
         if self.observers:
             for watching in self.observers:
                 watching.tell(event)
@@ -100,10 +111,14 @@ class Journal:
         for path, (kind, now, wall, lane, data) in self._old.items():
             self._seq += 1
             if self.scribe is not None:
-                event = _made(Event, (self._seq, kind, path, now, wall, lane, data or _NO_FACTS, None))
+                event = _made(
+                    Event, (self._seq, kind, path, now, wall, lane, data or _NO_FACTS, None)
+                )
                 self.scribe.write(event, None, None)
         self._old, self._young = self._young, {}
-        self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look) if self._old else None
+        self._timer = (
+            asyncio.get_running_loop().call_later(_MOMENT, self._look) if self._old else None
+        )
 
     def close(self, grace: float) -> None:
         """Let observers see the last events, for `grace` seconds at most each."""
@@ -139,7 +154,11 @@ class Watching:
         self._ready.release()
         self._thread.join(grace)
         if self.dropped:
-            _log.warning("an observer was too slow: %d events were not shown to %r", self.dropped, self._observer)
+            _log.warning(
+                "an observer was too slow: %d events were not shown to %r",
+                self.dropped,
+                self._observer,
+            )
 
     def _work(self) -> None:
         complained = False
@@ -152,5 +171,7 @@ class Watching:
                 self._observer(event)
             except Exception:  # noqa: BLE001 - an observer changes nothing, whatever it raises
                 if not complained:
-                    _log.exception("an observer raised; the run goes on, and further errors of it are not shown")
+                    _log.exception(
+                        "an observer raised; the run goes on, and further errors of it are not shown"
+                    )
                 complained = True

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from abreast.run.run import Run
     from abreast.store.port import JsonValue, RunRow, RunState, Store
 
-# What is for stores and observers only is imported where one is there: it is half of the time that importing takes.
+# What is for stores and observers only is imported where one is there: it is half of the time that
+# importing takes.
 
 RESUME = ("auto", "never", "must", "failed", "retry")
 
@@ -71,12 +72,24 @@ async def open_setting(run: Run, opening: Opening) -> RunContext:
             raise
     seed = row.seed if row else draw_seed() if opening.seed is None else opening.seed
     setting = RunContext(
-        clock=clock, gate=LimitGate(clock), loop=asyncio.get_running_loop(), seed=seed, hooks=opening.hooks,
-        executor=opening.executor, root=run, store=store, row=row, resumed=resumed,
-        retry_failed=opening.resume in ("failed", "retry"), retry_unknown=opening.resume == "retry",
-        retry_keys=opening.retry_keys, redact=opening.redact, own_store=opening.own_store,
-        seed_rule=rule, types=opening.types,
-    )  # fmt: skip
+        clock=clock,
+        gate=LimitGate(clock),
+        loop=asyncio.get_running_loop(),
+        seed=seed,
+        hooks=opening.hooks,
+        executor=opening.executor,
+        root=run,
+        store=store,
+        row=row,
+        resumed=resumed,
+        retry_failed=opening.resume in ("failed", "retry"),
+        retry_unknown=opening.resume == "retry",
+        retry_keys=opening.retry_keys,
+        redact=opening.redact,
+        own_store=opening.own_store,
+        seed_rule=rule,
+        types=opening.types,
+    )
     if row is not None and run.budget is not None and resumed:
         run.budget.restore(row.spent)
     if store is not None and row is not None:
@@ -88,7 +101,11 @@ async def open_setting(run: Run, opening: Opening) -> RunContext:
         from abreast.run.journal import Journal
 
         setting.journal = Journal(clock, setting.scribe, observers, row.last_seq if row else 0)
-        setting.journal.emit(RUN_RESUMED if resumed else RUN_STARTED, run.path, data={"seed": seed, "pid": os.getpid()})
+        setting.journal.emit(
+            RUN_RESUMED if resumed else RUN_STARTED,
+            run.path,
+            data={"seed": seed, "pid": os.getpid()},
+        )
     return setting
 
 
@@ -109,7 +126,9 @@ async def close_run(setting: RunContext, error: BaseException | None) -> None:
             await scribe.close()
             if not scribe.broken:
                 store.end(row.id, row.epoch, state, reason, setting.clock.wall())
-            elif scribe.failure is not None and error is None:  # no map was open that would have raised it
+            elif (
+                scribe.failure is not None and error is None
+            ):  # no map was open that would have raised it
                 raise scribe.failure
     finally:
         if store is not None and row is not None:
@@ -124,14 +143,21 @@ def _how(why: BaseException | None, error: BaseException | None) -> tuple[RunSta
     """The run's last state, and the reason in one line."""
     if error is None and why is None:
         return "done", ""
-    if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) and not isinstance(why, StoreError):
+    if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) and not isinstance(
+        why, StoreError
+    ):
         return "interrupted", "interrupted"
     for kind, state in _STATES:
         if isinstance(why, kind):
             return state, str(why)
-    return "failed", str(why) if getattr(why, "is_sentence", False) else f"{type(why).__name__}: {why}"
+    return "failed", str(why) if getattr(
+        why, "is_sentence", False
+    ) else f"{type(why).__name__}: {why}"
 
 
 _STATES: tuple[tuple[type[BaseException], RunState], ...] = (
-    (BudgetSpent, "spent"), (CancelRequested, "cancelled"), (Halted, "halted"), (Paused, "paused"),
-)  # fmt: skip
+    (BudgetSpent, "spent"),
+    (CancelRequested, "cancelled"),
+    (Halted, "halted"),
+    (Paused, "paused"),
+)

@@ -12,7 +12,9 @@ from abreast.store.codec import codec
 from abreast.store.port import JsonValue, Recorded
 
 
-def facts_of(outcome: Outcome[Any], attempts: int, digest: str | None) -> dict[str, Plain | list[float]]:
+def facts_of(
+    outcome: Outcome[Any], attempts: int, digest: str | None
+) -> dict[str, Plain | list[float]]:
     """The plain facts of an outcome, without its value."""
     queued, waited, backoff, *service = outcome.times
     facts: dict[str, Plain | list[float]] = {
@@ -38,20 +40,28 @@ def facts_of(outcome: Outcome[Any], attempts: int, digest: str | None) -> dict[s
 def usage_facts(used: Usage) -> dict[str, Plain | list[float]]:
     """What was used, as plain facts."""
     return {
-        "requests": used.requests, "input_tokens": used.input_tokens, "output_tokens": used.output_tokens,
-        "usd": used.usd, "estimate": used.estimate,
-    }  # fmt: skip
+        "requests": used.requests,
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "usd": used.usd,
+        "estimate": used.estimate,
+    }
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage:
     """The same again."""
     if "requests" not in data:
         return NO_USAGE
-    return Usage(data["requests"], data["input_tokens"], data["output_tokens"], data["usd"], data["estimate"])
+    return Usage(
+        data["requests"], data["input_tokens"], data["output_tokens"], data["usd"], data["estimate"]
+    )
 
 
 def restore(recorded: Recorded, types: Mapping[str, type] = codec.NO_TYPES) -> Outcome[Any]:
-    """The outcome as it was, its value decoded, a failure as a `RecordedError`; `types` are those handed in."""
+    """The outcome as it was, its value decoded, a failure as a `RecordedError`.
+
+    `types` are those handed in.
+    """
     data: Mapping[str, Any] = recorded.data
     index, key = int(data["index"]), unescape(recorded.path.rpartition("/")[2])
     usage, times = usage_of(data), _times(data)
@@ -73,7 +83,12 @@ def is_final(recorded: Recorded, *, retry_failed: bool) -> bool:
 def _times(data: Mapping[str, JsonValue]) -> Times:
     service = data.get("service")
     parts = [_number(part) for part in service] if isinstance(service, list) else []
-    return (_number(data.get("queued")), _number(data.get("waited")), _number(data.get("backoff")), *parts)
+    return (
+        _number(data.get("queued")),
+        _number(data.get("waited")),
+        _number(data.get("backoff")),
+        *parts,
+    )
 
 
 def _number(value: JsonValue) -> float:

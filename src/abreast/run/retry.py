@@ -12,13 +12,28 @@ from abreast.core.window import whole
 
 Kind: TypeAlias = Literal["retryable", "fatal", "unknown"]
 
-_BUGS = (TypeError, AttributeError, NameError, SyntaxError, AssertionError, NotImplementedError, ImportError, KeyError,
-         IndexError, ZeroDivisionError, RecursionError, SystemExit)  # fmt: skip
+_BUGS = (
+    TypeError,
+    AttributeError,
+    NameError,
+    SyntaxError,
+    AssertionError,
+    NotImplementedError,
+    ImportError,
+    KeyError,
+    IndexError,
+    ZeroDivisionError,
+    RecursionError,
+    SystemExit,
+)
 _PASSING = (TimeoutError, ConnectionError, InterruptedError, BlockingIOError, BrokenPipeError)
 
 
 def classify(error: BaseException) -> Kind:
-    """Whether trying again can help: an error may say so itself (`retryable`); bugs can't be helped."""
+    """Whether trying again can help: an error may say so itself (`retryable`).
+
+    Bugs can't be helped.
+    """
     said = getattr(error, "retryable", None)
     if said is not None:
         return "retryable" if said else "fatal"
@@ -46,9 +61,13 @@ class Retry:
         """Refuse numbers that make no sense."""
         whole("retries", self.retries, least=0)
         if not 0 <= self.base <= self.cap:
-            raise ValueError(f"a backoff needs 0 <= base <= cap, not base={self.base!r}, cap={self.cap!r}")
+            raise ValueError(
+                f"a backoff needs 0 <= base <= cap, not base={self.base!r}, cap={self.cap!r}"
+            )
         if self.fixed is not None and not 0 <= self.fixed < math.inf:
-            raise ValueError(f"a fixed delay is a number of seconds of at least 0, not {self.fixed!r}")
+            raise ValueError(
+                f"a fixed delay is a number of seconds of at least 0, not {self.fixed!r}"
+            )
 
     @classmethod
     def of(cls, given: int | Retry | None) -> Retry | None:
@@ -59,7 +78,10 @@ class Retry:
         return cls(retries) if retries else None
 
     def delay(self, error: BaseException, attempt: int, seed: int, path: str) -> float | None:
-        """Seconds until the next attempt after number `attempt` (from 1) failed; None for no further one."""
+        """Seconds until the next attempt after number `attempt` (from 1) failed.
+
+        None for no further one.
+        """
         if attempt > self.retries or self.classify(error) == "fatal":
             return None
         if self.fixed is not None:
@@ -68,4 +90,8 @@ class Retry:
             ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 63))
             backoff = ceiling * derive_fraction(seed, f"{path}#{attempt}")
         after = getattr(error, "retry_after", None)
-        return max(backoff, float(after)) if isinstance(after, (int, float)) and math.isfinite(after) else backoff
+        return (
+            max(backoff, float(after))
+            if isinstance(after, (int, float)) and math.isfinite(after)
+            else backoff
+        )

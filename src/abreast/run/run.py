@@ -38,7 +38,9 @@ Resume: TypeAlias = Literal["auto", "never", "must", "failed", "retry"]
 
 
 class Run:
-    """A scope in which work runs side by side. Made by `abreast.open_run` and `run.child`; use it with `async with`.
+    """A scope in which work runs side by side.
+
+    Made by `abreast.open_run` and `run.child`; use it with `async with`.
 
     `map` runs a function over items, `step` runs one, `child` narrows the scope, `halt` stops it. When the block ends,
     in whatever way, nothing that it started is left: no task, no thread that can be stopped, no process.
@@ -129,7 +131,9 @@ class Run:
         executor: str | Executor | None = None,
         on_change: OnChange = "refuse",
     ) -> Map[T, Any]:
-        """Call `fn` with each item, at most `width` at once; outcomes leave in item order, as soon as they can.
+        """Call `fn` with each item, at most `width` at once.
+
+        Outcomes leave in item order, as soon as they can.
 
         Given the same replies it returns what a plain `for` loop would, at any width and timing.
 
@@ -158,12 +162,25 @@ class Run:
         Raises:
             ValueError, TypeError: an option makes no sense; nothing has started.
             KeyReused: the scope has a map or step of that name.
-        """  # fmt: skip
+        """
         options = check_options(
-            fn, stored=self.setting.stored, width=width, name=name, span=span, order=order, until=until,
-            on_error=on_error, lane=lane, key=key, retry=retry, timeout=timeout, effect=effect, hold=hold,
-            executor=executor, on_change=on_change,
-        )  # fmt: skip
+            fn,
+            stored=self.setting.stored,
+            width=width,
+            name=name,
+            span=span,
+            order=order,
+            until=until,
+            on_error=on_error,
+            lane=lane,
+            key=key,
+            retry=retry,
+            timeout=timeout,
+            effect=effect,
+            hold=hold,
+            executor=executor,
+            on_change=on_change,
+        )
         for lane_name, _ in (*options.hold, *(((lane, 1),) if isinstance(lane, str) else ())):
             self.lanes.limits(lane_name)
         self._claim(options.name)
@@ -182,23 +199,42 @@ class Run:
         executor: str | Executor | None = None,
         on_change: OnChange = "refuse",
     ) -> Any:
-        """Call `fn(*args)` once, as a map of one: its value, or its error raised. A recorded step is not run again.
+        """Call `fn(*args)` once, as a map of one: its value, or its error raised.
 
-            total = await run.step("total", add, 1, 2)
-        """  # fmt: skip
+        A recorded step is not run again.
+
+        total = await run.step("total", add, 1, 2)
+        """
         call = fn if len(args) == 1 else _SpreadAsync(fn) if is_async(fn) else _Spread(fn)
         options = check_options(
-            fn, stored=self.setting.stored, width=1, name=name, lane=lane, retry=retry, timeout=timeout, effect=effect,
-            hold=hold, executor=executor, on_change=on_change, single=True,
-        )  # fmt: skip
+            fn,
+            stored=self.setting.stored,
+            width=1,
+            name=name,
+            lane=lane,
+            retry=retry,
+            timeout=timeout,
+            effect=effect,
+            hold=hold,
+            executor=executor,
+            on_change=on_change,
+            single=True,
+        )
         self._claim(name)
         drive = Scheduler(self, self.setting, call, [args[0] if len(args) == 1 else args], options)
         return (await Map[Any, Any](drive).values())[0]
 
     def child(
-        self, name: str, *, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | str | None = None
+        self,
+        name: str,
+        *,
+        lanes: Mapping[str, LaneLimits] | None = None,
+        budget: Budget | str | None = None,
     ) -> Run:
-        """A scope within this one: its path is longer, its limits are these and its own. Use it with `async with`."""
+        """A scope within this one: its path is longer, its limits are these and its own.
+
+        Use it with `async with`.
+        """
         self._claim(name)
         own = Budget.parse(budget) if isinstance(budget, str) else budget
         return Run(name, lanes=Lanes(lanes, own, self.lanes), budget=own, parent=self)
@@ -208,13 +244,17 @@ class Run:
         self.lanes = Lanes({lane: limits}, None, self.lanes)
 
     def halt(self, reason: str) -> None:
-        """Stop this scope and all beneath it: maps end with `Halted(reason)`; what is recorded stays."""
+        """Stop this scope and all beneath it: maps end with `Halted(reason)`.
+
+        What is recorded stays.
+        """
         self.stop(Halted(reason))
 
     def count_results(self, what: str, *, done: int, failed: int) -> None:
         """Say how many results of which kind (`cell`) this scope has, where they are not the items of its maps.
 
-        A run in which none is done and some failed ends as `failed`. Beneath an item, the item's own outcome counts.
+        A run in which none is done and some failed ends as `failed`. Beneath an item, the item's
+        own outcome counts.
         """
         if current_item() is None:
             self.results = Results(done, failed, what)
@@ -270,7 +310,9 @@ class Run:
         claimant: _Claimant = ("", ()) if item is None else (item.path, item.attempts)
         before = self._names.get(name)
         if before is not None and (before[0] != claimant[0] or before[1] >= claimant[1]):
-            raise KeyReused(f"{self.path} has a {name!r} already; give this one a name of its own (name=...)")
+            raise KeyReused(
+                f"{self.path} has a {name!r} already; give this one a name of its own (name=...)"
+            )
         self._names[name] = claimant
 
     # --- as a scope -----------------------------------------------------------------------------------------------
@@ -288,7 +330,10 @@ class Run:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """End what is still going on, write what is left, and say how it ended."""
         interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
@@ -310,7 +355,10 @@ class Run:
 
 
 class _Spread:
-    """Calls a function with the parts of a tuple; a class and not a closure, so that it can travel to a process."""
+    """Calls a function with the parts of a tuple.
+
+    A class and not a closure, so that it can travel to a process.
+    """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.func = fn

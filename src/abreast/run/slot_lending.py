@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def needs_beneath(item: CurrentItem, needs: Needs) -> tuple[Needs, set[Limit]]:
     """What work beneath `item` still has to ask for, and the limits at which it was charged for a request already.
 
-    An item is charged one request on its lane when it starts; the first call beneath it *is* that request, be it
-    beneath another item in between. A thing from a pool can't be taken a second time beneath the item that holds it:
-    that could wait for itself for ever.
+    An item is charged one request on its lane when it starts; the first call beneath it *is* that
+    request, be it beneath another item in between. A thing from a pool can't be taken a second time
+    beneath the item that holds it: that could wait for itself for ever.
     """
     left: list[tuple[str, Limit, Need]] = []
     paid: set[Limit] = set()
@@ -36,13 +36,18 @@ def needs_beneath(item: CurrentItem, needs: Needs) -> tuple[Needs, set[Limit]]:
             if not need.requests and not need.tokens and not need.usd:
                 continue
         elif not limit.lent and _holds(item, limit):
-            raise ValueError(f"{item.path} holds a thing of {lane!r} already; what runs beneath it can't hold another")
+            raise ValueError(
+                f"{item.path} holds a thing of {lane!r} already; what runs beneath it can't hold another"
+            )
         left.append((lane, limit, need))
     return tuple(left), paid
 
 
 def credited(item: CurrentItem | None, limit: Limit) -> bool:
-    """Whether an item, or one above it, was charged for a request that has not been made yet; it is made now."""
+    """Whether an item, or one above it, was charged for a request that has not been made yet.
+
+    It is made now.
+    """
     while item is not None:
         if item.credits and limit in item.credits:
             item.credits.discard(limit)
@@ -92,12 +97,17 @@ def lends(item: CurrentItem) -> bool:
 def _lent_needs(item: CurrentItem) -> list[tuple[str, Limit, Need]]:
     """What it asked for and lends: before it started, and by a permit that it took since."""
     tickets = (item.ticket, item.permit)
-    needs = [need for ticket in tickets if ticket is not None for need in ticket.needs if need[1].lent]
+    needs = [
+        need for ticket in tickets if ticket is not None for need in ticket.needs if need[1].lent
+    ]
     return list({limit: (lane, limit, need) for lane, limit, need in needs}.values())
 
 
 def lend(item: CurrentItem, setting: RunContext) -> bool:
-    """Give back the item's slots while it only waits for work beneath it; True if they are to be taken back later."""
+    """Give back the item's slots while it only waits for work beneath it.
+
+    True if they are to be taken back later.
+    """
     if not lends(item):
         return False
     item.lenders += 1
@@ -109,9 +119,12 @@ def lend(item: CurrentItem, setting: RunContext) -> bool:
 
 
 async def wait_granted(gate: LimitGate, ticket: Ticket) -> None:
-    """Wait for what a ticket asked for and did not get at once; raises `BudgetSpent` if it never will.
+    """Wait for what a ticket asked for and did not get at once.
 
-    Cancelled, it holds nothing and waits in no line, also if it was granted in the same turn of the loop.
+    Raises `BudgetSpent` if it never will.
+
+    Cancelled, it holds nothing and waits in no line, also if it was granted in the same turn of the
+    loop.
     """
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -152,5 +165,6 @@ async def reclaim(item: CurrentItem, setting: RunContext) -> None:
             item.reclaiming = False
     if item.task is task and not item.lenders:
         item.holds = (*item.holds, *again.holds)
-    else:  # its attempt has ended, or something else beneath it has begun to wait: for this slot, perhaps
+    # its attempt has ended, or something else beneath it has begun to wait: for this slot, perhaps
+    else:
         setting.gate.give(again.holds)

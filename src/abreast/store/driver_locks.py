@@ -44,7 +44,11 @@ class DriverLocks:
                 with self._guard:
                     self._held[number] = opened
                 return True
-            os.close(opened)  # its last holder unlinked the file between our open and our lock: lock the one there now
+            os.close(
+                opened
+                # its last holder unlinked the file between our open and our lock: lock the one there
+                # now
+            )
 
     def is_taken(self, number: int) -> bool:
         """Whether anyone has the lock; looking takes it for a moment only where nobody does."""
@@ -58,7 +62,10 @@ class DriverLocks:
         return False
 
     def free(self, number: int, *, for_good: bool = False) -> None:
-        """Let go of a run's lock, harmless when it isn't held; an empty file goes too, any with `for_good`."""
+        """Let go of a run's lock, harmless when it isn't held.
+
+        An empty file goes too, any with `for_good`.
+        """
         with self._guard:
             opened = self._held.pop(number, None)
         if opened is None:
@@ -121,6 +128,7 @@ def _forget_all() -> None:
         locks.forget()
 
 
-# The one registry there has to be: a fork copies every open file, and with it every lock, wherever it is kept.
+# The one registry there has to be: a fork copies every open file, and with it every lock, wherever
+# it is kept.
 _EVERY: Final[weakref.WeakSet[DriverLocks]] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_forget_all)

@@ -15,7 +15,16 @@ from abreast.core.events import Event
 from abreast.store.atomic_file import appearing
 from abreast.store.memory_run import MemoryRun, check_text, columns_of, outcome_of, row_of
 from abreast.store.os_errors import one_sentence
-from abreast.store.port import PRUNED, ControlRequest, Driver, JsonValue, Recorded, Replies, RunRow, RunState
+from abreast.store.port import (
+    PRUNED,
+    ControlRequest,
+    Driver,
+    JsonValue,
+    Recorded,
+    Replies,
+    RunRow,
+    RunState,
+)
 from abreast.store.rows import (
     already,
     busy,
@@ -30,9 +39,12 @@ from abreast.store.rows import (
 
 
 class MemoryStore:
-    """Runs in memory, lost with the object. Any thread may use it; `close` only lets go of what is driven.
+    """Runs in memory, lost with the object.
 
-    Everything is kept as text and frozen rows, so nothing that a caller changes afterwards reaches the store.
+    Any thread may use it; `close` only lets go of what is driven.
+
+    Everything is kept as text and frozen rows, so nothing that a caller changes afterwards reaches
+    the store.
     """
 
     def __init__(self) -> None:
@@ -51,10 +63,20 @@ class MemoryStore:
         return f"<MemoryStore of {len(self._runs)} runs, driving {len(self._driven)}>"
 
     def begin(
-        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
-        driver: Driver, run_id: str | None = None,
-    ) -> RunRow:  # fmt: skip
-        """Make a new run, driven by `driver`; its id is `name-N`, or just the `run_id` that is given."""
+        self,
+        name: str,
+        *,
+        kind: str,
+        seed: int,
+        manifest: Mapping[str, JsonValue],
+        tags: Sequence[str],
+        driver: Driver,
+        run_id: str | None = None,
+    ) -> RunRow:
+        """Make a new run, driven by `driver`.
+
+        Its id is `name-N`, or just the `run_id` that is given.
+        """
         check_text(name, kind, run_id or "")
         with self._lock:
             if run_id in self._runs:
@@ -85,11 +107,19 @@ class MemoryStore:
             return self.get(run_id)
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
-        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it."""
+        """Become the driver of an existing run: its epoch goes up by one.
+
+        `RunBusy` if another is alive on it.
+        """
         with self._lock:
             columns = self._free(run_id).columns
             columns["epoch"] += 1
-            columns |= {"driver": driver_text(driver), "state": "running", "reason": "", "ended": None}
+            columns |= {
+                "driver": driver_text(driver),
+                "state": "running",
+                "reason": "",
+                "ended": None,
+            }
             self._driven.add(run_id)
             return self.get(run_id)
 
@@ -99,7 +129,9 @@ class MemoryStore:
             self.get(run_id)
             return run_id in self._driven
 
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
         """Write events, all or none. `DriverReplaced` if the epoch is no longer the run's."""
         rows = [columns_of(event) for event in events]
         text = facts_text(spent)
@@ -107,14 +139,18 @@ class MemoryStore:
             kept = self._mine(run_id, epoch)
             seqs = {row[0] for row in rows}
             if len(seqs) < len(rows) or not seqs.isdisjoint(kept.events):
-                raise StoreError("memory: has an event of that number already: what is recorded is never written over")
+                raise StoreError(
+                    "memory: has an event of that number already: what is recorded is never written over"
+                )
             kept.add(rows)
             kept.columns["spent"] = text
             if events:
                 kept.columns["last_seq"] = max(kept.columns["last_seq"], events[-1].seq)
                 kept.beat = max(kept.beat, events[-1].wall)
 
-    def jot(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:  # noqa: ARG002 - as above
+    def jot(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> bool:
         """Nothing survives this process, and a commit is quick."""
         return False
 
@@ -124,7 +160,12 @@ class MemoryStore:
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
         """Say how the driving ended, and let go of the run."""
         with self._lock:
-            self._mine(run_id, epoch).columns |= {"state": state, "reason": reason, "ended": at, "driver": None}
+            self._mine(run_id, epoch).columns |= {
+                "state": state,
+                "reason": reason,
+                "ended": at,
+                "driver": None,
+            }
             self._driven.discard(run_id)
 
     def let_go(self, run_id: str) -> None:
@@ -142,7 +183,12 @@ class MemoryStore:
             return row_of(self._kept(run_id))
 
     def runs(
-        self, *, name: str | None = None, state: str | None = None, tag: str | None = None, limit: int = 100
+        self,
+        *,
+        name: str | None = None,
+        state: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first."""
         with self._lock:
@@ -150,33 +196,53 @@ class MemoryStore:
         return [
             row
             for row in rows
-            if name in (None, row.name) and state in (None, row.state) and (tag is None or tag in row.tags)
+            if name in (None, row.name)
+            and state in (None, row.state)
+            and (tag is None or tag in row.tags)
         ][:limit]
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
         """What is recorded under just these paths."""
         with self._lock:
             kept = self._kept(run_id)
-            return {path: outcome_of(kept.events[kept.settled[path]]) for path in paths if path in kept.settled}
+            return {
+                path: outcome_of(kept.events[kept.settled[path]])
+                for path in paths
+                if path in kept.settled
+            }
 
-    def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
+    def outcomes(
+        self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000
+    ) -> list[Recorded]:
         """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
         with self._lock:
             settled = self._kept(run_id).settled
-            newest = [row for row in self._kept(run_id).after(after) if settled.get(row[2]) == row[0]]
+            newest = [
+                row for row in self._kept(run_id).after(after) if settled.get(row[2]) == row[0]
+            ]
         return [outcome_of(row) for row in newest if is_beneath(row[2], prefix)][:limit]
 
     def count_states(self, run_id: str, most: int) -> dict[str, int]:
         """How many items are in each state, by their newest outcomes, of which at most `most` are looked at."""
-        return dict(Counter(str(found.data.get("state", "")) for found in self.outcomes(run_id, limit=most)))
+        return dict(
+            Counter(str(found.data.get("state", "")) for found in self.outcomes(run_id, limit=most))
+        )
 
     def events(
-        self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        kinds: Collection[str] = (),
+        prefix: str = "",
     ) -> list[Event]:
         """Events in order of `seq`, from after that one."""
         with self._lock:
             rows = list(self._kept(run_id).after(after))
-        wanted = [row for row in rows if (not kinds or row[1] in kinds) and is_beneath(row[2], prefix)]
+        wanted = [
+            row for row in rows if (not kinds or row[1] in kinds) and is_beneath(row[2], prefix)
+        ]
         return [event_row(row) for row in wanted[:limit]]
 
     def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
@@ -191,8 +257,15 @@ class MemoryStore:
         """Requests not yet carried out, oldest first."""
         with self._lock:
             self._kept(run_id)
-            mine = [(number, request) for number, request in self._requests.items() if request[0] == run_id]
-        return [ControlRequest(number, run_id, kind, facts_of(data), at) for number, (_, kind, data, at) in mine]
+            mine = [
+                (number, request)
+                for number, request in self._requests.items()
+                if request[0] == run_id
+            ]
+        return [
+            ControlRequest(number, run_id, kind, facts_of(data), at)
+            for number, (_, kind, data, at) in mine
+        ]
 
     def answer(self, request_id: int, at: float) -> None:  # noqa: ARG002 - kept on disk only
         """Mark a request as carried out."""
@@ -218,13 +291,21 @@ class MemoryStore:
         for model, group in groupby(kept, key=itemgetter(0)):
             mine = list(group)
             times = [at for _, _, at in mine]
-            found.append(Replies(model, len(mine), sum(len(body) for _, body, _ in mine), min(times), max(times)))
+            found.append(
+                Replies(
+                    model, len(mine), sum(len(body) for _, body, _ in mine), min(times), max(times)
+                )
+            )
         return found
 
     def forget_replies(self, before: float, model: str | None = None) -> int:
         """Forget replies kept before that time, of one model or of all; how many."""
         with self._lock:
-            gone = [key for key, (of, _, at) in self._replies.items() if at < before and model in (None, of)]
+            gone = [
+                key
+                for key, (of, _, at) in self._replies.items()
+                if at < before and model in (None, of)
+            ]
             for key in gone:
                 del self._replies[key]
         return len(gone)
@@ -234,10 +315,17 @@ class MemoryStore:
         with self._lock:
             self._free(run_id)
             del self._runs[run_id]
-            self._requests = {number: request for number, request in self._requests.items() if request[0] != run_id}
+            self._requests = {
+                number: request
+                for number, request in self._requests.items()
+                if request[0] != run_id
+            }
 
     def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
-        """Remove the runs in these states that ended before that time, and aren't driven; their ids, oldest first."""
+        """Remove the runs in these states that ended before that time, and aren't driven.
+
+        Their ids, oldest first.
+        """
         with self._lock:
             old = [
                 run_id
@@ -258,7 +346,10 @@ class MemoryStore:
                     "names": self._names,
                     "asked": self._asked,
                     "requests": list(self._requests.items()),
-                    "runs": [(kept.columns, kept.beat, list(kept.after(0))) for kept in self._runs.values()],
+                    "runs": [
+                        (kept.columns, kept.beat, list(kept.after(0)))
+                        for kept in self._runs.values()
+                    ],
                 }
             )
         with appearing(Path(path)) as part:

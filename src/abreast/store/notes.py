@@ -1,7 +1,8 @@
 """What a driver has noted and not committed yet: lines at the end of the file that holds its lock.
 
-A commit costs a thread's turn and its way back, a line one system call; both survive the end of the process. So places
-are given away as soon as outcomes are noted here, and commits can wait for company. A line is `[epoch, spent, events]`.
+A commit costs a thread's turn and its way back, a line one system call; both survive the end of the
+process. So places are given away as soon as outcomes are noted here, and commits can wait for
+company. A line is `[epoch, spent, events]`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,29 @@ from typing import Any, Final
 from abreast.core.events import Event
 from abreast.store.codec.codec import is_text, json_writer
 
-_LONGEST: Final = 64 * 1024  # characters of bodies in one line: what is longer is better written once, by a commit
+_LONGEST: Final = (
+    64 * 1024
+)  # characters of bodies in one line: what is longer is better written once, by a commit
 _MOST: Final = 4 << 20  # bytes; then commits have to catch up first
 _WORTH_IT: Final = _MOST >> 2  # bytes: a shorter file is not emptied while it is driven
 _WRITE: Final = json_writer()
-_DAMAGED: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError)  # as a power cut may leave it
-_SHAPE: Final = ((int,), (str,), (str,), (float, int), (float, int), (str, NoneType), (dict,), (str, NoneType))
+_DAMAGED: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)  # as a power cut may leave it
+_SHAPE: Final = (
+    (int,),
+    (str,),
+    (str,),
+    (float, int),
+    (float, int),
+    (str, NoneType),
+    (dict,),
+    (str, NoneType),
+)
 
 
 class WriteAheadNotes:
@@ -33,7 +51,9 @@ class WriteAheadNotes:
         """Begin with nothing noted: what was in the file must have been committed."""
         os.ftruncate(opened, 0)
         self._opened: int | None = opened
-        self._owner = os.getpid()  # in a forked child, the file's number may be that of another file
+        self._owner = (
+            os.getpid()
+        )  # in a forked child, the file's number may be that of another file
         self._lock = threading.Lock()
         self._size = 0
         self._newest = 0
@@ -44,7 +64,10 @@ class WriteAheadNotes:
             return False
         try:
             line = f"{_WRITE((epoch, spent, events))}\n".encode()
-        except (TypeError, ValueError):  # a NaN, a frozen mapping or a lone surrogate: a commit knows what to do
+        except (
+            TypeError,
+            ValueError,
+        ):  # a NaN, a frozen mapping or a lone surrogate: a commit knows what to do
             return False
         with self._lock:
             if self._opened is None or self._size > _MOST or self._owner != os.getpid():
@@ -62,7 +85,9 @@ class WriteAheadNotes:
         """What was noted up to that event is in the database now."""
         with self._lock:
             if self._opened is not None and self._size > _WORTH_IT and self._newest <= seq:
-                with suppress(OSError):  # it can stay as it is: what is committed is never taken twice
+                with suppress(
+                    OSError
+                ):  # it can stay as it is: what is committed is never taken twice
                     os.ftruncate(self._opened, 0)
                     self._size = 0
 
@@ -76,7 +101,9 @@ def left_in(path: Path, epoch: int, after: int) -> tuple[list[Event], Mapping[st
     """The events that driver number `epoch` has noted after event `after`, without gaps, and what it had spent then."""
     events: list[Event] = []
     spent: Mapping[str, float] = {}
-    for line in path.read_bytes().split(b"\n")[:-1]:  # after the last end of a line there is half a line, or nothing
+    for line in path.read_bytes().split(b"\n")[
+        :-1
+    ]:  # after the last end of a line there is half a line, or nothing
         try:
             noted_by, then, rows = json.loads(line)
             fresh = [_event(row) for row in rows if row[0] > after]
@@ -94,7 +121,10 @@ def left_in(path: Path, epoch: int, after: int) -> tuple[list[Event], Mapping[st
 
 
 def _event(row: Sequence[Any]) -> Event:
-    """An event as it was noted; ValueError or TypeError for anything that a commit would stumble over."""
+    """An event as it was noted.
+
+    ValueError or TypeError for anything that a commit would stumble over.
+    """
     for value, kinds in zip(row, _SHAPE, strict=True):
         _check(value, *kinds)
     return Event(*row)

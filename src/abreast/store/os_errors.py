@@ -13,7 +13,8 @@ from abreast.core.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked
 _PRIMARY: Final = 0xFF  # SQLite's extended codes keep the kind of trouble in their low byte
 _NO_ROOM: Final = frozenset(
     {
-        sqlite3.SQLITE_IOERR_WRITE,  # over a quota or a limit of file size: only ENOSPC is told as SQLITE_FULL
+        # over a quota or a limit of file size: only ENOSPC is told as SQLITE_FULL
+        sqlite3.SQLITE_IOERR_WRITE,
         sqlite3.SQLITE_IOERR_SHMSIZE,
         sqlite3.SQLITE_IOERR_TRUNCATE,
     }
@@ -28,7 +29,9 @@ def one_sentence(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _of_sqlite(error, path) from error
     except UnicodeEncodeError as error:
-        raise StoreError(f"{path} can't take a name with a lone surrogate in it: {error.object!r}") from error
+        raise StoreError(
+            f"{path} can't take a name with a lone surrogate in it: {error.object!r}"
+        ) from error
     except OSError as error:
         raise _of_system(error, path) from error
 
@@ -40,12 +43,17 @@ def _of_sqlite(error: sqlite3.Error, path: str) -> StoreError:
         return StoreFull(f"{path} can't grow: the disk is full, over quota or failing ({error})")
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLocked(f"{path} was kept locked by another process for too long")
-    if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or code == sqlite3.SQLITE_IOERR_SHORT_READ:
+    if (
+        kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        or code == sqlite3.SQLITE_IOERR_SHORT_READ
+    ):
         return StoreCorrupt(f"{path} is not an abreast store, or is damaged ({error})")
     if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StoreReadOnly(f"{path} can't be written, or its directory can't ({error})")
     if kind == sqlite3.SQLITE_CONSTRAINT:
-        return StoreError(f"{path} has an event of that number already: what is recorded is never written over")
+        return StoreError(
+            f"{path} has an event of that number already: what is recorded is never written over"
+        )
     return StoreError(f"{path} can't be used: {error}")
 
 

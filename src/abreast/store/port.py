@@ -16,7 +16,9 @@ from abreast.core.frozen import record
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
-RunState: TypeAlias = Literal["running", "done", "failed", "halted", "spent", "cancelled", "interrupted", "paused"]
+RunState: TypeAlias = Literal[
+    "running", "done", "failed", "halted", "spent", "cancelled", "interrupted", "paused"
+]
 
 PRUNED: Final[tuple[RunState, ...]] = ("done", "failed", "halted", "spent", "cancelled")
 """The states that are pruned unless others are named: interrupted and paused runs wait for someone."""
@@ -38,7 +40,10 @@ class Driver:
 
 @record(frozen=True, slots=True)
 class RunRow:
-    """One run, as the store knows it. `epoch` counts its drivers: each commit proves that it is the newest one's."""
+    """One run, as the store knows it.
+
+    `epoch` counts its drivers: each commit proves that it is the newest one's.
+    """
 
     id: str
     name: str
@@ -95,35 +100,56 @@ class Store(Protocol):
     url: str
 
     def begin(
-        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
-        driver: Driver, run_id: str | None = None,
-    ) -> RunRow:  # fmt: skip
+        self,
+        name: str,
+        *,
+        kind: str,
+        seed: int,
+        manifest: Mapping[str, JsonValue],
+        tags: Sequence[str],
+        driver: Driver,
+        run_id: str | None = None,
+    ) -> RunRow:
         """Make a new run, driven by `driver`; it is on disk when this returns.
 
-        Its id is `name-N`, or just the `run_id` that is given; `RunExists` if there is a run of that id.
+        Its id is `name-N`, or just the `run_id` that is given; `RunExists` if there is a run of
+        that id.
         """
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
-        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it.
+        """Become the driver of an existing run: its epoch goes up by one.
+
+        `RunBusy` if another is alive on it.
 
         What the driver before had only jotted down is committed.
         """
 
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
         """Write events in one transaction. `DriverReplaced` if the epoch is no longer the run's.
 
-        When this returns they survive the end of this process; after the next `sync`, that of the machine too.
+        When this returns they survive the end of this process; after the next `sync`, that of the
+        machine too.
         """
 
-    def jot(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:
-        """Note events, quickly, so that they survive the end of this process; False, and nothing noted, if it can't.
+    def jot(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> bool:
+        """Note events, quickly, so that they survive the end of this process.
 
-        They are to be committed all the same. Whoever takes the run over commits first what was only noted, as long as
-        no event is missing: once this has said False, everything up to then must be committed before it is asked again.
+        False, and nothing noted, if it can't.
+
+        They are to be committed all the same. Whoever takes the run over commits first what was
+        only noted, as long as no event is missing: once this has said False, everything up to then
+        must be committed before it is asked again.
         """
 
     def sync(self) -> None:
-        """See to it that everything committed so far is on disk. Any thread may call it, beside a commit."""
+        """See to it that everything committed so far is on disk.
+
+        Any thread may call it, beside a commit.
+        """
 
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
         """Say how the driving ended, and let go of the run."""
@@ -132,7 +158,10 @@ class Store(Protocol):
         """Drop this process's hold on the run without a word (as a crash would)."""
 
     def driven(self, run_id: str) -> bool:
-        """Whether somebody alive drives the run right now; a `running` run without a driver has crashed."""
+        """Whether somebody alive drives the run right now.
+
+        A `running` run without a driver has crashed.
+        """
 
     def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
         """Remove the runs in these states that ended before that time; their ids."""
@@ -144,21 +173,34 @@ class Store(Protocol):
         """The run of that id; `NoSuchRun` names some that exist."""
 
     def runs(
-        self, *, name: str | None = None, state: str | None = None, tag: str | None = None, limit: int = 100
+        self,
+        *,
+        name: str | None = None,
+        state: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first."""
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
         """What is recorded under just these paths."""
 
-    def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
+    def outcomes(
+        self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000
+    ) -> list[Recorded]:
         """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
 
     def count_states(self, run_id: str, most: int) -> dict[str, int]:
         """How many items are in each state, by their newest outcomes, of which at most `most` are looked at."""
 
     def events(
-        self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        kinds: Collection[str] = (),
+        prefix: str = "",
     ) -> list[Event]:
         """Events in order of `seq`, from after that one."""
 
@@ -205,7 +247,9 @@ def each_event(
         after = batch[-1].seq
 
 
-def each_outcome(store: Store, run_id: str, *, prefix: str = "", page: int = 1000) -> Iterator[Recorded]:
+def each_outcome(
+    store: Store, run_id: str, *, prefix: str = "", page: int = 1000
+) -> Iterator[Recorded]:
     """All recorded outcomes beneath `prefix`, a page at a time."""
     after = 0
     while batch := store.outcomes(run_id, prefix=prefix, after=after, limit=page):

@@ -21,8 +21,8 @@ _NAME: Final = "store.db"
 class CopiedStore(SqliteStore):
     """The runs of the store at `path` as they were when it was opened, for reading: a write raises `StoreReadOnly`.
 
-    SQLite can't read a store whose log it can't write beside. The copy holds what is in the log, and what a driver that
-    was killed had noted and not committed.
+    SQLite can't read a store whose log it can't write beside. The copy holds what is in the log,
+    and what a driver that was killed had noted and not committed.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0) -> None:
@@ -40,7 +40,9 @@ class CopiedStore(SqliteStore):
             self._folder.cleanup()
             raise
         self.path, self.url = original, f"sqlite:///{original}"
-        self._db.refuse_writes(f"{original} can't be written, or its directory can't: it was opened for reading")
+        self._db.refuse_writes(
+            f"{original} can't be written, or its directory can't: it was opened for reading"
+        )
 
     def driven(self, run_id: str) -> bool:
         """Whether a process on this machine drove the run a moment ago, by the lock beside the original."""
@@ -53,7 +55,10 @@ class CopiedStore(SqliteStore):
 
 
 def _copy_database(original: str, copy: Path) -> None:
-    """A consistent copy through SQLite where a driver has the store open; else its file and its log as they are."""
+    """A consistent copy through SQLite where a driver has the store open.
+
+    Else its file and its log as they are.
+    """
     if Path(f"{original}-shm").exists():
         try:
             with (
@@ -62,7 +67,9 @@ def _copy_database(original: str, copy: Path) -> None:
             ):
                 source.backup(target)
                 return
-        except sqlite3.OperationalError:  # a leftover of a driver that was killed: nothing changes the files
+        except (
+            sqlite3.OperationalError
+        ):  # a leftover of a driver that was killed: nothing changes the files
             copy.unlink(missing_ok=True)
     shutil.copyfile(original, copy)
     if Path(log := f"{original}-wal").exists():
@@ -70,7 +77,10 @@ def _copy_database(original: str, copy: Path) -> None:
 
 
 def _copy_notes(folder: Path, copies: Path) -> None:
-    """What drivers have noted and not committed; those that are alive are left alone, as they commit it themselves."""
+    """What drivers have noted and not committed.
+
+    Those that are alive are left alone, as they commit it themselves.
+    """
     notes = [file for file in folder.glob("*.lock") if file.stat().st_size and not _is_locked(file)]
     if notes:
         copies.mkdir(mode=0o700)
@@ -79,7 +89,10 @@ def _copy_notes(folder: Path, copies: Path) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a run; a lock can be asked for on a file that can't be written."""
+    """Whether a process holds the lock of a run.
+
+    A lock can be asked for on a file that can't be written.
+    """
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

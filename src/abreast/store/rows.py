@@ -16,17 +16,25 @@ MAX_INLINE: Final = 64 * 1024
 """A longer body goes to a table of its own, so that passes over the journal stay light."""
 
 _SEQ: Final = (1 << SEQ_BITS) - 1
-_FAST: Final = json_writer(ascii_only=True)  # ASCII, so that a lone surrogate in a fact is no trouble
+_FAST: Final = json_writer(
+    ascii_only=True
+)  # ASCII, so that a lone surrogate in a fact is no trouble
 
 Row = tuple[Any, ...]
 
 
 def facts_text(facts: Mapping[str, object] | Sequence[str]) -> str:
-    """A few plain facts as text; the odd NaN or frozen mapping takes the longer way, by the codec."""
+    """A few plain facts as text.
+
+    The odd NaN or frozen mapping takes the longer way, by the codec.
+    """
     try:
         return _FAST(facts)
     except (TypeError, ValueError):
-        return encode(dict(facts) if isinstance(facts, Mapping) else facts, "what is said of an event or a run")
+        return encode(
+            dict(facts) if isinstance(facts, Mapping) else facts,
+            "what is said of an event or a run",
+        )
 
 
 def facts_of(text: str | None) -> Any:  # noqa: ANN401 - as the columns they come from
@@ -41,7 +49,22 @@ def driver_text(driver: Driver) -> str:
 
 def run_row(row: Row) -> RunRow:
     """A run from its columns, in the order in which every statement lists them."""
-    run_id, name, kind, state, seed, epoch, created, ended, last_seq, driver, reason, tags, spent, manifest = row
+    (
+        run_id,
+        name,
+        kind,
+        state,
+        seed,
+        epoch,
+        created,
+        ended,
+        last_seq,
+        driver,
+        reason,
+        tags,
+        spent,
+        manifest,
+    ) = row
     return RunRow(
         run_id,
         name,
@@ -93,18 +116,28 @@ def event_row(row: Row) -> Event:
 def beneath(prefix: str) -> dict[str, str | bytes | None]:
     """Bounds for `path`: the prefix itself and all beneath it, but not its namesakes (`a/b`, `a/b/c`, not `a/bc`).
 
-    With a slash at its end, only what is beneath. An empty one leaves all in: a blob sorts after every text.
+    With a slash at its end, only what is beneath. An empty one leaves all in: a blob sorts after
+    every text.
     """
     if not prefix:
         return {"prefix": None, "floor": "", "low": "", "high": b""}
     stem = prefix.removesuffix("/")
     exact = prefix if stem == prefix else None
-    return {"prefix": exact, "floor": prefix, "low": f"{stem}/", "high": f"{stem}0"}  # "0" comes right after "/"
+    return {
+        "prefix": exact,
+        "floor": prefix,
+        "low": f"{stem}/",
+        "high": f"{stem}0",
+    }  # "0" comes right after "/"
 
 
 def is_beneath(path: str, prefix: str) -> bool:
     """The same, asked of one path."""
-    return not prefix or path == prefix or path.startswith(prefix if prefix.endswith("/") else f"{prefix}/")
+    return (
+        not prefix
+        or path == prefix
+        or path.startswith(prefix if prefix.endswith("/") else f"{prefix}/")
+    )
 
 
 def no_such_run(run_id: str, ids: Iterable[str]) -> NoSuchRun:
@@ -115,7 +148,9 @@ def no_such_run(run_id: str, ids: Iterable[str]) -> NoSuchRun:
     import difflib
 
     close = difflib.get_close_matches(run_id, known, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"the newest are {', '.join(known[:3])}"
+    hint = (
+        f"did you mean {' or '.join(close)}?" if close else f"the newest are {', '.join(known[:3])}"
+    )
     return NoSuchRun(f"there is no run {run_id!r}; {hint}")
 
 
@@ -126,7 +161,9 @@ def busy(row: RunRow) -> RunBusy:
 
 def already(run_id: str) -> RunExists:
     """The error for a new run whose id is taken."""
-    return RunExists(f"there is a run {run_id!r} already; go on with it by `abreast resume`, or choose another id")
+    return RunExists(
+        f"there is a run {run_id!r} already; go on with it by `abreast resume`, or choose another id"
+    )
 
 
 def replaced(row: RunRow, epoch: int) -> DriverReplaced:

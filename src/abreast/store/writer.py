@@ -1,8 +1,8 @@
 """The one writer of a run: commits are grouped, and nobody hears of an outcome before it is on disk.
 
-Two threads: one commits, the other flushes what was committed to the disk. What is jotted down at the end of a turn of
-the loop, or committed, survives the end of this process, however sudden; a flush takes many times as long, and only who
-speaks of it to the caller has to wait for that.
+Two threads: one commits, the other flushes what was committed to the disk. What is jotted down at
+the end of a turn of the loop, or committed, survives the end of this process, however sudden; a
+flush takes many times as long, and only who speaks of it to the caller has to wait for that.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ T = TypeVar("T")
 Heard: TypeAlias = Callable[[], None]
 
 _POLL = 0.5  # seconds between two looks at the requests of other processes
-_GATHER = 0.004  # seconds between two flushes when many wait for them: a few flushes for all serve everybody better
+# seconds between two flushes when many wait for them: a few flushes for all serve everybody better
+_GATHER = 0.004
 _CROWD = 4  # that many
 _LEISURE = 0.016  # seconds between two commits of what is jotted down already
-_COMPANY = 16  # events of one turn that are worth a commit: to jot them down first would cost more than the wait
+# events of one turn that are worth a commit: to jot them down first would cost more than the wait
+_COMPANY = 16
 _LINGER = 0.05  # seconds an event that nobody waits for may wait for company
 
 
@@ -64,15 +66,20 @@ class CommitListener:
 class CommitWriter:
     """Writes a run's events from a thread of its own.
 
-    Events of one turn of the loop are jotted down together, and go over to be committed some milliseconds after those
-    before, or at once if somebody waits for the disk and does nothing else, or if they can't be jotted down. While a
-    commit is on its way the next batch gathers. An event that nobody waits for (most are the start of an item) rides
-    along with the next one that somebody does.
-    After a commit has failed nothing more is written: what was acknowledged stays, and the run is told once.
+    Events of one turn of the loop are jotted down together, and go over to be committed some
+    milliseconds after those before, or at once if somebody waits for the disk and does nothing
+    else, or if they can't be jotted down. While a commit is on its way the next batch gathers. An
+    event that nobody waits for (most are the start of an item) rides along with the next one that
+    somebody does. After a commit has failed nothing more is written: what was acknowledged stays,
+    and the run is told once.
     """
 
     def __init__(
-        self, store: Store, row: RunRow, listener: CommitListener, spent: Callable[[], Mapping[str, float]]
+        self,
+        store: Store,
+        row: RunRow,
+        listener: CommitListener,
+        spent: Callable[[], Mapping[str, float]],
     ) -> None:
         """Start the thread; call from inside the running loop."""
         self._store = store
@@ -84,7 +91,8 @@ class CommitWriter:
         self._leaving: asyncio.Handle | None = None  # the open batch goes over then
         self._turning = False  # at the end of this turn it is jotted down
         self._left = float("-inf")  # when the last one went over
-        self._bare = 0  # batches on their way that are not jotted down: what comes after them can't be, either
+        # batches on their way that are not jotted down: what comes after them can't be, either
+        self._bare = 0
         self.broken = False
         self.failure: AbreastError | None = None
         """What a commit or a flush was refused with, first: nothing was written after that."""
@@ -95,14 +103,24 @@ class CommitWriter:
         self._queue: SimpleQueue[_Batch | Callable[[], None] | None] = SimpleQueue()
         self._unflushed: SimpleQueue[list[Heard] | threading.Event | None] = SimpleQueue()
         # A daemon, so that a disk that never answers can't keep the process from ending.
-        self._thread = threading.Thread(target=self._work, name=f"abreast-scribe-{row.id}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name=f"abreast-scribe-{row.id}", daemon=True
+        )
         self._thread.start()
-        self._flusher = threading.Thread(target=self._flush_on, name=f"abreast-flush-{row.id}", daemon=True)
+        self._flusher = threading.Thread(
+            target=self._flush_on, name=f"abreast-flush-{row.id}", daemon=True
+        )
         self._flusher.start()
 
-    def write(self, event: Event, written: Heard | None = None, durable: Heard | None = None) -> None:
-        """Have `event` written. Never waits; on the loop `written` is called once it is in the store's file, where it
-        survives the end of this process, and `durable` once it is on disk: soon, if that is all that is waited for."""  # noqa: D205, D209 - one thought
+    def write(
+        self, event: Event, written: Heard | None = None, durable: Heard | None = None
+    ) -> None:
+        """Have `event` written. Never waits.
+
+        On the loop `written` is called once it is in the store's file, where it
+
+        survives the end of this process, and `durable` once it is on disk: soon, if that is all
+        that is waited for."""  # noqa: D209 - one thought
         batch = self._open
         batch.events.append(event)
         if written is None and durable is None:
@@ -124,7 +142,10 @@ class CommitWriter:
         self._queue.put(self._hurry.set)
 
     async def flush(self) -> None:
-        """Wait until everything written so far is on disk; raises the store's error if it can't be."""
+        """Wait until everything written so far is on disk.
+
+        Raises the store's error if it can't be.
+        """
         self._hand_over()
         await self.read(self._store.sync)
 
@@ -248,7 +269,11 @@ class CommitWriter:
     def _commit(self, batches: Sequence[_Batch]) -> None:
         if not batches or self.broken:
             return
-        events = batches[0].events if len(batches) == 1 else [event for batch in batches for event in batch.events]
+        events = (
+            batches[0].events
+            if len(batches) == 1
+            else [event for batch in batches for event in batch.events]
+        )
         began = SYSTEM_CLOCK.now()
         try:
             self._store.commit(self._row.id, self._row.epoch, events, self._spent())
@@ -266,7 +291,10 @@ class CommitWriter:
             self._unflushed.put(waiting)
 
     def _flush_on(self) -> None:
-        """Flush whatever has been committed meanwhile, again and again; the thread beside the writer's."""
+        """Flush whatever has been committed meanwhile, again and again.
+
+        The thread beside the writer's.
+        """
         ended, crowded = False, False
         while not ended:
             jobs = [self._unflushed.get()]

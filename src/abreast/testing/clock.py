@@ -73,7 +73,10 @@ class ManualClock:
         await settle()
 
     async def run_until(self, done: asyncio.Future[object]) -> None:
-        """Let time pass from one due call to the next until `done`; RuntimeError if nothing is due any more."""
+        """Let time pass from one due call to the next until `done`.
+
+        RuntimeError if nothing is due any more.
+        """
         await settle()
         while not done.done():
             when = self.next_due

@@ -14,8 +14,8 @@ from abreast.store.port import Store
 def crash_at(store: Store, commit: int, when: Literal["before", "after"] = "before") -> Store:
     """The same store, except that the process is killed (SIGKILL, as in life) before or after commit number `commit`.
 
-    Nothing is jotted down in it ahead of the commits, so that before one there is nothing of what it holds. Use it in a
-    child process, and resume in another:
+    Nothing is jotted down in it ahead of the commits, so that before one there is nothing of what
+    it holds. Use it in a child process, and resume in another:
 
         abreast.open_run("job", store=crash_at(SqliteStore("runs.db"), commit=3, when="after"))
     """
@@ -37,7 +37,9 @@ class _CrashingStore:
         """Leave it all to commits."""
         return False
 
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
         """Write, unless this is the moment to die."""
         self._left -= 1
         if self._left == 0 and self._when == "before":

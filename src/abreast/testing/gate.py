@@ -60,7 +60,10 @@ class Gate:
         self.open(*list(self._waiting))
 
     async def wait_for(self, *who: Hashable, timeout: float = 10.0) -> None:
-        """Wait until all of these have arrived; TimeoutError if they don't (`timeout` is real time: a safety net)."""
+        """Wait until all of these have arrived.
+
+        TimeoutError if they don't (`timeout` is real time: a safety net).
+        """
         if set(who) <= set(self.arrived):
             return
         watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -11,8 +11,11 @@ from typing import Final, NamedTuple
 STATES: Final = ("running", "done", "speculative", "cancelled", "retried", "crashed", "failed")
 """From the best to the worst: where several bars are too short to be told apart, the worst gives its colour."""
 RUNNING, DONE, SPECULATIVE, CANCELLED, RETRIED, CRASHED, FAILED = range(len(STATES))
-INSTANT: Final = 0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
-_NEWEST: Final = 8  # starts looked back at, to see whether one of them took a slot that is only now noted as free
+INSTANT: Final = (
+    0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
+)
+# starts looked back at, to see whether one of them took a slot that is only now noted as free
+_NEWEST: Final = 8
 
 
 class AttemptBar(NamedTuple):
@@ -46,11 +49,18 @@ class AttemptRow:
         self.item.append(bar.item)
         self.free_since = self.end[-1]
 
-    def between(self, begin: float, finish: float) -> Iterator[tuple[float, float, float, int, int]]:
+    def between(
+        self, begin: float, finish: float
+    ) -> Iterator[tuple[float, float, float, int, int]]:
         """The bars that waited or worked within a window, in order."""
         at = bisect_left(self.end, begin)
         for values in zip(
-            self.since[at:], self.start[at:], self.end[at:], self.state[at:], self.item[at:], strict=True
+            self.since[at:],
+            self.start[at:],
+            self.end[at:],
+            self.state[at:],
+            self.item[at:],
+            strict=True,
         ):
             if values[0] > finish:
                 return
@@ -75,7 +85,9 @@ class AttemptLane:
     decisions: list[dict[str, object]] = field(default_factory=list)
     waiting: dict[str, float] = field(default_factory=dict)
     counts: list[int] = field(default_factory=lambda: [0] * len(STATES))
-    _free: list[tuple[float, int]] = field(default_factory=list)  # since when, and which, in that order
+    _free: list[tuple[float, int]] = field(
+        default_factory=list
+    )  # since when, and which, in that order
     _newest: list[str] = field(default_factory=list)
 
     def begin(self, path: str, bar: AttemptBar) -> None:
@@ -99,7 +111,8 @@ class AttemptLane:
 
     def brief(self, bar: AttemptBar) -> None:
         """Something so short that its start was not written: into a row that was free meanwhile."""
-        # The one that was freed last: bars come by their ends, and so they never need more rows than were in use.
+        # The one that was freed last: bars come by their ends, and so they never need more rows
+        # than were in use.
         at = bisect_right(self._free, (bar.start + INSTANT, len(self.rows)))
         if at:
             _, row = self._free.pop(at - 1)
@@ -114,7 +127,10 @@ class AttemptLane:
         insort(self._free, (self.rows[row].free_since, row))
 
     def _follow(self, row: int, now: float) -> bool:
-        """Move what has just started into the row that it was waiting for; False if there is no such item."""
+        """Move what has just started into the row that it was waiting for.
+
+        False if there is no such item.
+        """
         started = [self.running[path] for path in self._newest if path in self.running]
         last = max(started, key=lambda one: one.row, default=None)
         if last is None or last.row <= row or now - last.bar.start > INSTANT:

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from abreast.core.errors import NoSuchRun, left_by
-from abreast.core.events import ATTEMPT_FAILED, CALL_SETTLED, CALL_STARTED, ITEM_READ, LIMIT_WAITED, Event, items_read
+from abreast.core.events import (
+    ATTEMPT_FAILED,
+    CALL_SETTLED,
+    CALL_STARTED,
+    ITEM_READ,
+    LIMIT_WAITED,
+    Event,
+    items_read,
+)
 from abreast.core.item import unescape
 from abreast.store.codec.codec import decode_plain, json_writer
 from abreast.store.port import Recorded, RunRow
@@ -20,29 +28,61 @@ _INPUT: Final = "input"  # beneath a run: what its command read
 _JSON: Final = json_writer()
 
 
-def item_of(journal: RunReader, row: RunRow, path: str, prompt_of: Callable[[RunRow, str, object], str | None]) -> Said:
+def item_of(
+    journal: RunReader,
+    row: RunRow,
+    path: str,
+    prompt_of: Callable[[RunRow, str, object], str | None],
+) -> Said:
     """What there is to say of the item at `path`; one that runs has no outcome yet."""
     found = journal.recorded([path]).get(path) if path else None
-    happened = list(journal.events({ATTEMPT_FAILED, LIMIT_WAITED}, prefix=path, most=500)) if path else []
+    happened = (
+        list(journal.events({ATTEMPT_FAILED, LIMIT_WAITED}, prefix=path, most=500)) if path else []
+    )
     read = _read(journal, row, path, found)
     calls = list(journal.events({CALL_SETTLED}, prefix=path, most=_CALLS)) if path else []
-    asked = {event.path: event for event in journal.events({CALL_STARTED}, prefix=path, most=_CALLS) if event.body}
-    if found is None and not happened and read is None and not calls and not path.startswith(row.name):
+    asked = {
+        event.path: event
+        for event in journal.events({CALL_STARTED}, prefix=path, most=_CALLS)
+        if event.body
+    }
+    if (
+        found is None
+        and not happened
+        and read is None
+        and not calls
+        and not path.startswith(row.name)
+    ):
         raise NoSuchRun(f"nothing is recorded of an item {path!r} in {row.id}")
     given = decode_plain(read) if read is not None else None
     key = unescape(path.rpartition("/")[2])
     said: Said = {
-        "run": row.id, "path": path, "key": key, "state": "running",
-        "input": None if read is None else _text(given), "prompt": _cut(prompt_of(row, key, given)),
+        "run": row.id,
+        "path": path,
+        "key": key,
+        "state": "running",
+        "input": None if read is None else _text(given),
+        "prompt": _cut(prompt_of(row, key, given)),
         "calls": [_call(event, path, asked.pop(event.path, None)) for event in calls]
-        + [{**_call(event, path, event), "state": "running"} for event in asked.values() if found is None],
-        "attempts": [_attempt(event) for event in happened if event.kind == ATTEMPT_FAILED and event.path == path],
+        + [
+            {**_call(event, path, event), "state": "running"}
+            for event in asked.values()
+            if found is None
+        ],
+        "attempts": [
+            _attempt(event)
+            for event in happened
+            if event.kind == ATTEMPT_FAILED and event.path == path
+        ],
         "waits": [
             {"limit": event.data.get("limit"), "seconds": event.data.get("seconds")}
-            for event in happened if event.kind == LIMIT_WAITED and event.path == path
+            for event in happened
+            if event.kind == LIMIT_WAITED and event.path == path
         ],
-        "beneath": [_beneath(one) for one in journal.outcomes(prefix=f"{path}/", most=_BENEATH)] if path else [],
-    }  # fmt: skip
+        "beneath": [_beneath(one) for one in journal.outcomes(prefix=f"{path}/", most=_BENEATH)]
+        if path
+        else [],
+    }
     return said if found is None else {**said, **_outcome(found)}
 
 
@@ -53,7 +93,11 @@ def _read(journal: RunReader, row: RunRow, path: str, found: Recorded | None) ->
     key = rest.rpartition("/")[2]
     if index is None and key.isdecimal():  # it runs, and goes by its position
         index = int(key)
-    return _read_at(journal, row, f"{root}/{_INPUT}", index) if rest and isinstance(index, int) else None
+    return (
+        _read_at(journal, row, f"{root}/{_INPUT}", index)
+        if rest and isinstance(index, int)
+        else None
+    )
 
 
 def _read_at(journal: RunReader, row: RunRow, prefix: str, index: int) -> str | None:
@@ -73,18 +117,28 @@ def _read_at(journal: RunReader, row: RunRow, prefix: str, index: int) -> str | 
 def _outcome(found: Recorded) -> Said:
     data: dict[str, Any] = dict(found.data)
     said: Said = {
-        "state": "speculative" if data.get("speculative") else data["state"], "lane": found.lane,
-        "index": data.get("index"), "attempt": data.get("attempts", 1),
+        "state": "speculative" if data.get("speculative") else data["state"],
+        "lane": found.lane,
+        "index": data.get("index"),
+        "attempt": data.get("attempts", 1),
         "timing": {
-            "queued": data.get("queued", 0.0), "waited": data.get("waited", 0.0), "backoff": data.get("backoff", 0.0),
+            "queued": data.get("queued", 0.0),
+            "waited": data.get("waited", 0.0),
+            "backoff": data.get("backoff", 0.0),
             "service": data.get("service", []),
         },
-        "usage": {name: data[name] for name in ("requests", "input_tokens", "output_tokens", "usd") if name in data},
-    }  # fmt: skip
+        "usage": {
+            name: data[name]
+            for name in ("requests", "input_tokens", "output_tokens", "usd")
+            if name in data
+        },
+    }
     if data["state"] == "done":
         value = value_of(found)
         if isinstance(value, dict) and {"exit_code", "stdout", "stderr"} <= value.keys():
-            said |= {name: _text(value[name]) for name in ("stdout", "stderr")} | {"exit_code": value["exit_code"]}
+            said |= {name: _text(value[name]) for name in ("stdout", "stderr")} | {
+                "exit_code": value["exit_code"]
+            }
         else:
             said["value"] = _text(value)
     elif data["state"] == "failed":
@@ -100,26 +154,43 @@ def _error(recorded: Any) -> Said:  # noqa: ANN401 - an outcome or an event
     left = left_by(error) or error.details
     wrote = {name: _text(left[name]) for name in ("stdout", "stderr") if left.get(name)}
     return {
-        "type": error.kind, "message": _cut(error.message), "traceback": _cut(error.trace), "status": status,
-        "raw": _cut(raw) if isinstance(raw, str) else None, **wrote,
-    }  # fmt: skip
+        "type": error.kind,
+        "message": _cut(error.message),
+        "traceback": _cut(error.trace),
+        "status": status,
+        "raw": _cut(raw) if isinstance(raw, str) else None,
+        **wrote,
+    }
 
 
 def _attempt(event: Any) -> Said:  # noqa: ANN401
-    return {"attempt": event.data.get("attempt"), "backoff": event.data.get("backoff"), "error": _error(event)}
+    return {
+        "attempt": event.data.get("attempt"),
+        "backoff": event.data.get("backoff"),
+        "error": _error(event),
+    }
 
 
 def _call(event: Any, path: str, asked: Event | None) -> Said:  # noqa: ANN401
     data: dict[str, Any] = dict(event.data)
     said: Said = {
-        "path": event.path.removeprefix(f"{path}/"), "model": data.get("model"), "state": data.get("state"),
-        "lane": event.lane, "waited": data.get("waited", 0.0), "backoff": data.get("backoff", 0.0),
-        "service": data.get("service", []), "first_token": data.get("first_token"), "usd": data.get("usd"),
-        "input_tokens": data.get("input_tokens"), "output_tokens": data.get("output_tokens"),
-    }  # fmt: skip
+        "path": event.path.removeprefix(f"{path}/"),
+        "model": data.get("model"),
+        "state": data.get("state"),
+        "lane": event.lane,
+        "waited": data.get("waited", 0.0),
+        "backoff": data.get("backoff", 0.0),
+        "service": data.get("service", []),
+        "first_token": data.get("first_token"),
+        "usd": data.get("usd"),
+        "input_tokens": data.get("input_tokens"),
+        "output_tokens": data.get("output_tokens"),
+    }
     if asked is not None:
         turns: Any = value_of(asked)
-        said["asked"] = [{"role": role, "text": text, "characters": size} for role, text, size in turns]
+        said["asked"] = [
+            {"role": role, "text": text, "characters": size} for role, text, size in turns
+        ]
     if data.get("state") == "done":
         reply = value_of(event)
         said["reply"] = _text(reply.get("text") if isinstance(reply, dict) else reply)
@@ -133,7 +204,12 @@ def _beneath(one: Recorded) -> Said:
     state = one.data.get("state")
     said = _text(value_of(one))["text"] if state == "done" else ""
     short = str(said)[:400]
-    return {"path": one.path, "key": unescape(one.path.rpartition("/")[2]), "state": state, "value": short}
+    return {
+        "path": one.path,
+        "key": unescape(one.path.rpartition("/")[2]),
+        "state": state,
+        "value": short,
+    }
 
 
 def _text(value: object) -> Said:

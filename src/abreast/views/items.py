@@ -10,7 +10,18 @@ from abreast.core.events import Event
 from abreast.core.item import unescape
 from abreast.views.attempts import DONE, RUNNING, SPECULATIVE, STATES
 
-SORTS: Final = ("order", "key", "state", "lane", "began", "waited", "took", "attempts", "usd", "tokens")
+SORTS: Final = (
+    "order",
+    "key",
+    "state",
+    "lane",
+    "began",
+    "waited",
+    "took",
+    "attempts",
+    "usd",
+    "tokens",
+)
 """What items can be sorted by; `order` is that in which they were first seen."""
 _WAITS: Final = ("queued", "waited", "backoff")
 
@@ -77,7 +88,9 @@ class Items:
         self._attempts[at] = attempts if isinstance(attempts, int) else 1
         if "requests" in data:
             self._usd[at] = _number(data.get("usd"))
-            self._tokens[at] = int(_number(data.get("input_tokens")) + _number(data.get("output_tokens")))
+            self._tokens[at] = int(
+                _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
+            )
 
     def end(self, at: int, state: int, now: float) -> None:
         """Its driver is gone, or its map is over."""
@@ -135,17 +148,31 @@ class Items:
         """One item in JSON's own types."""
         path = self.paths[at]
         return {
-            "path": path, "key": unescape(path.rpartition("/")[2]), "state": STATES[self.state[at]],
-            "lane": self._lanes[at], "began": round(self._began[at], 4), "waited": round(self._waited[at], 4),
-            "took": round(self._took[at], 4), "attempts": self._attempts[at], "usd": self._usd[at],
-            "tokens": self._tokens[at], "error": self._error[at],
-        }  # fmt: skip
+            "path": path,
+            "key": unescape(path.rpartition("/")[2]),
+            "state": STATES[self.state[at]],
+            "lane": self._lanes[at],
+            "began": round(self._began[at], 4),
+            "waited": round(self._waited[at], 4),
+            "took": round(self._took[at], 4),
+            "attempts": self._attempts[at],
+            "usd": self._usd[at],
+            "tokens": self._tokens[at],
+            "error": self._error[at],
+        }
 
     def _key(self, sort: str) -> Callable[[int], Any] | None:
         columns: dict[str, Sequence[object]] = {
-            "key": self.paths, "state": self.state, "lane": self._lanes, "began": self._began, "waited": self._waited,
-            "took": self._took, "attempts": self._attempts, "usd": self._usd, "tokens": self._tokens,
-        }  # fmt: skip
+            "key": self.paths,
+            "state": self.state,
+            "lane": self._lanes,
+            "began": self._began,
+            "waited": self._waited,
+            "took": self._took,
+            "attempts": self._attempts,
+            "usd": self._usd,
+            "tokens": self._tokens,
+        }
         return columns[sort].__getitem__ if sort in columns else None
 
 

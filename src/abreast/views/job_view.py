@@ -22,7 +22,10 @@ class JobFold(Protocol):
         """Take in the next event of these kinds."""
 
     def plain(self, run: RunRow, state: str) -> dict[str, object]:
-        """The picture in JSON's own types, bounded whatever the run's size; `state` is the run's, for people."""
+        """The picture in JSON's own types, bounded whatever the run's size.
+
+        `state` is the run's, for people.
+        """
 
 
 def short(text: object, most: int) -> str:

@@ -18,14 +18,19 @@ SPECULATIVE: Final = "speculative"
 _WORST: Final = (RUNNING, DONE, CANCELLED, RETRIED, CRASHED, FAILED)
 _ROWS: Final = 256  # rows of a lane that keep what ran in them: no picture is higher
 _NEWEST: Final = 8
-INSTANT: Final = 0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
+INSTANT: Final = (
+    0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LaneBar:
-    """One attempt at an item, in the run's own time; or several that are too short to be told apart.
+    """One attempt at an item, in the run's own time.
 
-    From `since` to `start` it waited, as far as its row was free meanwhile; from `start` to `end` it worked.
+    Or several that are too short to be told apart.
+
+    From `since` to `start` it waited, as far as its row was free meanwhile; from `start` to `end`
+    it worked.
     """
 
     key: str
@@ -69,11 +74,16 @@ class LaneRow:
             yield replace(self.running, end=max(now, self.running.start))
 
     def keep(self, bar: LaneBar, grain: float) -> None:
-        """Add a bar that has ended; it becomes one with the last if both together are too short to be seen."""
+        """Add a bar that has ended.
+
+        It becomes one with the last if both together are too short to be seen.
+        """
         last = self.bars[-1] if self.bars else None
         if last is not None and bar.end - last.since < grain:
             shown = max(last, bar, key=lambda either: _WORST.index(either.state))
-            bar = replace(shown, since=last.since, start=last.start, end=bar.end, count=last.count + bar.count)
+            bar = replace(
+                shown, since=last.since, start=last.start, end=bar.end, count=last.count + bar.count
+            )
             self.bars.pop()
         self.bars.append(bar)
 
@@ -96,7 +106,10 @@ class LaneLevel:
 
 @dataclass(slots=True)
 class LaneCounts:
-    """How many items came to what end; `retried` counts attempts, `speculative` what ran past its map's stop."""
+    """How many items came to what end.
+
+    `retried` counts attempts, `speculative` what ran past its map's stop.
+    """
 
     done: int = 0
     failed: int = 0

@@ -1,7 +1,8 @@
 """The lanes of a run as its events draw them: a fold from the journal to rows of bars, counts and rates.
 
-It is fed event by event, in order, and knows nothing else: drawing an old run and watching a live one are the same. An
-event costs the same however long the run is, and only what can still be seen is kept.
+It is fed event by event, in order, and knows nothing else: drawing an old run and watching a live
+one are the same. An event costs the same however long the run is, and only what can still be seen
+is kept.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ class _Map:
 class LaneChart:
     """The picture of one run so far, made of events of the `KINDS`.
 
-    Time in it is the time the run was driven: what lies between a crash and the resume is left out, and marked by a
-    seam. With `whole` all of the run stays in it, the later the coarser; else its last `window` seconds.
+    Time in it is the time the run was driven: what lies between a crash and the resume is left out,
+    and marked by a seam. With `whole` all of the run stays in it, the later the coarser; else its
+    last `window` seconds.
     """
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
@@ -114,7 +116,9 @@ class LaneChart:
 
     def _run_resumed(self, _: Event) -> None:
         self.cut()
-        for strip in self.strips.values():  # what ended after an interrupt is taken up by the next driver
+        for (
+            strip
+        ) in self.strips.values():  # what ended after an interrupt is taken up by the next driver
             strip.counts.change(DONE, strip.counts.speculative)
             strip.counts.speculative = 0
         self.seams.append(self.now)
@@ -123,7 +127,10 @@ class LaneChart:
     def _run_ended(self, event: Event) -> None:
         for path in list(self._maps):
             self._close(path)
-        self.state, self.reason = str(event.data.get("state", DONE)), str(event.data.get("reason") or self.reason)
+        self.state, self.reason = (
+            str(event.data.get("state", DONE)),
+            str(event.data.get("reason") or self.reason),
+        )
 
     def _map_started(self, event: Event) -> None:
         self._maps[event.path] = _Map(self._label(event.path))
@@ -150,7 +157,9 @@ class LaneChart:
         strip = self._strip(event)
         since = self._stop_waiting(event.path) if event.path in self._waiting else self.now
         key, attempt = unescape(event.path.rpartition("/")[2]), event.data.get("attempt", 1)
-        bar = LaneBar(key, RUNNING, since, self.now, self.now, attempt if isinstance(attempt, int) else 1)
+        bar = LaneBar(
+            key, RUNNING, since, self.now, self.now, attempt if isinstance(attempt, int) else 1
+        )
         place = strip.take()
         strip.rows[place].start(bar)
         strip.counts.running += 1
@@ -167,7 +176,9 @@ class LaneChart:
 
     def _item_settled(self, event: Event) -> None:
         path, strip = event.path, self._strip(event)
-        state = next((known for known in (DONE, CANCELLED) if event.data.get("state") == known), FAILED)
+        state = next(
+            (known for known in (DONE, CANCELLED) if event.data.get("state") == known), FAILED
+        )
         if path in self._places:
             self._end(path, state)
         else:
@@ -175,14 +186,19 @@ class LaneChart:
         if path in self._waiting:
             self._stop_waiting(path)
         self._map(path).members.discard(path)
-        self._count(path, strip, SPECULATIVE if state == DONE and event.data.get("speculative") else state)
+        self._count(
+            path, strip, SPECULATIVE if state == DONE and event.data.get("speculative") else state
+        )
         second = int(self.now)
         if not self._recent or self._recent[-1][0] != second:
             self._recent.append([second, 0])
         self._recent[-1][1] += 1
 
     def _call_settled(self, event: Event) -> None:
-        """Count what a call used. Not by items: what a nested one used is in the item around it, too."""
+        """Count what a call used.
+
+        Not by items: what a nested one used is in the item around it, too.
+        """
         if event.data.get("state") != CANCELLED:
             self.usage += usage_of(event.data)
 
@@ -195,7 +211,11 @@ class LaneChart:
         since = self._stop_waiting(event.path) if event.path in self._waiting else start
         place = strip.take_since(start)
         key = unescape(event.path.rpartition("/")[2])
-        strip.keep(place, LaneBar(key, state, min(since, start), start, self.now, len(service)), self._grain)
+        strip.keep(
+            place,
+            LaneBar(key, state, min(since, start), start, self.now, len(service)),
+            self._grain,
+        )
         strip.rows[place].free_since = self.now
         strip.give(place)
         self.peak = max(self.peak, len(self._places), place + 1)
@@ -249,8 +269,15 @@ class LaneChart:
             strip.give(place)
 
     def _follow(self, strip: Strip, place: int) -> bool:
-        """Move what has just started into the row that it was waiting for; False if there is no such item."""
-        others = [(self._places[path][1], path) for path in strip.newest if self._places.get(path, (None,))[0] is strip]
+        """Move what has just started into the row that it was waiting for.
+
+        False if there is no such item.
+        """
+        others = [
+            (self._places[path][1], path)
+            for path in strip.newest
+            if self._places.get(path, (None,))[0] is strip
+        ]
         last, path = max(others, default=(0, ""))
         bar = strip.rows[last].running
         if last <= place or bar is None or self.now - bar.start > INSTANT:
@@ -293,10 +320,18 @@ class LaneChart:
         return self.strips.setdefault(name, Strip(name))
 
     _TURNS: ClassVar[dict[str, Callable[[LaneChart, Event], None]]] = {
-        events.RUN_STARTED: _run_started, events.RUN_RESUMED: _run_resumed, events.RUN_ENDED: _run_ended,
-        events.MAP_STARTED: _map_started, events.MAP_STOPPED: _map_stopped, events.MAP_ENDED: _map_ended,
-        events.ITEM_READ: _item_read, events.ITEMS_COMPLETE: _items_complete, events.ITEM_QUEUED: _item_queued,
-        events.ITEM_STARTED: _item_started, events.ATTEMPT_FAILED: _attempt_failed, events.ITEM_SETTLED: _item_settled,
+        events.RUN_STARTED: _run_started,
+        events.RUN_RESUMED: _run_resumed,
+        events.RUN_ENDED: _run_ended,
+        events.MAP_STARTED: _map_started,
+        events.MAP_STOPPED: _map_stopped,
+        events.MAP_ENDED: _map_ended,
+        events.ITEM_READ: _item_read,
+        events.ITEMS_COMPLETE: _items_complete,
+        events.ITEM_QUEUED: _item_queued,
+        events.ITEM_STARTED: _item_started,
+        events.ATTEMPT_FAILED: _attempt_failed,
+        events.ITEM_SETTLED: _item_settled,
         events.CALL_SETTLED: _call_settled,
-    }  # fmt: skip
+    }
     KINDS: ClassVar = frozenset(_TURNS)

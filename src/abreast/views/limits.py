@@ -32,7 +32,12 @@ class Decision:
     def of(cls, at: float, data: Any) -> Decision:  # noqa: ANN401 - of an event
         """As an event tells it."""
         numbers = {name: _number(data.get(name)) for name in ("old", "new", "held")}
-        return cls(at, str(data.get("dimension") or data.get("limit") or "?"), cause=str(data.get("cause")), **numbers)
+        return cls(
+            at,
+            str(data.get("dimension") or data.get("limit") or "?"),
+            cause=str(data.get("cause")),
+            **numbers,
+        )
 
     def spoken(self) -> str:
         """In words."""
@@ -57,17 +62,30 @@ class CallFlow:
 
     def allowed(self, dimension: str) -> float | None:
         """What was last decided."""
-        told = (each.new for each in reversed(self.decisions) if each.dimension == dimension and each.new is not None)
+        told = (
+            each.new
+            for each in reversed(self.decisions)
+            if each.dimension == dimension and each.new is not None
+        )
         return next(told, None)
 
 
 class LimitChart:
-    """The limits of one run so far, made of events of the `KINDS`; its time is that of `abreast.views.lanes.Chart`."""
+    """The limits of one run so far, made of events of the `KINDS`.
 
-    KINDS: ClassVar = frozenset({
-        events.RUN_STARTED, events.RUN_RESUMED, events.RUN_ENDED, events.CALL_STARTED, events.CALL_SETTLED,
-        events.LIMIT_CHANGED,
-    })  # fmt: skip
+    Its time is that of `abreast.views.lanes.Chart`.
+    """
+
+    KINDS: ClassVar = frozenset(
+        {
+            events.RUN_STARTED,
+            events.RUN_RESUMED,
+            events.RUN_ENDED,
+            events.CALL_STARTED,
+            events.CALL_SETTLED,
+            events.LIMIT_CHANGED,
+        }
+    )
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
         """Nothing has happened yet."""

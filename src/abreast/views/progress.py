@@ -77,7 +77,9 @@ class Tallies:
                     page = self._store.events(row.id, after=tally.after, limit=_PAGE, kinds=_KINDS)
                     for event in page:
                         tally.add(event)
-                    tally.after = page[-1].seq if len(page) == _PAGE else max(row.last_seq, tally.after)
+                    tally.after = (
+                        page[-1].seq if len(page) == _PAGE else max(row.last_seq, tally.after)
+                    )
             while len(self._found) > _MOST:
                 self._found.popitem(last=False)
 
@@ -85,7 +87,12 @@ class Tallies:
         """What is counted of a run so far; `counted` says whether that is all."""
         tally = self._found.get((row.id, row.created)) or _Tally()
         return {
-            "done": tally.done, "failed": tally.failed, "cancelled": tally.cancelled, "total": tally.total,
-            "usd": tally.usd, "unpriced": tally.unpriced, "tokens": tally.tokens,
+            "done": tally.done,
+            "failed": tally.failed,
+            "cancelled": tally.cancelled,
+            "total": tally.total,
+            "usd": tally.usd,
+            "unpriced": tally.unpriced,
+            "tokens": tally.tokens,
             "counted": tally.after >= row.last_seq,
-        }  # fmt: skip
+        }

@@ -1,6 +1,7 @@
 """What pages are made of: one run of the store, read and never written.
 
-A reader neither waits for the run's driver nor holds it up: each call is one look of its own at the store.
+A reader neither waits for the run's driver nor holds it up: each call is one look of its own at the
+store.
 """
 
 from __future__ import annotations
@@ -30,21 +31,33 @@ class RunReader:
         return "crashed" if row.state == "running" and not self.store.driven(row.id) else row.state
 
     def events(
-        self, kinds: Collection[str] = (), *, prefix: str = "", after: int = 0, most: int = 1_000_000, page: int = 2000
+        self,
+        kinds: Collection[str] = (),
+        *,
+        prefix: str = "",
+        after: int = 0,
+        most: int = 1_000_000,
+        page: int = 2000,
     ) -> Iterator[Event]:
         """Events in order, those of some kinds or all, beneath `prefix`; at most so many."""
-        while most > 0 and (batch := self.store.events(
-            self.run_id, after=after, limit=min(page, most), kinds=kinds, prefix=prefix
-        )):  # fmt: skip
+        while most > 0 and (
+            batch := self.store.events(
+                self.run_id, after=after, limit=min(page, most), kinds=kinds, prefix=prefix
+            )
+        ):
             yield from batch
             after = batch[-1].seq
             most -= len(batch)
 
-    def outcomes(self, *, prefix: str = "", most: int = 1_000_000, page: int = 1000) -> Iterator[Recorded]:
+    def outcomes(
+        self, *, prefix: str = "", most: int = 1_000_000, page: int = 1000
+    ) -> Iterator[Recorded]:
         """The newest outcome of each path beneath `prefix`, in the order in which they were written."""
         after = 0
         while most > 0 and (
-            batch := self.store.outcomes(self.run_id, prefix=prefix, after=after, limit=min(page, most))
+            batch := self.store.outcomes(
+                self.run_id, prefix=prefix, after=after, limit=min(page, most)
+            )
         ):
             yield from batch
             after = batch[-1].seq
@@ -60,7 +73,10 @@ class RunReader:
 
 
 def value_of(recorded: Recorded | Event) -> object:
-    """The value of something that is done, in JSON's own types; nothing of the user's code is needed."""
+    """The value of something that is done, in JSON's own types.
+
+    Nothing of the user's code is needed.
+    """
     return codec.decode_plain(recorded.body or "null")
 
 

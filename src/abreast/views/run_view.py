@@ -1,7 +1,8 @@
 """A run as its journal tells it: a fold from events to lanes, items, errors and what was spent.
 
-It is fed in order, page by page, and knows nothing else: an old run and a live one are the same fold. Time in it is the
-time that the run was driven: what lies between a crash and the resume is left out, and marked by a seam.
+It is fed in order, page by page, and knows nothing else: an old run and a live one are the same
+fold. Time in it is the time that the run was driven: what lies between a crash and the resume is
+left out, and marked by a seam.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class RunView:
         self.read = 0
         self.width = 0
         self.timing_dependent: set[str] = set()
-        self.spent: dict[str, array[float]] = {name: array("d") for name in ("at", "usd", "input", "output")}
+        self.spent: dict[str, array[float]] = {
+            name: array("d") for name in ("at", "usd", "input", "output")
+        }
         self.models: dict[str, dict[str, float]] = {}
         self.unpriced = 0
         self._maps: dict[str, str] = {}
@@ -87,7 +90,10 @@ class RunView:
 
     def _run_ended(self, event: Event) -> None:
         self._end_all(CANCELLED)
-        self.state, self.reason = str(event.data.get("state", "done")), str(event.data.get("reason") or self.reason)
+        self.state, self.reason = (
+            str(event.data.get("state", "done")),
+            str(event.data.get("reason") or self.reason),
+        )
 
     def _map_started(self, event: Event) -> None:
         self._maps[event.path] = self._label(event.path)
@@ -98,7 +104,9 @@ class RunView:
         self.reason = f"it stopped at item {event.data.get('at')} ({event.data.get('reason')})"
 
     def _map_ended(self, event: Event) -> None:
-        self.timing_dependent.update(filter(None, str(event.data.get("timing_dependent") or "").split(",")))
+        self.timing_dependent.update(
+            filter(None, str(event.data.get("timing_dependent") or "").split(","))
+        )
 
     def _item_read(self, event: Event) -> None:
         self.read += events.count_read(event)
@@ -157,9 +165,11 @@ class RunView:
 
     def _spend(self, data: Mapping[str, Any]) -> None:
         used = {
-            "requests": _number(data.get("requests")), "usd": _number(data.get("usd")),
-            "input": _number(data.get("input_tokens")), "output": _number(data.get("output_tokens")),
-        }  # fmt: skip
+            "requests": _number(data.get("requests")),
+            "usd": _number(data.get("usd")),
+            "input": _number(data.get("input_tokens")),
+            "output": _number(data.get("output_tokens")),
+        }
         self.unpriced += data.get("usd", 0) is None
         self.spent["at"].append(self.now)
         for name in ("usd", "input", "output"):
@@ -211,12 +221,21 @@ class RunView:
         return unescape(label or root)
 
     _TURNS: ClassVar[dict[str, Callable[[RunView, Event], None]]] = {
-        events.RUN_STARTED: _run_started, events.RUN_RESUMED: _run_started, events.RUN_ENDED: _run_ended,
-        events.MAP_STARTED: _map_started, events.MAP_STOPPED: _map_stopped, events.MAP_ENDED: _map_ended,
-        events.ITEM_READ: _item_read, events.ITEMS_COMPLETE: _items_complete, events.ITEM_QUEUED: _item_queued,
-        events.ITEM_STARTED: _item_started, events.ATTEMPT_FAILED: _attempt_failed, events.ITEM_SETTLED: _item_settled,
-        events.CALL_SETTLED: _call_settled, events.LIMIT_CHANGED: _limit_changed,
-    }  # fmt: skip
+        events.RUN_STARTED: _run_started,
+        events.RUN_RESUMED: _run_started,
+        events.RUN_ENDED: _run_ended,
+        events.MAP_STARTED: _map_started,
+        events.MAP_STOPPED: _map_stopped,
+        events.MAP_ENDED: _map_ended,
+        events.ITEM_READ: _item_read,
+        events.ITEMS_COMPLETE: _items_complete,
+        events.ITEM_QUEUED: _item_queued,
+        events.ITEM_STARTED: _item_started,
+        events.ATTEMPT_FAILED: _attempt_failed,
+        events.ITEM_SETTLED: _item_settled,
+        events.CALL_SETTLED: _call_settled,
+        events.LIMIT_CHANGED: _limit_changed,
+    }
     KINDS: ClassVar = frozenset(_TURNS)
     ENOUGH: ClassVar = KINDS - {events.ITEM_QUEUED, events.ITEM_READ}
     """Of a run that has ended: who waited when is told by the outcomes."""

@@ -1,1 +1,4 @@
-"""The web page: runs, their lanes and their items, as a fold of the journal; live over server-sent events."""
+"""The web page: runs, their lanes and their items, as a fold of the journal.
+
+Live over server-sent events.
+"""

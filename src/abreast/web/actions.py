@@ -1,6 +1,7 @@
 """What can be done from the page: each is left in the requests table, for the record, and done by a driver.
 
-A run that is driven is asked by that table. One that is not needs a new driver: what starts it is handed in.
+A run that is driven is asked by that table. One that is not needs a new driver: what starts it is
+handed in.
 """
 
 from __future__ import annotations
@@ -15,22 +16,36 @@ from abreast.views.run_reader import RunReader
 from abreast.web.job_views import waiting_gates
 
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
-"""Starts `abreast` with these words, beside us; a sentence if it ended at once because it could not."""
+"""Starts `abreast` with these words, beside us.
+
+A sentence if it ended at once because it could not.
+"""
 
 
 class ActionRefused(Exception):
     """What was asked for can't be done, in one sentence."""
 
 
-def act(store: Store, launch: Launch | None, run_id: str, action: str, fields: Mapping[str, object]) -> str:
+def act(
+    store: Store, launch: Launch | None, run_id: str, action: str, fields: Mapping[str, object]
+) -> str:
     """Do it; what was done, in a sentence. `ActionRefused` says why not."""
     row = store.get(run_id)
     state = RunReader(store, run_id).state(row)
     if action == "cancel":
-        return _cancel(store, launch, row, state, _word(fields, "reason") or "cancelled in the page")
+        return _cancel(
+            store, launch, row, state, _word(fields, "reason") or "cancelled in the page"
+        )
     if action == "resume":
         more = ["--retry-failed"] if fields.get("retry_failed") is True else []
-        return _go_on(store, launch, row, state, words=["resume", *more, "--", row.id], asked={"action": "resume"})
+        return _go_on(
+            store,
+            launch,
+            row,
+            state,
+            words=["resume", *more, "--", row.id],
+            asked={"action": "resume"},
+        )
     if action == "approve":
         gate, option = _word(fields, "gate"), _word(fields, "option")
         if not gate or not option or "=" in gate:
@@ -56,7 +71,13 @@ def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason
 
 
 def _go_on(
-    store: Store, launch: Launch | None, row: RunRow, state: str, *, words: Sequence[str], asked: dict[str, str]
+    store: Store,
+    launch: Launch | None,
+    row: RunRow,
+    state: str,
+    *,
+    words: Sequence[str],
+    asked: dict[str, str],
 ) -> str:
     if state == "running":
         raise ActionRefused(f"{row.id} is running already")

@@ -52,23 +52,36 @@ def make_app(site: Site) -> ASGIApp:
     """The application, behind its guard."""
     server = _Server(site)
     answers = {
-        "lanes": pages.lanes, "spending": pages.spending, "errors": pages.errors, "items": pages.items,
-        "item": pages.item, "job": pages.job,
-    }  # fmt: skip
+        "lanes": pages.lanes,
+        "spending": pages.spending,
+        "errors": pages.errors,
+        "items": pages.items,
+        "item": pages.item,
+        "job": pages.job,
+    }
     routes = [
         Route("/", server.shell),
         Route("/runs.json", partial(server.answer, pages.runs)),
         Route("/live", server.live_runs),
         Route("/static/{name}", _static),
         Route("/plotly.js", _plotly),
-        *(Route(f"/run/{{run:path}}/{name}.json", partial(server.answer, said)) for name, said in answers.items()),
+        *(
+            Route(f"/run/{{run:path}}/{name}.json", partial(server.answer, said))
+            for name, said in answers.items()
+        ),
         Route("/run/{run:path}/live", server.live_run),
         Route("/run/{run:path}/act", server.act, methods=["POST"]),
         Route("/run/{run:path}.json", partial(server.answer, pages.head)),
         Route("/run/{run:path}", server.shell),
     ]
-    handlers = {AbreastError: server.trouble, HTTPException: server.refused, Exception: server.refused}
-    app = Starlette(routes=[Mount(site.base.rstrip("/"), routes=routes)], exception_handlers=handlers)
+    handlers = {
+        AbreastError: server.trouble,
+        HTTPException: server.refused,
+        Exception: server.refused,
+    }
+    app = Starlette(
+        routes=[Mount(site.base.rstrip("/"), routes=routes)], exception_handlers=handlers
+    )
     return Guard(app, token=site.token, hosts=site.hosts, cookie=site.cookie, base=site.base)
 
 
@@ -81,12 +94,18 @@ class _Server:
 
     async def shell(self, _: Request) -> Response:
         """The page without what it shows; its links name the path that it is beneath."""
-        text = (STATIC / "index.html").read_text(encoding="utf-8").replace('="/', f'="{self._site.base}')
+        text = (
+            (STATIC / "index.html")
+            .read_text(encoding="utf-8")
+            .replace('="/', f'="{self._site.base}')
+        )
         return Response(text, headers={"cache-control": "no-cache"}, media_type="text/html")
 
     async def answer(self, said: Callable[..., dict[str, object]], request: Request) -> Response:
         return self._json(
-            await run_in_threadpool(said, self._desk, *request.path_params.values(), request.query_params)
+            await run_in_threadpool(
+                said, self._desk, *request.path_params.values(), request.query_params
+            )
         )
 
     async def live_run(self, request: Request) -> Response:
@@ -94,7 +113,9 @@ class _Server:
         return live.stream(request, look, self._site.closing, self._site.secrets)
 
     async def live_runs(self, request: Request) -> Response:
-        return live.stream(request, live.of_runs(self._desk), self._site.closing, self._site.secrets)
+        return live.stream(
+            request, live.of_runs(self._desk), self._site.closing, self._site.secrets
+        )
 
     async def act(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != _JSON:
@@ -127,7 +148,9 @@ class _Server:
 
     def _json(self, said: dict[str, object], status: int = 200) -> Response:
         text = json_text(said, self._site.secrets)
-        return Response(text.encode("utf-8", "replace"), status, {"cache-control": "no-store"}, _JSON)
+        return Response(
+            text.encode("utf-8", "replace"), status, {"cache-control": "no-store"}, _JSON
+        )
 
 
 async def _static(request: Request) -> Response:
@@ -143,4 +166,6 @@ async def _plotly(_: Request) -> Response:
     path = plotly_path()
     if path is None:
         raise HTTPException(404, "plotly is not installed")
-    return FileResponse(path, media_type="text/javascript", headers={"cache-control": "private, max-age=86400"})
+    return FileResponse(
+        path, media_type="text/javascript", headers={"cache-control": "private, max-age=86400"}
+    )

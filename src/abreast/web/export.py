@@ -1,4 +1,7 @@
-"""The page of one run as a single file: the same modules, with the answers of the server inside; it fetches nothing."""
+"""The page of one run as a single file: the same modules, with the answers of the server inside.
+
+It fetches nothing.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,22 @@ def html(
     kept = _kept(PageSource(store, prompt_of), run_id)
     library = plotly_path() if kept["head"]["models"] else None
     modules = {f"page/{path.name}": _module(path) for path in sorted(STATIC.glob("*.js"))}
-    scripts = [("importmap", json.dumps({"imports": modules})), ("module", 'import "page/main.js";')]
+    scripts = [
+        ("importmap", json.dumps({"imports": modules})),
+        ("module", 'import "page/main.js";'),
+    ]
     if library is not None:
-        scripts.append(("text/javascript", library.read_text(encoding="utf-8").replace("</script", r"<\/script")))
+        scripts.append(
+            (
+                "text/javascript",
+                library.read_text(encoding="utf-8").replace("</script", r"<\/script"),
+            )
+        )
     policy = " ".join(f"'{_hash(text)}'" for _, text in scripts)
     data = json_text(kept, secrets).replace("<", r"\u003c")
-    style = "".join((STATIC / name).read_text(encoding="utf-8") for name in ("page.css", "jobs.css"))
+    style = "".join(
+        (STATIC / name).read_text(encoding="utf-8") for name in ("page.css", "jobs.css")
+    )
     body = "".join(f'<script type="{kind}">{text}</script>\n' for kind, text in scripts)
     return (
         f'<!doctype html>\n<html lang="en" data-run="{escape(run_id)}">\n<head>\n<meta charset="utf-8">\n'
@@ -60,7 +73,10 @@ def _kept(desk: PageSource, run_id: str) -> dict[str, Any]:
         while not book.caught_up:
             book.look()
         fold, now = book.fold, book.now
-        head = {**pages.head_of(book), "state": "as it ran" if book.state == "running" else book.state}
+        head = {
+            **pages.head_of(book),
+            "state": "as it ran" if book.state == "running" else book.state,
+        }
         lanes = picture.window(fold, now, begin=0.0, end=max(now, 0.01), columns=_COLUMNS)
         places = sorted(range(len(fold.items)), key=lambda at: (-fold.items.state[at], at))[:_ITEMS]
         rows = [{**fold.items.row(at), "place": at} for at in sorted(places)]
@@ -74,10 +90,14 @@ def _kept(desk: PageSource, run_id: str) -> dict[str, Any]:
             break
         details[fold.items.paths[at]] = found
     return {
-        "head": head, "lanes": lanes, "spending": pages.spending(desk, run_id, {}), "details": details,
-        "errors": pages.errors(desk, run_id, {}), "job": _job(desk, run_id),
+        "head": head,
+        "lanes": lanes,
+        "spending": pages.spending(desk, run_id, {}),
+        "details": details,
+        "errors": pages.errors(desk, run_id, {}),
+        "job": _job(desk, run_id),
         "items": {"items": rows, "lanes": names},
-    }  # fmt: skip
+    }
 
 
 def _job(desk: PageSource, run_id: str) -> dict[str, Any]:
@@ -88,7 +108,10 @@ def _job(desk: PageSource, run_id: str) -> dict[str, Any]:
 
 
 def _module(path: Path) -> str:
-    """A module as an address of its own; modules of one file find each other by names, not by places."""
+    """A module as an address of its own.
+
+    Modules of one file find each other by names, not by places.
+    """
     text = _IMPORT.sub(r"\1page/", path.read_text(encoding="utf-8"))
     return f"data:text/javascript;base64,{base64.b64encode(text.encode()).decode('ascii')}"
 

@@ -14,7 +14,11 @@ STATIC: Final = Path(__file__).parent / "static"
 def plotly_path() -> Path | None:
     """The script that comes with plotly's package; None where that is not installed."""
     spec = find_spec("plotly")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    return (
+        None
+        if spec is None or spec.origin is None
+        else Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    )
 
 
 def json_text(said: object, secrets: Collection[str] = ()) -> str:

@@ -1,9 +1,10 @@
 """Who may see the page: those who have its token, by its own name, and from itself.
 
-The token is in the address that `abreast ui` prints; the first visit turns it into a cookie. A browser sends cookies to
-every port of a host, so the page is beneath a path that can't be guessed, and the cookie is bound to that path: another
-program that listens on this machine is never sent it. The Host header is checked so that no other site can rebind its
-name to this address, and a POST must come from the page itself.
+The token is in the address that `abreast ui` prints; the first visit turns it into a cookie. A
+browser sends cookies to every port of a host, so the page is beneath a path that can't be guessed,
+and the cookie is bound to that path: another program that listens on this machine is never sent it.
+The Host header is checked so that no other site can rebind its name to this address, and a POST
+must come from the page itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Nothing but our own files runs, and the page talks to nobody else. Plotly sets styles, so those may be inline."""
+"""Nothing but our own files runs, and the page talks to nobody else.
+
+Plotly sets styles, so those may be inline.
+"""
 
 _HEADERS: Final = (
     (b"content-security-policy", POLICY.encode()),
@@ -36,8 +40,13 @@ _SAFE: Final = ("GET", "HEAD")
 class Guard:
     """Stands before the application: 404 off its path, 400 by another name, 403 without the token or from elsewhere."""
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], cookie: str, base: str) -> None:
-        """`hosts` are the names, with their port, by which the page may be asked for; it is beneath the path `base`."""
+    def __init__(
+        self, app: ASGIApp, *, token: str, hosts: Collection[str], cookie: str, base: str
+    ) -> None:
+        """`hosts` are the names, with their port, by which the page may be asked for.
+
+        It is beneath the path `base`.
+        """
         self._app = app
         self._token = token
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -52,7 +61,9 @@ class Guard:
         if not self._is_beneath(scope["path"]):
             await _say_nothing(send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         refused = self._refused(scope["method"], headers, scope["query_string"])
         extra = list(_HEADERS)
         if refused is None and self._has_token(scope["query_string"]):
@@ -69,12 +80,17 @@ class Guard:
         else:
             await _refuse(guarded, *refused)
 
-    def _refused(self, method: str, headers: dict[str, str], query: bytes) -> tuple[int, str] | None:
+    def _refused(
+        self, method: str, headers: dict[str, str], query: bytes
+    ) -> tuple[int, str] | None:
         host = headers.get("host", "").lower()
         if host not in self._hosts:
             return 400, "This page has another name; open the address that `abreast ui` printed."
         if not self._has_token(query) and not self._has_cookie(headers.get("cookie", "")):
-            return 403, "Open the address that `abreast ui` printed: it has a token, and this one has none."
+            return (
+                403,
+                "Open the address that `abreast ui` printed: it has a token, and this one has none.",
+            )
         if method not in _SAFE and not _from_itself(headers, host):
             return 403, "Only the page itself may ask for that."
         return None
@@ -92,7 +108,9 @@ class Guard:
             found = SimpleCookie(text).get(self._cookie)
         except CookieError:
             return False
-        return found is not None and secrets.compare_digest(found.value.encode(), self._token.encode())
+        return found is not None and secrets.compare_digest(
+            found.value.encode(), self._token.encode()
+        )
 
 
 def _from_itself(headers: dict[str, str], host: str) -> bool:
@@ -105,12 +123,17 @@ def _from_itself(headers: dict[str, str], host: str) -> bool:
 
 async def _say_nothing(send: Send) -> None:
     """What a server answers that has nothing there."""
-    await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+    await send(
+        {"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]}
+    )
     await send({"type": "http.response.body", "body": b""})
 
 
 async def _refuse(send: Send, status: int, sentence: str) -> None:
     body = f"{sentence}\n".encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -35,12 +35,18 @@ class Told:
         self._after = 0
         self._lock = threading.Lock()
 
-    def view(self, journal: RunReader, seconds: float = math.inf) -> tuple[dict[str, object], float]:
-        """The picture in JSON's own types, after reading for so long at most; and how much is read, from 0 to 1.
+    def view(
+        self, journal: RunReader, seconds: float = math.inf
+    ) -> tuple[dict[str, object], float]:
+        """The picture in JSON's own types, after reading for so long at most.
+
+        And how much is read, from 0 to 1.
 
         Raises `NoSuchRun` if the run was removed.
         """
-        run: RunRow = journal.run()  # before its events: what comes in between is read the next time
+        run: RunRow = (
+            journal.run()
+        )  # before its events: what comes in between is read the next time
         until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
             if self._fold is None:  # jobs are imported when one is looked at

@@ -16,7 +16,9 @@ _WIDEST: Final = 4000
 Flat = list[float | int]
 
 
-def window(fold: RunView, now: float, *, begin: float, end: float, columns: int) -> dict[str, object]:
+def window(
+    fold: RunView, now: float, *, begin: float, end: float, columns: int
+) -> dict[str, object]:
     """What is to be seen of all lanes from `begin` to `end`, in so many columns of pixels.
 
     Each row is a flat list: for every bar `since, start, end, state, count, item`.
@@ -27,13 +29,19 @@ def window(fold: RunView, now: float, *, begin: float, end: float, columns: int)
     rows = sum(len(lane.rows) for lane in shown)
     grain = (end - begin) / max(1, min(columns, _MOST // max(1, rows)))
     return {
-        "begin": begin, "end": end, "now": round(now, 4), "states": STATES, "bins": _BINS,
+        "begin": begin,
+        "end": end,
+        "now": round(now, 4),
+        "states": STATES,
+        "bins": _BINS,
         "seams": [seam for seam in fold.seams if begin <= seam <= end],
         "lanes": [_lane(lane, fold, now, (begin, end), grain) for lane in shown],
-    }  # fmt: skip
+    }
 
 
-def _lane(lane: AttemptLane, fold: RunView, now: float, seen: tuple[float, float], grain: float) -> dict[str, object]:
+def _lane(
+    lane: AttemptLane, fold: RunView, now: float, seen: tuple[float, float], grain: float
+) -> dict[str, object]:
     begin, end = seen
     share = -(-len(lane.rows) // _ROWS) or 1
     busy, waits = _Level(begin, end), _Level(begin, end)
@@ -41,31 +49,49 @@ def _lane(lane: AttemptLane, fold: RunView, now: float, seen: tuple[float, float
     for running in lane.running.values():
         bar = running.bar
         if bar.start <= end:
-            current.setdefault(running.row, []).append((bar.since, bar.start, now, RUNNING, bar.item))
+            current.setdefault(running.row, []).append(
+                (bar.since, bar.start, now, RUNNING, bar.item)
+            )
     for since in lane.waiting.values():
         waits.add(since, now)
     rows: list[Flat] = []
     for at, row in enumerate(lane.rows):
         if at % share == 0:
             rows.append([])
-        _merge(rows[-1], _both(row.between(begin, end), current.get(at, ())), (grain, end), busy, waits)
+        _merge(
+            rows[-1], _both(row.between(begin, end), current.get(at, ())), (grain, end), busy, waits
+        )
     waiting = len(lane.waiting)
     return {
-        "name": lane.name, "calls": lane.calls, "rows": rows, "share": share, "running": len(lane.running),
-        "waiting": waiting, "counts": dict(zip(STATES, lane.counts, strict=True)), "busy": busy.means(),
-        "waits": waits.means(), "width": fold.width if not lane.calls else 0, "limits": _limits(lane, begin, end),
+        "name": lane.name,
+        "calls": lane.calls,
+        "rows": rows,
+        "share": share,
+        "running": len(lane.running),
+        "waiting": waiting,
+        "counts": dict(zip(STATES, lane.counts, strict=True)),
+        "busy": busy.means(),
+        "waits": waits.means(),
+        "width": fold.width if not lane.calls else 0,
+        "limits": _limits(lane, begin, end),
         "decisions": [one for one in lane.decisions if begin <= _at(one) <= end][-500:],
-    }  # fmt: skip
+    }
 
 
-def _both(ended: Iterator[tuple[float, float, float, int, int]], running: object) -> Iterator[tuple[float, ...]]:
+def _both(
+    ended: Iterator[tuple[float, float, float, int, int]], running: object
+) -> Iterator[tuple[float, ...]]:
     yield from ended
     if isinstance(running, list):
         yield from running
 
 
 def _merge(
-    flat: Flat, bars: Iterator[tuple[float, ...]], scale: tuple[float, float], busy: _Level, waits: _Level
+    flat: Flat,
+    bars: Iterator[tuple[float, ...]],
+    scale: tuple[float, float],
+    busy: _Level,
+    waits: _Level,
 ) -> None:
     """Put bars into a row; neighbours that together are shorter than a pixel become one, in the colour of the worst."""
     grain, finish = scale
@@ -74,7 +100,9 @@ def _merge(
         busy.add(start, end)
         if start > waited:
             waits.add(waited, start)
-        since = max(waited, last_end)  # while another worked in its row, it is not seen to wait there
+        since = max(
+            waited, last_end
+        )  # while another worked in its row, it is not seen to wait there
         last_end = end
         if since > finish:
             continue
@@ -88,7 +116,10 @@ def _merge(
 
 
 class _Level:
-    """How many there were on average, bin by bin; adding an interval costs the same however long it is."""
+    """How many there were on average, bin by bin.
+
+    Adding an interval costs the same however long it is.
+    """
 
     def __init__(self, begin: float, end: float) -> None:
         self._begin = begin

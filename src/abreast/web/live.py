@@ -21,15 +21,24 @@ if TYPE_CHECKING:
 
 EVERY: Final = 0.5
 """Seconds between two looks."""
-_SHARE: Final = 12  # a look is followed by a pause so many times as long: whoever writes must not notice
-_BREATH: Final = 0.02  # seconds between two pieces of a journal that is being opened, for others who ask meanwhile
-_ALIVE: Final = 10.0  # seconds without a word after which one is said, so that both sides notice a dead connection
+_SHARE: Final = (
+    12  # a look is followed by a pause so many times as long: whoever writes must not notice
+)
+# seconds between two pieces of a journal that is being opened, for others who ask meanwhile
+_BREATH: Final = 0.02
+# seconds without a word after which one is said, so that both sides notice a dead connection
+_ALIVE: Final = 10.0
 
 Look = Callable[[], "dict[str, object] | None"]
 
 
-def stream(request: Request, look: Look, closing: threading.Event, secrets: Collection[str] = ()) -> StreamingResponse:
-    """Send what `look` finds, without secrets, again and again until the server is closing; None is nothing new."""
+def stream(
+    request: Request, look: Look, closing: threading.Event, secrets: Collection[str] = ()
+) -> StreamingResponse:
+    """Send what `look` finds, without secrets, again and again until the server is closing.
+
+    None is nothing new.
+    """
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     lines = _lines(request, look, closing, secrets)
     return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
@@ -51,11 +60,14 @@ async def _lines(
         if news is not None or quiet >= _ALIVE:
             quiet = 0.0
             yield _line("news", news, secrets) if news is not None else b": still here\n\n"
-        # A journal that is opened is read at once. Who writes faster than that is followed at a distance.
+        # A journal that is opened is read at once. Who writes faster than that is followed at a
+        # distance.
         opening = opening and news is not None and news.get("read", 1) != 1
         pause = _BREATH if opening else max(EVERY, _SHARE * took)
         quiet += pause
-        for part in range(int(pause / EVERY) + 1):  # in parts, so that a long pause holds up no shutdown
+        for part in range(
+            int(pause / EVERY) + 1
+        ):  # in parts, so that a long pause holds up no shutdown
             if not closing.is_set():
                 await asyncio.sleep(min(EVERY, pause - part * EVERY))
 
@@ -86,7 +98,9 @@ def of_runs(desk: PageSource) -> Look:
     told: list[object] = []
 
     def look() -> dict[str, object] | None:
-        now: list[object] = [(row.id, row.state, row.last_seq, row.epoch) for row in desk.store.runs(limit=100)]
+        now: list[object] = [
+            (row.id, row.state, row.last_seq, row.epoch) for row in desk.store.runs(limit=100)
+        ]
         if now == told:
             return None
         told[:] = now

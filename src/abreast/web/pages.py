@@ -23,10 +23,15 @@ Said: TypeAlias = dict[str, object]
 _RUNS: Final = 100  # on one page of runs
 _LOOKED: Final = 2000  # runs among which it is searched
 _ITEMS: Final = 200  # on one page of items
-_RESUMABLE: Final = frozenset({"crashed", "interrupted", "spent", "failed", "halted", "paused", "cancelled"})
+_RESUMABLE: Final = frozenset(
+    {"crashed", "interrupted", "spent", "failed", "halted", "paused", "cancelled"}
+)
 _RETRIED: Final = frozenset({"done", "failed", "halted"})
 _DRIVEN: Final = frozenset({"map", "sample", "workflow", "matrix", "plan", "candidates"})
-"""What `abreast resume` can go on with; the run of a script goes on when the script is started again."""
+"""What `abreast resume` can go on with.
+
+The run of a script goes on when the script is started again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +59,44 @@ def runs(desk: PageSource, given: Given) -> Said:
     )
     rows = desk.store.runs(limit=_LOOKED)
     kinds = sorted({row.kind for row in rows})
-    states = {row.id: RunReader(desk.store, row.id).state(row) for row in rows if row.state == "running"}
+    states = {
+        row.id: RunReader(desk.store, row.id).state(row) for row in rows if row.state == "running"
+    }
     found = [
-        row for row in rows
-        if (not state or states.get(row.id, row.state) == state) and (not kind or row.kind == kind)
+        row
+        for row in rows
+        if (not state or states.get(row.id, row.state) == state)
+        and (not kind or row.kind == kind)
         and (not words or words in f"{row.id} {' '.join(row.tags)} {row.reason}".lower())
-    ]  # fmt: skip
+    ]
     shown = found[at : at + _RUNS]
     desk.tallies.look(shown)
     return {
-        "runs": [_line(desk, row, states.get(row.id, row.state)) for row in shown], "count": len(found), "at": at,
-        "kinds": kinds, "states": sorted({states.get(row.id, row.state) for row in rows}), "page": _RUNS,
-    }  # fmt: skip
+        "runs": [_line(desk, row, states.get(row.id, row.state)) for row in shown],
+        "count": len(found),
+        "at": at,
+        "kinds": kinds,
+        "states": sorted({states.get(row.id, row.state) for row in rows}),
+        "page": _RUNS,
+    }
 
 
 def _line(desk: PageSource, row: RunRow, state: str) -> Said:
     tally = desk.tallies.of(row)
-    until = row.ended if row.ended is not None else SYSTEM_CLOCK.wall() if state == "running" else None
+    until = (
+        row.ended if row.ended is not None else SYSTEM_CLOCK.wall() if state == "running" else None
+    )
     return {
-        "id": row.id, "name": row.name, "kind": row.kind, "state": state, "reason": row.reason, "tags": row.tags,
-        "created": row.created, "took": None if until is None else max(0.0, until - row.created), **tally,
-    }  # fmt: skip
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "state": state,
+        "reason": row.reason,
+        "tags": row.tags,
+        "created": row.created,
+        "took": None if until is None else max(0.0, until - row.created),
+        **tally,
+    }
 
 
 def head(desk: PageSource, run_id: str, _: Given) -> Said:
@@ -89,36 +111,59 @@ def head_of(book: OpenRun) -> Said:
     """The same of a book whose lock is held."""
     row, fold = book.row, book.fold
     usage = {
-        name: sum(total[name] for total in fold.models.values()) for name in ("requests", "usd", "input", "output")
+        name: sum(total[name] for total in fold.models.values())
+        for name in ("requests", "usd", "input", "output")
     }
     waiting = sum(len(lane.waiting) for lane in fold.lanes.values())
     counts = {**dict(zip(STATES, fold.items.counts, strict=True)), "waiting": waiting}
     until = row.ended if book.over else SYSTEM_CLOCK.wall()
     return {
-        "id": row.id, "name": row.name, "kind": row.kind, "state": book.state, "reason": row.reason or fold.reason,
-        "created": row.created, "ended": row.ended, "took": None if until is None else max(0.0, until - row.created),
-        "seed": str(row.seed), "tags": row.tags, "drivers": row.epoch, "version": book.version,
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "state": book.state,
+        "reason": row.reason or fold.reason,
+        "created": row.created,
+        "ended": row.ended,
+        "took": None if until is None else max(0.0, until - row.created),
+        "seed": str(row.seed),
+        "tags": row.tags,
+        "drivers": row.epoch,
+        "version": book.version,
         "driver": str(row.driver) if row.driver and book.state == "running" else None,
-        "now": round(book.now, 3), "read": round(book.progress, 3), "counts": counts, "total": fold.total,
-        "usage": {**usage, "unpriced": fold.unpriced}, "models": fold.models, "width": fold.width,
-        "timing_dependent": sorted(fold.timing_dependent), "manifest": row.manifest,
+        "now": round(book.now, 3),
+        "read": round(book.progress, 3),
+        "counts": counts,
+        "total": fold.total,
+        "usage": {**usage, "unpriced": fold.unpriced},
+        "models": fold.models,
+        "width": fold.width,
+        "timing_dependent": sorted(fold.timing_dependent),
+        "manifest": row.manifest,
         "can": {
             "cancel": book.state == "running",
-            "resume": row.kind in _DRIVEN and book.state in _RESUMABLE and not is_over(row.state, row.reason),
+            "resume": row.kind in _DRIVEN
+            and book.state in _RESUMABLE
+            and not is_over(row.state, row.reason),
             "retry": row.kind in _DRIVEN and book.state in _RETRIED and counts["failed"] > 0,
         },
-    }  # fmt: skip
+    }
 
 
 def lanes(desk: PageSource, run_id: str, given: Given) -> Said:
-    """The lanes from `begin` to `end` (seconds of the run) in so many `columns`; all of them unless told otherwise."""
+    """The lanes from `begin` to `end` (seconds of the run) in so many `columns`.
+
+    All of them unless told otherwise.
+    """
     book = desk.shelf.book(run_id)
     with book.lock:
         book.look_if_old()
         now = book.now
         begin, end = _number(given, "begin", 0.0), _number(given, "end", now)
         asked = (begin, end, _whole(given, "columns", 1000))
-        seen = book.windows.get(asked) if book.over else None  # of a run that is over, once is enough
+        seen = (
+            book.windows.get(asked) if book.over else None
+        )  # of a run that is over, once is enough
         if seen is None:
             seen = picture.window(book.fold, now, begin=begin, end=end, columns=asked[2])
             book.windows[asked] = seen
@@ -130,7 +175,11 @@ def spending(desk: PageSource, run_id: str, _: Given) -> Said:
     book = desk.shelf.book(run_id)
     with book.lock:
         book.look_if_old()
-        return {"version": book.version, "models": book.fold.models, **picture.spending(book.fold, book.now)}
+        return {
+            "version": book.version,
+            "models": book.fold.models,
+            **picture.spending(book.fold, book.now),
+        }
 
 
 def errors(desk: PageSource, run_id: str, _: Given) -> Said:
@@ -139,7 +188,10 @@ def errors(desk: PageSource, run_id: str, _: Given) -> Said:
     with book.lock:
         book.look_if_old()
         kinds = [{"error": at, **asdict(kind)} for at, kind in enumerate(book.fold.errors.kinds)]
-    return {"version": book.version, "errors": sorted(kinds, key=lambda one: -(one["items"] + one["retried"]))}
+    return {
+        "version": book.version,
+        "errors": sorted(kinds, key=lambda one: -(one["items"] + one["retried"])),
+    }
 
 
 def items(desk: PageSource, run_id: str, given: Given) -> Said:
@@ -150,10 +202,15 @@ def items(desk: PageSource, run_id: str, given: Given) -> Said:
     with book.lock:
         book.look_if_old()
         count, rows = book.fold.items.page(
-            sort=sort if sort in SORTS else "order", down=given.get("down") == "1", lane=given.get("lane", ""),
-            states=[state for state in given.get("state", "").split(",") if state], text=given.get("q", ""),
-            error=_whole(given, "error") if given.get("error") else None, at=at, most=most,
-        )  # fmt: skip
+            sort=sort if sort in SORTS else "order",
+            down=given.get("down") == "1",
+            lane=given.get("lane", ""),
+            states=[state for state in given.get("state", "").split(",") if state],
+            text=given.get("q", ""),
+            error=_whole(given, "error") if given.get("error") else None,
+            at=at,
+            most=most,
+        )
         names = list(book.fold.lanes)
     return {"version": book.version, "count": count, "at": at, "items": rows, "lanes": names}
 

@@ -10,16 +10,23 @@ from abreast.web.app import Site, make_app
 
 
 class Server(uvicorn.Server):
-    """A server of the page. `run` it with a listening socket; it ends by Ctrl-C, or when `should_exit` is set."""
+    """A server of the page. `run` it with a listening socket.
+
+    It ends by Ctrl-C, or when `should_exit` is set.
+    """
 
     def __init__(self, site: Site) -> None:
         """Of this site, quietly."""
         super().__init__(
             uvicorn.Config(
-                make_app(site), log_level="warning", access_log=False, timeout_graceful_shutdown=2, lifespan="off",
+                make_app(site),
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=2,
+                lifespan="off",
                 server_header=False,
             )
-        )  # fmt: skip
+        )
         self._site = site
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

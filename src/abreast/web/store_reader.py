@@ -55,12 +55,21 @@ class OpenRun:
     @property
     def now(self) -> float:
         """The run's own time."""
-        return self.fold.now if self.over or not self.caught_up else self.fold.time.at(SYSTEM_CLOCK.wall())
+        return (
+            self.fold.now
+            if self.over or not self.caught_up
+            else self.fold.time.at(SYSTEM_CLOCK.wall())
+        )
 
     def look(self, seconds: float = GLANCE) -> bool:
-        """Take in what is new, for at most so long; whether anything was. The caller holds the lock."""
+        """Take in what is new, for at most so long.
+
+        Whether anything was. The caller holds the lock.
+        """
         self._looked = SYSTEM_CLOCK.now()
-        row = self._store.get(self.row.id)  # before the events: its end is not believed until all before it are read
+        row = self._store.get(
+            self.row.id
+        )  # before the events: its end is not believed until all before it are read
         before = (self.version, self.state, self.caught_up)
         self._read(row, seconds)
         self.row = row
@@ -83,13 +92,20 @@ class OpenRun:
                 self.fold.add(event)
             self.version += bool(page)
             self.windows.clear()
-            self._after = page[-1].seq if len(page) == _PAGE else max(row.last_seq, page[-1].seq if page else 0)
+            self._after = (
+                page[-1].seq
+                if len(page) == _PAGE
+                else max(row.last_seq, page[-1].seq if page else 0)
+            )
             if SYSTEM_CLOCK.now() > until:
                 break
         self.caught_up = row.last_seq <= self._after
 
     def _see_driver(self, row: RunRow) -> None:
-        """Whether a run that seems to run is driven; asking takes a lock for a moment, so it is asked seldom."""
+        """Whether a run that seems to run is driven.
+
+        Asking takes a lock for a moment, so it is asked seldom.
+        """
         if row.state != "running":
             self.state, self._quiet = row.state, 0
             return
@@ -97,7 +113,11 @@ class OpenRun:
         if self.state == "running" and self.version and self._quiet % _QUIET != 1:
             return
         driven = self._store.driven(row.id)
-        if not driven and self.state != "crashed" and self._store.get(row.id).last_seq == self._after:
+        if (
+            not driven
+            and self.state != "crashed"
+            and self._store.get(row.id).last_seq == self._after
+        ):
             self.fold.cut()
             self.version += 1
         self.state = "running" if driven else "crashed"

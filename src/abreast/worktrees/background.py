@@ -54,7 +54,10 @@ class StopRequest:
 
 
 async def aside(work: Callable[[StopRequest], T]) -> T:
-    """Call `work` in a daemon thread; returns or raises only when it has ended, however often this is cancelled."""
+    """Call `work` in a daemon thread.
+
+    Returns or raises only when it has ended, however often this is cancelled.
+    """
     loop = asyncio.get_running_loop()
     stop = StopRequest()
     results: list[T] = []

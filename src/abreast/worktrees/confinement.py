@@ -1,7 +1,7 @@
 """Runs what nobody trusts in a slot: bounded, and apart from the rest as far as the system allows.
 
-What stood between the command and the rest is in `ConfinedResult.confinement`, wall by wall, as the jail built them for this very
-command (`abreast.worktrees.sandbox`). The names of the walls:
+What stood between the command and the rest is in `ConfinedResult.confinement`, wall by wall, as the
+jail built them for this very command (`abreast.worktrees.sandbox`). The names of the walls:
 
     process group        ended with the call, with the time given to it, and with the driver
     environment          only PATH, LANG, an empty HOME and TMPDIR, and what the caller adds
@@ -40,10 +40,28 @@ Why: TypeAlias = Literal["exit", "timeout", "memory", "cpu", "processes", "file 
 _JAIL: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox.py")))
 _MASKED: Final = ("/tmp", "/var/tmp", "/run", "/dev")  # noqa: S108 - where others' sockets and devices are
 _BEYOND: Final = 10.0  # s; what a jail may take on top of its command's time before it is given up
-# Of the user's home: what opens other doors. The rest of it can be read, as Python itself may live there.
+# Of the user's home: what opens other doors. The rest of it can be read, as Python itself may live
+# there.
 _SECRETS: Final = (
-    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc", ".npmrc"),
-    *(".config/gcloud", ".config/gh", ".config/git/credentials", ".cargo/credentials.toml", ".huggingface"),
+    *(
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".azure",
+        ".kube",
+        ".docker",
+        ".netrc",
+        ".git-credentials",
+        ".pypirc",
+        ".npmrc",
+    ),
+    *(
+        ".config/gcloud",
+        ".config/gh",
+        ".config/git/credentials",
+        ".cargo/credentials.toml",
+        ".huggingface",
+    ),
 )
 _LIMIT_SAYS: Final[tuple[tuple[Why, tuple[bytes, ...]], ...]] = (
     ("memory", (b"MemoryError", b"Cannot allocate memory", b"std::bad_alloc", b"out of memory")),
@@ -55,7 +73,10 @@ _NUMBERS: Final = count()
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What a command may use. Memory, CPU and file size are of each process; `seconds` are of all of it."""
+    """What a command may use. Memory, CPU and file size are of each process.
+
+    `seconds` are of all of it.
+    """
 
     seconds: float = 60.0
     memory: int = 2 << 30
@@ -75,7 +96,9 @@ class ResourceLimits:
         """ValueError for what is no limit."""
         for name, value in asdict(self).items():
             if not 0 < value < 1 << 62 or (name != "seconds" and not isinstance(value, int)):
-                raise ValueError(f"{name} is a number above 0, a whole one but for seconds; not {value!r}")
+                raise ValueError(
+                    f"{name} is a number above 0, a whole one but for seconds; not {value!r}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +122,12 @@ class ConfinedResult:
     """None if a signal ended it."""
     signal: int | None
     why: Why
-    """`cpu` and `timeout` are certain. `memory`, `processes` and `file size`: it failed, and said itself that it was
-    for want of that; the kernel doesn't. `killed`: by another signal; with SIGKILL, memory may have run out."""
+    """`cpu` and `timeout` are certain.
+
+    `memory`, `processes` and `file size`: it failed, and said itself that it was
+
+    for want of that; the kernel doesn't. `killed`: by another signal; with SIGKILL, memory may have
+    run out."""
     stdout: bytes
     stderr: bytes
     stdout_bytes: int
@@ -108,7 +135,10 @@ class ConfinedResult:
     stderr_bytes: int
     wall_seconds: float
     cpu_seconds: float
-    """Of the command and of what it started, as far as the kernel tells; with 10 ms of the jail's own."""
+    """Of the command and of what it started, as far as the kernel tells.
+
+    With 10 ms of the jail's own.
+    """
     peak_bytes: int | None
     """The most memory that one of its processes had; never less than the jail's own 10 MB."""
     confinement: Confinement
@@ -149,7 +179,7 @@ async def run_confined(
         CommandRefused: it can't be started; the message says why.
         SlotClosed: the slot's pool has been closed.
         WorkerDied: the jail was killed from outside, and with it the command.
-    """  # fmt: skip
+    """
     commands = slot.commands
     if commands is None:
         raise SlotClosed(f"slot {slot.index} is closed")
@@ -171,7 +201,11 @@ async def run_confined(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limits.seconds + _BEYOND):
                 finished = await commands.run(
-                    jail, stdin=json.dumps(orders).encode(), cwd=str(scratch), env=_plain(), keep=limits.output
+                    jail,
+                    stdin=json.dumps(orders).encode(),
+                    cwd=str(scratch),
+                    env=_plain(),
+                    keep=limits.output,
                 )
         return _told(argv, limits, finished, os.pread(report, 1 << 20, 0))
     finally:
@@ -181,14 +215,20 @@ async def run_confined(
 
 
 def _make_scratch(scratch: Path) -> int:
-    """Directories for one command; returns the open file of its report, which no name leads to but the jail's."""
+    """Directories for one command.
+
+    Returns the open file of its report, which no name leads to but the jail's.
+    """
     for name in ("", "home", "tmp"):
         (scratch / name).mkdir(mode=0o700)
     return os.open(scratch / "report", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def _plain() -> dict[str, str]:
-    """The jail's own environment; what is in it might be seen where processes can't be kept apart."""
+    """The jail's own environment.
+
+    What is in it might be seen where processes can't be kept apart.
+    """
     return {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
 
 
@@ -203,13 +243,29 @@ def _environment(scratch: Path, extra: Mapping[str, str] | None) -> dict[str, st
 
 
 def _orders(
-    argv: Sequence[str], slot: Slot, scratch: Path, limits: ResourceLimits, writable: Sequence[str | Path]
+    argv: Sequence[str],
+    slot: Slot,
+    scratch: Path,
+    limits: ResourceLimits,
+    writable: Sequence[str | Path],
 ) -> dict[str, Any]:
     """What the jail is told."""
-    open_to = [slot.path, scratch / "home", scratch / "tmp", *(Path(path).resolve() for path in writable)]
-    needed = [slot.repository.top, Path(sys.prefix), Path(sys.base_prefix), Path(shutil.which(argv[0]) or "/").parent]
+    open_to = [
+        slot.path,
+        scratch / "home",
+        scratch / "tmp",
+        *(Path(path).resolve() for path in writable),
+    ]
+    needed = [
+        slot.repository.top,
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        Path(shutil.which(argv[0]) or "/").parent,
+    ]
     masked = [
-        path for path in needed if any(path.is_relative_to(mask) for mask in _MASKED) and str(path) not in _MASKED
+        path
+        for path in needed
+        if any(path.is_relative_to(mask) for mask in _MASKED) and str(path) not in _MASKED
     ]
     home = Path.home()
     return {
@@ -224,7 +280,9 @@ def _orders(
     }
 
 
-def _told(argv: Sequence[str], limits: ResourceLimits, finished: Finished | None, report: bytes) -> ConfinedResult:
+def _told(
+    argv: Sequence[str], limits: ResourceLimits, finished: Finished | None, report: bytes
+) -> ConfinedResult:
     """What the jail reported, in our words."""
     try:
         facts: dict[str, Any] = json.loads(report)
@@ -233,7 +291,9 @@ def _told(argv: Sequence[str], limits: ResourceLimits, finished: Finished | None
             facts = {"why": "timeout", "wall": limits.seconds + _BEYOND, "cpu": 0.0, "peak": None}
         else:
             said = finished.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise WorkerDied(f"{argv[0]}: its jail ended with {finished.exit_code} {' '.join(said)}".strip()) from None
+            raise WorkerDied(
+                f"{argv[0]}: its jail ended with {finished.exit_code} {' '.join(said)}".strip()
+            ) from None
     if refused := facts.get("refused"):
         number, _, reason = refused.partition(" ")
         if int(number) == 2:  # noqa: PLR2004 - ENOENT
@@ -262,7 +322,9 @@ def _why(facts: Mapping[str, Any], code: int | None, limits: ResourceLimits, std
         return "timeout"
     if code is None:
         return "killed"
-    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and facts.get("own_cpu", 0.0) >= limits.cpu):
+    if code == -signal.SIGXCPU or (
+        code == -signal.SIGKILL and facts.get("own_cpu", 0.0) >= limits.cpu
+    ):
         return "cpu"
     if code == -signal.SIGXFSZ:
         return "file size"

@@ -19,7 +19,10 @@ class WorktreesUnavailable(AbreastError):
 
 
 class WorktreesLeft(AbreastError):
-    """Some slots could not be removed; the message names them. The ledger keeps them: the next pool tries again."""
+    """Some slots could not be removed.
+
+    The message names them. The ledger keeps them: the next pool tries again.
+    """
 
     retryable = False
 

@@ -15,7 +15,8 @@ from typing import Final
 from abreast.core.errors import AbreastError
 from abreast.worktrees.background import StopRequest
 
-# Worktrees get neither hooks nor a watcher, and the commands never start a collection that would outlive them.
+# Worktrees get neither hooks nor a watcher, and the commands never start a collection that would
+# outlive them.
 _QUIETLY: Final = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
@@ -26,7 +27,13 @@ _QUIETLY: Final = (
 )
 _GRACE: Final = 1.0  # s; git takes its lock files away when it is asked to end
 _KEPT: Final = frozenset(
-    {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
+    {
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_EXEC_PATH",
+    }
 )
 _NO_GIT: Final = ("not a git repository", "can't be started")
 TIMEOUT: Final = 120.0
@@ -76,13 +83,19 @@ class Git:
                 _finish(process)
         self.stop.check()
         if process.returncode:
-            raise GitFailed(f"git {words[0]}: {_said(complaint) or f'ended with {process.returncode}'}")
+            raise GitFailed(
+                f"git {words[0]}: {_said(complaint) or f'ended with {process.returncode}'}"
+            )
         return output
 
 
 def environment() -> dict[str, str]:
     """Ours, without what would point git elsewhere (a hook that started us has set it), and in plain words."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name in _KEPT
+    }
     return {**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 
@@ -112,7 +125,10 @@ def _finish(process: subprocess.Popen[bytes], grace: float = _GRACE) -> None:
 
 def _said(complaint: bytes) -> str:
     lines = complaint.decode(errors="replace").strip().splitlines()
-    return next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
+    return next(
+        (line for line in lines if line.startswith(("fatal:", "error:"))),
+        lines[-1] if lines else "",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +161,10 @@ class Repository:
 
 
 def find_repository(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> Repository:
-    """The repository that `root` is in; a plain directory if it is in none. GitFailed if git refuses to say."""
+    """The repository that `root` is in.
+
+    A plain directory if it is in none. GitFailed if git refuses to say.
+    """
     real = root.resolve(strict=True)
     if not real.is_dir():
         raise NotADirectoryError(f"{root} is not a directory")
@@ -170,7 +189,9 @@ def find_project(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> Rep
     if repository.common is None or repository.root == repository.top:
         return repository
     git = Git(repository.root, stop, timeout)
-    known = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--directory", "--", ".")
+    known = git(
+        "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--directory", "--", "."
+    )
     return repository if known else Repository(repository.root, repository.root)
 
 

@@ -20,9 +20,38 @@ from abreast.worktrees.git import Git, Repository
 
 _DIRECTORIES: Final = frozenset(
     {
-        *(".git", ".hg", ".svn", ".abreast", "node_modules", "__pycache__", "site-packages", "__pypackages__"),
-        *(".tox", ".nox", ".venv", ".direnv", ".eggs", ".cache", ".idea", ".vscode", ".ipynb_checkpoints", "htmlcov"),
-        *(".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".pytype", ".pyre", ".terraform", ".gradle"),
+        *(
+            ".git",
+            ".hg",
+            ".svn",
+            ".abreast",
+            "node_modules",
+            "__pycache__",
+            "site-packages",
+            "__pypackages__",
+        ),
+        *(
+            ".tox",
+            ".nox",
+            ".venv",
+            ".direnv",
+            ".eggs",
+            ".cache",
+            ".idea",
+            ".vscode",
+            ".ipynb_checkpoints",
+            "htmlcov",
+        ),
+        *(
+            ".pytest_cache",
+            ".mypy_cache",
+            ".ruff_cache",
+            ".hypothesis",
+            ".pytype",
+            ".pyre",
+            ".terraform",
+            ".gradle",
+        ),
     }
 )
 _SECRETS: Final = (".env", ".envrc", ".netrc", ".pypirc")
@@ -43,7 +72,10 @@ class IgnoredBound:
 def list_ignored(
     repository: Repository, git: Git, stop: StopRequest, bound: IgnoredBound | None = None
 ) -> tuple[list[str], list[str]]:
-    """The ignored files that slots get, by name from the top; and sentences about those that they don't."""
+    """The ignored files that slots get, by name from the top.
+
+    And sentences about those that they don't.
+    """
     if repository.common is None:
         return [], []
     bound = bound or IgnoredBound()
@@ -63,8 +95,13 @@ def list_ignored(
     return _chosen(found, notes, bound)
 
 
-def _chosen(found: list[tuple[int, str, str]], notes: list[str], bound: IgnoredBound) -> tuple[list[str], list[str]]:
-    """The smallest, as far as they fit; what is beyond is told by the entry of git's list it is in."""
+def _chosen(
+    found: list[tuple[int, str, str]], notes: list[str], bound: IgnoredBound
+) -> tuple[list[str], list[str]]:
+    """The smallest, as far as they fit.
+
+    What is beyond is told by the entry of git's list it is in.
+    """
     taken: list[str] = []
     beyond: dict[str, list[int]] = defaultdict(list)
     room = bound.size

@@ -1,8 +1,8 @@
 """The machine's lock: a process that measures is alone among all abreast processes on this machine.
 
-Two locked files. The room is shared by processes that check behaviour, and held exclusively by one that measures.
-Every process passes the door on its way in, and one that measures keeps it until the room is empty: so a stream of
-checks can't starve it.
+Two locked files. The room is shared by processes that check behaviour, and held exclusively by one
+that measures. Every process passes the door on its way in, and one that measures keeps it until the
+room is empty: so a stream of checks can't starve it.
 
 The files are in a directory with one literal path, not in `TMPDIR`: that differs between sessions, jobs and users.
 It is `flock` rather than an abstract Unix socket: that can be shared or exclusive, ends with its process, and works on
@@ -46,9 +46,12 @@ def _open_to_all(place: Path) -> bool:
 
 @asynccontextmanager
 async def machine(*, alone: bool) -> AsyncIterator[None]:
-    """Hold the machine, shared or exclusively. Waits; when it is cancelled, it stops waiting at once.
+    """Hold the machine, shared or exclusively.
 
-    Where no lock file can be used at all (no directory can be written), it holds nothing and does not wait.
+    Waits; when it is cancelled, it stops waiting at once.
+
+    Where no lock file can be used at all (no directory can be written), it holds nothing and does
+    not wait.
     """
     held = await aside(lambda stop: _enter(stop, alone=alone))
     try:
@@ -82,15 +85,22 @@ def _lock(path: Path, how: int, stop: StopRequest) -> int:
         except BaseException:
             os.close(opened)
             raise
-        os.close(opened)  # removed while we waited, by a cleaner: the lock of a file without a name excludes nobody
+        os.close(
+            opened
+            # removed while we waited, by a cleaner: the lock of a file without a name excludes nobody
+        )
 
 
 def _open(path: Path) -> int:
-    """The lock file, made if need be. OSError for a link, a device, a directory, or where it can't be made."""
+    """The lock file, made if need be.
+
+    OSError for a link, a device, a directory, or where it can't be made.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
         try:
-            # Without O_CREAT first: Linux refuses it for another user's file in a directory like /tmp.
+            # Without O_CREAT first: Linux refuses it for another user's file in a directory like
+            # /tmp.
             opened = os.open(path, flags)
         except FileNotFoundError:
             try:

@@ -3,11 +3,12 @@
     POOL/git/         the model, made once for a pool from the first copy: it says what is tracked and ignored in copies
     POOL/SLOT/.git/   a copy of it without objects, for those who work there; made anew whenever the slot is reset
 
-Objects are found by alternates: the history at HEAD is there, and nothing that is written, packed or pruned in a copy
-changes the repository. HEAD has the name of the branch that is checked out. Where the working tree isn't as committed,
-one commit more has it as it is: `git diff` shows what was done in the copy, and `git stash` or `git checkout .` goes
-back to where it began, not behind the user's own edits. Of references only that branch and the tags are copied; of the
-configuration what names, filters and line ends need; no remotes, hooks, stashes, includes or worktrees.
+Objects are found by alternates: the history at HEAD is there, and nothing that is written, packed
+or pruned in a copy changes the repository. HEAD has the name of the branch that is checked out.
+Where the working tree isn't as committed, one commit more has it as it is: `git diff` shows what
+was done in the copy, and `git stash` or `git checkout .` goes back to where it began, not behind
+the user's own edits. Of references only that branch and the tags are copied; of the configuration
+what names, filters and line ends need; no remotes, hooks, stashes, includes or worktrees.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from typing import Final
 from abreast.worktrees.git import Git, GitFailed, Repository
 from abreast.worktrees.staging import Snapshot, remove_tree
 
-# Sections and keys of a repository's configuration that a copy gets. Not among them: what leads elsewhere (remotes,
-# worktrees, includes, hooks, a watcher), credentials, and what signs commits, as a passphrase may be asked for.
+# Sections and keys of a repository's configuration that a copy gets. Not among them: what leads
+# elsewhere (remotes, worktrees, includes, hooks, a watcher), credentials, and what signs commits,
+# as a passphrase may be asked for.
 _COPIED: Final = re.compile(
     r"(user|author|committer)\.(name|email)|(filter|diff|merge|i18n|apply|whitespace|blame|log|grep)\..*"
     r"|core\.(autocrlf|eol|safecrlf|ignorecase|filemode|symlinks|precomposeunicode|quotepath|whitespace|abbrev"
@@ -57,7 +59,10 @@ class OwnGit:
         self._lock = threading.Lock()
 
     def install(self, path: Path, git: Git) -> None:
-        """Give the copy at `path` its git directory; the first one makes the model, while others wait."""
+        """Give the copy at `path` its git directory.
+
+        The first one makes the model, while others wait.
+        """
         with self._lock:
             if not self.place.exists():
                 part = self.place.with_suffix(".part")
@@ -108,7 +113,11 @@ class _Model:
     def _settings(self) -> list[tuple[str, str]]:
         listed = self._git("config", "--local", "--includes", "-z", "--list")
         pairs = [os.fsdecode(each).partition("\n") for each in listed.split(b"\0") if each]
-        found = [(key, value if newline else "true") for key, newline, value in pairs if _COPIED.fullmatch(key)]
+        found = [
+            (key, value if newline else "true")
+            for key, newline, value in pairs
+            if _COPIED.fullmatch(key)
+        ]
         version = "1" if any(key.startswith("extensions.") for key, _ in found) else "0"
         return [("core.repositoryformatversion", version), *found]
 
@@ -116,7 +125,9 @@ class _Model:
         """Where the repository's objects are, in it and in those that it borrows from."""
         printed = self._git("rev-parse", "--git-path", "objects").removesuffix(b"\n")
         counted = self._git("count-objects", "-v").splitlines()
-        others = [line.removeprefix(b"alternate: ") for line in counted if line.startswith(b"alternate: ")]
+        others = [
+            line.removeprefix(b"alternate: ") for line in counted if line.startswith(b"alternate: ")
+        ]
         return [(self._git.place / os.fsdecode(folder)).resolve() for folder in (printed, *others)]
 
     def _branch(self) -> str | None:
@@ -126,17 +137,35 @@ class _Model:
             return None
 
     def _fill_index(self, names: list[str]) -> None:
-        """All that is in the copy is known to git; where that is not what was committed, it is one commit more."""
+        """All that is in the copy is known to git.
+
+        Where that is not what was committed, it is one commit more.
+        """
         git = _At(self._git, self._place, self._path)
         committed: set[bytes] = set()
         if self._repository.head is not None:
             git("read-tree", "HEAD")
             staged = git("ls-files", "-z", "--stage").split(b"\0")
-            committed = {line.partition(b"\t")[2] for line in staged if line and not line.startswith(_GIT_LINK)}
+            committed = {
+                line.partition(b"\t")[2]
+                for line in staged
+                if line and not line.startswith(_GIT_LINK)
+            }
         wanted = sorted(committed.union(map(os.fsencode, names)))
-        git("update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=b"\0".join(wanted) + b"\0")
+        git(
+            "update-index",
+            "-z",
+            "--add",
+            "--remove",
+            "--replace",
+            "--stdin",
+            stdin=b"\0".join(wanted) + b"\0",
+        )
         tree = git("write-tree").decode().strip()
-        if self._repository.head is None or git("rev-parse", "HEAD^{tree}").decode().strip() != tree:
+        if (
+            self._repository.head is None
+            or git("rev-parse", "HEAD^{tree}").decode().strip() != tree
+        ):
             _commit(git, self._place, tree)
 
 
@@ -159,7 +188,12 @@ def _commit(git: Git | _At, git_dir: Path, tree: str) -> None:
     except GitFailed:  # the first one
         parent, when = "", "0"
     person = f"abreast <abreast@localhost> {when} +0000"
-    lines = [f"tree {tree}", *([f"parent {parent}"] if parent else []), f"author {person}", f"committer {person}"]
+    lines = [
+        f"tree {tree}",
+        *([f"parent {parent}"] if parent else []),
+        f"author {person}",
+        f"committer {person}",
+    ]
     text = "\n".join([*lines, "", _SAYS, ""]).encode()
     made = git("hash-object", "-t", "commit", "-w", "--stdin", stdin=text).decode().strip()
     head = (git_dir / "HEAD").read_text().strip()
@@ -193,7 +227,15 @@ def _spelled(settings: list[tuple[str, str]]) -> bytes:
         section, _, rest = key.partition(".")
         inner, _, name = rest.rpartition(".")
         head = os.fsencode(section) + (b" " + _quoted(os.fsencode(inner)) if inner else b"")
-        lines.append(b"[" + head + b"]\n\t" + os.fsencode(name) + b" = " + _quoted(os.fsencode(value)) + b"\n")
+        lines.append(
+            b"["
+            + head
+            + b"]\n\t"
+            + os.fsencode(name)
+            + b" = "
+            + _quoted(os.fsencode(value))
+            + b"\n"
+        )
     return b"".join(lines)
 
 

@@ -1,9 +1,11 @@
 """What proves that a worktree is ours: a line on the disk before it is made, and one when it is gone.
 
-A repository has one ledger, in the user's cache directory, and one lock, which every git command on worktrees is under.
-The lock is on the git directory itself: processes with different caches respect it too, and no file is left for it.
+A repository has one ledger, in the user's cache directory, and one lock, which every git command on
+worktrees is under. The lock is on the git directory itself: processes with different caches respect
+it too, and no file is left for it.
 
-A slot is stale if its owner is dead: nobody holds its pool's lock, and no process has the owner's number and start.
+A slot is stale if its owner is dead: nobody holds its pool's lock, and no process has the owner's
+number and start.
 """
 
 from __future__ import annotations
@@ -26,8 +28,13 @@ _LOOK: Final = 0.02  # s; between two looks at a lock that another process holds
 
 
 @contextlib.contextmanager
-def repository_lock(place: Path, stop: StopRequest, timeout: float, clock: Clock = SYSTEM_CLOCK) -> Iterator[int]:
-    """Hold the lock of the repository at `place`; gives the open file. WorktreesUnavailable after `timeout` seconds."""
+def repository_lock(
+    place: Path, stop: StopRequest, timeout: float, clock: Clock = SYSTEM_CLOCK
+) -> Iterator[int]:
+    """Hold the lock of the repository at `place`.
+
+    Gives the open file. WorktreesUnavailable after `timeout` seconds.
+    """
     opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         due = clock.now() + timeout
@@ -70,14 +77,20 @@ class OwnershipEntry:
 
 
 class OwnershipLog:
-    """The slots of one repository that may exist. Read and written only under the repository's lock."""
+    """The slots of one repository that may exist.
+
+    Read and written only under the repository's lock.
+    """
 
     def __init__(self, file: Path) -> None:
         """Reads and makes nothing yet."""
         self._file = file
 
     def entries(self) -> dict[str, OwnershipEntry]:
-        """The slots that are not known to be gone, by name. What can't be read proves nothing, and is left out."""
+        """The slots that are not known to be gone, by name.
+
+        What can't be read proves nothing, and is left out.
+        """
         entries: dict[str, OwnershipEntry] = {}
         for line in self._lines():
             try:
@@ -86,7 +99,12 @@ class OwnershipLog:
                     entries.pop(record["name"], None)
                 else:
                     entries[record["name"]] = OwnershipEntry(**record)
-            except (ValueError, TypeError, KeyError, AttributeError):  # torn by a crash, or not ours
+            except (
+                ValueError,
+                TypeError,
+                KeyError,
+                AttributeError,
+            ):  # torn by a crash, or not ours
                 continue
         return entries
 
@@ -133,12 +151,15 @@ def start_of(pid: int) -> str | None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
         return None if os.path.exists("/proc/self/stat") else _start_by_ps(pid)  # noqa: PTH110
-    return f"{boot}:{stat.rpartition(b')')[2].split()[19].decode()}"  # the name before it may have spaces
+    # the name before it may have spaces
+    return f"{boot}:{stat.rpartition(b')')[2].split()[19].decode()}"
 
 
 def _start_by_ps(pid: int) -> str | None:
     """The same where there is no /proc."""
-    asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, check=False)  # noqa: S607
+    asked = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, check=False
+    )
     return asked.stdout.decode().strip() or None
 
 

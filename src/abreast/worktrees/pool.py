@@ -5,9 +5,10 @@
             async for outcome in run.map(evaluate, candidates, width=4, hold="worktrees"):
                 ...                                      # in `evaluate`: current().held["worktrees"]
 
-While it is open, the repository has one entry per slot in `.git/worktrees`, each a detached HEAD at the commit that is
-checked out. Afterwards it has none, and never gains an object, a ref, a stash, a hook or an index entry. With `own_git`
-it has no entry at all: each slot has a git directory of its own (`own_git.py`), which git commands in it can't leave.
+While it is open, the repository has one entry per slot in `.git/worktrees`, each a detached HEAD at
+the commit that is checked out. Afterwards it has none, and never gains an object, a ref, a stash, a
+hook or an index entry. With `own_git` it has no entry at all: each slot has a git directory of its
+own (`own_git.py`), which git commands in it can't leave.
 """
 
 from __future__ import annotations
@@ -33,11 +34,19 @@ from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavai
 from abreast.worktrees.git import Git, GitFailed, Repository, find_project
 from abreast.worktrees.ignored_files import list_ignored
 from abreast.worktrees.own_git import OwnGit
-from abreast.worktrees.ownership_log import OwnershipEntry, OwnershipLog, owner_is_alive, repository_lock, start_of
+from abreast.worktrees.ownership_log import (
+    OwnershipEntry,
+    OwnershipLog,
+    owner_is_alive,
+    repository_lock,
+    start_of,
+)
 from abreast.worktrees.slot import Slot, kept_note
 from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
 
-_BESIDE_SLOTS: Final = frozenset({"stage", "scratch", "git", "git.part"})  # what a pool has beside its slots
+_BESIDE_SLOTS: Final = frozenset(
+    {"stage", "scratch", "git", "git.part"}
+)  # what a pool has beside its slots
 TIMEOUT: Final = 120.0
 """Seconds that one git command, or the wait for the repository's lock, may take."""
 
@@ -63,8 +72,9 @@ class Left:
 class Worktrees:
     """An async context manager: its slots exist inside the block, and nowhere afterwards.
 
-    Entering raises WorktreesUnavailable if not one slot can be made, with nothing left; leaving raises WorktreesLeft if
-    some can't be removed, after all others are. Cancelled, either goes on until nothing is left, then is cancelled.
+    Entering raises WorktreesUnavailable if not one slot can be made, with nothing left; leaving
+    raises WorktreesLeft if some can't be removed, after all others are. Cancelled, either goes on
+    until nothing is left, then is cancelled.
     """
 
     def __init__(
@@ -136,7 +146,10 @@ class Worktrees:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """End the commands that still run in slots, and remove all slots."""
         before = len(self.left)
@@ -175,7 +188,9 @@ class Worktrees:
         self.slots, self.failures = tuple(made), tuple(failures)
         if not made:
             reasons = "; ".join(sorted({failure.reason for failure in failures}))
-            raise WorktreesUnavailable(f"none of {self._count} worktrees of {repository.top} could be made: {reasons}")
+            raise WorktreesUnavailable(
+                f"none of {self._count} worktrees of {repository.top} could be made: {reasons}"
+            )
 
     def _close(self, _: StopRequest) -> None:
         if self._base is not None:
@@ -185,13 +200,19 @@ class Worktrees:
 class _Base:
     """Where the pools of one repository live: `home`, with its ledger, and in it the directory of this pool.
 
-    home/ledger.jsonl    which slots may exist
-    home/owners/N.lock   held by the process whose pool N is
-    home/N/              pool N: `stage` (the snapshot), `scratch` (for commands), `git` (`own_git.py`) and the slots
+    home/ledger.jsonl    which slots may exist home/owners/N.lock   held by the process whose pool N
+    is home/N/              pool N: `stage` (the snapshot), `scratch` (for commands), `git`
+    (`own_git.py`) and the slots
     """
 
     def __init__(
-        self, repository: Repository, cache: Path, timeout: float, clock: Clock, *, own_git: bool = False
+        self,
+        repository: Repository,
+        cache: Path,
+        timeout: float,
+        clock: Clock,
+        *,
+        own_git: bool = False,
     ) -> None:
         self._own_git = own_git and repository.common is not None
         self.repository = repository
@@ -213,7 +234,10 @@ class _Base:
             yield Git(self.repository.top, stop, self._timeout, lock)
 
     def prepare(self, count: int, stop: StopRequest) -> tuple[Left, ...]:
-        """Reap what the dead left, and record the slots to be made; what can't be reaped is returned."""
+        """Reap what the dead left, and record the slots to be made.
+
+        What can't be reaped is returned.
+        """
         with self._git(stop) as git:
             self._prepared = True
             _make_directory(self.home)
@@ -241,13 +265,18 @@ class _Base:
         )
 
     def make(self, snapshot: Snapshot, stop: StopRequest) -> tuple[list[Slot], list[SlotFailed]]:
-        """Make the recorded slots, several at once; one that fails is removed and named, the others go on."""
+        """Make the recorded slots, several at once.
+
+        One that fails is removed and named, the others go on.
+        """
         made: list[Slot] = []
         failures: list[SlotFailed] = []
         entries = list(self.entries)
         own = OwnGit(self.repository, snapshot, self.pool / "git") if self._own_git else None
         with ThreadPoolExecutor(min(len(entries), _COPYING), "abreast-slot") as threads:
-            futures = [threads.submit(self._make_one, entry, snapshot, own, stop) for entry in entries]
+            futures = [
+                threads.submit(self._make_one, entry, snapshot, own, stop) for entry in entries
+            ]
         for entry, future in zip(entries, futures, strict=True):
             try:
                 made.append(future.result())
@@ -257,9 +286,13 @@ class _Base:
                 failures.append(SlotFailed(entry.slot, str(error)))
         return made, failures
 
-    def _make_one(self, entry: OwnershipEntry, snapshot: Snapshot, own: OwnGit | None, stop: StopRequest) -> Slot:
+    def _make_one(
+        self, entry: OwnershipEntry, snapshot: Snapshot, own: OwnGit | None, stop: StopRequest
+    ) -> Slot:
         path = Path(entry.path)
-        path.mkdir(mode=0o700)  # by ourselves: git would take one that is there already, if it is empty
+        path.mkdir(
+            mode=0o700
+        )  # by ourselves: git would take one that is there already, if it is empty
         slot = Slot(entry.slot, path, self.repository, snapshot, self.pool / "scratch")
         try:
             if own is not None:
@@ -276,7 +309,10 @@ class _Base:
         return slot
 
     def remove(self) -> tuple[Left, ...]:
-        """Remove the slots, and the pool with all in it; what could not be is returned, and stays in the ledger."""
+        """Remove the slots, and the pool with all in it.
+
+        What could not be is returned, and stays in the ledger.
+        """
         if not self._prepared:
             return ()
         left = self._remove(list(self.entries))
@@ -302,7 +338,9 @@ class _Base:
         try:
             with self._git(StopRequest()) as git:  # nobody may stop this half-way
                 for entry in entries:
-                    if entry.path not in stuck and (failure := _forget(entry, git, self.repository)):
+                    if entry.path not in stuck and (
+                        failure := _forget(entry, git, self.repository)
+                    ):
                         left.append(failure)
                         stuck.add(entry.path)
                 self._drop([entry for entry in entries if entry.path not in stuck])
@@ -316,7 +354,10 @@ class _Base:
         self.entries = [entry for entry in self.entries if entry not in entries]
 
     def _reap(self, git: Git) -> tuple[Left, ...]:
-        """Remove the slots of dead processes, if nobody has changed what git knows of them; the others are returned."""
+        """Remove the slots of dead processes, if nobody has changed what git knows of them.
+
+        The others are returned.
+        """
         left: list[Left] = []
         pools: dict[int, list[OwnershipEntry]] = {}
         for entry in self._ledger.entries().values():
@@ -355,8 +396,12 @@ class _Base:
 
     def _reap_one(self, entry: OwnershipEntry, git: Git) -> Left | None:
         path = Path(entry.path)
-        if path.parent != self.home / f"{entry.pool:x}" or entry.repository != str(self.repository.place):
-            return Left(entry.path, "the ledger names it, but it is not where slots of this repository are")
+        if path.parent != self.home / f"{entry.pool:x}" or entry.repository != str(
+            self.repository.place
+        ):
+            return Left(
+                entry.path, "the ledger names it, but it is not where slots of this repository are"
+            )
         if reason := _foreign(entry, self.repository):
             return Left(entry.path, reason)
         failure = _remove_files(entry) or _forget(entry, git, self.repository)
@@ -387,7 +432,9 @@ def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[
     """The slots of a project whose owners died with something in them that must not be lost, with their notes."""
     stop = StopRequest()
     repository = find_project(Path(root), stop)
-    ledger = OwnershipLog(home_of(repository, cache_directory() if cache is None else Path(cache)) / "ledger.jsonl")
+    ledger = OwnershipLog(
+        home_of(repository, cache_directory() if cache is None else Path(cache)) / "ledger.jsonl"
+    )
     with repository_lock(repository.place, stop, TIMEOUT):
         entries = list(ledger.entries().values())
     found = []
@@ -406,7 +453,10 @@ def has_pools(root: str | Path, *, cache: str | Path | None = None) -> bool:
 
 
 def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[Left, ...]:
-    """Remove what dead owners have left of their pools, as every new pool does; what can't be removed is returned."""
+    """Remove what dead owners have left of their pools, as every new pool does.
+
+    What can't be removed is returned.
+    """
     stop = StopRequest()
     place = cache_directory() if cache is None else Path(cache)
     base = _Base(find_project(Path(root), stop), place, TIMEOUT, SYSTEM_CLOCK)
@@ -461,12 +511,15 @@ def _forget(entry: OwnershipEntry, git: Git, repository: Repository) -> Left | N
         try:
             git("worktree", "remove", "--force", "--force", entry.path)
         except GitFailed as error:
-            # Damaged by a candidate, or half made: its name has our pool's number in it, so it is nobody else's.
+            # Damaged by a candidate, or half made: its name has our pool's number in it, so it is
+            # nobody else's.
             try:
                 remove_tree(admin)
             except OSError:
                 return Left(entry.path, str(error))
-    with contextlib.suppress(OSError):  # git leaves it there, empty, if it is ended while it adds the first one
+    with contextlib.suppress(
+        OSError
+    ):  # git leaves it there, empty, if it is ended while it adds the first one
         (repository.place / "worktrees").rmdir()
     return None
 
@@ -499,11 +552,13 @@ def open_worktrees(
     own_git: bool = False,
     ignored: bool = False,
 ) -> Worktrees:
-    """Up to `count` copies of the working tree that `root` is in, as an async context manager; none if `count` is 0.
+    """Up to `count` copies of the working tree that `root` is in, as an async context manager.
 
-    They start with what is there now: tracked files as they are, changed or not, and untracked ones that aren't
-    ignored; on request also ignored ones, within bounds. A directory without git, or without a commit, is copied. Slots
-    that can't be made are in `failures`.
+    None if `count` is 0.
+
+    They start with what is there now: tracked files as they are, changed or not, and untracked ones
+    that aren't ignored; on request also ignored ones, within bounds. A directory without git, or
+    without a commit, is copied. Slots that can't be made are in `failures`.
 
     Args:
         root: the top of a working tree, or a directory in it.

@@ -1,14 +1,17 @@
-"""Runs one command that nobody trusts, within as many walls as Linux lets us build; a program of its own.
+"""Runs one command that nobody trusts, within as many walls as Linux lets us build.
 
-It reads its orders (JSON) from stdin, and writes its report (JSON) to a file that the command can't reach. Nothing of
-abreast is imported, and little of anything else: it starts for every command.
+A program of its own.
+
+It reads its orders (JSON) from stdin, and writes its report (JSON) to a file that the command can't
+reach. Nothing of abreast is imported, and little of anything else: it starts for every command.
 
     jail          waits, keeps the time, ends everything; leads the process group that the warden knows
     `- first      process 1 of its own process namespace, with which every process in it ends
        `- the command, and whatever it starts
 
-Without namespaces there is no `first`: the jail inherits what the command leaves behind (it is a subreaper), and ends
-that. Every wall that can't be built is named in the report with the reason; none is claimed that isn't there.
+Without namespaces there is no `first`: the jail inherits what the command leaves behind (it is a
+subreaper), and ends that. Every wall that can't be built is named in the report with the reason;
+none is claimed that isn't there.
 """
 
 from __future__ import annotations
@@ -30,7 +33,15 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 0x40000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    0x1000,
+    0x4000,
+    0x40000,
+)
 _SYS_MOUNT_SETATTR = 442
 _AT_FDCWD, _AT_RECURSIVE, _RDONLY = -100, 0x8000, 1
 _PDEATHSIG, _SUBREAPER, _KEEPCAPS, _NO_NEW_PRIVS, _CAP_AMBIENT, _CAPBSET_DROP = 1, 36, 8, 38, 47, 24
@@ -64,7 +75,9 @@ def prctl(option: int, value: int, third: int = 0) -> None:
     check(libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(third), 0, 0))
 
 
-def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+def mount(
+    source: str | None, target: str, kind: str | None, flags: int, data: str | None = None
+) -> None:
     """Mount something."""
     words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
     check(libc.mount(*words, ctypes.c_ulong(flags), None if data is None else data.encode()))
@@ -74,7 +87,11 @@ def set_writable(place: str, *, writable: bool, below: bool = False) -> None:
     """Make a mount read-only, and those below it; or writable again."""
     attributes = struct.pack("QQQQ", 0 if writable else _RDONLY, _RDONLY if writable else 0, 0, 0)
     flags = _AT_RECURSIVE if below else 0
-    check(libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(place), flags, attributes, len(attributes)))
+    check(
+        libc.syscall(
+            _SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(place), flags, attributes, len(attributes)
+        )
+    )
 
 
 class Walls:
@@ -100,7 +117,10 @@ class Walls:
 
 
 def enter_user_namespace() -> None:
-    """Become able to make the other namespaces. Root is split in two: itself, and one whose processes are counted."""
+    """Become able to make the other namespaces.
+
+    Root is split in two: itself, and one whose processes are counted.
+    """
     uid, gid = os.geteuid(), os.getegid()
     if uid:
         check(libc.unshare(NEWUSER))
@@ -143,18 +163,28 @@ def leave_network() -> None:
     """A network of its own, with nothing in it but itself."""
     check(libc.unshare(NEWNET))
     any_socket = libc.socket(2, 2, 0)
-    libc.ioctl(any_socket, 0x8914, struct.pack("16sh22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP; without it, no less apart
+    libc.ioctl(
+        any_socket, 0x8914, struct.pack("16sh22x", b"lo", 1)
+    )  # SIOCSIFFLAGS, IFF_UP; without it, no less apart
     os.close(any_socket)
 
 
 def build_view(orders: dict[str, Any]) -> None:
-    """All files read-only but those named; no devices but the harmless; no sockets of others in /run and /tmp."""
+    """All files read-only but those named; no devices but the harmless.
+
+    No sockets of others in /run and /tmp.
+    """
     check(libc.unshare(NEWNS))
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     devices = [f"/dev/{name}" for name in _DEVICES]
-    kept = {path: os.open(path, os.O_PATH) for path in [*orders["writable"], *orders["readable"], *devices]
-            if os.path.exists(path)}  # fmt: skip
-    masks = [place for place in orders["masks"] if os.path.isdir(place) and not os.path.islink(place)]
+    kept = {
+        path: os.open(path, os.O_PATH)
+        for path in [*orders["writable"], *orders["readable"], *devices]
+        if os.path.exists(path)
+    }
+    masks = [
+        place for place in orders["masks"] if os.path.isdir(place) and not os.path.islink(place)
+    ]
     for place in masks:
         mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")
     for path in sorted(kept):
@@ -216,7 +246,9 @@ def become_nobody() -> None:
 def limit(kind: int, soft: int, hard: int | None = None) -> None:
     """Set a limit, never above the one that we have ourselves."""
     most = resource.getrlimit(kind)[1]
-    bound = [soft if most == resource.RLIM_INFINITY else min(soft, most) for soft in (soft, hard or soft)]
+    bound = [
+        soft if most == resource.RLIM_INFINITY else min(soft, most) for soft in (soft, hard or soft)
+    ]
     resource.setrlimit(kind, (bound[0], bound[1]))
 
 
@@ -247,7 +279,10 @@ def run_command(orders: dict[str, Any], tell: int, *, split: bool) -> NoReturn:
         os.execvpe(orders["argv"][0], orders["argv"], orders["env"])  # noqa: S606 - what we are for
     except BaseException as error:  # noqa: BLE001 - told to the one who asked
         number = getattr(error, "errno", None) or 22
-        os.write(tell, f"{number} {os.strerror(number) if isinstance(error, OSError) else error!r}".encode())
+        os.write(
+            tell,
+            f"{number} {os.strerror(number) if isinstance(error, OSError) else error!r}".encode(),
+        )
     os._exit(127)
 
 
@@ -264,7 +299,10 @@ def start(orders: dict[str, Any]) -> tuple[int, str]:
 
 
 def be_first(orders: dict[str, Any], report: int, walls: Walls | None = None) -> NoReturn:
-    """Be process 1: start the command, wait for it among all that end, and end; that ends the rest."""
+    """Be process 1: start the command, wait for it among all that end, and end.
+
+    That ends the rest.
+    """
     with contextlib.suppress(OSError):
         prctl(_PDEATHSIG, signal.SIGKILL)
     if walls is None:
@@ -277,16 +315,22 @@ def be_first(orders: dict[str, Any], report: int, walls: Walls | None = None) ->
 
 
 def see_own_processes() -> None:
-    """A /proc that shows the processes of this namespace; in a view of our own, as the jail needs the other one.
+    """A /proc that shows the processes of this namespace.
 
-    Read-only: root, even split, could otherwise write to what controls the whole machine (`/proc/sysrq-trigger`).
+    In a view of our own, as the jail needs the other one.
+
+    Read-only: root, even split, could otherwise write to what controls the whole machine
+    (`/proc/sysrq-trigger`).
     """
     check(libc.unshare(NEWNS))
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def wait_for(pid: int) -> dict[str, Any]:
-    """Wait until the command has ended, and reap what else does; its status, and the seconds of CPU that it used."""
+    """Wait until the command has ended, and reap what else does.
+
+    Its status, and the seconds of CPU that it used.
+    """
     while True:
         ended, status, used = os.wait4(-1, 0)
         if ended == pid:
@@ -308,7 +352,11 @@ def guard(orders: dict[str, Any]) -> dict[str, Any]:
     try:
         signal.setitimer(signal.ITIMER_REAL, orders["seconds"])
         if "own" in orders["walls"] and build(orders, walls):
-            facts = run_first(lambda tell: be_first(orders, tell)) if orders["apart"] else run_beside(orders)
+            facts = (
+                run_first(lambda tell: be_first(orders, tell))
+                if orders["apart"]
+                else run_beside(orders)
+            )
         elif orders["bubblewrap"]:
             facts = run_wrapped(orders, walls)
         if not facts:
@@ -332,7 +380,10 @@ def guard(orders: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_first(become: Callable[[int], None]) -> dict[str, Any]:
-    """Have a child become process 1, with the pipe for its report; what it reported, nothing if it didn't."""
+    """Have a child become process 1, with the pipe for its report.
+
+    What it reported, nothing if it didn't.
+    """
     hear, tell = os.pipe()
     child = os.fork()
     if not child:
@@ -369,11 +420,15 @@ def build(orders: dict[str, Any], walls: Walls) -> bool:
 
 
 def count_processes(orders: dict[str, Any], walls: Walls, *, own: bool) -> dict[str, Any]:
-    """Find out what the kernel's limit on processes has to be. In a namespace of our own root is split, and counted."""
+    """Find out what the kernel's limit on processes has to be.
+
+    In a namespace of our own root is split, and counted.
+    """
     orders["split"] = own and not os.getuid()
     orders["nproc"] = orders["limits"]["processes"]
     if os.getuid():
-        # The kernel counts all processes of the user in this namespace: in one of our own, the jail and `first`.
+        # The kernel counts all processes of the user in this namespace: in one of our own, the jail
+        # and `first`.
         orders["nproc"] += 2 if own else count_tasks(os.getuid())
     if os.getuid() or own:
         walls.up.append("processes")
@@ -387,10 +442,20 @@ def count_processes(orders: dict[str, Any], walls: Walls, *, own: bool) -> dict[
 
 def run_wrapped(orders: dict[str, Any], walls: Walls) -> dict[str, Any]:
     """Run the command by way of bubblewrap; nothing if that fails."""
-    words = [orders["bubblewrap"], "--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1"]
+    words = [
+        orders["bubblewrap"],
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--as-pid-1",
+    ]
     words += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for place in orders["masks"]:
-        words += ["--tmpfs", place] if place != "/dev" and os.path.isdir(place) and not os.path.islink(place) else []
+        words += (
+            ["--tmpfs", place]
+            if place != "/dev" and os.path.isdir(place) and not os.path.islink(place)
+            else []
+        )
     for path in orders["readable"]:
         words += ["--ro-bind", path, path]
     for path in orders["writable"]:

@@ -23,7 +23,8 @@ from abreast.worktrees.staging import (
     remove_tree,
 )
 
-# ns; a file system's clock may tick as slowly: a change right after a look at a file can leave its times alone.
+# ns; a file system's clock may tick as slowly: a change right after a look at a file can leave its
+# times alone.
 _RACY: Final = 50_000_000
 
 KEPT: Final = ".kept"
@@ -32,7 +33,10 @@ KEPT: Final = ".kept"
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """How a file was when it was known to be as in the snapshot; any change to it changes its `ctime`."""
+    """How a file was when it was known to be as in the snapshot.
+
+    Any change to it changes its `ctime`.
+    """
 
     inode: int
     size: int
@@ -47,7 +51,14 @@ class _Look:
         """How the file at `path` is now."""
         facts = path.lstat()
         settled = SYSTEM_CLOCK.wall() * 1e9 - facts.st_ctime_ns > _RACY
-        return cls(facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_mode, settled)
+        return cls(
+            facts.st_ino,
+            facts.st_size,
+            facts.st_mtime_ns,
+            facts.st_ctime_ns,
+            facts.st_mode,
+            settled,
+        )
 
     def holds(self, now: _Look) -> bool:
         """Whether a file that looks like `now` is certainly unchanged since."""
@@ -66,15 +77,22 @@ class GitFiles:
 
 
 class Slot:
-    """A place in which a candidate can be tried; nothing written in it shows in another slot or in the main tree.
+    """A place in which a candidate can be tried.
+
+    Nothing written in it shows in another slot or in the main tree.
 
     await slot.reset()
     slot.write_candidate("pkg/words.py", text)
     ran = await run_confined(["python", "-m", "pytest", "-q"], slot)
     """
 
-    def __init__(self, index: int, path: Path, repository: Repository, snapshot: Snapshot, scratch: Path) -> None:
-        """Made by `open_worktrees`; `scratch` is where its commands get their own HOME and TMPDIR."""
+    def __init__(
+        self, index: int, path: Path, repository: Repository, snapshot: Snapshot, scratch: Path
+    ) -> None:
+        """Made by `open_worktrees`.
+
+        `scratch` is where its commands get their own HOME and TMPDIR.
+        """
         self.index = index
         """Its number in the pool, from 0."""
         self.path = path
@@ -92,7 +110,10 @@ class Slot:
 
     @property
     def git_dir(self) -> Path | None:
-        """A git directory outside of the slot that knows what it began with; None if it has none of its own."""
+        """A git directory outside of the slot that knows what it began with.
+
+        None if it has none of its own.
+        """
         return self._own.place if self._own is not None else None
 
     def __repr__(self) -> str:
@@ -100,14 +121,19 @@ class Slot:
         return f"<Slot {self.index} at {self.path}{'' if self.commands else ', closed'}>"
 
     def mirror(self, path: str | Path) -> Path:
-        """The same file in this slot; a relative path is taken from the directory that the pool was opened for.
+        """The same file in this slot.
 
-        OutsideRepository if the path, or where a symbolic link leads it, is not in the repository or is git's own.
+        A relative path is taken from the directory that the pool was opened for.
+
+        OutsideRepository if the path, or where a symbolic link leads it, is not in the repository
+        or is git's own.
         """
         top = self.repository.top
         given = self.repository.root / path
         real = (
-            Path(os.path.realpath(given.parent)) / given.name if given.name != ".." else Path(os.path.realpath(given))
+            Path(os.path.realpath(given.parent)) / given.name
+            if given.name != ".."
+            else Path(os.path.realpath(given))
         )
         if not real.is_relative_to(top):
             raise OutsideRepository(f"{path} is outside of the repository {top}")
@@ -120,10 +146,13 @@ class Slot:
         return mirrored
 
     def write_candidate(self, relative: str | Path, text: str) -> Path:
-        """Write a file of this slot, whole; returns where. Its directory is made if need be, its mode stays.
+        """Write a file of this slot, whole; returns where.
 
-        The old file is replaced, never written to: it may be a hard link to another one. A link is followed, within
-        the slot. What Python compiled from the old one is removed, as it can't tell two texts of one second and size.
+        Its directory is made if need be, its mode stays.
+
+        The old file is replaced, never written to: it may be a hard link to another one. A link is
+        followed, within the slot. What Python compiled from the old one is removed, as it can't
+        tell two texts of one second and size.
         """
         if self.commands is None:
             raise SlotClosed(f"slot {self.index} is closed")
@@ -157,7 +186,10 @@ class Slot:
         kept_note(self.path).unlink(missing_ok=True)
 
     async def reset(self) -> None:
-        """Go back to the snapshot exactly: files, modes, links; what else is there is removed. No-op once closed."""
+        """Go back to the snapshot exactly: files, modes, links.
+
+        What else is there is removed. No-op once closed.
+        """
         if self.commands is not None:
             await aside(self.restore)
 
@@ -180,7 +212,9 @@ class Slot:
             git("update-index", "-z", "--index-info", stdin=self._snapshot.index)
         else:
             git("read-tree", "--empty")
-        self._git = GitFiles(content, admin, (admin / "HEAD").read_bytes(), (admin / "index").read_bytes())
+        self._git = GitFiles(
+            content, admin, (admin / "HEAD").read_bytes(), (admin / "index").read_bytes()
+        )
 
     def restore(self, stop: StopRequest) -> None:
         """What `reset` does, blocking."""

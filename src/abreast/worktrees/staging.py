@@ -1,10 +1,12 @@
 """The working tree as it is now, kept aside, for slots to start from and to come back to.
 
-Its files are copied as they are, bytes and modes, once; slots are made from that copy. Git is asked only which files
-there are: what is tracked and there, changed or not, staged or not, and what is untracked and not ignored; and, where
-that is wanted, which are ignored (`abreast.worktrees.ignored_files` chooses among those). Nothing goes
-through git's filters or into its object database: a checkout would turn line ends (`core.autocrlf`), fetch large files
-and lose what can't be told from a commit; and the repository gains no object, ref, stash or index entry by it.
+Its files are copied as they are, bytes and modes, once; slots are made from that copy. Git is asked
+only which files there are: what is tracked and there, changed or not, staged or not, and what is
+untracked and not ignored; and, where that is wanted, which are ignored
+(`abreast.worktrees.ignored_files` chooses among those). Nothing goes through git's filters or into
+its object database: a checkout would turn line ends (`core.autocrlf`), fetch large files and lose
+what can't be told from a commit; and the repository gains no object, ref, stash or index entry by
+it.
 """
 
 from __future__ import annotations
@@ -73,7 +75,10 @@ class Snapshot:
         return self._digest_of(self.pieces.keys() - self.ignored)
 
     def ignored_digest(self) -> str:
-        """The same for ignored files that are imported, such as built extensions; empty if there are none."""
+        """The same for ignored files that are imported, such as built extensions.
+
+        Empty if there are none.
+        """
         names = {name for name in self.ignored if is_code(name)}
         return self._digest_of(names) if names else ""
 
@@ -134,8 +139,13 @@ def _walk(top: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(names)), tuple(notes)
 
 
-def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: StopRequest) -> Snapshot:
-    """Copy what is listed to `place`, a new directory. What is listed but not there has been deleted."""
+def take_snapshot(
+    repository: Repository, listing: Listing, place: Path, stop: StopRequest
+) -> Snapshot:
+    """Copy what is listed to `place`, a new directory.
+
+    What is listed but not there has been deleted.
+    """
     place.mkdir(mode=0o700)
     pieces: dict[str, Piece] = {"": _piece(repository.top)}
     notes = list(listing.notes)
@@ -147,7 +157,9 @@ def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: S
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise WorktreesUnavailable(f"{repository.top / name} can't be copied: {error.strerror}") from error
+            raise WorktreesUnavailable(
+                f"{repository.top / name} can't be copied: {error.strerror}"
+            ) from error
     known = frozenset(pieces)
     for name in listing.ignored:
         stop.check()
@@ -158,12 +170,17 @@ def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: S
             continue
         except OSError as error:  # nothing that belongs to the project
             (place / name).unlink(missing_ok=True)
-            notes.append(f"{name}: an ignored file that can't be copied ({error.strerror}), left out of the slots")
+            notes.append(
+                f"{name}: an ignored file that can't be copied ({error.strerror}), left out of the slots"
+            )
     return Snapshot(place, pieces, tuple(notes), listing.index, frozenset(pieces.keys() - known))
 
 
 def _has_parents(top: Path, name: str, pieces: dict[str, Piece]) -> bool:
-    """Whether the directories above are directories: a link in their place would lead elsewhere. Records them."""
+    """Whether the directories above are directories: a link in their place would lead elsewhere.
+
+    Records them.
+    """
     parts = name.split("/")[:-1]
     for depth in range(1, len(parts) + 1):
         above = "/".join(parts[:depth])
@@ -194,13 +211,18 @@ def _take(source: Path, target: Path, name: str, pieces: dict[str, Piece]) -> No
                 break
             target.unlink()
         else:
-            copy_bytes(source, target)  # it is being written all the time: any moment is as good as another
+            copy_bytes(
+                source, target
+            )  # it is being written all the time: any moment is as good as another
     if piece.kind in {stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR}:
         pieces.setdefault(name, piece)
 
 
 def copy_bytes(source: Path, target: Path) -> None:
-    """Copy a file's content into a new file; where the file system can share the blocks, it does."""
+    """Copy a file's content into a new file.
+
+    Where the file system can share the blocks, it does.
+    """
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     with source.open("rb") as reading, open(os.open(target, flags, 0o600), "wb") as writing:  # noqa: PTH123
         try:
@@ -238,7 +260,10 @@ def directories(snapshot: Snapshot) -> Iterator[str]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory and all in it, read-only ones too; nothing to do if it isn't there. Follows no link."""
+    """Remove a directory and all in it, read-only ones too.
+
+    Nothing to do if it isn't there. Follows no link.
+    """
     try:
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
@@ -251,13 +276,19 @@ def remove_tree(path: Path) -> None:
 def _force(path: Path) -> None:
     """By the system's own tools, for what Python can't: directories we may not enter, nested thousands deep.
 
-    Only directories are made writable. A file needs not be to be removed, and may have another name in the main tree.
+    Only directories are made writable. A file needs not be to be removed, and may have another name
+    in the main tree.
     """
     name = str(path)
     closed = ["-type", "d", "!", "-perm", "-u+rwx"]
-    for words in (["find", name, *closed, "-execdir", "chmod", "u+rwx", "{}", ";"], ["rm", "-rf", "--", name]):
+    for words in (
+        ["find", name, *closed, "-execdir", "chmod", "u+rwx", "{}", ";"],
+        ["rm", "-rf", "--", name],
+    ):
         # By a PATH of our own, as `-execdir` refuses to work with a relative place in it.
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, env={"PATH": _TOOLS})
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, check=False, env={"PATH": _TOOLS}
+        )
     if os.path.lexists(path):
         reason = done.stderr.decode(errors="replace").strip().splitlines() or ["it is still there"]
         raise OSError(f"{path} can't be removed: {reason[0]}")

@@ -66,19 +66,34 @@ def test_it_leaves_only_the_store_which_git_ignores_and_says_so(project, shown):
 
 
 def test_the_next_three_commands_work_when_they_are_pasted(project, shown):
-    pasted = [line.strip() for line in shown.lines if line.startswith("  ") and "abreast" in line and "#" not in line]
+    pasted = [
+        line.strip()
+        for line in shown.lines
+        if line.startswith("  ") and "abreast" in line and "#" not in line
+    ]
     assert len(pasted) == 4
     said = []
     for line in pasted[:3]:
-        process = subprocess.run(["bash", "-c", line], cwd=project.folder, env=project.environment, timeout=PATIENCE,
-                                 capture_output=True, text=True, check=False)  # fmt: skip
+        process = subprocess.run(
+            ["bash", "-c", line],
+            cwd=project.folder,
+            env=project.environment,
+            timeout=PATIENCE,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (process.returncode, process.stderr) == (0, ""), line
         said.append(process.stdout)
     assert said[0].startswith("demo-1  done after")
-    assert said[1].splitlines() == [f"{number} squared is {number * number}" for number in range(1, 10)]
+    assert said[1].splitlines() == [
+        f"{number} squared is {number * number}" for number in range(1, 10)
+    ]
     assert "same bytes" in said[2]
     words = [*pasted[3].split(), "--port", "0"]
-    with subprocess.Popen(words, cwd=project.folder, env=project.environment, stdout=subprocess.PIPE) as page:
+    with subprocess.Popen(
+        words, cwd=project.folder, env=project.environment, stdout=subprocess.PIPE
+    ) as page:
         address = page.stdout.readline().decode().strip()
         with urllib.request.urlopen(address, timeout=30) as response:
             assert b"<title>abreast</title>" in response.read()
@@ -101,7 +116,9 @@ def test_on_a_terminal_the_lanes_move_and_a_table_follows(tmp_path):
     assert shown.count("quick") > 20  # drawn again and again
     assert "item  ended  lane" in shown
     assert SAYING in shown.replace("\r\n", "")
-    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")  # the cursor is there again
+    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex(
+        "\x1b[?25l"
+    )  # the cursor is there again
 
 
 def test_ctrl_c_ends_it_quietly_and_leaves_nothing_running(tmp_path, warm):
@@ -137,7 +154,10 @@ def weights():
 def test_the_model_says_the_same_at_any_width(weights, tmp_path):
     asked = demo_reviews.reviews()[:3]
     said = [
-        [row["said"] for row in demo_reviews.run_reviews(MemoryStore(), asked, width, lambda *_: None)[1]]
+        [
+            row["said"]
+            for row in demo_reviews.run_reviews(MemoryStore(), asked, width, lambda *_: None)[1]
+        ]
         for width in (1, 3)
     ]
     assert said[0] == said[1]
@@ -154,13 +174,17 @@ def test_the_whole_demo_with_its_model(weights, tmp_path, warm):
     assert "--prompt" in said.out
     assert shell("show", "reviews", "--json").rows[0]["usage"]["local/smollm2"]["requests"] == 9
     answers = said.out.partition("abreast run ")[2].partition("Next, to paste")[0]
-    assert [line for line in answers.splitlines() if "capital" in line][-1] == "The capital of Peru is Lima."
+    assert [line for line in answers.splitlines() if "capital" in line][
+        -1
+    ] == "The capital of Peru is Lima."
     assert shell("show", "quickstart", "--json").rows[0]["state"] == "done"
     again = said.out.partition("that workflow again")[2].splitlines()[1].strip()
     assert again.endswith("quickstart.yaml --input width=6")
 
 
-def test_its_workflow_can_be_had_as_json_and_settings_do_not_reach_it(weights, tmp_path, monkeypatch):
+def test_its_workflow_can_be_had_as_json_and_settings_do_not_reach_it(
+    weights, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "abreast.toml").write_text('model = "nowhere/none"\n')
     monkeypatch.setenv("ABREAST_BUDGET", "1req")
@@ -175,7 +199,10 @@ def test_the_workflow_of_the_demo_is_the_one_among_the_examples(tmp_path, monkey
     monkeypatch.chdir(root)
     assert demo_flow.quickstart() == "examples/quickstart.yaml"
     monkeypatch.chdir(tmp_path)
-    assert Path(demo_flow.quickstart()).read_bytes() == (root / "examples/quickstart.yaml").read_bytes()
+    assert (
+        Path(demo_flow.quickstart()).read_bytes()
+        == (root / "examples/quickstart.yaml").read_bytes()
+    )
 
 
 def test_another_file_of_that_name_is_not_meant(tmp_path, monkeypatch):
@@ -187,13 +214,21 @@ def test_another_file_of_that_name_is_not_meant(tmp_path, monkeypatch):
 
 def test_a_workflow_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"the demo's own workflow failed: abreast: .* is a directory"):
+    with pytest.raises(
+        UsageError, match=r"the demo's own workflow failed: abreast: .* is a directory"
+    ):
         demo_flow.run_quickstart(str(tmp_path), aloud=False)
 
 
 def test_without_a_model_it_says_why_and_goes_on(tmp_path, warm):
     shell = Shell(tmp_path, warm)
-    said = shell("demo", "--json", ABREAST_CACHE=str(tmp_path / "cache"), PIP_NO_INDEX="1", PIP_FIND_LINKS="/nowhere")
+    said = shell(
+        "demo",
+        "--json",
+        ABREAST_CACHE=str(tmp_path / "cache"),
+        PIP_NO_INDEX="1",
+        PIP_FIND_LINKS="/nowhere",
+    )
     (found,) = said.rows
     assert said.code == 0
     assert "local/smollm2" in found["reviews"]["why_not"]
@@ -260,7 +295,9 @@ def test_the_crash_is_survived_and_shown(abreast):
     said = abreast("demo", "crash")
     assert (said.code, said.err) == (0, "")
     assert "\x1b" not in said.out
-    assert re.search(r"^killed at item (1[0-9]|2[0-9]) of 40 +crash-1: SIGKILL", said.out, re.MULTILINE)
+    assert re.search(
+        r"^killed at item (1[0-9]|2[0-9]) of 40 +crash-1: SIGKILL", said.out, re.MULTILINE
+    )
     for words in ("resumed", "same bytes", "0 recorded items ran again"):
         assert re.search(f"^{words} ", said.out, re.MULTILINE)
     assert "! crashed" in said.out  # the picture shows what was cut
@@ -269,7 +306,15 @@ def test_the_crash_is_survived_and_shown(abreast):
 
 def test_it_can_be_had_as_json_its_runs_be_kept_and_settings_do_not_reach_it(abreast):
     abreast.file("abreast.toml", 'width = 1\ntimeout = "1ms"\n')
-    said = abreast("demo", "crash", "--json", "--store", "here.db", ABREAST_BUDGET="1req", ABREAST_STORE="/nowhere.db")
+    said = abreast(
+        "demo",
+        "crash",
+        "--json",
+        "--store",
+        "here.db",
+        ABREAST_BUDGET="1req",
+        ABREAST_STORE="/nowhere.db",
+    )
     (found,) = said.rows
     assert said.code == 0
     assert found["holds"] is found["resumed"] is found["same_bytes"] is True
@@ -287,7 +332,12 @@ KEPT = demo_crash.DemoFound(40, 17, 16, True, True, ("a", "a"), 0, ())
 
 @pytest.mark.parametrize(
     "change",
-    [{"resumed": False}, {"same_bytes": False}, {"recorded_ran_again": 1}, {"in_flight": ("1", "2", "3", "4", "5")}],
+    [
+        {"resumed": False},
+        {"same_bytes": False},
+        {"recorded_ran_again": 1},
+        {"in_flight": ("1", "2", "3", "4", "5")},
+    ],
 )
 def test_it_exits_with_1_if_the_promise_was_not_kept(monkeypatch, capsys, change):
     found = replace(KEPT, **change)
@@ -308,7 +358,9 @@ def test_its_processes_find_the_same_abreast_from_another_directory(monkeypatch,
 
 def test_other_bytes_are_told_apart(tmp_path, monkeypatch):
     """The comparison has teeth: a script that says something else each time is found out."""
-    monkeypatch.setattr(demo_crash, "_SCRIPT", 'printf x >> "$2/$1"; sleep 0.2; cat /proc/sys/kernel/random/uuid')
+    monkeypatch.setattr(
+        demo_crash, "_SCRIPT", 'printf x >> "$2/$1"; sleep 0.2; cat /proc/sys/kernel/random/uuid'
+    )
     monkeypatch.setattr(demo_crash, "_ENOUGH", 3)
     with demo_crash.closing(demo_crash.find_store(tmp_path / "store.db")) as store:
         reports = []
@@ -332,6 +384,8 @@ def test_make_demo_is_what_a_newcomer_types():
     root = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(root / "src")}
     words = [*ABREAST, "demo", "--help"]
-    said = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    said = subprocess.run(
+        words, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert said.returncode == 0
     assert "crash" in said.stdout

@@ -15,16 +15,15 @@ def numbers(count):
 
 def test_a_command_runs_for_each_line_and_outputs_leave_in_item_order(abreast):
     # The first item can only end after the last one has, so the order is not that of their ends.
-    wait = (
-        'if [ "$1" = 1 ]; then until [ -e last ]; do :; done; fi; if [ "$1" = 8 ]; then touch last; fi; echo "got $1"'
-    )
+    wait = 'if [ "$1" = 1 ]; then until [ -e last ]; do :; done; fi; if [ "$1" = 8 ]; then touch last; fi; echo "got $1"'
     said = abreast("map", "--width", "8", "--", "sh", "-c", wait, "sh", "{}", given=numbers(8))
     assert (said.code, said.err) == (0, "")
     assert said.lines == [f"got {number}" for number in range(1, 9)]
 
 
 def test_width_is_reached_and_never_passed(abreast):
-    # Each item waits until four are there, which a serial map never comes to; a fifth would be seen in the directory.
+    # Each item waits until four are there, which a serial map never comes to; a fifth would be seen
+    # in the directory.
     wait = "until [ $(ls {0} | wc -l) -ge 4 ]; do :; done"
     meet = f"touch here/$1; {wait.format('here')}; ls here | wc -l; touch gone/$1; {wait.format('gone')}"
     (abreast.folder / "here").mkdir()
@@ -37,7 +36,16 @@ def test_width_is_reached_and_never_passed(abreast):
 
 @pytest.mark.parametrize("flag", ["--width", "-w", "-P", "-j", "--jobs", "--max-procs"])
 def test_the_width_goes_by_the_names_that_xargs_and_parallel_have_for_it(abreast, flag):
-    said = abreast("map", flag, "1", "--", "sh", "-c", "mkdir busy && echo alone && rmdir busy", given=numbers(5))
+    said = abreast(
+        "map",
+        flag,
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "mkdir busy && echo alone && rmdir busy",
+        given=numbers(5),
+    )
     assert (said.code, said.lines) == (0, ["alone"] * 5)
 
 
@@ -73,16 +81,27 @@ def test_the_item_is_appended_if_no_placeholder_names_it(abreast):
 
 
 def test_placeholders_are_filled_in(abreast):
-    said = abreast("map", "--key", "k-{}", "--", "echo", "{#}", "{key}", "[{}]", "{other}", given="a\nb\n")
+    said = abreast(
+        "map", "--key", "k-{}", "--", "echo", "{#}", "{key}", "[{}]", "{other}", given="a\nb\n"
+    )
     assert said.lines == ["1 k-a [a] {other}", "2 k-b [b] {other}"]
     said = abreast("map", "--", "echo", "{.}", "{/}", "{//}", "{/.}", given="dir/file.tar.gz\n")
     assert said.lines == ["dir/file.tar file.tar.gz dir file.tar"]
 
 
 def test_fields_of_json_lines_are_filled_in(abreast):
-    row = {"id": 7, "user": {"name": "Ann B"}, "tags": ["x", "y"], "on": True, "none": None, "f": 1.5}
+    row = {
+        "id": 7,
+        "user": {"name": "Ann B"},
+        "tags": ["x", "y"],
+        "on": True,
+        "none": None,
+        "f": 1.5,
+    }
     fields = ["{.user.name}", "{.tags.1}", "{.on}", "{.none}", "{.f}", "{.user}", "{key}"]
-    said = abreast("map", "--jsonl", "--key", "{.id}", "--", "printf", "%s|", *fields, given=json.dumps(row))
+    said = abreast(
+        "map", "--jsonl", "--key", "{.id}", "--", "printf", "%s|", *fields, given=json.dumps(row)
+    )
     assert said.out == 'Ann B|y|true|null|1.5|{"name":"Ann B"}|7|'
     said = abreast("map", "--jsonl", "--", "printf", "%s|", given='{"a": "ü"}\n"text"\n3\n\n')
     assert said.out == '{"a":"ü"}|text|3|'
@@ -106,13 +125,24 @@ def test_items_come_from_a_file_too(abreast):
 
 def test_an_item_that_fails_is_told_and_the_rest_goes_on(abreast):
     said = abreast(
-        "map", "--", "sh", "-c", 'echo "out $1"; echo "err $1" >&2; [ "$1" != 2 ]', "sh", "{}", given=numbers(3)
+        "map",
+        "--",
+        "sh",
+        "-c",
+        'echo "out $1"; echo "err $1" >&2; [ "$1" != 2 ]',
+        "sh",
+        "{}",
+        given=numbers(3),
     )
     assert said.code == 1
     assert said.lines == ["out 1", "out 2", "out 3"]
     assert said.err.splitlines() == [
-        "err 1", "err 2", "abreast: item 0001 failed: exit code 1: err 2", "err 3", said.err.splitlines()[-1],
-    ]  # fmt: skip
+        "err 1",
+        "err 2",
+        "abreast: item 0001 failed: exit code 1: err 2",
+        "err 3",
+        said.err.splitlines()[-1],
+    ]
     assert "2 done, 1 failed" in said.err
     assert "abreast retry map-1" in said.err
 
@@ -126,19 +156,49 @@ def test_bytes_that_are_no_text_come_out_as_they_went_in(abreast):
 
 
 def test_json_is_one_object_per_item(abreast):
-    said = abreast("map", "--json", "--", "sh", "-c", 'echo o; echo e >&2; exit "$1"', "sh", "{}", given="0\n3\n")
+    said = abreast(
+        "map",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        'echo o; echo e >&2; exit "$1"',
+        "sh",
+        "{}",
+        given="0\n3\n",
+    )
     assert said.code == 1
     good, bad = said.rows
-    assert good == {"run": "map-1", "key": "0000", "index": 0, "state": "done", "exit_code": 0, "stdout": "o\n",
-                    "stderr": "e\n", "attempts": 1, "seconds": good["seconds"]}  # fmt: skip
-    assert (bad["state"], bad["exit_code"], bad["stdout"], bad["stderr"]) == ("failed", 3, "o\n", "e\n")
-    assert bad["error"] == {"type": "abreast.cli.jobs.map.command.CommandFailed", "message": "exit code 3: e"}
+    assert good == {
+        "run": "map-1",
+        "key": "0000",
+        "index": 0,
+        "state": "done",
+        "exit_code": 0,
+        "stdout": "o\n",
+        "stderr": "e\n",
+        "attempts": 1,
+        "seconds": good["seconds"],
+    }
+    assert (bad["state"], bad["exit_code"], bad["stdout"], bad["stderr"]) == (
+        "failed",
+        3,
+        "o\n",
+        "e\n",
+    )
+    assert bad["error"] == {
+        "type": "abreast.cli.jobs.map.command.CommandFailed",
+        "message": "exit code 3: e",
+    }
 
 
 def test_halt_ends_at_the_first_failure_in_item_order(abreast):
-    # Item 3 fails only after item 6 has: which of them is first is a question of order, not of time.
+    # Item 3 fails only after item 6 has: which of them is first is a question of order, not of
+    # time.
     script = "case $1 in 3) until [ -e six ]; do :; done; exit 1;; 6) touch six; exit 1;; *) echo $1;; esac"
-    said = abreast("map", "--halt", "-P", "8", "--", "sh", "-c", script, "sh", "{}", given=numbers(8))
+    said = abreast(
+        "map", "--halt", "-P", "8", "--", "sh", "-c", script, "sh", "{}", given=numbers(8)
+    )
     assert said.code == 1
     assert said.lines == ["1", "2"]
     assert "item 0002 failed" in said.err
@@ -148,10 +208,26 @@ def test_halt_ends_at_the_first_failure_in_item_order(abreast):
 
 def test_until_ends_after_so_many_successes(abreast):
     said = abreast(
-        "map", "--until", "2", "-P", "1", "--", "sh", "-c", '[ "$1" -gt 2 ] && echo $1', "sh", "{}", given=numbers(9)
+        "map",
+        "--until",
+        "2",
+        "-P",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        '[ "$1" -gt 2 ] && echo $1',
+        "sh",
+        "{}",
+        given=numbers(9),
     )
     assert (said.code, said.lines) == (0, ["3", "4"])
-    assert [row["state"] for row in abreast("export", "last").rows] == ["failed", "failed", "done", "done"]
+    assert [row["state"] for row in abreast("export", "last").rows] == [
+        "failed",
+        "failed",
+        "done",
+        "done",
+    ]
     short = abreast("map", "--until", "5", "--", "true", given=numbers(2))
     assert short.code == 1
     assert "5 were wanted" in short.err
@@ -159,7 +235,9 @@ def test_until_ends_after_so_many_successes(abreast):
 
 def test_a_failing_item_is_retried(abreast):
     script = 'echo x >> tries; [ $(wc -l < tries) -ge 3 ] && echo "$1"'
-    said = abreast("map", "--retries", "2", "--", "sh", "-c", script, "sh", "{attempt}", given="x\n")
+    said = abreast(
+        "map", "--retries", "2", "--", "sh", "-c", script, "sh", "{attempt}", given="x\n"
+    )
     assert (said.code, said.lines) == (0, ["3"])
     assert abreast("export", "last").rows[0]["attempts"] == 3
 
@@ -173,7 +251,18 @@ def test_an_attempt_past_its_timeout_is_ended_with_all_that_it_started(abreast):
 
 
 def test_a_spent_budget_stops_the_run_which_can_go_on_with_a_larger_one(abreast):
-    said = abreast("map", "--budget", "3req", "--", "sh", "-c", "echo x >> ran; echo $1", "sh", "{}", given=numbers(5))
+    said = abreast(
+        "map",
+        "--budget",
+        "3req",
+        "--",
+        "sh",
+        "-c",
+        "echo x >> ran; echo $1",
+        "sh",
+        "{}",
+        given=numbers(5),
+    )
     assert said.code == 3
     assert said.lines == ["1", "2", "3"]
     assert "the budget is spent" in said.err
@@ -186,7 +275,18 @@ def test_a_spent_budget_stops_the_run_which_can_go_on_with_a_larger_one(abreast)
 
 def test_a_budget_of_time_stops_the_run(abreast):
     said = abreast(
-        "map", "--budget", "1s", "-P", "1", "--", "sh", "-c", '[ "$1" = 1 ] || sleep 600', "sh", "{}", given=numbers(5)
+        "map",
+        "--budget",
+        "1s",
+        "-P",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        '[ "$1" = 1 ] || sleep 600',
+        "sh",
+        "{}",
+        given=numbers(5),
     )
     assert said.code == 3
     assert "budget of 1 seconds is spent" in said.err
@@ -258,7 +358,12 @@ def test_more_output_than_is_kept_is_a_failure_that_keeps_the_beginning(abreast)
     assert len(said.out) == 1024
     assert "wrote 1000000 bytes to stdout, and 1024 are kept; raise --keep" in said.err
     assert abreast("show", "last", "0000", "--json").rows[0]["stdout_bytes"] == 1_000_000
-    assert abreast("map", "--keep", "1k", "--", "sh", "-c", "yes | head -c 100000 >&2", given="x\n").code == 0
+    assert (
+        abreast(
+            "map", "--keep", "1k", "--", "sh", "-c", "yes | head -c 100000 >&2", given="x\n"
+        ).code
+        == 0
+    )
 
 
 def test_a_command_that_leaves_a_process_behind_leaves_none(abreast):
@@ -291,9 +396,13 @@ def work(line):
 
 
 @pytest.mark.parametrize(("line", "code"), [("good", 0), ("bad", 1)])
-def test_a_function_s_threads_and_what_it_has_left_to_do_at_the_end_are_waited_for(abreast, line, code):
+def test_a_function_s_threads_and_what_it_has_left_to_do_at_the_end_are_waited_for(
+    abreast, line, code
+):
     abreast.file("parts.py", LAST_WORDS)
-    abreast.environment = unmeasured(abreast.environment)  # a measurement is registered first, and is the last
+    abreast.environment = unmeasured(
+        abreast.environment
+    )  # a measurement is registered first, and is the last
     said = abreast.anew("map", "--call", "parts:work", given=line)
     assert (said.code, (abreast.folder / "said").read_text()) == (code, "thread exit ")
     assert ("no newline" in said.out) == (line == "good")

@@ -29,7 +29,15 @@ def declare(abreast, storm, other=None):
     abreast.file("abreast.toml", LANES.format(url=storm.url, other=(other or storm).url))
 
 
-def write(abreast, *, inputs=6, repeats=2, models=("a/one", "b/two"), scores="[{regex: a}, contains]", loud="shout"):
+def write(
+    abreast,
+    *,
+    inputs=6,
+    repeats=2,
+    models=("a/one", "b/two"),
+    scores="[{regex: a}, contains]",
+    loud="shout",
+):
     rows = [{"id": f"i{n:02}", "text": f"text {n}", "truth": "e"} for n in range(inputs)]
     abreast.file("data.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     abreast.file(
@@ -101,7 +109,10 @@ def test_faults_leave_rows_and_a_second_run_makes_no_call(abreast):
         assert found["failed"] > 0
         rows = rows_of(abreast)
         assert len(rows) == cells
-        assert Counter(row["state"] for row in rows.values()) == {"done": found["done"], "failed": found["failed"]}
+        assert Counter(row["state"] for row in rows.values()) == {
+            "done": found["done"],
+            "failed": found["failed"],
+        }
         assert all(row["error_type"] for row in rows.values() if row["state"] == "failed")
         before = storm.stats().arrived
         again = abreast("matrix", "run", "study.yaml", "--no-report")
@@ -121,14 +132,18 @@ def test_a_hung_lane_holds_up_nobody_else_and_what_is_missing_comes_later(abreas
         ) as process:
             while calm.stats().arrived < 24 or calm.stats().in_flight:
                 assert process.poll() is None
-            while len([key for key in abreast.recorded("study-1") if key.startswith("b%2Ftwo~")]) < 24:
+            while (
+                len([key for key in abreast.recorded("study-1") if key.startswith("b%2Ftwo~")]) < 24
+            ):
                 assert process.poll() is None  # the last replies are on their way to the disk
             assert hung.stats().peak_in_flight == 3  # a lane as wide as it says, and no wider
             assert calm.stats().peak_in_flight <= 3
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
-        assert "go on with: abreast resume study-1" in (err.decode() if isinstance(err, bytes) else err)
+        assert "go on with: abreast resume study-1" in (
+            err.decode() if isinstance(err, bytes) else err
+        )
         assert hung.stats().arrived == 3  # nothing new was started
         rows = rows_of(abreast)
         assert len([row for row in rows.values() if row["lane"] == "b"]) == 24
@@ -182,7 +197,9 @@ def test_the_service_time_of_a_cell_is_the_servers_and_no_waiting_is_in_it(abrea
         assert 1 <= row["in_flight"] <= 4
     service = statistics.median(row["service_s"] for row in rows)
     assert service >= 0.95 * statistics.median(served)
-    assert statistics.median(row["wall_s"] for row in rows) > 2 * service  # how close: python -m benchmarks.matrix
+    assert (
+        statistics.median(row["wall_s"] for row in rows) > 2 * service
+    )  # how close: python -m benchmarks.matrix
 
 
 def test_filters_and_numbers_that_make_no_sense_are_refused_before_anything_happens(abreast):
@@ -193,7 +210,10 @@ def test_filters_and_numbers_that_make_no_sense_are_refused_before_anything_happ
             (["--lane-width", "0"], "--lane-width: it must be at least 1, not 0"),
             (["--lane-width", "two"], "--lane-width: "),
             (["--repeats", "-1"], "--repeats: "),
-            (["--model", "a/won"], "--model: there is no 'a/won' in study.yaml; there are a/one, b/two"),
+            (
+                ["--model", "a/won"],
+                "--model: there is no 'a/won' in study.yaml; there are a/one, b/two",
+            ),
             (["--strategy", "plane"], "there are plain, loud, empty, truth"),
             (["--input", "x"], "--input: there is no 'x'"),
         ]:
@@ -212,8 +232,15 @@ def test_what_cannot_run_here_is_told_beforehand_and_the_rest_runs(abreast):
         said = abreast(*command, "--json", **keys)
         assert said.code == 0
         found = json.loads(said.out)
-        assert (found["cells"], found["done"], found["failed"]) == (2 * 2 + 2 * 2, 8, 0)  # of controls, and of a/one
-        assert "can't run: openai/gpt x plain, openai/gpt x loud: no key for openai (OPENAI_API_KEY)" in said.err
+        assert (found["cells"], found["done"], found["failed"]) == (
+            2 * 2 + 2 * 2,
+            8,
+            0,
+        )  # of controls, and of a/one
+        assert (
+            "can't run: openai/gpt x plain, openai/gpt x loud: no key for openai (OPENAI_API_KEY)"
+            in said.err
+        )
         assert "mistral/x x plain" in said.err
         assert storm.stats().arrived == 4
         assert len(rows_of(abreast)) == 8
@@ -234,7 +261,9 @@ def test_a_dry_run_forecasts_and_asks_nobody(abreast):
 
 
 def test_strategies_of_ones_own_samples_and_workflows(abreast):
-    abreast.file("mine.py", """
+    abreast.file(
+        "mine.py",
+        """
 async def steps(value, model):
     draft = await model.ask(f"draft {value['text']}", step="draft")
     return await model.ask(f"better {draft}", step="better")
@@ -244,7 +273,8 @@ def plain(value, model):
 
 def score(row):
     return len(row["output"]) > 0
-""")  # fmt: skip
+""",
+    )
     abreast.file(
         "flow.yaml",
         """
@@ -307,7 +337,9 @@ def storm_of_kills(abreast, *, kills, seed):
         killed = 0
         while killed < kills:
             wanted = storm.stats().arrived + chance.randrange(1, 30)
-            with abreast.start("matrix", "run", "study.yaml", "--no-report", measured=False) as process:
+            with abreast.start(
+                "matrix", "run", "study.yaml", "--no-report", measured=False
+            ) as process:
                 striker = threading.Thread(target=_strike, args=(process, storm, wanted))
                 striker.start()
                 process.communicate(timeout=PATIENCE)

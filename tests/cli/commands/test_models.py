@@ -55,7 +55,9 @@ def ask_all(abreast, *options, model="openai/storm", given="", prompt="Say {}"):
 
 
 def grep(folder):
-    return [path for path in folder.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    return [
+        path for path in folder.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()
+    ]
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -77,7 +79,11 @@ def test_one_question_is_answered_as_a_stream_or_as_json(at, calm, model):
 @pytest.mark.parametrize("model", ["openai/storm", "anthropic/storm", "gemini/storm"])
 def test_a_schema_gives_values_in_the_order_of_the_items(at, calm, model):
     abreast = at(calm)
-    schema = {"type": "object", "properties": {"label": {"enum": ["good", "bad"]}}, "required": ["label"]}
+    schema = {
+        "type": "object",
+        "properties": {"label": {"enum": ["good", "bad"]}},
+        "required": ["label"],
+    }
     abreast.file("label.json", json.dumps(schema))
     said = ask_all(abreast, "--schema", "label.json", model=model, given=lines(6))
     assert said.code == 0
@@ -177,7 +183,9 @@ def test_a_cached_reply_is_not_asked_for_and_can_be_forgotten(at):
         (row,) = abreast("cache", "--json").rows
         assert (row["model"], row["replies"]) == ("openai/storm", 6)
         assert abreast("cache").lines[1].split()[:2] == ["openai/storm", "6"]
-        assert abreast("cache", "clear", "--model", "other/model", "--json").rows == [{"forgotten": 0}]
+        assert abreast("cache", "clear", "--model", "other/model", "--json").rows == [
+            {"forgotten": 0}
+        ]
         assert abreast("cache", "clear", "--json").rows == [{"forgotten": 6}]
         assert abreast("cache", "--json").rows == []
         assert ask_all(abreast, "--cache", given=lines(6)).out == first.out
@@ -188,7 +196,9 @@ def test_a_cached_reply_does_not_wait_for_its_lane(at, calm):
     abreast = at(calm)
     declared = (abreast.folder / "abreast.toml").read_text()
     abreast.file("abreast.toml", f"{declared}rpm = 0.1\n")  # of the last lane, gemini's
-    first = ask_all(abreast, "--cache", model="gemini/storm", given="item\n")  # the one request of ten minutes
+    first = ask_all(
+        abreast, "--cache", model="gemini/storm", given="item\n"
+    )  # the one request of ten minutes
     again = ask_all(abreast, "--cache", model="gemini/storm", given="item\n" * 5)
     assert (first.code, again.code) == (0, 0)
     assert again.out == first.out * 5
@@ -205,10 +215,16 @@ def test_a_recorded_run_is_replayed_with_the_same_bytes_and_without_a_connection
             again = ask_all(abreast, *options, model="replay/map-1", given=items)
             assert (again.code, again.out) == (first.code, first.out)
         assert len(set(first.lines)) == 8  # what is asked alike is answered by each item's own seed
-        backwards = ask_all(abreast, model="replay/map-1", given="".join(reversed(lines(5).splitlines(keepends=True))))
+        backwards = ask_all(
+            abreast,
+            model="replay/map-1",
+            given="".join(reversed(lines(5).splitlines(keepends=True))),
+        )
         assert backwards.lines == first.lines[4::-1]
         assert storm.stats().connections == before + 1
-        asked = abreast("map", "--prompt", "Say {}", "-m", "replay/map-1", STORM_KEY="", given=items)
+        asked = abreast(
+            "map", "--prompt", "Say {}", "-m", "replay/map-1", STORM_KEY="", given=items
+        )
         assert asked.out == first.out  # a replay needs no key
         other = ask_all(abreast, model="replay/map-1", given="something else\n")
         assert other.code == 1
@@ -220,7 +236,9 @@ def test_a_recorded_run_is_replayed_with_the_same_bytes_and_without_a_connection
 
 
 @pytest.mark.parametrize("model", ["openai/storm", "anthropic/storm"])
-def test_a_missing_key_is_told_before_anything_is_sent_or_written(at, calm, model, tmp_path_factory):
+def test_a_missing_key_is_told_before_anything_is_sent_or_written(
+    at, calm, model, tmp_path_factory
+):
     abreast = at(calm)
     abreast.file("abreast.toml", LANES.format(url=calm.url, key_file="/nowhere/key"))
     before = calm.stats().arrived
@@ -239,11 +257,24 @@ def test_a_key_is_in_nothing_that_is_written_or_printed(at, calm, model):
     faults = ("401", "403", "malformed", "html", "refusal", "truncated", "context")
     items = "".join(f"fault-{fault}\n" for fault in faults) + lines(3)
     said = [abreast("map", "-v", "--cache", "--prompt", "Say {}", "-m", model, given=items)]
-    said += [abreast(*command, "-v") for command in (
-        ("show", "last"), ("show", "last", "--json"), ("show", "last", "0001", "--json"), ("export", "last"),
-        ("runs", "--json"), ("watch", "last", "--json"), ("cache", "--json"), ("models",), ("doctor",),
-        ("doctor", "--config"), ("doctor", model), ("retry", "last"), ("ask", "fault-401", "-m", model),
-    )]  # fmt: skip
+    said += [
+        abreast(*command, "-v")
+        for command in (
+            ("show", "last"),
+            ("show", "last", "--json"),
+            ("show", "last", "0001", "--json"),
+            ("export", "last"),
+            ("runs", "--json"),
+            ("watch", "last", "--json"),
+            ("cache", "--json"),
+            ("models",),
+            ("doctor",),
+            ("doctor", "--config"),
+            ("doctor", model),
+            ("retry", "last"),
+            ("ask", "fault-401", "-m", model),
+        )
+    ]
     assert said[0].code == 1
     assert said[0].err.count("refused the key") == 2
     assert not [one for one in said if KEY in one.out + one.err or "Traceback" in one.err]
@@ -251,7 +282,9 @@ def test_a_key_is_in_nothing_that_is_written_or_printed(at, calm, model):
     assert grep(abreast.folder.parent) == []
 
 
-def test_a_key_file_counts_from_the_file_that_names_it_and_a_run_from_where_it_was_started(at, calm):
+def test_a_key_file_counts_from_the_file_that_names_it_and_a_run_from_where_it_was_started(
+    at, calm
+):
     abreast = at(calm)
     lane = f'[lanes.mine]\nbase_url = "{calm.url}/v1"\napi_key_file = "keys/mine"\n'
     abreast.file("inner/abreast.toml", lane)
@@ -272,19 +305,30 @@ def test_what_came_instead_of_a_reply_is_shown(at, calm):
     assert (row["error"]["status"], row["error"]["raw"][:15]) == (200, "<!doctype html>")
     assert abreast("export", "last").rows[0]["error"] == row["error"]
     assert abreast("show", "last", "0000", "--json").rows[0]["error"] == row["error"]
-    assert "\n--- what came instead of a reply\n<!doctype html>" in abreast("show", "last", "0000").out
+    assert (
+        "\n--- what came instead of a reply\n<!doctype html>" in abreast("show", "last", "0000").out
+    )
 
 
 # --- ends in the middle -----------------------------------------------------------------------------------------------
 
 
 def start_and_wait(abreast, storm, *, done, stalled):
-    """Start asking about items of which the last ones get no answer the first time; wait until only those are left."""
+    """Start asking about items of which the last ones get no answer the first time.
+
+    Wait until only those are left.
+    """
     abreast.file("items", lines(done) + lines(stalled, "fault-stallx1 {}"))
-    started = abreast.start("map", "--prompt", "Say {}", "-m", "openai/storm", "--seed", "7", "--input", "items")
+    started = abreast.start(
+        "map", "--prompt", "Say {}", "-m", "openai/storm", "--seed", "7", "--input", "items"
+    )
 
     def wait():
-        while storm.stats().in_flight < stalled or not abreast.store.exists() or len(abreast.recorded()) < done:
+        while (
+            storm.stats().in_flight < stalled
+            or not abreast.store.exists()
+            or len(abreast.recorded()) < done
+        ):
             pass
 
     return started, wait
@@ -341,33 +385,36 @@ def refused(abreast, storm, *arguments, says, given="x\n"):
     assert storm.stats().arrived == before
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    (("--lane-width", "0"), "--lane-width"),
-    (("--lane-width", "-1"), "--lane-width"),
-    (("--provider-concurrency", "0"), "--lane-width"),
-    (("--lane-width", ""), "--lane-width"),
-    (("--lane-width", "1.5"), "--lane-width"),
-    (("--lane-width", "nope=3"), "there is no lane 'nope'"),
-    (("--lane-width", "openai=0"), "--lane-width"),
-    (("--lane-width", "openai="), "--lane-width"),
-    (("--lane-width", "openai=2,"), "--lane-width"),
-    (("--temperature", "nan"), "--temperature"),
-    (("--temperature", "-1"), "--temperature"),
-    (("--temperature", "inf"), "--temperature"),
-    (("--max-tokens", "0"), "--max-tokens"),
-    (("--max-tokens", "many"), "--max-tokens"),
-    (("--schema", "missing.json"), "--schema: missing.json can't be read"),
-    (("--schema", "."), "--schema"),
-    (("--schema", "broken.json"), "--schema: broken.json is not JSON"),
-    (("--schema", "list.json"), "must be a JSON object"),
-    (("--schema", "wrong.json"), "is no JSON schema"),
-    (("-m", "storm"), "a model is named provider/model"),
-    (("-m", "opnai/storm"), "did you mean openai/storm?"),
-    (("-m", "openai/"), "a model is named provider/model"),
-    (("-m", "scripted/none.jsonl"), "none.jsonl"),
-    (("-m", "replay/map-9"), "there is no store at"),
-    (("--budget", "3apples"), "--budget"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--lane-width", "0"), "--lane-width"),
+        (("--lane-width", "-1"), "--lane-width"),
+        (("--provider-concurrency", "0"), "--lane-width"),
+        (("--lane-width", ""), "--lane-width"),
+        (("--lane-width", "1.5"), "--lane-width"),
+        (("--lane-width", "nope=3"), "there is no lane 'nope'"),
+        (("--lane-width", "openai=0"), "--lane-width"),
+        (("--lane-width", "openai="), "--lane-width"),
+        (("--lane-width", "openai=2,"), "--lane-width"),
+        (("--temperature", "nan"), "--temperature"),
+        (("--temperature", "-1"), "--temperature"),
+        (("--temperature", "inf"), "--temperature"),
+        (("--max-tokens", "0"), "--max-tokens"),
+        (("--max-tokens", "many"), "--max-tokens"),
+        (("--schema", "missing.json"), "--schema: missing.json can't be read"),
+        (("--schema", "."), "--schema"),
+        (("--schema", "broken.json"), "--schema: broken.json is not JSON"),
+        (("--schema", "list.json"), "must be a JSON object"),
+        (("--schema", "wrong.json"), "is no JSON schema"),
+        (("-m", "storm"), "a model is named provider/model"),
+        (("-m", "opnai/storm"), "did you mean openai/storm?"),
+        (("-m", "openai/"), "a model is named provider/model"),
+        (("-m", "scripted/none.jsonl"), "none.jsonl"),
+        (("-m", "replay/map-9"), "there is no store at"),
+        (("--budget", "3apples"), "--budget"),
+    ],
+)
 def test_what_is_wrong_is_told_in_one_sentence_and_nothing_is_written(at, calm, options, says):
     abreast = at(calm)
     abreast.file("broken.json", "{")
@@ -382,38 +429,71 @@ def test_what_is_wrong_is_told_in_one_sentence_and_nothing_is_written(at, calm, 
 def test_an_empty_prompt_is_refused(at, calm):
     abreast = at(calm)
     refused(abreast, calm, "ask", "-m", "openai/storm", "", says="the prompt is empty")
-    refused(abreast, calm, "ask", "-m", "openai/storm", "-", says="the prompt is empty", given=" \n")
+    refused(
+        abreast, calm, "ask", "-m", "openai/storm", "-", says="the prompt is empty", given=" \n"
+    )
     refused(abreast, calm, "ask", "-m", "openai/storm", "-", says="not UTF-8", given=b"\xff")
     refused(abreast, calm, "map", "--prompt", " ", "-m", "openai/storm", says="--prompt is empty")
     refused(abreast, calm, "map", "--prompt", "{.x}", "-m", "openai/storm", says="--jsonl")
-    refused(abreast, calm, "map", "-m", "openai/storm", "--", "true", says="--model is for --prompt")
-    refused(abreast, calm, "map", "--prompt", "{}", "-m", "openai/storm", "--", "true", says="exclude each other")
+    refused(
+        abreast, calm, "map", "-m", "openai/storm", "--", "true", says="--model is for --prompt"
+    )
+    refused(
+        abreast,
+        calm,
+        "map",
+        "--prompt",
+        "{}",
+        "-m",
+        "openai/storm",
+        "--",
+        "true",
+        says="exclude each other",
+    )
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("[lanes.openai]\nwidht = 3\n", "lanes.openai: there is no setting 'widht'; did you mean width?"),
-    ('[lanes.x]\nbase_url = "http://127.0.0.1:1/v1"\napi_key = "KEY"\n', "a key doesn't belong in this file"),
-    ('[lanes.openai]\nkey = "KEY"\n', "a key doesn't belong in this file"),
-    ('[lanes.x]\nbase_url = "127.0.0.1:1/v1"\n', "base_url must begin with http:// or https:// and a host"),
-    ('[lanes.x]\nbase_url = "ftp://127.0.0.1/"\n', "base_url must begin with http:// or https:// and a host"),
-    ('[lanes.x]\nbase_url = "http://"\n', "lanes.x.base_url must begin with"),
-    ('[lanes.x]\nbase_url = "http://me:KEY@127.0.0.1:1/v1"\n', "lanes.x.base_url: a user or a password"),
-    ('[lanes.x]\nbase_url = "http://[1/v1"\n', "lanes.x.base_url must begin with"),
-    ("[lanes.x]\nbase_url = 7\n", "base_url must be a text"),
-    ("[lanes.x]\n", "needs a base_url"),
-    ("[lanes.openai]\nwidth = 0\n", "width must be a whole number of at least 1"),
-    ("[lanes.openai]\nwidth = true\n", "width must be a whole number"),
-    ("[lanes.openai]\nrpm = nan\n", "rpm must be a positive number"),
-    ("[lanes.openai]\ntpm = -1\n", "tpm must be a positive number"),
-    ("[lanes.openai]\ntimeout = 0\n", "timeout must be a positive number"),
-    ("[lanes.openai]\nprice = 3\n", "price must be"),
-    ("[lanes.openai]\nprice = {input = nan, output = 1}\n", "price.input must be a number"),
-    ('[lanes.openai]\nkind = "telex"\n', "kind must be one of openai, anthropic, gemini"),
-    ("lanes = 3\n", "lanes must be tables"),
-    ("[lanes]\nopenai = 3\n", "must be a table"),
-    ('[lanes."a/b"]\nbase_url = "http://127.0.0.1:1/v1"\n', "a lane's name"),
-    ("[lanes.openai\n", "is not valid TOML"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "[lanes.openai]\nwidht = 3\n",
+            "lanes.openai: there is no setting 'widht'; did you mean width?",
+        ),
+        (
+            '[lanes.x]\nbase_url = "http://127.0.0.1:1/v1"\napi_key = "KEY"\n',
+            "a key doesn't belong in this file",
+        ),
+        ('[lanes.openai]\nkey = "KEY"\n', "a key doesn't belong in this file"),
+        (
+            '[lanes.x]\nbase_url = "127.0.0.1:1/v1"\n',
+            "base_url must begin with http:// or https:// and a host",
+        ),
+        (
+            '[lanes.x]\nbase_url = "ftp://127.0.0.1/"\n',
+            "base_url must begin with http:// or https:// and a host",
+        ),
+        ('[lanes.x]\nbase_url = "http://"\n', "lanes.x.base_url must begin with"),
+        (
+            '[lanes.x]\nbase_url = "http://me:KEY@127.0.0.1:1/v1"\n',
+            "lanes.x.base_url: a user or a password",
+        ),
+        ('[lanes.x]\nbase_url = "http://[1/v1"\n', "lanes.x.base_url must begin with"),
+        ("[lanes.x]\nbase_url = 7\n", "base_url must be a text"),
+        ("[lanes.x]\n", "needs a base_url"),
+        ("[lanes.openai]\nwidth = 0\n", "width must be a whole number of at least 1"),
+        ("[lanes.openai]\nwidth = true\n", "width must be a whole number"),
+        ("[lanes.openai]\nrpm = nan\n", "rpm must be a positive number"),
+        ("[lanes.openai]\ntpm = -1\n", "tpm must be a positive number"),
+        ("[lanes.openai]\ntimeout = 0\n", "timeout must be a positive number"),
+        ("[lanes.openai]\nprice = 3\n", "price must be"),
+        ("[lanes.openai]\nprice = {input = nan, output = 1}\n", "price.input must be a number"),
+        ('[lanes.openai]\nkind = "telex"\n', "kind must be one of openai, anthropic, gemini"),
+        ("lanes = 3\n", "lanes must be tables"),
+        ("[lanes]\nopenai = 3\n", "must be a table"),
+        ('[lanes."a/b"]\nbase_url = "http://127.0.0.1:1/v1"\n', "a lane's name"),
+        ("[lanes.openai\n", "is not valid TOML"),
+    ],
+)
 def test_what_is_wrong_in_abreast_toml_is_told_in_one_sentence(at, calm, text, says):
     abreast = at(calm)
     abreast.file("abreast.toml", text.replace("KEY", KEY))

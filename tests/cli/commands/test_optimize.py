@@ -37,7 +37,9 @@ def pairs(numbers, wanted):
         found += numbers[at + 1 :].count(wanted - one)
     return found
 """
-LATE = COUNTED.replace("    found = 0\n", "    found = 0\n    for _ in range(2_000_000):\n        pass\n")
+LATE = COUNTED.replace(
+    "    found = 0\n", "    found = 0\n    for _ in range(2_000_000):\n        pass\n"
+)
 HANGS = "def pairs(numbers, wanted):\n    while True:\n        pass\n"
 NOISY = "import os\n\n\ndef pairs(numbers, wanted):\n    return len(os.environ)\n"
 MINUTES = 600  # s
@@ -51,7 +53,9 @@ def project(abreast, tmp_path):
     """A git repository with a slow function, its tests, and a change that isn't committed."""
 
     def git(*words):
-        return subprocess.run(["git", *words], cwd=abreast.folder, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", *words], cwd=abreast.folder, check=True, capture_output=True, text=True
+        ).stdout
 
     (abreast.folder / ".git").rmdir()
     git("init", "-q")
@@ -68,16 +72,24 @@ def project(abreast, tmp_path):
     abreast.environment["ABREAST_CACHE"] = str(tmp_path / "cache")
     (tmp_path / "tmp").mkdir()
     abreast.environment["TMPDIR"] = str(tmp_path / "tmp")
-    abreast.environment["ABREAST_LOCKS"] = str(tmp_path / "tmp")  # of its own: else it waits while others measure
+    abreast.environment["ABREAST_LOCKS"] = str(
+        tmp_path / "tmp"
+    )  # of its own: else it waits while others measure
     return abreast
 
 
 def patiently(project, *words):
     """Run it to its end, which takes its time on a machine with other things to do: it measures."""
     ended = subprocess.run(
-        [*ABREAST, *words], cwd=project.folder, env=unmeasured(project.environment), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=MINUTES, check=False,
-    )  # fmt: skip
+        [*ABREAST, *words],
+        cwd=project.folder,
+        env=unmeasured(project.environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=MINUTES,
+        check=False,
+    )
     return Said(ended.returncode, ended.stdout, ended.stderr)
 
 
@@ -106,26 +118,60 @@ def seen(project):
 
 @pytest.mark.timeout(700)
 def test_a_run_in_which_no_candidate_could_be_tried_has_failed(project):
-    said = project("optimize", *TARGET, *drafts(project, a="def pairs(a", b="def pairs(b"), "--json")
+    said = project(
+        "optimize", *TARGET, *drafts(project, a="def pairs(a", b="def pairs(b"), "--json"
+    )
     assert said.code == 1
-    assert {name: verdict for name, (verdict, _) in reasons(said).items()} == {"a": "error", "b": "error"}
+    assert {name: verdict for name, (verdict, _) in reasons(said).items()} == {
+        "a": "error",
+        "b": "error",
+    }
     (row,) = project("runs", "--json").rows
     assert (row["state"], row["reason"]) == ("failed", "no item succeeded: 2 candidates failed")
     assert "optimize-1 is failed" in project("resume", "optimize-1").err
 
 
 def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(project, tmp_path):
-    given = drafts(project, a_fast=FAST, b_wrong=WRONG, c_renamed=RENAMED, d_hangs=HANGS, e_reads=NOISY, f_bad="def (")
+    given = drafts(
+        project,
+        a_fast=FAST,
+        b_wrong=WRONG,
+        c_renamed=RENAMED,
+        d_hangs=HANGS,
+        e_reads=NOISY,
+        f_bad="def (",
+    )
     before = seen(project)
     said = patiently(
-        project, "optimize", *TARGET, *given, "--parallel-candidates", "3", *SHORTLY, "--json", "-o", "w.patch"
+        project,
+        "optimize",
+        *TARGET,
+        *given,
+        "--parallel-candidates",
+        "3",
+        *SHORTLY,
+        "--json",
+        "-o",
+        "w.patch",
     )
     assert said.code == 0, said.err
     assert most_checked_at_once(project.store) == 3
     (found,) = said.rows
-    wanted = {"a_fast": "faster", "b_wrong": "wrong", "c_renamed": "duplicate", "d_hangs": "timeout"}
+    wanted = {
+        "a_fast": "faster",
+        "b_wrong": "wrong",
+        "c_renamed": "duplicate",
+        "d_hangs": "timeout",
+    }
     expect_verdicts(reasons(said), {**wanted, "e_reads": "refused", "f_bad": "error"})
-    assert list(found)[:6] == ["target", "baseline", "candidates", "winner", "noise_floor", "confinement"]
+    assert list(found)[:6] == [
+        "target",
+        "baseline",
+        "candidates",
+        "winner",
+        "noise_floor",
+        "confinement",
+    ]
     assert list(found)[6:] == ["unconfined", "uncounted", "uncompared"]
     assert (found["winner"], found["target"]) == ("a_fast", "sums.py::pairs")
     fast, wrong = found["candidates"][:2]
@@ -147,7 +193,9 @@ def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(projec
 
 
 def test_the_table_shows_the_counterexample_and_the_walls(project):
-    said = project("optimize", *TARGET, *drafts(project, wrong=WRONG, original=SLOW), "--width", "0", *QUICKLY)
+    said = project(
+        "optimize", *TARGET, *drafts(project, wrong=WRONG, original=SLOW), "--width", "0", *QUICKLY
+    )
     assert said.code == 0, said.err
     assert said.lines[0].split() == ["candidate", "verdict", "speed", "interval", "memory", "why"]
     assert "wrong is wrong: " in said.out
@@ -177,21 +225,43 @@ def test_a_patch_is_verified_and_the_exit_code_says_what_became_of_it(project):
     project.file(".abreast/wrong.patch", patch)
     project.file(
         ".abreast/wide.patch",
-        patch + "--- a/test_sums.py\n+++ b/test_sums.py\n@@ -1 +1 @@\n-from sums import pairs\n+pairs = 1\n",
+        patch
+        + "--- a/test_sums.py\n+++ b/test_sums.py\n@@ -1 +1 @@\n-from sums import pairs\n+pairs = 1\n",
     )
     project.file(".abreast/fast.py", FAST)
     before = seen(project)
     said = patiently(
-        project, "verify", ".abreast/wrong.patch", "--target", "sums.py::pairs", "--tests", "test_sums.py", "--json"
+        project,
+        "verify",
+        ".abreast/wrong.patch",
+        "--target",
+        "sums.py::pairs",
+        "--tests",
+        "test_sums.py",
+        "--json",
     )
     assert (said.code, said.rows[0]["candidates"][0]["verdict"]) == (1, "wrong")
     said = patiently(
-        project, "verify", ".abreast/wide.patch", "--target", "sums.py::pairs", "--tests", "test_sums.py", "--json"
+        project,
+        "verify",
+        ".abreast/wide.patch",
+        "--target",
+        "sums.py::pairs",
+        "--tests",
+        "test_sums.py",
+        "--json",
     )
     assert (said.code, said.rows[0]["candidates"][0]["verdict"]) == (1, "refused")
     assert "touches test_sums.py" in said.rows[0]["candidates"][0]["reason"]
     said = patiently(
-        project, "verify", ".abreast/fast.py", "--target", "sums.py::pairs", "--tests", "test_sums.py", "--json"
+        project,
+        "verify",
+        ".abreast/fast.py",
+        "--target",
+        "sums.py::pairs",
+        "--tests",
+        "test_sums.py",
+        "--json",
     )
     assert seen(project) == before
     expect_verdicts(reasons(said), {"fast": "faster"})
@@ -207,10 +277,13 @@ def test_refs_and_commands_are_sources_too(project):
     said = patiently(project, "optimize", *TARGET, "--refs", "other,HEAD", "--json", *QUICKLY)
     assert [one["verdict"] for one in said.rows[0]["candidates"]] == ["wrong", "duplicate"]
     command = 'test $ABREAST_NUMBER = 2 && exit 3; grep -q pairs "$ABREAST_FILE" && sed "s/found += 1/found = 9/"'
-    said = patiently(project, "optimize", *TARGET, "--command", command, "--proposals", "2", "--json", *QUICKLY)
+    said = patiently(
+        project, "optimize", *TARGET, "--command", command, "--proposals", "2", "--json", *QUICKLY
+    )
     assert [(one["name"], one["verdict"]) for one in said.rows[0]["candidates"]] == [
-        ("command-1", "wrong"), ("command-2", "error"),
-    ]  # fmt: skip
+        ("command-1", "wrong"),
+        ("command-2", "error"),
+    ]
     assert "exit code 3" in said.rows[0]["candidates"][1]["reason"]
 
 
@@ -222,7 +295,9 @@ def test_a_job_file_says_the_same(project):
     )
     said = project("run", ".abreast/job.yaml", "--json")
     assert said.rows[0]["candidates"][0]["verdict"] == "wrong", said.err
-    project.file(".abreast/job.yaml", "candidates:\n  target: sums.py::pairs\n  test: [test_sums.py]\n")
+    project.file(
+        ".abreast/job.yaml", "candidates:\n  target: sums.py::pairs\n  test: [test_sums.py]\n"
+    )
     said = project("run", ".abreast/job.yaml")
     assert said.code == 2
     assert "there is no 'test'; did you mean tests" in said.err
@@ -246,7 +321,17 @@ async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeat
     async with open_storm(script=reply) as storm:
         project.file("abreast.toml", LANES.format(url=storm.url))
         project.environment["STORM_KEY"] = "sk-none"
-        words = ("optimize", *TARGET, "--model", "storm/any", "--proposals", "1", "--json", "--generated", "10")
+        words = (
+            "optimize",
+            *TARGET,
+            "--model",
+            "storm/any",
+            "--proposals",
+            "1",
+            "--json",
+            "--generated",
+            "10",
+        )
         said = await asyncio.to_thread(patiently, project, *words)
         assert said.code == 0, said.err
         wanted = [
@@ -256,7 +341,9 @@ async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeat
             ("draft-1-repaired-refined-adapted", "duplicate", "adaptive"),
         ]
         expect_verdicts(reasons(said), {name: verdict for name, verdict, _ in wanted})
-        assert [(one["name"], one["verdict"], one["origin"]) for one in said.rows[0]["candidates"]] == wanted
+        assert [
+            (one["name"], one["verdict"], one["origin"]) for one in said.rows[0]["candidates"]
+        ] == wanted
         assert said.rows[0]["winner"] == "draft-1-repaired-refined"
         assert [entry.outcome for entry in storm.log] == ["ok"] * 4
         again = await asyncio.to_thread(patiently, project, "resume", "optimize-1")
@@ -265,7 +352,10 @@ async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeat
     repair, refine, adapt = asked[1:]
     assert "What differs:\n- " in repair
     assert "Candidate 1 (" in refine
-    assert [adapt.index(name) for name in ("1. draft-1,", "2. draft-1-repaired,", "3. draft-1-repaired-refined,")]
+    assert [
+        adapt.index(name)
+        for name in ("1. draft-1,", "2. draft-1-repaired,", "3. draft-1-repaired-refined,")
+    ]
 
 
 # --- what can't be done
@@ -274,29 +364,52 @@ async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("nowhere.py::f", "--tests", "test_sums.py", "--candidates", "d"), "there is no file nowhere.py"),
+        (
+            ("nowhere.py::f", "--tests", "test_sums.py", "--candidates", "d"),
+            "there is no file nowhere.py",
+        ),
         (
             ("sums.py::pair", "--tests", "test_sums.py", "--candidates", "d"),
             "there is no function pair in sums.py; there is pairs",
         ),
         (("sums.py", "--tests", "test_sums.py", "--candidates", "d"), "write FILE.py::FUNCTION"),
-        (("sums.py::pairs", "--tests", "nowhere.py", "--candidates", "d"), "--tests: there is no nowhere.py"),
+        (
+            ("sums.py::pairs", "--tests", "nowhere.py", "--candidates", "d"),
+            "--tests: there is no nowhere.py",
+        ),
         (("sums.py::pairs", "--tests", "test_sums.py"), "candidates come from one of"),
         (
             ("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--refs", "a"),
             "candidates come from one of",
         ),
-        (("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--threshold", "x"), "no share such as"),
+        (
+            ("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--threshold", "x"),
+            "no share such as",
+        ),
         (
             ("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--width", "x"),
             "--width: must be a whole number",
         ),
-        (("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--timeout", "x"), "must be a time"),
         (
-            ("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--python", "nopython"),
+            ("sums.py::pairs", "--tests", "test_sums.py", "--candidates", "d", "--timeout", "x"),
+            "must be a time",
+        ),
+        (
+            (
+                "sums.py::pairs",
+                "--tests",
+                "test_sums.py",
+                "--candidates",
+                "d",
+                "--python",
+                "nopython",
+            ),
             "there is no nopython",
         ),
-        (("sums.py::pairs", "--tests", "test_sums.py", "--model", "nobody/x"), "there is no provider 'nobody'"),
+        (
+            ("sums.py::pairs", "--tests", "test_sums.py", "--model", "nobody/x"),
+            "there is no provider 'nobody'",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_sentence_before_anything_starts(project, words, said):
@@ -314,12 +427,20 @@ CALLS = "from sums import pairs\n\n\ndef test_it():\n    assert pairs([], 1)\n"
     ("files", "said"),
     [
         ({"test_sums.py": "def test_it():\n    assert 1\n"}, "no test imports the target's file"),
-        ({"test_sums.py": "import sums\n\n\ndef test_it():\n    assert 1\n"}, "no test calls pairs"),
+        (
+            {"test_sums.py": "import sums\n\n\ndef test_it():\n    assert 1\n"},
+            "no test calls pairs",
+        ),
         ({"test_sums.py": CALLS}, "no test passes on the code as it is"),
-        ({"sums.py": "import time\n\n\ndef pairs(numbers, wanted):\n    return time.time_ns()\n",
-          "test_sums.py": CALLS}, "does not do the same twice"),
+        (
+            {
+                "sums.py": "import time\n\n\ndef pairs(numbers, wanted):\n    return time.time_ns()\n",
+                "test_sums.py": CALLS,
+            },
+            "does not do the same twice",
+        ),
     ],
-)  # fmt: skip
+)
 def test_without_anything_to_go_by_it_says_why(project, files, said):
     for name, text in files.items():
         project.file(name, text)
@@ -335,17 +456,42 @@ HOOK = "def pytest_collection_modifyitems(items):\n    raise RuntimeError('broke
 @pytest.mark.parametrize(
     ("files", "tests", "expected"),
     [
-        ({"test_sums.py": "import sums\nimport not_there\n"}, "test_sums.py",
-         (1, "pytest can't collect test_sums.py: ModuleNotFoundError: No module named 'not_there'", "not_there")),
-        ({"test_sums.py": "import os\nimport sums\n\n\ndef test_it():\n    os.abort()\n"}, "test_sums.py",
-         (1, "ended by signal 6, in test_sums.py::test_it", "Fatal Python error: Aborted")),
-        ({"conftest.py": HOOK}, "test_sums.py", (1, "pytest itself failed", "RuntimeError: broken hook")),
+        (
+            {"test_sums.py": "import sums\nimport not_there\n"},
+            "test_sums.py",
+            (
+                1,
+                "pytest can't collect test_sums.py: ModuleNotFoundError: No module named 'not_there'",
+                "not_there",
+            ),
+        ),
+        (
+            {"test_sums.py": "import os\nimport sums\n\n\ndef test_it():\n    os.abort()\n"},
+            "test_sums.py",
+            (1, "ended by signal 6, in test_sums.py::test_it", "Fatal Python error: Aborted"),
+        ),
+        (
+            {"conftest.py": HOOK},
+            "test_sums.py",
+            (1, "pytest itself failed", "RuntimeError: broken hook"),
+        ),
         ({}, "test_sums.py::test_nowhere", (2, "there is no such test", "not found")),
-        ({"test_sums.py": "import sums\n"}, "test_sums.py", (2, "there are no tests in it", "no tests ran")),
-        ({"test_sums.py": "import sums\n\n\ndef test_it():\n    assert sums.nothing\n"}, "test_sums.py",
-         (1, "no test calls pairs; test_sums.py::test_it failed before that: AttributeError", "AttributeError")),
+        (
+            {"test_sums.py": "import sums\n"},
+            "test_sums.py",
+            (2, "there are no tests in it", "no tests ran"),
+        ),
+        (
+            {"test_sums.py": "import sums\n\n\ndef test_it():\n    assert sums.nothing\n"},
+            "test_sums.py",
+            (
+                1,
+                "no test calls pairs; test_sums.py::test_it failed before that: AttributeError",
+                "AttributeError",
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_pytest_says_is_shown_and_no_resume_is_offered(project, files, tests, expected):
     code, said, lines = expected
     for name, text in files.items():
@@ -357,7 +503,9 @@ def test_what_pytest_says_is_shown_and_no_resume_is_offered(project, files, test
     assert any(lines in line for line in shown), found.err
     assert "resume" not in found.err
     assert "mend that and start a new run" in found.err
-    assert "Traceback" not in [line.removeprefix("abreast: ")[:9] for line in found.err.splitlines()]
+    assert "Traceback" not in [
+        line.removeprefix("abreast: ")[:9] for line in found.err.splitlines()
+    ]
 
 
 def test_ignored_files_that_the_tests_need_are_there(project):
@@ -400,7 +548,9 @@ def test_a_dry_run_says_what_would_be_tried_and_tries_nothing(project, tmp_path)
     assert (said.rows[0]["source"], said.rows[0]["requests"]) == ("candidates", 0)
     assert not project.store.exists()
     assert not (tmp_path / "cache").exists()
-    assert "test_sums.py" in project("optimize", *TARGET, *drafts(project, fast=FAST), "--dry-run").out
+    assert (
+        "test_sums.py" in project("optimize", *TARGET, *drafts(project, fast=FAST), "--dry-run").out
+    )
 
 
 def happened(kind, path):
@@ -428,7 +578,10 @@ def test_a_line_shows_who_is_checked_and_who_is_measured(capsys):
 def events(project):
     """How often each step began and ended; what ended, in order."""
     with closing(SqliteStore(project.store)) as store:
-        found = [(event.kind, event.path) for event in each_event(store, "optimize-1", {ITEM_STARTED, ITEM_SETTLED})]
+        found = [
+            (event.kind, event.path)
+            for event in each_event(store, "optimize-1", {ITEM_STARTED, ITEM_SETTLED})
+        ]
     ended = [path for kind, path in found if kind == ITEM_SETTLED]
     return Counter(path for kind, path in found if kind == ITEM_STARTED), ended
 
@@ -461,8 +614,12 @@ def killed_and_resumed(project, kills, seed):
         return
     assert said.code == 0, said.err
     now, ended = events(project)
-    assert {path: now[path] for path in recorded} == {path: begun[path] for path in recorded}  # nothing recorded again
-    expect_verdicts(reasons(said), dict(zip(reasons(said), ("wrong", "faster", "wrong"), strict=True)))
+    assert {path: now[path] for path in recorded} == {
+        path: begun[path] for path in recorded
+    }  # nothing recorded again
+    expect_verdicts(
+        reasons(said), dict(zip(reasons(said), ("wrong", "faster", "wrong"), strict=True))
+    )
     assert said.rows[0]["winner"] == "b_fast", said.rows[0]["candidates"]
     assert len(ended) == len(set(ended))
     assert seen(project) == before
@@ -545,11 +702,23 @@ def test_none():
 def test_what_is_relaxed_by_name_is_no_difference(project):
     project.file("tables.py", TABLE)
     project.file("test_tables.py", TABLE_TESTS)
-    words = ("optimize", "tables.py::table", "--tests", "test_tables.py", *drafts(project, other=OTHERWISE), "--json")
+    words = (
+        "optimize",
+        "tables.py::table",
+        "--tests",
+        "test_tables.py",
+        *drafts(project, other=OTHERWISE),
+        "--json",
+    )
     verdicts = []
     for more in (("--exceptions", "type"), ("--compare", "loose", "--exceptions", "type")):
         said = patiently(project, *words, "--generated", "0", "--blocks", "4", *more)
-        verdicts.append((said.rows[0]["candidates"][0]["verdict"] == "wrong", said.rows[0]["candidates"][0]["reason"]))
+        verdicts.append(
+            (
+                said.rows[0]["candidates"][0]["verdict"] == "wrong",
+                said.rows[0]["candidates"][0]["reason"],
+            )
+        )
     assert [wrong for wrong, _ in verdicts] == [True, False], verdicts
 
 
@@ -567,12 +736,25 @@ async def test_requests_that_are_spent_end_it_and_with_more_it_goes_on_where_it_
     async with open_storm(script=reply) as storm:
         project.file("abreast.toml", LANES.format(url=storm.url))
         project.environment["STORM_KEY"] = "sk-none"
-        words = ("optimize", *TARGET, "--model", "storm/any", "--proposals", "1", "--repairs", "1", "--budget", "1req")
+        words = (
+            "optimize",
+            *TARGET,
+            "--model",
+            "storm/any",
+            "--proposals",
+            "1",
+            "--repairs",
+            "1",
+            "--budget",
+            "1req",
+        )
         said = await asyncio.to_thread(patiently, project, *words, "--generated", "0", "--json")
         assert said.code == 3, said.err
         assert "resume optimize-1 --budget MORE" in said.err
         assert len(storm.log) == 1
-        said = await asyncio.to_thread(patiently, project, "resume", "optimize-1", "--budget", "50req", "--json")
+        said = await asyncio.to_thread(
+            patiently, project, "resume", "optimize-1", "--budget", "50req", "--json"
+        )
         assert said.code == 0, said.err
         assert [one["verdict"] for one in said.rows[0]["candidates"]] == ["wrong", "wrong"]
         assert len(storm.log) == 2

@@ -11,7 +11,9 @@ def project(abreast):
     """A git repository of four directories, with a change that isn't committed."""
 
     def git(*words):
-        return subprocess.run(["git", *words], cwd=abreast.folder, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", *words], cwd=abreast.folder, check=True, capture_output=True, text=True
+        ).stdout
 
     (abreast.folder / ".git").rmdir()
     git("init", "-q")
@@ -56,9 +58,7 @@ def test_subplans_work_in_worktrees_and_are_merged(project):
 
 
 def test_what_failed_runs_again_and_what_is_done_does_not(project):
-    command = (
-        f'{MARK}; echo x >> "$LOG/$ABREAST_SUBPLAN"; case $ABREAST_SUBPLAN in src-beta*) [ -e "$LOG/fixed" ];; esac'
-    )
+    command = f'{MARK}; echo x >> "$LOG/$ABREAST_SUBPLAN"; case $ABREAST_SUBPLAN in src-beta*) [ -e "$LOG/fixed" ];; esac'
     log = project.folder / ".abreast/log"
     log.mkdir(parents=True)
     said = project("plan", "run", "--command", command, LOG=str(log))
@@ -100,10 +100,16 @@ def test_a_change_of_the_tree_meanwhile_is_a_conflict_and_nothing_is_written(pro
 
 def test_what_cannot_be_is_one_sentence(project):
     assert "not said what to do: give --command, --call or --prompt" in project("plan", "run").err
-    assert "--command and --call exclude" in project("plan", "run", "--command", "x", "--call", "a:b").err
+    assert (
+        "--command and --call exclude"
+        in project("plan", "run", "--command", "x", "--call", "a:b").err
+    )
     assert "--model is for a model" in project("plan", "run", "--command", "x", "-m", "a/b").err
     assert "no module 'nowhere'" in project("plan", "run", "--call", "nowhere:fn").err
-    assert "no provider 'nowhere'" in project("plan", "run", "--prompt", "x", "-m", "nowhere/model").err
+    assert (
+        "no provider 'nowhere'"
+        in project("plan", "run", "--prompt", "x", "-m", "nowhere/model").err
+    )
     assert project("plan", "run", "--command", "true", "--width", "-1").code == 2
     project("map", "--", "true", given="a\n")
     assert "map-1 is no plan, but a map" in project("plan", "apply", "map-1").err

@@ -18,15 +18,15 @@ from abreast.store.sqlite.store import SqliteStore
 from tests.cli.shell import PATIENCE, end
 
 NUMBERS = "1\n2\n3\n4\n5\n"
-FAILS_UNTIL = (
-    '[ "$1" != 2 ] && [ "$1" != 4 ] || [ -e fixed$1 ] || { echo "no $1" >&2; exit 7; }; echo x >> ran; echo "got $1"'
-)
+FAILS_UNTIL = '[ "$1" != 2 ] && [ "$1" != 4 ] || [ -e fixed$1 ] || { echo "no $1" >&2; exit 7; }; echo x >> ran; echo "got $1"'
 
 
 @pytest.fixture
 def failed(abreast):
     """A run of which the items 2 and 4 failed."""
-    said = abreast("map", "--tag", "nightly", "--", "sh", "-c", FAILS_UNTIL, "sh", "{}", given=NUMBERS)
+    said = abreast(
+        "map", "--tag", "nightly", "--", "sh", "-c", FAILS_UNTIL, "sh", "{}", given=NUMBERS
+    )
     assert said.code == 1
     return abreast
 
@@ -58,7 +58,9 @@ def test_runs_are_listed_newest_first(abreast):
 
 def test_runs_says_how_many_items_are_in_which_state(failed):
     failed("map", "--", "true", given="1\n2\n")
-    assert [(row["run"], row["items"], row["items_more"]) for row in failed("runs", "--json").rows] == [
+    assert [
+        (row["run"], row["items"], row["items_more"]) for row in failed("runs", "--json").rows
+    ] == [
         ("map-2", {"done": 2, "failed": 0, "cancelled": 0}, False),
         ("map-1", {"done": 3, "failed": 2, "cancelled": 0}, False),
     ]
@@ -85,7 +87,11 @@ def test_a_run_in_which_all_failed_is_not_done(abreast):
     assert "0 done, 3 failed" in said.err
     assert "once more: abreast retry map-1" in said.err
     (row,) = abreast("runs", "--json", "--state", "failed").rows
-    assert (row["run"], row["reason"], row["items"]["failed"]) == ("map-1", "no item succeeded: 3 failed", 3)
+    assert (row["run"], row["reason"], row["items"]["failed"]) == (
+        "map-1",
+        "no item succeeded: 3 failed",
+        3,
+    )
     assert "run the failed again with: abreast retry map-1" in abreast("show", "map-1").out
     said = abreast("resume", "map-1")  # which never runs a recorded item again
     assert (said.code, said.out) == (0, "")
@@ -99,8 +105,14 @@ def test_a_run_in_which_all_failed_is_not_done(abreast):
 def test_a_map_that_halted_at_a_failure_says_so_and_a_retry_goes_on_from_there(abreast):
     said = abreast("map", "--halt", "--", "sh", "-c", FAILS_UNTIL, "sh", "{}", given=NUMBERS)
     assert said.code == 1
-    for row in (*abreast("runs", "--json", "--state", "halted").rows, *abreast("show", "map-1", "--json").rows):
-        assert (row["state"], row["reason"]) == ("halted", "it stopped at its first failure: item 0001 failed")
+    for row in (
+        *abreast("runs", "--json", "--state", "halted").rows,
+        *abreast("show", "map-1", "--json").rows,
+    ):
+        assert (row["state"], row["reason"]) == (
+            "halted",
+            "it stopped at its first failure: item 0001 failed",
+        )
     assert "run the failed again with: abreast retry map-1" in abreast("show", "map-1").out
     said = abreast("resume", "map-1")
     assert (said.code, said.out) == (0, "")
@@ -108,7 +120,10 @@ def test_a_map_that_halted_at_a_failure_says_so_and_a_retry_goes_on_from_there(a
     assert "nothing to resume" in abreast("resume").err
     abreast.file("fixed2", "")
     assert abreast("retry", "map-1").lines == ["got 1", "got 2", "got 3"]
-    assert abreast("show", "map-1", "--json").rows[0]["reason"] == "it stopped at its first failure: item 0003 failed"
+    assert (
+        abreast("show", "map-1", "--json").rows[0]["reason"]
+        == "it stopped at its first failure: item 0003 failed"
+    )
     abreast.file("fixed4", "")
     assert abreast("retry", "map-1").lines == ["got 1", "got 2", "got 3", "got 4", "got 5"]
     assert [row["state"] for row in abreast("runs", "--json").rows] == ["done"]
@@ -190,28 +205,50 @@ def test_a_run_that_is_done_is_not_resumed(failed):
 def test_resume_needs_neither_the_input_nor_the_directory(abreast):
     abreast.file("items", NUMBERS)
     said = abreast(
-        "map", "--budget", "2req", "--input", "items", "--", "sh", "-c", 'echo "got $1 in $(pwd)"', "sh", "{}"
+        "map",
+        "--budget",
+        "2req",
+        "--input",
+        "items",
+        "--",
+        "sh",
+        "-c",
+        'echo "got $1 in $(pwd)"',
+        "sh",
+        "{}",
     )
     assert said.code == 3
     (abreast.folder / "items").unlink()
     inner = abreast.folder / "inner"
     inner.mkdir()
     said = abreast("resume", "--budget", "10req", cwd=inner)
-    assert (said.code, said.lines) == (0, [f"got {number} in {abreast.folder}" for number in range(1, 6)])
+    assert (said.code, said.lines) == (
+        0,
+        [f"got {number} in {abreast.folder}" for number in range(1, 6)],
+    )
 
 
 def test_a_script_is_to_be_started_again_by_who_knows_it(abreast):
     store = abreast.folder / "runs.db"
     with closing(SqliteStore(store)) as opened:
         manifest = {"argv": ["job.py", "--fast"], "cwd": "/work"}
-        row = opened.begin("study", kind="script", seed=1, manifest=manifest, tags=(), driver=Driver(1, "here", 1.0))
+        row = opened.begin(
+            "study",
+            kind="script",
+            seed=1,
+            manifest=manifest,
+            tags=(),
+            driver=Driver(1, "here", 1.0),
+        )
         opened.let_go(row.id)
     said = abreast("resume", "study", "--store", store)
     assert said.code == 2
     assert "study-1 was made by a script" in said.err
     assert "job.py --fast, in /work" in said.err
     assert abreast("runs", "--json", "--store", store).rows[0]["state"] == "crashed"
-    assert [row["run"] for row in abreast("runs", "--json", "--store", store, "--state", "crashed").rows] == ["study-1"]
+    assert [
+        row["run"] for row in abreast("runs", "--json", "--store", store, "--state", "crashed").rows
+    ] == ["study-1"]
     assert abreast("runs", "--json", "--store", store, "--state", "running").rows == []
 
 
@@ -220,7 +257,16 @@ def start_waiting(abreast, *more):
     here = os.open(abreast.folder / "here", os.O_RDWR)
     abreast.file("items", NUMBERS)
     started = abreast.start(
-        "map", "--input", "items", "-P", "2", *more, "--", "sh", "-c", "exec 3> here; echo x >&3; sleep 600"
+        "map",
+        "--input",
+        "items",
+        "-P",
+        "2",
+        *more,
+        "--",
+        "sh",
+        "-c",
+        "exec 3> here; echo x >&3; sleep 600",
     )
     return started, here
 
@@ -257,13 +303,18 @@ def test_cancel_of_a_run_that_nobody_drives_ends_it(abreast):
 def test_export_is_the_result_in_item_order(failed):
     rows = failed("export", "last").rows
     assert [(row["key"], row["state"]) for row in rows] == [
-        ("0000", "done"), ("0001", "failed"), ("0002", "done"), ("0003", "failed"), ("0004", "done"),
-    ]  # fmt: skip
+        ("0000", "done"),
+        ("0001", "failed"),
+        ("0002", "done"),
+        ("0003", "failed"),
+        ("0004", "done"),
+    ]
     assert rows[1]["error"]["message"] == "exit code 7: no 2"
     table = list(csv.DictReader(io.StringIO(failed("export", "last", "--format", "csv").out)))
     assert [(row["key"], row["exit_code"], row["stdout"], row["error"]) for row in table][:2] == [
-        ("0000", "0", "got 1\n", ""), ("0001", "7", "", "exit code 7: no 2"),
-    ]  # fmt: skip
+        ("0000", "0", "got 1\n", ""),
+        ("0001", "7", "", "exit code 7: no 2"),
+    ]
 
 
 def test_export_into_a_file_that_appears_whole(failed):
@@ -286,7 +337,9 @@ def test_export_into_a_file_whose_ending_names_no_format_is_refused(failed, name
     assert len((failed.folder / name).read_text().splitlines()) == 5
 
 
-@pytest.mark.parametrize("words", [("-o", "out.html"), ("-o", "OUT.HTML"), ("--format", "html", "-o", "page")])
+@pytest.mark.parametrize(
+    "words", [("-o", "out.html"), ("-o", "OUT.HTML"), ("--format", "html", "-o", "page")]
+)
 def test_export_into_a_html_file_is_the_page(failed, words):
     said = failed("export", "last", *words)
     assert (said.code, said.err) == (0, f"abreast: the page of map-1 is in {words[-1]}\n")
@@ -304,13 +357,18 @@ def test_export_as_parquet_needs_its_extra(failed):
         assert failed("export", "last", "-o", "out.parquet").code == 0
         script = "import pyarrow.parquet as p; print(p.read_table('out.parquet')['exit_code'].to_pylist())"
         read = subprocess.run(
-            [sys.executable, "-c", script], cwd=failed.folder, capture_output=True, text=True, check=True
+            [sys.executable, "-c", script],
+            cwd=failed.folder,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert read.stdout.strip() == "[0, 7, 0, 7, 0]"
 
 
 def test_what_ran_past_the_stop_is_in_no_export(abreast):
-    # The fifth item has the place of the fourth, which is recorded by then; the third, which fails, ends the map.
+    # The fifth item has the place of the fourth, which is recorded by then; the third, which fails,
+    # ends the map.
     script = "case $1 in 3) until [ -e five ]; do :; done; exit 1;; 5) touch five; echo 5;; *) echo $1;; esac"
     abreast("map", "--halt", "-P", "2", "--", "sh", "-c", script, "sh", "{}", given=NUMBERS)
     assert [row["key"] for row in abreast("export", "last").rows] == ["0000", "0001", "0002"]
@@ -326,25 +384,35 @@ def test_what_ended_after_an_interrupt_counts_once_the_run_has_gone_on(abreast):
     abreast.file("go", "")
     said = abreast("retry", "last")
     assert (said.code, said.lines) == (0, [f"got {number}" for number in range(1, 6)])
-    assert [row["stdout"] for row in abreast("export", "last").rows] == [f"got {number}\n" for number in range(1, 6)]
+    assert [row["stdout"] for row in abreast("export", "last").rows] == [
+        f"got {number}\n" for number in range(1, 6)
+    ]
 
 
 def test_rm_removes_runs(failed):
     failed("map", "--", "true", given="x\n")
     assert failed("rm", "map-1", "--dry-run").err == "abreast: would remove map-1\n"
-    assert failed("rm", "map-1", "last", "last").err == "abreast: removed map-1\nabreast: removed map-2\n"
+    assert (
+        failed("rm", "map-1", "last", "last").err
+        == "abreast: removed map-1\nabreast: removed map-2\n"
+    )
     assert failed("runs", "--json").rows == []
     assert failed("rm", "map-1").code == 2
 
 
 def test_prune_removes_what_ended_long_ago(failed):
-    assert failed("prune", "--older-than", "1h", "--json").rows == [{"removed": [], "would_remove": []}]
+    assert failed("prune", "--older-than", "1h", "--json").rows == [
+        {"removed": [], "would_remove": []}
+    ]
     with closing(SqliteStore(failed.store)) as store, store._db.writing() as db:
         db.execute("UPDATE runs SET ended = ended - 90000")
     assert failed("prune", "--older-than", "1d", "--dry-run", "--json").rows == [
         {"removed": [], "would_remove": ["map-1"]}
     ]
-    assert failed("prune", "--older-than", "1d", "--state", "cancelled").err == "abreast: removed 0 run(s)\n"
+    assert (
+        failed("prune", "--older-than", "1d", "--state", "cancelled").err
+        == "abreast: removed 0 run(s)\n"
+    )
     assert failed("prune", "--older-than", "1d").err == "abreast: removed 1 run(s): map-1\n"
     assert failed("runs", "--json").rows == []
 
@@ -378,7 +446,11 @@ heavy = {"rich", "sqlite3", "pyarrow", "abreast.cli.commands.map", "abreast.cli.
 sys.exit(f"imported {heavy}" if heavy else code)
 """
     process = subprocess.run(
-        [sys.executable, "-c", script], env=abreast.environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", script],
+        env=abreast.environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (process.returncode, process.stderr) == (0, "")
     assert "Go on with a run that did not end." in process.stdout
@@ -399,7 +471,9 @@ def beneath(command, words):
 
 
 def test_every_command_of_a_command_has_help_that_names_its_options():
-    found = dict(each for name in _COMMANDS for each in beneath(cli.get_command(None, name), (name,)))
+    found = dict(
+        each for name in _COMMANDS for each in beneath(cli.get_command(None, name), (name,))
+    )
     assert {("plan", "run"), ("matrix", "report"), ("demo", "crash")} <= found.keys()
     for words, command in found.items():
         said = CliRunner().invoke(cli, [*words, "--help"], prog_name="abreast")

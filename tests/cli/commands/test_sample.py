@@ -80,7 +80,9 @@ def settled(abreast, run_id):
 # --- what it gives ----------------------------------------------------------------------------------------------------
 
 
-def test_the_winner_is_the_least_round_and_branch_that_passes_and_the_exit_code_says_whether_one_did(at, calm, text):
+def test_the_winner_is_the_least_round_and_branch_that_passes_and_the_exit_code_says_whether_one_did(
+    at, calm, text
+):
     abreast = at(calm)
     check = passing(text[1, 2], text[2, 1], text[3, 1])
     said = abreast(*ASKED, "-b", "4", "-d", "3", "--check", check)
@@ -88,19 +90,31 @@ def test_the_winner_is_the_least_round_and_branch_that_passes_and_the_exit_code_
     assert (said.code, said.err, result["ok"], place(result)) == (0, "", True, (2, 1))
     assert result["text"] == text[2, 1]
     counts = result["counts"]
-    assert counts["completed"] + counts["cancelled"] + counts["failed"] == counts["started"] == len(result["attempts"])
+    assert (
+        counts["completed"] + counts["cancelled"] + counts["failed"]
+        == counts["started"]
+        == len(result["attempts"])
+    )
     plain = abreast(*ASKED[:-1], "-b", "4", "-d", "3", "--check", check)
     assert (plain.code, plain.out, plain.err) == (0, f"{text[2, 1]}\n", "")
     none = abreast(*ASKED[:-1], "--check", NEVER)
     assert none.code == 1
     assert none.out.strip()
-    assert none.err.startswith("abreast: no draw passed; this is the best of them: 1 draws, 1 requests, ")
+    assert none.err.startswith(
+        "abreast: no draw passed; this is the best of them: 1 draws, 1 requests, "
+    )
 
 
 def test_a_job_file_gives_what_the_flags_give(at, calm, text):
     abreast = at(calm)
     check = passing(text[1, 1])
-    job = {"prompt": "Say something", "model": "storm/model", "breadth": 4, "depth": 3, "checks": [check]}
+    job = {
+        "prompt": "Say something",
+        "model": "storm/model",
+        "breadth": 4,
+        "depth": 3,
+        "checks": [check],
+    }
     abreast.file("job.yaml", json.dumps({"sample": job}))
     (flags,) = abreast(*ASKED, "-b", "4", "-d", "3", "--check", check).rows
     said = abreast("run", "job.yaml", "--json")
@@ -114,10 +128,27 @@ def test_a_job_file_gives_what_the_flags_give(at, calm, text):
 
 def test_a_dry_run_tells_the_cost_and_spends_and_writes_nothing(at, calm):
     abreast, before = at(calm), calm.stats().arrived
-    options = ("--check", "max-words 20", "--check", "judge: mentions rain", "-b", "4", "-d", "3", "--max-tokens", "10")
+    options = (
+        "--check",
+        "max-words 20",
+        "--check",
+        "judge: mentions rain",
+        "-b",
+        "4",
+        "-d",
+        "3",
+        "--max-tokens",
+        "10",
+    )
     said = abreast(*ASKED, *options, "--dry-run")
     (plan,) = said.rows
-    assert (said.code, plan["breadth"], plan["depth"], plan["judges"], plan["worst_requests"]) == (0, 4, 3, 1, 24)
+    assert (said.code, plan["breadth"], plan["depth"], plan["judges"], plan["worst_requests"]) == (
+        0,
+        4,
+        3,
+        1,
+        24,
+    )
     assert 8 <= plan["expected_requests"] < 24
     assert plan["worst_usd"] > plan["expected_usd"] > 0
     told = abreast(*ASKED[:-1], *options, "--dry-run").out
@@ -165,7 +196,10 @@ def test_errors_of_the_model_and_of_a_check_are_one_sentence_and_exit_1(at, calm
     for arguments, says in (
         (("-m", "storm/fault-401", "-b", "3"), "refused the key"),
         (("-m", "storm/fault-refusal", "-b", "3"), "refused to answer"),
-        (("-m", "storm/model", "--check", "call mine:bug"), "the check 'mine:bug' raised KeyError: 'oops'"),
+        (
+            ("-m", "storm/model", "--check", "call mine:bug"),
+            "the check 'mine:bug' raised KeyError: 'oops'",
+        ),
     ):
         said = abreast("sample", "Say something", *arguments)
         assert (said.code, said.out) == (1, "")
@@ -176,8 +210,12 @@ def test_errors_of_the_model_and_of_a_check_are_one_sentence_and_exit_1(at, calm
 # --- killed and resumed -----------------------------------------------------------------------------------------------
 
 
-def test_after_a_kill_no_recorded_draw_is_requested_again_and_the_winner_is_the_same(at, calm, text):
-    check = passing(text[3, 2])  # the last place of all: every draw before it is wanted, so the numbers are exact
+def test_after_a_kill_no_recorded_draw_is_requested_again_and_the_winner_is_the_same(
+    at, calm, text
+):
+    check = passing(
+        text[3, 2]
+    )  # the last place of all: every draw before it is wanted, so the numbers are exact
     asked = (*ASKED, "-b", "4", "-d", "3", "--check", check)
     stalled = dict.fromkeys(range(7, 11), "stall")
     with start_process(latency=0.02, noise=0.05, fault_at=stalled) as storm:
@@ -210,7 +248,19 @@ def test_a_sample_goes_on_from_another_directory_with_the_lanes_and_files_of_its
     abreast.file("inner/abreast.toml", lane)
     abreast.file("inner/label.json", '{"type": "object"}')
     store = ("--store", abreast.folder / "runs.db")
-    asked = ("sample", "Say", "-m", "mine/x", "--check", "schema label.json", "-d", "3", "--budget", "1req", *store)
+    asked = (
+        "sample",
+        "Say",
+        "-m",
+        "mine/x",
+        "--check",
+        "schema label.json",
+        "-d",
+        "3",
+        "--budget",
+        "1req",
+        *store,
+    )
     assert abreast(*asked, cwd=abreast.folder / "inner").code == 3
     again = abreast("resume", "--budget", "9req", "--json", *store)
     assert (again.code, again.rows[0]["counts"]["started"]) == (1, 3)
@@ -243,36 +293,61 @@ def test_on_error_collect_prints_the_best_draw_and_tells_what_was_raised(abreast
         "abreast: I would rather not.\nabreast: no draw passed; this is the best of them: 2 draws"
     )
     (result,) = abreast(*SHY, "--check", NEVER, "--on-error", "collect", "--json").rows
-    assert (result["ok"], result["text"], result["errors"]) == (False, "well then", ["I would rather not."])
+    assert (result["ok"], result["text"], result["errors"]) == (
+        False,
+        "well then",
+        ["I would rather not."],
+    )
     assert [one["concerns"] for one in result["attempts"]] == ["draw", None]
-    nothing = abreast("sample", "Locked.", "-m", "scripted/replies.jsonl", "-b", "2", "--on-error", "collect")
+    nothing = abreast(
+        "sample", "Locked.", "-m", "scripted/replies.jsonl", "-b", "2", "--on-error", "collect"
+    )
     assert (nothing.code, nothing.out) == (1, "")
     assert "abreast: the key is wrong\nabreast: no draw passed: " in nothing.err
     wrong = abreast(*SHY, "--on-error", "ignore")
-    assert (wrong.code, wrong.err) == (2, "abreast: --on-error: choose one of raise, collect, not 'ignore'\n")
+    assert (wrong.code, wrong.err) == (
+        2,
+        "abreast: --on-error: choose one of raise, collect, not 'ignore'\n",
+    )
 
 
 def test_a_job_file_a_workflow_and_a_study_take_on_error(abreast):
     abreast.file("replies.jsonl", REPLIES)
-    words = {"prompt": "Shy.", "model": "scripted/replies.jsonl", "depth": 2, "checks": [NEVER], "on_error": "collect"}
+    words = {
+        "prompt": "Shy.",
+        "model": "scripted/replies.jsonl",
+        "depth": 2,
+        "checks": [NEVER],
+        "on_error": "collect",
+    }
     abreast.file("job.yaml", json.dumps({"sample": words}))
     (found,) = abreast("run", "job.yaml", "--json").rows
     assert found["errors"] == ["I would rather not."]
     flow = {"workflow": {"id": "flow"}, "steps": [{"id": "s", "type": "sample", "sample": words}]}
     abreast.file("flow.yaml", json.dumps(flow))
     (found,) = abreast("run", "flow.yaml", "--json").rows
-    assert (found["steps"]["s"]["output"]["text"], found["error"]) == ("well then", "no draw passed its checks")
+    assert (found["steps"]["s"]["output"]["text"], found["error"]) == (
+        "well then",
+        "no draw passed its checks",
+    )
     drawn = {word: given for word, given in words.items() if word != "model"}
     loud = {**drawn, "prompt": "Locked.", "on_error": "raise"}
-    study = {"models": [words["model"]], "strategies": {"calm": {"sample": drawn}, "loud": {"sample": loud}},
-             "inputs": [{"id": "x", "text": "x"}], "scores": [{"contains": "well"}]}  # fmt: skip
+    study = {
+        "models": [words["model"]],
+        "strategies": {"calm": {"sample": drawn}, "loud": {"sample": loud}},
+        "inputs": [{"id": "x", "text": "x"}],
+        "scores": [{"contains": "well"}],
+    }
     abreast.file("study.yaml", json.dumps({"matrix": study}))
     said = abreast("matrix", "run", "study.yaml", "--no-report")
     rows = abreast("matrix", "export", "study", "--format", "jsonl").rows
     assert said.code == 1, said
     assert {row["strategy"]: row.get("output") for row in rows}["calm"] == "well then"
     abreast.file("odd.yaml", json.dumps({"sample": {**words, "on_error": "odd"}}))
-    assert abreast("run", "odd.yaml").err == "abreast: odd.yaml: sample.on_error must be raise or collect, not 'odd'\n"
+    assert (
+        abreast("run", "odd.yaml").err
+        == "abreast: odd.yaml: sample.on_error must be raise or collect, not 'odd'\n"
+    )
 
 
 def test_the_name_of_a_run_does_not_change_its_draws(at, calm, text):
@@ -292,11 +367,22 @@ def test_the_embedded_model_gives_the_same_winner_however_many_draw_at_once(abre
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    colour = ("sample", "Name a colour", "--check", "regex ^(red|green|blue)$", "--breadth", "4", "--depth", "3",
-              "--max-tokens", "6")  # what is longer can't pass, and takes its time  # fmt: skip
+    colour = (
+        "sample",
+        "Name a colour",
+        "--check",
+        "regex ^(red|green|blue)$",
+        "--breadth",
+        "4",
+        "--depth",
+        "3",
+        "--max-tokens",
+        "6",
+    )  # what is longer can't pass, and takes its time
     abreast.environment["ABREAST_CACHE"] = str(weights.cache_directory())
     found = [
-        abreast(*colour, "-m", "local/smollm2", "--json", "--lane-width", f"local={width}") for width in ("1", "4")
+        abreast(*colour, "-m", "local/smollm2", "--json", "--lane-width", f"local={width}")
+        for width in ("1", "4")
     ]  # the tutorial's test is a third
     assert [said.code for said in found] == [0, 0], found
     assert len({(place(said.rows[0]), said.rows[0]["text"]) for said in found}) == 1
@@ -312,7 +398,11 @@ def refused(abreast, storm, *arguments, says):
     assert said.code == 2, said
     assert says in said.err
     assert said.err.startswith("abreast: ")
-    assert (said.err.count("\n"), "Traceback" in said.err, "internal" in said.err) == (1, False, False)
+    assert (said.err.count("\n"), "Traceback" in said.err, "internal" in said.err) == (
+        1,
+        False,
+        False,
+    )
     assert said.out == ""
     assert not abreast.store.parent.exists()
     assert storm.stats().arrived == before
@@ -351,15 +441,25 @@ FLAGS = [
     (("-m", "replay/sample-9"), "there is no store at"),
     (("-m", "scripted/none.jsonl"), "none.jsonl"),
     (("--judge", "nowhere/model"), "there is no provider 'nowhere'"),
-    (("-m", "openai/gpt"), "a key is missing: openai wants the environment variable OPENAI_API_KEY"),
-    (("--judge", "openai/gpt"), "a key is missing: openai wants the environment variable OPENAI_API_KEY"),
+    (
+        ("-m", "openai/gpt"),
+        "a key is missing: openai wants the environment variable OPENAI_API_KEY",
+    ),
+    (
+        ("--judge", "openai/gpt"),
+        "a key is missing: openai wants the environment variable OPENAI_API_KEY",
+    ),
     (("--bredth", "3"), "no such option"),
     (("more",), "unexpected extra argument"),
 ]
 
 
-@pytest.mark.parametrize(("options", "says"), FLAGS, ids=[" ".join(options) for options, _ in FLAGS])
-def test_what_is_wrong_is_told_in_one_sentence_and_nothing_is_sent_or_written(at, calm, options, says):
+@pytest.mark.parametrize(
+    ("options", "says"), FLAGS, ids=[" ".join(options) for options, _ in FLAGS]
+)
+def test_what_is_wrong_is_told_in_one_sentence_and_nothing_is_sent_or_written(
+    at, calm, options, says
+):
     abreast = at(calm)
     abreast.environment.pop("OPENAI_API_KEY", None)
     abreast.file("broken.json", "{")
@@ -382,7 +482,10 @@ FILES = [
     ("sample: {}", "a sample needs a prompt"),
     ("sample: {prompt: ' '}", "the prompt is empty"),
     ("sample: {prompt: a, bredth: 3}", "there is no 'bredth' in a sample; did you mean breadth?"),
-    ("sample: {prompt: a, breadth: '3'}", "job.yaml: sample.breadth must be a whole number of at least 1, not '3'"),
+    (
+        "sample: {prompt: a, breadth: '3'}",
+        "job.yaml: sample.breadth must be a whole number of at least 1, not '3'",
+    ),
     ("sample: {prompt: a, depth: 0}", "depth must be at least 1, not 0"),
     ("sample: {prompt: a, checks: [jsn]}", "there is no check 'jsn'"),
     ("sample: {prompt: a, model: 3}", "sample.model must be a text"),
@@ -391,7 +494,10 @@ FILES = [
     ("sample: {prompt: a, schema: {type: fruit}}", "the schema can't be used"),
     ("sample: {prompt: a, pick: any}", "pick must be one of ordered, first"),
     ("sample: {prompt: a, strategy: magic}", "there is no strategy 'magic'"),
-    ("sample: !!python/object/apply:os.abort []", "the tag !!python/object/apply:os.abort is not read here"),
+    (
+        "sample: !!python/object/apply:os.abort []",
+        "the tag !!python/object/apply:os.abort is not read here",
+    ),
 ]
 
 
@@ -409,4 +515,12 @@ def test_a_job_file_that_cannot_be_read_is_named(at, calm):
     abreast.file("job.yaml", b"sample: \xff")
     refused(abreast, calm, "run", "job.yaml", says="job.yaml is not UTF-8")
     abreast.file("job.yaml", "sample: {prompt: a}")
-    refused(abreast, calm, "run", "job.yaml", "--name", "last", says="--name: 'last' stands for the newest run")
+    refused(
+        abreast,
+        calm,
+        "run",
+        "job.yaml",
+        "--name",
+        "last",
+        says="--name: 'last' stands for the newest run",
+    )

@@ -21,7 +21,9 @@ def opened(address, path, body=None):
     origin = f"http://{parts.netloc}"
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", "Origin": origin} if data else {}
-    request = urllib.request.Request(f"{origin}{parts.path}{path.removeprefix('/')}?{parts.query}", data, headers)
+    request = urllib.request.Request(
+        f"{origin}{parts.path}{path.removeprefix('/')}?{parts.query}", data, headers
+    )
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
             return response.status, response.read().decode()
@@ -70,7 +72,9 @@ def test_a_gate_is_approved_and_the_run_goes_on_and_both_are_recorded(abreast):
 
 def test_an_interrupted_run_goes_on_from_the_page(abreast):
     script = 'test "$1" = 1 || test -e go || kill -INT $(cat driver); echo "$1"'
-    with abreast.start("map", "--width", 1, "--", "sh", "-c", script, "sh", "{}", measured=False, stdin=-1) as process:
+    with abreast.start(
+        "map", "--width", 1, "--", "sh", "-c", script, "sh", "{}", measured=False, stdin=-1
+    ) as process:
         abreast.file("driver", str(process.pid))
         process.stdin.write(b"1\n2\n3\n")
         process.stdin.close()
@@ -89,13 +93,15 @@ def test_an_interrupted_run_goes_on_from_the_page(abreast):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--port", "x"], "--port"), (["--port", "99999999"], "can't be listened on"), (["--port", "-1"], "--port"),
+        (["--port", "x"], "--port"),
+        (["--port", "99999999"], "can't be listened on"),
+        (["--port", "-1"], "--port"),
         (["--host", "0.0.0.0"], "not encrypted; if that is wanted, add --allow-others"),
         (["--host", "192.0.2.1", "--allow-others", "--port", "0"], "can't be listened on"),
         (["--host", "no such name"], "--allow-others"),
         (["--host", "no.such.name.invalid", "--allow-others"], "listened on"),
     ],
-)  # fmt: skip
+)
 def test_odd_wishes_are_refused_in_a_sentence(abreast, options, sentence):
     said = abreast("ui", *options)
     assert (said.code, said.out) == (2, "")
@@ -112,7 +118,9 @@ def test_a_port_that_is_taken_is_said(abreast):
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
 def test_without_the_extra_one_sentence_says_how_to_get_it(abreast, missing):
     abreast.file(f"gone/{missing}.py", f"raise ImportError('no {missing}')\n")
-    said = abreast("ui", "--port", 0, PYTHONPATH=f"{abreast.folder}/gone:{abreast.environment['PYTHONPATH']}")
+    said = abreast(
+        "ui", "--port", 0, PYTHONPATH=f"{abreast.folder}/gone:{abreast.environment['PYTHONPATH']}"
+    )
     assert (said.code, said.out) == (2, "")
     assert said.err == (
         "abreast: the page needs starlette and uvicorn, which are not installed: pip install 'abreast[ui]'\n"

@@ -23,7 +23,8 @@ from abreast.testing import MemoryStore
 from abreast.views.lanes import LaneChart
 from tests.cli.shell import ABREAST, PATIENCE, end
 
-GATED = 'echo "$1" > up; read word < down; echo "$word"'  # tells that it is there, and waits to be told to go on
+# tells that it is there, and waits to be told to go on
+GATED = 'echo "$1" > up; read word < down; echo "$word"'
 
 
 @pytest.fixture
@@ -45,7 +46,9 @@ def gate(abreast):
 
 
 def finished(abreast, *options, items="1\n2\n3\n4\n5\n6\n"):
-    said = abreast("map", "--width", 2, *options, "--", "sh", "-c", 'test "$1" != 4', "sh", "{}", given=items)
+    said = abreast(
+        "map", "--width", 2, *options, "--", "sh", "-c", 'test "$1" != 4', "sh", "{}", given=items
+    )
     assert said.code == 1
     return said
 
@@ -61,7 +64,11 @@ def test_a_run_that_has_ended_is_drawn_once_and_plainly_into_a_pipe(abreast):
     assert "\x1b" not in said.out
     assert said.lines[0].startswith("map-1  done after ")
     assert "5 done   1 failed" in said.lines[0]
-    rows = [line for line in said.lines if line.startswith(("items ", " " * 12)) and ("█" in line or "▓" in line)]
+    rows = [
+        line
+        for line in said.lines
+        if line.startswith(("items ", " " * 12)) and ("█" in line or "▓" in line)
+    ]
     assert len(rows) >= 2
 
 
@@ -188,15 +195,23 @@ def test_a_run_that_has_crashed_is_drawn_with_what_was_cut_and_the_way_to_go_on(
 
 
 class Terminal:
-    """A process whose standard streams are a terminal of the test's; it is gone when the block is."""
+    """A process whose standard streams are a terminal of the test's.
+
+    It is gone when the block is.
+    """
 
     def __init__(self, abreast, *arguments, **environment):
         self._master, theirs = pty.openpty()
         size = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
         self.process = subprocess.Popen(
-            [*ABREAST, *arguments], cwd=abreast.folder, env={**abreast.environment, **size, **environment},
-            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        )  # fmt: skip
+            [*ABREAST, *arguments],
+            cwd=abreast.folder,
+            env={**abreast.environment, **size, **environment},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
         os.close(theirs)
         self.raw = ""
 
@@ -288,14 +303,29 @@ def kept():
 
 def test_a_look_takes_in_only_what_is_new(kept):
     store, row = kept
-    store.commit(row.id, row.epoch, [event(1, kinds.RUN_STARTED), event(2, kinds.MAP_STARTED, "run/work")], {})
+    store.commit(
+        row.id,
+        row.epoch,
+        [event(1, kinds.RUN_STARTED), event(2, kinds.MAP_STARTED, "run/work")],
+        {},
+    )
     view = WatchView(store, row, None)
     assert view.look()
     assert not view.look()
-    store.commit(row.id, row.epoch, [event(3, kinds.BATCH_COMMITTED), event(4, kinds.ITEM_STARTED, attempt=1)], {})
+    store.commit(
+        row.id,
+        row.epoch,
+        [event(3, kinds.BATCH_COMMITTED), event(4, kinds.ITEM_STARTED, attempt=1)],
+        {},
+    )
     assert view.look()
     assert view.chart.counts.running == 1
-    store.commit(row.id, row.epoch, [event(5, kinds.ITEM_SETTLED, state="done"), event(6, kinds.RUN_ENDED)], {})
+    store.commit(
+        row.id,
+        row.epoch,
+        [event(5, kinds.ITEM_SETTLED, state="done"), event(6, kinds.RUN_ENDED)],
+        {},
+    )
     store.end(row.id, row.epoch, "done", "", 1.0)
     assert view.look()
     assert (view.over, view.state, view.chart.counts.done) == (True, "done", 1)
@@ -321,7 +351,12 @@ def test_pages_do_not_show_in_the_picture(kept, monkeypatch):
 
 def test_a_driver_that_goes_silent_is_asked_after_and_found_dead(kept):
     store, row = kept
-    store.commit(row.id, row.epoch, [event(1, kinds.RUN_STARTED), event(2, kinds.ITEM_STARTED, attempt=1)], {})
+    store.commit(
+        row.id,
+        row.epoch,
+        [event(1, kinds.RUN_STARTED), event(2, kinds.ITEM_STARTED, attempt=1)],
+        {},
+    )
     view = WatchView(store, row, None)
     view.look()
     store.let_go(row.id)
@@ -362,7 +397,8 @@ def test_an_svg_stays_small_and_whole_however_much_it_shows(rows):
 
 
 @pytest.mark.parametrize(
-    "canvas", [Canvas(80, 24), Canvas(100, 30, colour=True), Canvas(30, 9, ascii=True), Canvas(5, 5)]
+    "canvas",
+    [Canvas(80, 24), Canvas(100, 30, colour=True), Canvas(30, 9, ascii=True), Canvas(5, 5)],
 )
 def test_a_picture_fits_its_canvas(canvas):
     chart = busy_chart()
@@ -382,8 +418,17 @@ def test_a_key_that_is_markup_or_moves_the_cursor_is_only_text():
     chart = LaneChart()
     for one in (
         event(1, kinds.RUN_STARTED),
-        event(2, kinds.ITEM_STARTED, "run/work/<script>[red]\x1b[2J", lane="a<b>\x1b[2J", attempt=1),
-        event(3, kinds.ITEM_SETTLED, "run/work/<script>[red]\x1b[2J", 9.0, lane="a<b>\x1b[2J", state="done"),
+        event(
+            2, kinds.ITEM_STARTED, "run/work/<script>[red]\x1b[2J", lane="a<b>\x1b[2J", attempt=1
+        ),
+        event(
+            3,
+            kinds.ITEM_SETTLED,
+            "run/work/<script>[red]\x1b[2J",
+            9.0,
+            lane="a<b>\x1b[2J",
+            state="done",
+        ),
     ):
         chart.add(one)
     text = svg(chart, "run-1", "done", chart.now)
@@ -406,28 +451,47 @@ def test_waiting_a_crash_and_what_was_spent_are_to_be_seen():
         event(4, kinds.RUN_RESUMED, at=4.0),
         event(5, kinds.ITEM_QUEUED, at=4.0, lane="api"),
         event(6, kinds.ITEM_STARTED, at=7.0, lane="api", attempt=1),
-        event(7, kinds.CALL_SETTLED, "run/work/0000/call/0", at=9.0, lane="api", state="done", **used),
+        event(
+            7, kinds.CALL_SETTLED, "run/work/0000/call/0", at=9.0, lane="api", state="done", **used
+        ),
         event(8, kinds.ITEM_SETTLED, at=9.0, lane="api", state="done", **used),
     ):
         chart.add(one)
     text = svg(chart, "run-1", "done", chart.now)
     ET.fromstring(text)
-    assert all(words in text for words in (">resumed<", ">1 waiting<", ">crashed<", "2 req, 42 tok, 0.5000 usd"))
+    assert all(
+        words in text
+        for words in (">resumed<", ">1 waiting<", ">crashed<", "2 req, 42 tok, 0.5000 usd")
+    )
     plain = draw(chart, "run-1", "done", chart.now, Canvas()).plain
-    assert all(words in plain for words in ("┊", "1 waiting", "! crashed", "·····", "2 req, 42 tok, 0.5000 usd"))
+    assert all(
+        words in plain
+        for words in ("┊", "1 waiting", "! crashed", "·····", "2 req, 42 tok, 0.5000 usd")
+    )
 
 
 def test_an_empty_run_has_a_picture_too():
     chart = LaneChart()
-    assert draw(chart, "run-1", "running", 0.0, Canvas()).plain.startswith("run-1  running for 0 s   0 done")
+    assert draw(chart, "run-1", "running", 0.0, Canvas()).plain.startswith(
+        "run-1  running for 0 s   0 done"
+    )
     ET.fromstring(svg(chart, "run-1", "running", 0.0))
-    assert one_liner(chart, "run-1", "running", 0.0) == "run-1 running for 0 s: 0 done, 0.0/s, peak 0"
+    assert (
+        one_liner(chart, "run-1", "running", 0.0) == "run-1 running for 0 s: 0 done, 0.0/s, peak 0"
+    )
 
 
 def test_times_are_written_as_people_do():
     assert [clock(seconds) for seconds in (0, 0.25, 4, 59, 60, 90, 3600, 7325)] == [
-        "0 s", "0.25 s", "4 s", "59 s", "1:00", "1:30", "1:00:00", "2:02:05",
-    ]  # fmt: skip
+        "0 s",
+        "0.25 s",
+        "4 s",
+        "59 s",
+        "1:00",
+        "1:30",
+        "1:00:00",
+        "2:02:05",
+    ]
 
 
 @pytest.mark.parametrize("length", [0.02, 1, 5.8, 59, 600, 9000, 200_000])

@@ -11,17 +11,33 @@ import sys
 import pytest
 
 from abreast.cli.terminal.progress import Progress
-from abreast.core.events import ATTEMPT_FAILED, ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, Event
+from abreast.core.events import (
+    ATTEMPT_FAILED,
+    ITEM_READ,
+    ITEM_SETTLED,
+    ITEM_STARTED,
+    ITEMS_COMPLETE,
+    Event,
+)
 from tests.cli.shell import ABREAST, PATIENCE
 
 
 def on_a_terminal(abreast, *arguments, both=False):
-    """Run it with stderr (or both) on a terminal; what the terminal was sent, and what came to stdout."""
+    """Run it with stderr (or both) on a terminal.
+
+    What the terminal was sent, and what came to stdout.
+    """
     ours, theirs = pty.openpty()
     stdout = theirs if both else subprocess.PIPE
     environment = {**abreast.environment, "TERM": "xterm", "COLUMNS": "80"}
-    with subprocess.Popen([*ABREAST, *arguments], cwd=abreast.folder, env=environment, stdin=subprocess.DEVNULL,
-                          stdout=stdout, stderr=theirs) as process:  # fmt: skip
+    with subprocess.Popen(
+        [*ABREAST, *arguments],
+        cwd=abreast.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=theirs,
+    ) as process:
         os.close(theirs)
         seen = b""
         while select.select([ours], [], [], PATIENCE)[0]:
@@ -36,9 +52,12 @@ def on_a_terminal(abreast, *arguments, both=False):
 
 
 def test_a_terminal_sees_how_it_goes_and_stdout_stays_clean(abreast):
-    # The last item ends only when the line has been drawn for the others, which takes a tenth of a second.
+    # The last item ends only when the line has been drawn for the others, which takes a tenth of a
+    # second.
     abreast.file("items", "".join(f"{number}\n" for number in range(20)))
-    seen, out = on_a_terminal(abreast, "map", "--input", "items", "--", "sh", "-c", "sleep 0.1; echo $1", "sh", "{}")
+    seen, out = on_a_terminal(
+        abreast, "map", "--input", "items", "--", "sh", "-c", "sleep 0.1; echo $1", "sh", "{}"
+    )
     assert out == "".join(f"{number}\n" for number in range(20))
     assert re.search(r"map  \d+/20  ", seen)
     assert "running" in seen
@@ -48,7 +67,17 @@ def test_a_terminal_sees_how_it_goes_and_stdout_stays_clean(abreast):
 def test_on_one_terminal_the_line_steps_aside_for_the_results(abreast):
     abreast.file("items", "".join(f"{number}\n" for number in range(20)))
     seen, _ = on_a_terminal(
-        abreast, "map", "--input", "items", "--", "sh", "-c", "sleep 0.1; echo got $1", "sh", "{}", both=True
+        abreast,
+        "map",
+        "--input",
+        "items",
+        "--",
+        "sh",
+        "-c",
+        "sleep 0.1; echo got $1",
+        "sh",
+        "{}",
+        both=True,
     )
     lines = [line for line in re.split(r"\r\x1b\[2K|\r?\n", seen) if line]
     assert [line for line in lines if "got" in line] == [f"got {number}" for number in range(20)]
@@ -63,7 +92,12 @@ def test_a_terminal_that_gives_the_items_is_asked_for_them(abreast):
     ours, theirs = pty.openpty()
     command, wrote = [*ABREAST, "map", "--", "echo", "got"], subprocess.PIPE
     with subprocess.Popen(
-        command, cwd=abreast.folder, env=abreast.environment, stdin=theirs, stdout=wrote, stderr=wrote
+        command,
+        cwd=abreast.folder,
+        env=abreast.environment,
+        stdin=theirs,
+        stdout=wrote,
+        stderr=wrote,
     ) as process:
         os.close(theirs)
         assert b"end them with Ctrl-D" in process.stderr.readline()
@@ -121,14 +155,25 @@ async def answer(given, model):
 """
 HANGS = {
     "map": (
-        ("map", "-P", "1", "--input", "items", "--", "sh", "-c", "sleep 0.1; [ $1 -lt 3 ] || exec tail -f /dev/null",
-         "sh", "{}"),
+        (
+            "map",
+            "-P",
+            "1",
+            "--input",
+            "items",
+            "--",
+            "sh",
+            "-c",
+            "sleep 0.1; [ $1 -lt 3 ] || exec tail -f /dev/null",
+            "sh",
+            "{}",
+        ),
         b" running",
     ),
     "workflow": (("run", "flow.yaml"), b" running"),
     "sample": (("sample", "Say yes", "-m", "silent/model"), b"branch:round"),
     "matrix": (("matrix", "run", "study.yaml", "--no-report"), b"/2 cells"),
-}  # fmt: skip
+}
 
 
 def on_the_screen(sent):
@@ -161,11 +206,19 @@ def test_ctrl_c_clears_the_line_before_a_word_is_said(abreast, silent, job):
     abreast.file("study.yaml", STUDY)
     abreast.file("strategy.py", STRATEGY)
     abreast.file("replies.jsonl", '{"prompt": "x", "reply": "y"}\n')
-    abreast.file("abreast.toml", f'[lanes.silent]\nbase_url = "http://127.0.0.1:{silent.getsockname()[1]}"\n')
+    abreast.file(
+        "abreast.toml", f'[lanes.silent]\nbase_url = "http://127.0.0.1:{silent.getsockname()[1]}"\n'
+    )
     ours, theirs = pty.openpty()
     environment = {**abreast.environment, "TERM": "xterm", "COLUMNS": "80"}
-    with subprocess.Popen([sys.executable, "-c", OWN_TERMINAL, *words], cwd=abreast.folder, env=environment,
-                          stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs) as process:  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", OWN_TERMINAL, *words],
+        cwd=abreast.folder,
+        env=environment,
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    ) as process:
         os.close(theirs)
         seen, pressed = b"", False
         while select.select([ours], [], [], PATIENCE)[0]:

@@ -23,12 +23,20 @@ OURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def on_a_terminal(abreast, *words, given=b"", typed=b""):
-    """What a command sends to the terminal that its stdout and stderr are; with something typed, its stdin too."""
+    """What a command sends to the terminal that its stdout and stderr are.
+
+    With something typed, its stdin too.
+    """
     ours, theirs = pty.openpty()
     environment = {**abreast.environment, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
     stdin = theirs if typed else subprocess.PIPE
     with subprocess.Popen(
-        [*ABREAST, *words], cwd=abreast.folder, env=environment, stdin=stdin, stdout=theirs, stderr=theirs
+        [*ABREAST, *words],
+        cwd=abreast.folder,
+        env=environment,
+        stdin=stdin,
+        stdout=theirs,
+        stderr=theirs,
     ) as process:
         os.close(theirs)
         if typed:
@@ -55,16 +63,26 @@ def recorded(abreast):
     """A run whose name, items, outputs and errors hold control characters."""
     abreast.file("evil", f"{EVIL}\n")
     command = 'cat evil; cat evil >&2; test "$1" = good'
-    said = abreast("map", "--name", f"run{EVIL}", "--", "sh", "-c", command, "sh", "{}", given="good\nbad\n")
+    said = abreast(
+        "map", "--name", f"run{EVIL}", "--", "sh", "-c", command, "sh", "{}", given="good\nbad\n"
+    )
     assert EVIL in said.out  # piped, it is what the command wrote
     with closing(SqliteStore(abreast.store)) as store:
         return store.runs()[0].id
 
 
 def test_no_command_for_people_passes_recorded_control_characters_on(abreast, recorded):
-    for words in (["show", recorded], ["show", recorded, "0000"], ["show", recorded, "0001"], ["runs"],
-                  ["watch", recorded], ["show", recorded, "--json"], ["export", recorded], ["resume", recorded],
-                  ["retry", recorded]):  # fmt: skip
+    for words in (
+        ["show", recorded],
+        ["show", recorded, "0000"],
+        ["show", recorded, "0001"],
+        ["runs"],
+        ["watch", recorded],
+        ["show", recorded, "--json"],
+        ["export", recorded],
+        ["resume", recorded],
+        ["retry", recorded],
+    ):
         seen = on_a_terminal(abreast, *words)
         assert "PWNED" in seen, words
         assert not OBEYED.search(seen), (words, seen)
@@ -90,8 +108,15 @@ def test_results_of_a_map_are_shown_on_a_terminal_and_exact_in_a_pipe(abreast):
     assert "\\x1b[2J\\x1b]0;title\\x07\\x9b3J\\u202e\\x0dPWNED\\x7f\r\n" in seen
     assert "\ttab\r" in seen
     assert not OBEYED.search(seen)
-    ran = subprocess.run([*ABREAST, "map", "--", "sh", "-c", "cat evil"], cwd=abreast.folder, env=abreast.environment,
-                         input=b"one\n", capture_output=True, timeout=PATIENCE, check=True)  # fmt: skip
+    ran = subprocess.run(
+        [*ABREAST, "map", "--", "sh", "-c", "cat evil"],
+        cwd=abreast.folder,
+        env=abreast.environment,
+        input=b"one\n",
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    )
     assert ran.stdout == f"{EVIL}\n\ttab\r\n".encode()
 
 
@@ -99,29 +124,46 @@ def test_file_names_in_a_plan_are_shown(abreast):
     for number in range(12):
         abreast.file(f"src/{EVIL.replace('/', '')}/m{number}.py", f"x = {number}\n")
         abreast.file(f"src/b/m{number}.py", f"x = {number}\n")
-    for words in (["plan", "show", "src"], ["plan", "score", "src"], ["plan", "show", "src", "--json"]):
+    for words in (
+        ["plan", "show", "src"],
+        ["plan", "score", "src"],
+        ["plan", "show", "src", "--json"],
+    ):
         seen = on_a_terminal(abreast, *words)
         assert not OBEYED.search(seen), (words, seen)
     assert "PWNED" in seen
 
 
 def test_names_and_replies_of_a_study_are_shown(abreast):
-    study = {"name": f"s{EVIL}", "models": ["a/one"], "inputs": "data.jsonl", "scores": ["contains"],
-             "strategies": {"plain": {"prompt": "say", "max_tokens": 5}}}  # fmt: skip
+    study = {
+        "name": f"s{EVIL}",
+        "models": ["a/one"],
+        "inputs": "data.jsonl",
+        "scores": ["contains"],
+        "strategies": {"plain": {"prompt": "say", "max_tokens": 5}},
+    }
     abreast.file("data.jsonl", f"{json.dumps({'id': 'one', 'text': EVIL, 'truth': 'e'})}\n")
     abreast.file("study.yaml", json.dumps({"matrix": study}))
     with start_process() as storm:
-        abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\nprice = {{input = 1.0, output = 2.0}}\n')
+        abreast.file(
+            "abreast.toml",
+            f'[lanes.a]\nbase_url = "{storm.url}/v1"\nprice = {{input = 1.0, output = 2.0}}\n',
+        )
         seen = [on_a_terminal(abreast, "matrix", "run", "study.yaml")]
     with closing(SqliteStore(abreast.store)) as store:
         run = store.runs()[0].id
-    seen += [on_a_terminal(abreast, *words) for words in (["matrix", "report", run], ["matrix", "export", run])]
+    seen += [
+        on_a_terminal(abreast, *words)
+        for words in (["matrix", "report", run], ["matrix", "export", run])
+    ]
     assert [one for one in seen if OBEYED.search(one)] == []
     assert "PWNED" in "".join(seen)
 
 
 def test_what_a_gate_asks_is_shown(abreast):
-    steps = [{"id": "ask", "type": "gate", "message": f"well? {EVIL}", "options": ["approve", "reject"]}]
+    steps = [
+        {"id": "ask", "type": "gate", "message": f"well? {EVIL}", "options": ["approve", "reject"]}
+    ]
     flow = {"workflow": {"id": "f", "name": "f", "version": "1.0.0"}, "steps": steps}
     abreast.file("flow.yaml", json.dumps(flow))
     seen = on_a_terminal(abreast, "run", "flow.yaml", typed=b"approve\n")

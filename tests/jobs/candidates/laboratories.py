@@ -10,7 +10,9 @@ TARGET = Target("pkg/mod.py", "f")
 
 
 def make_project(place):
-    return make_repository(place, {"pkg/mod.py": ORIGINAL, "pkg/__init__.py": "", "other.txt": "left alone\n"})
+    return make_repository(
+        place, {"pkg/mod.py": ORIGINAL, "pkg/__init__.py": "", "other.txt": "left alone\n"}
+    )
 
 
 def text_of(word):
@@ -27,7 +29,10 @@ def diff(number=0):
 
 
 class Laboratory:
-    """`wrong...`, `hang...`, `raise...` don't pass; others do, `fast3...` is 3 times as fast. Counts what it does."""
+    """`wrong...`, `hang...`, `raise...` don't pass.
+
+    Others do, `fast3...` is 3 times as fast. Counts what it does.
+    """
 
     def __init__(self, checking=None, timing=None):
         self.checking, self.timing = checking, timing

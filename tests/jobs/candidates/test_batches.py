@@ -49,7 +49,10 @@ async def tried_in(project, found, author=None):
 
 @pytest.mark.parametrize("kind", TEXTS)
 async def test_a_batch_is_judged_with_the_settings_of_a_single_candidate(project, kind):
-    """As a first candidate, beside one that is faster; and as a refinement of that one, in a batch of two."""
+    """As a first candidate, beside one that is faster.
+
+    And as a refinement of that one, in a batch of two.
+    """
     text = TEXTS[kind]
     first = proposals("fast3 b")
     single = [*first, type(first[0])("single", text, "file")]
@@ -65,7 +68,10 @@ async def test_a_batch_is_judged_with_the_settings_of_a_single_candidate(project
 
 async def test_each_of_a_batch_has_the_verdict_that_it_has_among_first_candidates(project):
     found = proposals(*(f"fast3 {number}" for number in range(len(TEXTS))))
-    single = [type(found[0])(f"single {number}", text, "file") for number, text in enumerate(TEXTS.values())]
+    single = [
+        type(found[0])(f"single {number}", text, "file")
+        for number, text in enumerate(TEXTS.values())
+    ]
     alone, _ = await tried_in(project, [*found, *single])
     author = Author(refined=list(TEXTS.values()), adapted=[""] * len(TEXTS))
     together, _ = await tried_in(project, found, author)

@@ -48,7 +48,10 @@ def bench(**bounds):
 async def test_several_are_checked_at_once_and_what_each_did_is_its_own(project):
     before = fingerprint(project)
     laboratory = bench(generated=0)
-    texts = [candidate_text(SLOW, TARGET, text) for text in (FAST, WRONG, FAST.replace("seen[one] += 1", "pass"))]
+    texts = [
+        candidate_text(SLOW, TARGET, text)
+        for text in (FAST, WRONG, FAST.replace("seen[one] += 1", "pass"))
+    ]
     async with open_worktrees(project, 4) as trees:
         *slots, original = trees.slots
         laboratory.ready(await laboratory.begin(original), original)
@@ -61,7 +64,9 @@ async def test_several_are_checked_at_once_and_what_each_did_is_its_own(project)
     assert [one.verdict for one in found] == ["same", "wrong", "wrong"]
     assert [one.passed for one in found] == [3, 1, 1]
     assert found[0].diffs == ()
-    assert {diff.candidate for diff in found[1].diffs} != {diff.candidate for diff in found[2].diffs}
+    assert {diff.candidate for diff in found[1].diffs} != {
+        diff.candidate for diff in found[2].diffs
+    }
     assert all(one.layers for one in found)
     assert fingerprint(project) == before
 
@@ -102,9 +107,13 @@ async def test_the_machine_is_shared_while_candidates_are_checked_and_held_alone
     # Others may check while we do; nothing may be done while we measure.
     shared, alone = (True, False), (False, False)
     assert held == [
-        ("watch", *shared), ("watch", *shared), ("scout", *shared), ("watch", *shared), ("time_candidate", *alone),
+        ("watch", *shared),
+        ("watch", *shared),
+        ("scout", *shared),
+        ("watch", *shared),
+        ("time_candidate", *alone),
         ("line_profile", *alone),
-    ]  # fmt: skip
+    ]
 
 
 async def test_a_difference_that_no_test_shows_is_found_by_inputs_that_are_made_up(project):
@@ -131,7 +140,9 @@ async def test_what_reaches_for_the_environment_is_refused_before_it_runs(projec
 
 
 async def test_without_a_test_that_calls_it_there_is_nothing_to_go_by(tmp_path):
-    project = make_sums(tmp_path / "other", **{"test_sums.py": "import sums\n\n\ndef test_it():\n    assert sums\n"})
+    project = make_sums(
+        tmp_path / "other", **{"test_sums.py": "import sums\n\n\ndef test_it():\n    assert sums\n"}
+    )
     async with open_worktrees(project, 1) as trees:
         with pytest.raises(BaselineFailed, match="no test calls pairs"):
             await bench().begin(trees.slots[0])
@@ -141,8 +152,13 @@ def ran(seconds, cpu):
     return Watched(1, 1, (), (), "", "", None, "", (), seconds=seconds, cpu=cpu)
 
 
-@given(st.integers(1, 300), st.lists(st.tuples(st.floats(0.01, 500), st.floats(0, 500)), min_size=1, max_size=2))
-def test_a_candidate_has_ten_times_the_cpu_of_the_original_and_the_wall_ends_nothing_within_a_minute(cpu, times):
+@given(
+    st.integers(1, 300),
+    st.lists(st.tuples(st.floats(0.01, 500), st.floats(0, 500)), min_size=1, max_size=2),
+)
+def test_a_candidate_has_ten_times_the_cpu_of_the_original_and_the_wall_ends_nothing_within_a_minute(
+    cpu, times
+):
     before = ResourceLimits(seconds=10, cpu=cpu)
     found = limits_for(before, *(ran(*one) for one in times))
     assert found.cpu >= cpu
@@ -161,7 +177,8 @@ async def test_a_slow_machine_is_no_fault_of_a_candidate(project):
     laboratory = bench(generated=0)
     laboratory._bounds = replace(laboratory._bounds, limits=ResourceLimits(seconds=60, cpu=30))
     slow = SLOW.replace(
-        "    found = 0\n", "    found = len([None for _ in range(3) if __import__('time').sleep(0.7)])\n"
+        "    found = 0\n",
+        "    found = len([None for _ in range(3) if __import__('time').sleep(0.7)])\n",
     )
     async with open_worktrees(project, 2) as trees:
         slot, original = trees.slots

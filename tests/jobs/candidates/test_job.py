@@ -94,7 +94,9 @@ async def test_results_are_in_the_order_of_the_proposals_whatever_ends_first(pro
 
     async with asyncio.TaskGroup() as group:
         group.create_task(watch())
-        tried = await tried_in(project, laboratory, proposals("wrong a", "fast2 b", "same c", "hang d"))
+        tried = await tried_in(
+            project, laboratory, proposals("wrong a", "fast2 b", "same c", "hang d")
+        )
     assert verdicts(tried) == {"c0": "wrong", "c1": "faster", "c2": "same", "c3": "timeout"}
     assert list(verdicts(tried)) == ["c0", "c1", "c2", "c3"]
     assert laboratory.times("time") == ["fast2 b", "same c"]  # only what passed
@@ -104,7 +106,15 @@ async def test_results_are_in_the_order_of_the_proposals_whatever_ends_first(pro
 async def test_every_width_gives_the_same(project, width):
     words = ("wrong a", "fast2 b", "raise c", "same d", "hang e", "fast3 f", "break g")
     tried = await tried_in(project, Laboratory(), proposals(*words), EvaluationOptions(width))
-    assert list(verdicts(tried).values()) == ["wrong", "faster", "error", "same", "timeout", "faster", "error"]
+    assert list(verdicts(tried).values()) == [
+        "wrong",
+        "faster",
+        "error",
+        "same",
+        "timeout",
+        "faster",
+        "error",
+    ]
     assert {one.name: one.reason for one in tried}["c2"] == "OSError: the disk is full"
     assert tried[1].checked.stdout.startswith("fast2 b in ")  # behaviour travels with the result
 
@@ -125,9 +135,13 @@ async def test_a_candidate_that_fails_gives_its_slot_back_at_once(project):
         await tried_in(project, laboratory, proposals("wrong a", "fast2 b", "fast2 c"))
 
 
-async def test_a_slot_is_not_held_into_measuring_and_the_code_is_staged_anew_in_a_clean_one(project):
+async def test_a_slot_is_not_held_into_measuring_and_the_code_is_staged_anew_in_a_clean_one(
+    project,
+):
     checking, timing = Gate(), Gate()
-    laboratory = Laboratory(checking, timing)  # asserts that nothing of the check is left, and whose code is there
+    laboratory = Laboratory(
+        checking, timing
+    )  # asserts that nothing of the check is left, and whose code is there
 
     async def watch():
         await checking.wait_for("fast2 a", "fast2 b")
@@ -155,7 +169,9 @@ async def test_the_main_tree_is_the_same_bytes_and_no_worktree_is_left(project, 
     assert left_in(cache) == []
 
 
-@pytest.mark.parametrize("found", [[], [Proposal("bad", "", "patch", fault="refused", reason="it touches a.py")]])
+@pytest.mark.parametrize(
+    "found", [[], [Proposal("bad", "", "patch", fault="refused", reason="it touches a.py")]]
+)
 async def test_nothing_to_try_makes_no_worktree(project, cache, found, monkeypatch):
     monkeypatch.setattr("abreast.jobs.candidates.job.open_worktrees", None)
     laboratory = Laboratory()
@@ -168,7 +184,9 @@ async def test_nothing_to_try_makes_no_worktree(project, cache, found, monkeypat
 # --- duplicates
 
 
-async def test_the_original_is_skipped_and_a_duplicate_copies_the_earlier_result_and_the_shorter_source(project):
+async def test_the_original_is_skipped_and_a_duplicate_copies_the_earlier_result_and_the_shorter_source(
+    project,
+):
     short = "def f(x):\n    return 'fast2'\n"
     found = [
         Proposal("same", "def f(x):\n    # as it was\n    return x + 1\n", "file"),
@@ -178,7 +196,12 @@ async def test_the_original_is_skipped_and_a_duplicate_copies_the_earlier_result
     ]
     laboratory = Laboratory()
     tried = {one.name: one for one in await tried_in(project, laboratory, found)}
-    assert verdicts(tried.values()) == {"same": "duplicate", "long": "faster", "short": "duplicate", "long-2": "wrong"}
+    assert verdicts(tried.values()) == {
+        "same": "duplicate",
+        "long": "faster",
+        "short": "duplicate",
+        "long-2": "wrong",
+    }
     assert tried["same"].reason == "it is the original"
     assert tried["short"].reason == "it is the same code as long"
     assert tried["short"].timed == tried["long"].timed
@@ -213,7 +236,11 @@ async def test_a_repair_starts_the_moment_its_candidate_fails(project):
     async with asyncio.TaskGroup() as group:
         group.create_task(watch())
         tried = await tried_in(
-            project, laboratory, proposals("wrong a", "same b", "same c"), EvaluationOptions(2), author
+            project,
+            laboratory,
+            proposals("wrong a", "same b", "same c"),
+            EvaluationOptions(2),
+            author,
         )
     assert [one.name for one in tried] == ["c0", "c0-repaired", "c1", "c2"]
     assert (tried[1].origin, tried[1].parent, tried[1].verdict) == ("repair", "c0", "faster")
@@ -231,16 +258,26 @@ async def test_what_shows_no_differences_or_differs_too_much_is_not_repaired(pro
 async def test_repairs_are_bounded_and_what_was_there_before_ends_them(project):
     author = Author([text_of("wrong 2"), text_of("wrong 3"), text_of("never")])
     tried = await tried_in(
-        project, Laboratory(), proposals("wrong 1"), EvaluationOptions(2, repairs=2, refine=False), author
+        project,
+        Laboratory(),
+        proposals("wrong 1"),
+        EvaluationOptions(2, repairs=2, refine=False),
+        author,
     )
     assert [one.name for one in tried] == ["c0", "c0-repaired", "c0-repaired-repaired"]
     assert len(author.asked) == 2
     author = Author([text_of("wrong 1"), text_of("never")])
-    tried = await tried_in(project, Laboratory(), proposals("wrong 1"), EvaluationOptions(2, repairs=2), author)
+    tried = await tried_in(
+        project, Laboratory(), proposals("wrong 1"), EvaluationOptions(2, repairs=2), author
+    )
     assert [one.verdict for one in tried] == ["wrong", "duplicate"]
     author = Author([text_of("same"), text_of("same")])
     tried = await tried_in(
-        project, Laboratory(), proposals("wrong 1", "wrong 2"), EvaluationOptions(2, most_repairs=1), author
+        project,
+        Laboratory(),
+        proposals("wrong 1", "wrong 2"),
+        EvaluationOptions(2, most_repairs=1),
+        author,
     )
     assert len(author.asked) == 1
 
@@ -249,13 +286,24 @@ async def test_two_repairs_that_are_the_same_code_are_measured_once_and_in_order
     laboratory = Laboratory()
     author = Author([text_of("fast2"), text_of("fast2")])
     tried = await tried_in(
-        project, laboratory, proposals("wrong 1", "wrong 2"), EvaluationOptions(2, refine=False), author
+        project,
+        laboratory,
+        proposals("wrong 1", "wrong 2"),
+        EvaluationOptions(2, refine=False),
+        author,
     )
-    assert verdicts(tried) == {"c0": "wrong", "c0-repaired": "faster", "c1": "wrong", "c1-repaired": "duplicate"}
+    assert verdicts(tried) == {
+        "c0": "wrong",
+        "c0-repaired": "faster",
+        "c1": "wrong",
+        "c1-repaired": "duplicate",
+    }
     assert laboratory.times("time") == ["fast2"]
 
 
-async def test_all_that_are_faster_are_refined_in_one_request_and_then_adapted_with_their_ancestry(project):
+async def test_all_that_are_faster_are_refined_in_one_request_and_then_adapted_with_their_ancestry(
+    project,
+):
     author = Author(
         [text_of("fast2 r")],
         refined=[text_of("fast4 x"), "", text_of("fast3 b")],
@@ -287,10 +335,16 @@ def loop_turns():
 
 async def test_an_author_of_plain_functions_gives_the_same_and_does_not_block_the_loop(project):
     given = ([text_of("fast2 r")],)
-    options = {"refined": [text_of("fast4 x"), "", text_of("fast3 b")], "adapted": [text_of("fast5 y")]}
+    options = {
+        "refined": [text_of("fast4 x"), "", text_of("fast3 b")],
+        "adapted": [text_of("fast5 y")],
+    }
     found = proposals("wrong a", "fast3 b", "same c", "fast2 d")
     plain, awaited = PlainAuthor(*given, wait=loop_turns(), **options), Author(*given, **options)
-    told = [await tried_in(project, Laboratory(), found, EvaluationOptions(2), author) for author in (plain, awaited)]
+    told = [
+        await tried_in(project, Laboratory(), found, EvaluationOptions(2), author)
+        for author in (plain, awaited)
+    ]
     assert [verdicts(one) for one in told] == [verdicts(told[1])] * 2
     assert plain.asked == awaited.asked
     assert {kind for kind, *_ in plain.asked} == {"repair", "refine", "adapt"}
@@ -299,7 +353,9 @@ async def test_an_author_of_plain_functions_gives_the_same_and_does_not_block_th
 async def test_a_plain_author_that_gives_an_awaitable_is_awaited(project):
     author = Author([text_of("fast2 r")], refined=[""])
     author.repair = functools.partial(lambda repair, *given: repair(*given), author.repair)
-    tried = await tried_in(project, Laboratory(), proposals("wrong a"), EvaluationOptions(1), author)
+    tried = await tried_in(
+        project, Laboratory(), proposals("wrong a"), EvaluationOptions(1), author
+    )
     assert verdicts(tried)["c0-repaired"] == "faster"
 
 
@@ -317,8 +373,13 @@ async def test_the_loop_goes_on_while_a_candidate_is_written(project, monkeypatc
     assert len(written) == 5  # checked and measured, each of them, and the winner's profile
 
 
-async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_step(project, tmp_path):
-    """Draft, repair, one refinement for all, adaptation from the whole ancestry; what it repeats is told apart."""
+async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_step(
+    project, tmp_path
+):
+    """Draft, repair, one refinement for all, adaptation from the whole ancestry.
+
+    What it repeats is told apart.
+    """
 
     def block(*words):
         return "".join(f"Here:\n```python\n{text_of(word)}```\n" for word in words)
@@ -335,7 +396,10 @@ async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_ste
 
     model = ScriptedModel(say)
     laboratory = Laboratory()
-    async with as_caller(model) as caller, open_run("optimize", seed=7, store=tmp_path / "runs.db") as run:
+    async with (
+        as_caller(model) as caller,
+        open_run("optimize", seed=7, store=tmp_path / "runs.db") as run,
+    ):
         author = ModelAuthor(caller, TARGET, ORIGINAL)
         tried = await trials(project, laboratory, EvaluationOptions(2), author).run(
             run, lambda: author.propose(run, 2, 2)
@@ -350,20 +414,33 @@ async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_ste
     ]
     prompts = [request.messages[-1].content for request in model.calls]
     assert sum("Refine each" in prompt for prompt in prompts) == 1
-    assert [sum("```python" in line for line in prompt.splitlines()) for prompt in prompts[-2:]] == [3, 4]
-    names = ["1. draft-1, wrong", "2. draft-1-repaired, faster", "3. draft-1-repaired-refined, faster"]
-    assert [prompts[-1].index(name) for name in names] == sorted(prompts[-1].index(name) for name in names)
+    assert [
+        sum("```python" in line for line in prompt.splitlines()) for prompt in prompts[-2:]
+    ] == [3, 4]
+    names = [
+        "1. draft-1, wrong",
+        "2. draft-1-repaired, faster",
+        "3. draft-1-repaired-refined, faster",
+    ]
+    assert [prompts[-1].index(name) for name in names] == sorted(
+        prompts[-1].index(name) for name in names
+    )
     assert len(prompts) == 5
     assert laboratory.times("time") == ["fast2 r", "fast3 b", "fast4 x"]
 
 
 @pytest.mark.parametrize(
-    "profiles", [[], OSError("no trace"), KeyError(3), TimedProcessFailed("it was killed"), TimeoutError()]
+    "profiles",
+    [[], OSError("no trace"), KeyError(3), TimedProcessFailed("it was killed"), TimeoutError()],
 )
-async def test_the_line_profile_is_of_the_winner_only_and_its_failure_loses_nothing(project, profiles):
+async def test_the_line_profile_is_of_the_winner_only_and_its_failure_loses_nothing(
+    project, profiles
+):
     laboratory = Laboratory()
     laboratory.profiles = profiles
-    tried = await tried_in(project, laboratory, proposals("fast2 a", "fast3 b", "same c", "wrong d"))
+    tried = await tried_in(
+        project, laboratory, proposals("fast2 a", "fast3 b", "same c", "wrong d")
+    )
     assert laboratory.times("profile") == ["fast3 b"]
     assert laboratory.done[-1][0] == "profile"
     assert best_of(tried).name == "c1"
@@ -388,7 +465,9 @@ async def test_nothing_recorded_is_done_again(project, tmp_path):
     first, later = Laboratory(timing=timing), Laboratory()
     timing.open("fast4 r", "fast2 b")
     await cut_off(
-        tried_in(project, first, proposals(*words), EvaluationOptions(2), author, store=store), timing, "same c"
+        tried_in(project, first, proposals(*words), EvaluationOptions(2), author, store=store),
+        timing,
+        "same c",
     )
     asked = len(author.asked)
     tried = await tried_in(
@@ -396,13 +475,20 @@ async def test_nothing_recorded_is_done_again(project, tmp_path):
     )  # the sources are recorded too
     assert verdicts(tried)["c3"] == "faster"
     assert sorted(first.times("check") + later.times("check")) == sorted([*words, "fast4 r"])
-    assert sorted(first.times("time") + later.times("time")) == ["fast2 b", "fast3 d", "fast4 r", "same c"]
+    assert sorted(first.times("time") + later.times("time")) == [
+        "fast2 b",
+        "fast3 d",
+        "fast4 r",
+        "same c",
+    ]
     assert [one for one, _ in first.done + later.done].count("begin") == 1
     assert later.seen == {"calls": 10}
     assert [one[0] for one in author.asked[asked:]] == ["refine"]
 
 
-async def test_cut_off_between_a_check_and_its_repair_the_check_is_not_made_again(project, tmp_path):
+async def test_cut_off_between_a_check_and_its_repair_the_check_is_not_made_again(
+    project, tmp_path
+):
     store, thinking = tmp_path / "runs.db", Gate()
     first, later = Laboratory(), Laboratory()
     author = Author(gate=thinking)
@@ -412,7 +498,12 @@ async def test_cut_off_between_a_check_and_its_repair_the_check_is_not_made_agai
         "repair wrong a",
     )
     tried = await tried_in(
-        project, later, [], EvaluationOptions(2), Author([text_of("fast2 r")], refined=[""]), store=store
+        project,
+        later,
+        [],
+        EvaluationOptions(2),
+        Author([text_of("fast2 r")], refined=[""]),
+        store=store,
     )
     assert verdicts(tried) == {"c0": "wrong", "c0-repaired": "faster"}
     assert (first.times("check"), later.times("check")) == (["wrong a"], ["fast2 r"])
@@ -420,7 +511,11 @@ async def test_cut_off_between_a_check_and_its_repair_the_check_is_not_made_agai
 
 async def test_a_run_does_not_go_on_in_another_tree(project, tmp_path):
     store, timing = tmp_path / "runs.db", Gate()
-    await cut_off(tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store), timing, "fast2 a")
+    await cut_off(
+        tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store),
+        timing,
+        "fast2 a",
+    )
     (project / "other.txt").write_text("another\n")
     with pytest.raises(TreeChanged, match="has changed since this run began"):
         await tried_in(project, Laboratory(), [], store=store, resume="must")
@@ -431,13 +526,19 @@ async def test_nor_where_an_ignored_module_is_another_but_a_log_does_not_matter(
     (project / "_version.py").write_text("version = 1\n")
     (project / "some.log").write_text("one\n")
     store, timing = tmp_path / "runs.db", Gate()
-    await cut_off(tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store), timing, "fast2 a")
+    await cut_off(
+        tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store),
+        timing,
+        "fast2 a",
+    )
     (project / "_version.py").write_text("version = 2\n")
     with pytest.raises(TreeChanged, match="has changed since this run began"):
         await tried_in(project, Laboratory(), [], store=store, resume="must")
     (project / "_version.py").write_text("version = 1\n")
     (project / "some.log").write_text("two\n")
-    assert verdicts(await tried_in(project, Laboratory(), [], store=store, resume="must")) == {"c0": "faster"}
+    assert verdicts(await tried_in(project, Laboratory(), [], store=store, resume="must")) == {
+        "c0": "faster"
+    }
 
 
 async def cancel_at_random(project, cache, rounds):
@@ -449,7 +550,11 @@ async def cancel_at_random(project, cache, rounds):
         checking.open(*words[: at % 6]) if at < 6 else checking.open_all()
         timing.open(*words[: at % 6])
         laboratory = Laboratory(checking, timing)
-        gate, word = (checking, words[at % 6]) if at < 6 else (timing, [*words[:4], "same b", "fast2 0"][at % 6])
+        gate, word = (
+            (checking, words[at % 6])
+            if at < 6
+            else (timing, [*words[:4], "same b", "fast2 0"][at % 6])
+        )
         await cut_off(tried_in(project, laboratory, proposals(*words)), gate, word)
         assert fingerprint(project) == before
         assert left_in(cache) == []

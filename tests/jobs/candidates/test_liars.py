@@ -37,8 +37,27 @@ def forever(*args, **kwargs):
 
 
 METHODS = (
-    *("__eq__", "__ne__", "__hash__", "__len__", "__iter__", "__next__", "__getattribute__", "__getattr__", "__repr__"),
-    *("__str__", "__reduce__", "__reduce_ex__", "__getstate__", "__bool__", "__contains__", "__getitem__", "__float__"),
+    *(
+        "__eq__",
+        "__ne__",
+        "__hash__",
+        "__len__",
+        "__iter__",
+        "__next__",
+        "__getattribute__",
+        "__getattr__",
+        "__repr__",
+    ),
+    *(
+        "__str__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__bool__",
+        "__contains__",
+        "__getitem__",
+        "__float__",
+    ),
     *(
         "__int__",
         "__index__",
@@ -93,7 +112,14 @@ def liar_slot(found):
 @pytest.mark.parametrize("answer", [refuse, forever])
 @pytest.mark.parametrize("base", [int, float, str, bytes, tuple, frozenset])
 def test_no_method_of_a_value_is_called(base, answer):
-    content = {int: (5,), float: (2.5,), str: ("a",), bytes: (b"a",), tuple: ((1,),), frozenset: ((1,),)}[base]
+    content = {
+        int: (5,),
+        float: (2.5,),
+        str: ("a",),
+        bytes: (b"a",),
+        tuple: ((1,),),
+        frozenset: ((1,),),
+    }[base]
     kind = liar(base, answer)
     one, same = base.__new__(kind, *content), base.__new__(kind, *content)
     other = base.__new__(kind)
@@ -164,7 +190,9 @@ def test_a_name_that_a_class_claims_is_called_false():
     false = type("int", (int,), {"__module__": "builtins", "__qualname__": "int"})
     assert compare(false(1), 1).outcome == "different"
     assert "a false builtins.int" in compare(false(1), 1).reason
-    deque = type("deque", (collections.deque,), {"__module__": "collections", "__qualname__": "deque"})
+    deque = type(
+        "deque", (collections.deque,), {"__module__": "collections", "__qualname__": "deque"}
+    )
     assert compare(deque(), collections.deque()).outcome == "different"
 
 
@@ -356,7 +384,11 @@ def halting():
     ids=range(14),
 )
 def test_what_cannot_be_known_is_said_and_never_passed(make):
-    for one, other in ((make(), make()), ([1, make()], [1, make()]), ({"a": make()}, {"a": make()})):
+    for one, other in (
+        (make(), make()),
+        ([1, make()], [1, make()]),
+        ({"a": make()}, {"a": make()}),
+    ):
         verdict = compare(one, other, bound=100)
         assert verdict.outcome == "cannot_compare"
         assert verdict.reason
@@ -376,7 +408,11 @@ def nameless():
 
 
 def test_sockets_and_coroutines_are_beyond_comparison():
-    with an_open(socket.socket) as one, an_open(pathlib.Path(__file__).open) as two, an_open(coroutine) as three:
+    with (
+        an_open(socket.socket) as one,
+        an_open(pathlib.Path(__file__).open) as two,
+        an_open(coroutine) as three,
+    ):
         for value in (one, three, Plain(held=one)):
             assert compare(value, value).outcome == "cannot_compare"
         assert compare(one, two).outcome == "different"
@@ -400,7 +436,10 @@ def test_the_prefix_of_what_does_not_end_still_counts():
     assert compare(itertools.count(), itertools.count(), bound=50).outcome == "cannot_compare"
     assert compare(itertools.count(), itertools.count(1), bound=50).outcome == "different"
     assert compare(itertools.count(), iter(range(5)), bound=50).outcome == "different"
-    assert compare(itertools.repeat(1, 50), itertools.repeat(1, 50), bound=50).outcome == "cannot_compare"
+    assert (
+        compare(itertools.repeat(1, 50), itertools.repeat(1, 50), bound=50).outcome
+        == "cannot_compare"
+    )
     assert compare(itertools.repeat(1, 49), itertools.repeat(1, 49), bound=50).outcome == "same"
 
 
@@ -409,11 +448,16 @@ def test_doubt_in_a_set_is_doubt_not_a_difference():
     assert compare(one, other).outcome == "cannot_compare"
     more = {Plain(lock=threading.local(), a=1), Plain(lock=threading.local(), a=2)}
     assert compare(one, more).outcome == "cannot_compare"
-    assert compare({Plain(lock=one): 1}, {Plain(lock=2): 1}).outcome in ("different", "cannot_compare")
+    assert compare({Plain(lock=one): 1}, {Plain(lock=2): 1}).outcome in (
+        "different",
+        "cannot_compare",
+    )
 
 
 def test_too_many_parts_are_too_many():
-    assert [node.kind for node in take_snapshot([1, [2], [3, 4]], nodes=4).nodes].count("unknown") == 1
+    assert [node.kind for node in take_snapshot([1, [2], [3, 4]], nodes=4).nodes].count(
+        "unknown"
+    ) == 1
     from abreast.jobs.candidates.values.compare import compare_portraits
 
     cut = take_snapshot(list(range(100)), nodes=50)
@@ -450,7 +494,10 @@ def test_alike_members_that_are_also_elsewhere_are_matched_or_doubted():
 
     for first in (True, False):
         assert compare(make(first), make(True)).outcome in ("same", "cannot_compare")
-    assert compare(make(True), [{Plain(), Plain()}, Plain()]).outcome in ("different", "cannot_compare")
+    assert compare(make(True), [{Plain(), Plain()}, Plain()]).outcome in (
+        "different",
+        "cannot_compare",
+    )
 
 
 def test_more_alike_members_than_can_be_tried_are_doubted():

@@ -68,19 +68,26 @@ def shape(value):
 
 
 def changes(value, put):  # noqa: C901, PLR0912 - one branch for each type
-    """Every value that differs from this one in one place. `put` builds the whole from another part."""
+    """Every value that differs from this one in one place.
+
+    `put` builds the whole from another part.
+    """
     yield put(different(value))
     if type(value) in (list, Row):
         yield put(type(value)([*value, None]))
         for at, one in enumerate(value):
-            yield from changes(one, lambda new, at=at: put(type(value)([*value[:at], new, *value[at + 1 :]])))
+            yield from changes(
+                one, lambda new, at=at: put(type(value)([*value[:at], new, *value[at + 1 :]]))
+            )
     elif type(value) is tuple:
         for at, one in enumerate(value):
             yield from changes(one, lambda new, at=at: put((*value[:at], new, *value[at + 1 :])))
     elif type(value) is dict:
         yield put({**value, object: 1})
         for key, one in value.items():
-            yield from changes(one, lambda new, key=key: put({k: new if k is key else v for k, v in value.items()}))
+            yield from changes(
+                one, lambda new, key=key: put({k: new if k is key else v for k, v in value.items()})
+            )
     elif type(value) in (set, frozenset):
         yield put(type(value)([*value, object]))
         if value:
@@ -124,7 +131,9 @@ def test_a_deep_copy_is_the_same_here_and_over_the_wire(value):
     assert compare(value, value).outcome == "same"
     for rules in (STRICT, LOOSE, Rules(relative=1e-9, absolute=1e-9)):
         assert compare(value, twin, rules=rules).outcome == "same"
-    assert compare_portraits(unpack(pack(take_snapshot(value))), take_snapshot(twin)).outcome == "same"
+    assert (
+        compare_portraits(unpack(pack(take_snapshot(value))), take_snapshot(twin)).outcome == "same"
+    )
 
 
 @given(values, values, st.sampled_from([STRICT, LOOSE, Rules(relative=0.1)]))
@@ -132,7 +141,10 @@ def test_sides_do_not_matter(one, other, rules):
     there, back = compare(one, other, rules=rules), compare(other, one, rules=rules)
     assert there.outcome == back.outcome
     assert (
-        compare_portraits(take_snapshot(one), unpack(pack(take_snapshot(other))), rules=rules).outcome == there.outcome
+        compare_portraits(
+            take_snapshot(one), unpack(pack(take_snapshot(other))), rules=rules
+        ).outcome
+        == there.outcome
     )
 
 
@@ -153,7 +165,9 @@ def test_any_change_of_any_part_is_seen(data):
     assert compare(copy.deepcopy(other), value, rules=LOOSE).outcome == "different"
 
 
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=6), st.randoms())
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=6), st.randoms()
+)
 def test_a_set_that_is_close_is_close_in_any_order(numbers, shuffler):
     rules = Rules(relative=1e-6, absolute=1e-6, signed_zero=False)
     moved = [number * (1 + 1e-8) for number in numbers]

@@ -67,7 +67,9 @@ def use_cache(monkeypatch, place):
 
         def run(*args, extra_env, writable, **options):
             measured = {**extra_env, "COVERAGE_PROCESS_CONFIG": config}
-            return run_confined(*args, extra_env=measured, writable=[*writable, Path.cwd()], **options)
+            return run_confined(
+                *args, extra_env=measured, writable=[*writable, Path.cwd()], **options
+            )
 
         monkeypatch.setattr(watching, "PROGRAM", MEASURED)
         monkeypatch.setattr(watching, "run_confined", run)

@@ -24,8 +24,10 @@ async def test_equal_outcomes_are_one_line_with_examples_and_failures_come_first
     await mapped(store, 40)
     view = viewed(store, "mine-1")
     assert [(one["state"], one["text"], one["count"]) for one in view["groups"]] == [
-        ("failed", "a three", 4), ("done", "rest 0", 20), ("done", "rest 1", 16),
-    ]  # fmt: skip
+        ("failed", "a three", 4),
+        ("done", "rest 0", 20),
+        ("done", "rest 1", 16),
+    ]
     assert view["groups"][0]["examples"] == [f"mine/work/00{n}3" for n in range(4)]
     assert (view["total"], view["cut"]) == (40, None)
 
@@ -43,7 +45,9 @@ async def test_an_item_that_was_tried_again_counts_once():
 def test_any_number_of_different_outcomes_is_a_bounded_view():
     store = MemoryStore()
     hand = Hand(store, "no such job")
-    hand.write(*(settled(f"hand/work/{n:05}", json.dumps(f"{n} {'x' * 300}")) for n in range(20_000)))
+    hand.write(
+        *(settled(f"hand/work/{n:05}", json.dumps(f"{n} {'x' * 300}")) for n in range(20_000))
+    )
     view = viewed(store, hand.id)
     assert (len(view["groups"]), view["total"]) == (20, 20_000)
     assert view["cut"] == "19,980 items in other groups"

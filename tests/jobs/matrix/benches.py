@@ -21,7 +21,9 @@ def study(text, directory=Path(), codes=None):
             raise ValueError(f"there is no {call}")
         return known[call]
 
-    return load_study(text, "study.yaml", Path(directory), code_of=code_of, check_sample=lambda _: None)
+    return load_study(
+        text, "study.yaml", Path(directory), code_of=code_of, check_sample=lambda _: None
+    )
 
 
 def simple(models=("a/one", "b/two"), inputs=3, repeats=2, more=""):
@@ -70,7 +72,17 @@ class Says:
 class FakeBench:
     """Models by name, functions by name; lanes of a width."""
 
-    def __init__(self, answers, *, limits=(), functions=None, gate=None, retry=None, price=None, clock=SYSTEM_CLOCK):
+    def __init__(
+        self,
+        answers,
+        *,
+        limits=(),
+        functions=None,
+        gate=None,
+        retry=None,
+        price=None,
+        clock=SYSTEM_CLOCK,
+    ):
         self.clock = clock
         self.models = {name: Says(name, answer, gate) for name, answer in answers.items()}
         self.functions = functions or {}
@@ -86,7 +98,9 @@ class FakeBench:
         if name not in self._callers:
             counted = Counted(self.models[name], self.counts[lane], self.clock)
             lane_of = self._lanes[lane]
-            self._callers[name] = Caller(counted, lane_of, price=self._price, retry=self._retry, clock=self.clock)
+            self._callers[name] = Caller(
+                counted, lane_of, price=self._price, retry=self._retry, clock=self.clock
+            )
         return self._callers[name]
 
     judge = caller
@@ -100,7 +114,12 @@ class FakeBench:
         return {"ok": True, "text": asked.text, "value": None}
 
     async def workflow(self, run, file, inputs, caller):
-        return {"ok": file != "bad.yaml", "error": "a step failed", "text": f"{file}: {inputs['text']}", "value": None}
+        return {
+            "ok": file != "bad.yaml",
+            "error": "a step failed",
+            "text": f"{file}: {inputs['text']}",
+            "value": None,
+        }
 
     @property
     def asked(self):

@@ -34,7 +34,10 @@ class Takes:
 
 
 async def driven(store, model, *, stops=(), value=0, **opening):
-    """A step that makes three calls, and stops after those in `stops`; the seconds that it found recorded."""
+    """A step that makes three calls, and stops after those in `stops`.
+
+    The seconds that it found recorded.
+    """
 
     async def reply(_):
         work = abreast.current()
@@ -72,9 +75,19 @@ async def test_nothing_is_recorded_at_first_and_in_a_run_without_a_store():
 async def test_calls_of_an_outcome_that_is_superseded_are_not_counted():
     store, model = MemoryStore(), caller(Takes())
     assert await driven(store, model) == {}
-    assert await driven(store, model, value=1, run_id="r-1") == {}  # it runs again, as it is another
+    assert (
+        await driven(store, model, value=1, run_id="r-1") == {}
+    )  # it runs again, as it is another
 
 
 def test_the_seconds_of_a_resumed_cell_are_those_of_all_its_calls():
-    notes = Notes(10.0, [CallAttempt(11.0, 13.0, "done", 1, 2.0)], earlier={"queue_s": 0.5, "service_s": 3.0})
-    assert notes.times() == {"queue_s": 1.5, "hold_s": 0.0, "backoff_s": 0.0, "service_s": 5.0, "wall_s": 6.5}
+    notes = Notes(
+        10.0, [CallAttempt(11.0, 13.0, "done", 1, 2.0)], earlier={"queue_s": 0.5, "service_s": 3.0}
+    )
+    assert notes.times() == {
+        "queue_s": 1.5,
+        "hold_s": 0.0,
+        "backoff_s": 0.0,
+        "service_s": 5.0,
+        "wall_s": 6.5,
+    }

@@ -1,4 +1,7 @@
-"""Cells: a row for each, whatever happens; one lane never holds up another; nothing is asked twice."""
+"""Cells: a row for each, whatever happens; one lane never holds up another.
+
+Nothing is asked twice.
+"""
 
 import asyncio
 from collections import Counter
@@ -41,7 +44,10 @@ def rows(store):
 def telling(store):
     """Rows without what timing decides."""
     timed = {"service_s", "queue_s", "hold_s", "backoff_s", "wall_s", "in_flight"}
-    found = [{name: value for name, value in row.plain().items() if name not in timed} for row in rows(store).values()]
+    found = [
+        {name: value for name, value in row.plain().items() if name not in timed}
+        for row in rows(store).values()
+    ]
     for row in found:
         row["steps"] = [{**step, "service_s": 0} for step in row["steps"]]
     return found
@@ -57,7 +63,9 @@ async def test_every_cell_is_a_row_with_its_scores():
     assert found["a/one~plain~i1~0"].scores == {"exact": 1.0, "contains": 1.0}
     assert found["a/one~loud~i1~0"].scores == {"exact": 0.0, "contains": 1.0}
     assert {row.scores["exact"] for row in found.values() if row.strategy == "truth"} == {1.0}
-    assert {row.scores["exact"] for row in found.values() if row.strategy in ("empty", "echo")} == {0.0}
+    assert {row.scores["exact"] for row in found.values() if row.strategy in ("empty", "echo")} == {
+        0.0
+    }
     assert bench.asked == 24  # and the controls asked nobody
 
 
@@ -74,14 +82,17 @@ async def test_an_error_of_a_provider_or_strategy_is_a_failed_row():
         return ValueError("out of order") if prompt.endswith("1") else answer(prompt)
 
     store = MemoryStore()
-    made = study("""
+    made = study(
+        """
 matrix:
   name: s
   models: [a/one]
   strategies: {plain: {prompt: "say {{ input.text }}"}, own: {python: "m:f"}, flow: {workflow: bad.yaml}}
   inputs: [{id: i0, text: text 0, truth: T0}, {id: i1, text: text 1, truth: T1}]
   scores: [exact]
-""".replace("workflow: bad.yaml", 'python: "m:g"'), codes={"m:f": "f", "m:g": "g"})  # fmt: skip
+""".replace("workflow: bad.yaml", 'python: "m:g"'),
+        codes={"m:f": "f", "m:g": "g"},
+    )
 
     async def own(value, model):
         await model.ask(f"first {value['text']}", step="first")
@@ -90,38 +101,52 @@ matrix:
     async def fine(value, model):
         return (await model.ask(f"say {value['text']}", step="only")).upper()
 
-    bench = FakeBench({"a/one": breaks}, functions={"m:f": own, "m:g": fine}, retry=abreast.Retry(0))
+    bench = FakeBench(
+        {"a/one": breaks}, functions={"m:f": own, "m:g": fine}, retry=abreast.Retry(0)
+    )
     matrix = await go(made, bench, store)
     found = rows(store)
     assert len(found) == 6
     assert (matrix.tally.done, matrix.tally.failed) == (2, 4)
     failed = found["a/one~plain~i1~0"]
     assert (failed.state, failed.error, failed.error_type, failed.prompt) == (
-        "failed", "out of order", "ValueError", "say text 1",
-    )  # fmt: skip
+        "failed",
+        "out of order",
+        "ValueError",
+        "say text 1",
+    )
     mine = found["a/one~own~i0~0"]
     assert (mine.error_type, [step.name for step in mine.steps]) == ("RuntimeError", ["first"])
     assert found["a/one~flow~i0~0"].steps[0].output == "T0"
 
 
 async def test_an_error_of_a_scorer_is_its_own():
-    made = study("""
+    made = study(
+        """
 matrix:
   name: s
   models: [a/one]
   strategies: {plain: {prompt: "say {{ input.text }}"}}
   inputs: [{id: i0, text: text 0}]
   scores: [exact, {python: "m:score"}, {judge: "right?"}]
-""", codes={"m:score": ""})  # fmt: skip
+""",
+        codes={"m:score": ""},
+    )
 
     def score(row):
         raise ZeroDivisionError("oh")
 
     store = MemoryStore()
-    matrix = await go(made, FakeBench({"a/one": lambda _: "perhaps"}, functions={"m:score": score}), store)
+    matrix = await go(
+        made, FakeBench({"a/one": lambda _: "perhaps"}, functions={"m:score": score}), store
+    )
     [row] = rows(store).values()
     assert (row.state, matrix.tally.failed) == ("done", 0)
-    assert (row.output, row.error, [step.output for step in row.steps]) == ("perhaps", None, ["perhaps"])
+    assert (row.output, row.error, [step.output for step in row.steps]) == (
+        "perhaps",
+        None,
+        ["perhaps"],
+    )
     assert row.scores == {"exact": None, "python": None, "judge": None}
     assert row.score_errors == {
         "exact": "CannotScore: the input i0 has no truth",
@@ -136,7 +161,9 @@ async def test_scores_that_could_not_be_given_are_counted_with_an_example_also_w
     for opening in ({}, {"resume": "must", "run_id": "s-1"}):
         matrix = await go(made, FakeBench({"a/one": answer}), store, **opening)
         found = {name: (one.cells, one.why) for name, one in matrix.tally.unscored.items()}
-        assert found == dict.fromkeys(("exact", "contains"), (2, "CannotScore: the input i1 has no truth"))
+        assert found == dict.fromkeys(
+            ("exact", "contains"), (2, "CannotScore: the input i1 has no truth")
+        )
         assert (matrix.tally.done, matrix.tally.failed) == (4, 0)
 
 
@@ -153,7 +180,10 @@ matrix:
 
     def said(prompt):
         judging = "judge" in prompt
-        return Reply("yes" if judging else "T0", usage=Usage(1, 1000 if judging else 10, 100 if judging else 1))
+        return Reply(
+            "yes" if judging else "T0",
+            usage=Usage(1, 1000 if judging else 10, 100 if judging else 1),
+        )
 
     await go(made, FakeBench({"a/one": said}, price=FlatPrice(1.0, 10.0)), store)
     [row] = rows(store).values()
@@ -172,7 +202,9 @@ matrix:
   scores: [{judge: "is it right?"}]
 """)
     store = MemoryStore()
-    await go(made, FakeBench({"a/one": lambda prompt: "Yes." if "judge" in prompt else "T0"}), store)
+    await go(
+        made, FakeBench({"a/one": lambda prompt: "Yes." if "judge" in prompt else "T0"}), store
+    )
     [row] = rows(store).values()
     assert (row.scores, len(row.steps), row.attempts) == ({"judge": 1.0}, 1, 1)
 
@@ -226,9 +258,13 @@ async def test_an_edited_prompt_runs_its_cells_again_and_says_so():
     row = store.newest("s")
     found = changes(store, row, made, CellChoice())
     assert (found.recorded, found.missing) == (12, 0)
-    assert {why: len(keys) for why, keys in found.again.items()} == {"the strategy loud changed": 12}
+    assert {why: len(keys) for why, keys in found.again.items()} == {
+        "the strategy loud changed": 12
+    }
     await go(made, again, store, resume="must", run_id="s-1")
-    prompts = Counter(prompt.split()[0] for model in again.models.values() for prompt in model.prompts)
+    prompts = Counter(
+        prompt.split()[0] for model in again.models.values() for prompt in model.prompts
+    )
     assert prompts == {"cry": 12}
     assert changes(store, store.newest("s"), made, CellChoice()).recorded == 24
 
@@ -236,7 +272,12 @@ async def test_an_edited_prompt_runs_its_cells_again_and_says_so():
 @pytest.mark.parametrize(
     ("old", "new", "why", "cells"),
     [
-        ('["a/one", "b/two"]', '[{name: a/one, max_tokens: 9}, "b/two"]', "the parameters of a/one changed", 12),
+        (
+            '["a/one", "b/two"]',
+            '[{name: a/one, max_tokens: 9}, "b/two"]',
+            "the parameters of a/one changed",
+            12,
+        ),
         ('"text": "text 1"', '"text": "text 9"', "the input i1 changed", 8),
     ],
 )
@@ -246,7 +287,10 @@ async def test_other_parameters_or_another_input_run_their_cells_again(old, new,
     assert old in simple().text
     made = study(simple().text.replace(old, new))
     found = changes(store, store.newest("s"), made, CellChoice())
-    assert ({reason: len(keys) for reason, keys in found.again.items()}, found.recorded) == ({why: cells}, 24 - cells)
+    assert ({reason: len(keys) for reason, keys in found.again.items()}, found.recorded) == (
+        {why: cells},
+        24 - cells,
+    )
     await go(made, again, store, resume="must", run_id="s-1")
     assert again.asked == cells
 
@@ -256,13 +300,18 @@ async def test_other_scores_need_no_call():
     await go(simple(), FakeBench(BOTH), store)
     made = study(simple().text.replace("[exact, contains]", "[{regex: '^it'}]"))
     found = changes(store, store.newest("s"), made, CellChoice())
-    assert {why: len(keys) for why, keys in found.again.items()} == {"the scores changed (no call is made again)": 24}
+    assert {why: len(keys) for why, keys in found.again.items()} == {
+        "the scores changed (no call is made again)": 24
+    }
     await go(made, again, store, resume="must", run_id="s-1")
     assert again.asked == 0
-    assert {row.attempts for row in rows(store).values()} == {1}  # what was noted when it was asked stays
+    assert {row.attempts for row in rows(store).values()} == {
+        1
+    }  # what was noted when it was asked stays
     assert {row.strategy: row.scores for row in rows(store).values()} == {
-        "plain": {"regex": 0.0}, "loud": {"regex": 1.0},
-    }  # fmt: skip
+        "plain": {"regex": 0.0},
+        "loud": {"regex": 1.0},
+    }
 
 
 async def test_failed_cells_are_kept_until_they_are_to_be_run_again():
@@ -292,7 +341,11 @@ async def test_wherever_it_stops_the_design_is_balanced(stop):
     made = simple(models=["a/one", "a/two"])
     cells = [cell for cell, _ in zip(made.cells("a"), range(stop), strict=False)]
     per_arm = Counter((cell.model.label, cell.strategy.name) for cell in cells)
-    counts = [per_arm.get((model.label, strategy.name), 0) for model in made.models for strategy in made.strategies]
+    counts = [
+        per_arm.get((model.label, strategy.name), 0)
+        for model in made.models
+        for strategy in made.strategies
+    ]
     assert max(counts) - min(counts) <= 1
     repeats = Counter(cell.repeat for cell in cells)
     assert repeats[0] == min(stop, 12)  # a repeat is over before the next begins
@@ -301,12 +354,23 @@ async def test_wherever_it_stops_the_design_is_balanced(stop):
 def test_the_seconds_of_a_cell_are_told_apart():
     notes = Notes(10.0)
     notes.attempts = [
-        CallAttempt(12.0, 12.5, "throttled", 3, 0.0), CallAttempt(15.0, 16.0, "fault", 3, 0.0),
-        CallAttempt(18.0, 20.0, "done", 2, 1.75), CallAttempt(20.5, 21.5, "done", 1, 1.0),
-    ]  # fmt: skip
+        CallAttempt(12.0, 12.5, "throttled", 3, 0.0),
+        CallAttempt(15.0, 16.0, "fault", 3, 0.0),
+        CallAttempt(18.0, 20.0, "done", 2, 1.75),
+        CallAttempt(20.5, 21.5, "done", 1, 1.0),
+    ]
     times = notes.times()
-    assert times == {"queue_s": 2.75, "hold_s": 3.0, "backoff_s": 3.0, "service_s": 2.75, "wall_s": 11.5}
-    assert sum(times[part] for part in ("queue_s", "hold_s", "backoff_s", "service_s")) == times["wall_s"]
+    assert times == {
+        "queue_s": 2.75,
+        "hold_s": 3.0,
+        "backoff_s": 3.0,
+        "service_s": 2.75,
+        "wall_s": 11.5,
+    }
+    assert (
+        sum(times[part] for part in ("queue_s", "hold_s", "backoff_s", "service_s"))
+        == times["wall_s"]
+    )
 
 
 async def test_429s_and_faults_are_apart_from_service():

@@ -107,7 +107,9 @@ async def test_permits_that_a_strategy_takes_are_all_that_it_holds(width):
         await settled()
         assert client.now == width
         client.gate.open_all()
-        await until(lambda: len(outside) == min(CELLS, 2 * width + 2))  # every cell that is on its way
+        await until(
+            lambda: len(outside) == min(CELLS, 2 * width + 2)
+        )  # every cell that is on its way
         at_home.open_all()
 
     matrix, _, rows = await drive(own, width=width, watch=watch)
@@ -153,7 +155,10 @@ async def test_the_time_of_own_work_is_measured_from_the_moment_it_has_a_place()
             await clock.advance(5.0)
 
     _, _, rows = await drive(own, width=1, cells=2, clock=clock, watch=watch)
-    assert [(row.queue_s, row.service_s, row.wall_s) for row in rows.values()] == [(0.0, 5.0, 5.0), (5.0, 5.0, 10.0)]
+    assert [(row.queue_s, row.service_s, row.wall_s) for row in rows.values()] == [
+        (0.0, 5.0, 5.0),
+        (5.0, 5.0, 10.0),
+    ]
     assert [(row.attempts, row.in_flight) for row in rows.values()] == [(1, 1), (1, 1)]
 
 

@@ -25,7 +25,11 @@ def chromium() -> str:
     """The path of the program. Only CI may install it: a developer's machine is theirs."""
     options = [] if "CI" in os.environ else ["--find"]
     done = subprocess.run(
-        [sys.executable, SCRIPT_PATH, *options], capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, SCRIPT_PATH, *options],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
     if done.returncode and "CI" not in os.environ:
         pytest.skip("no Chromium here: python scripts/get_chromium.py installs one")
@@ -37,7 +41,8 @@ def chromium() -> str:
 def browser():
     path = chromium()
     with sync_api.sync_playwright() as playwright:
-        # As root, as CI is, Chromium has no sandbox of its own; the pages are ours and the network is off.
+        # As root, as CI is, Chromium has no sandbox of its own; the pages are ours and the network
+        # is off.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -70,17 +75,26 @@ class Opened:
 @pytest.mark.parametrize(
     ("cells", "scheme", "width"), [(300, "light", 1400), (300, "dark", 800), (6_000, "light", 800)]
 )
-def test_a_report_opens_offline_asks_for_nothing_and_complains_of_nothing(browser, tmp_path, cells, scheme, width):
+def test_a_report_opens_offline_asks_for_nothing_and_complains_of_nothing(
+    browser, tmp_path, cells, scheme, width
+):
     rows = study(cells, models=FIVE if cells > 300 else MODELS)
     write_html(rows, FACTS, tmp_path / "report.html")
-    opened = Opened(browser, tmp_path / "report.html", color_scheme=scheme, viewport={"width": width, "height": 900})
+    opened = Opened(
+        browser,
+        tmp_path / "report.html",
+        color_scheme=scheme,
+        viewport={"width": width, "height": 900},
+    )
     page = opened.page
 
     opened.draw_everything()
     shot = page.screenshot(path=tmp_path / "report.png")
     assert struct.unpack(">I", shot[16:20])[0] == width
     assert len(shot) > 20_000
-    assert page.evaluate("document.documentElement.scrollWidth") <= width  # only tables scroll sideways
+    assert (
+        page.evaluate("document.documentElement.scrollWidth") <= width
+    )  # only tables scroll sideways
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 28)")
 
@@ -130,7 +144,13 @@ def test_filters_order_and_pages_show_the_cells_they_say(browser, tmp_path):
     page.click("#list button.open")
     assert f"{slowest.model} · steps · {slowest.input}" in page.inner_text("#cell-title")
     body = page.inner_text("#cell-body")
-    for said in (slowest.prompt, slowest.output, "Step 1: step 1", slowest.steps[2].output, "in flight when sent"):
+    for said in (
+        slowest.prompt,
+        slowest.output,
+        "Step 1: step 1",
+        slowest.steps[2].output,
+        "in flight when sent",
+    ):
         assert said in body
     page.click("#later")
     assert page.inner_text("#cell-title") != f"{slowest.model} · steps · {slowest.input}"
@@ -158,7 +178,9 @@ def test_a_script_that_came_with_the_page_in_any_other_way_is_not_run(browser, t
     """The second line of defence: even if something were not escaped, the page's policy knows its two scripts."""
     path = tmp_path / "report.html"
     write_html(study(60), FACTS, path)
-    path.write_text(path.read_text(encoding="utf-8").replace("<main", f"{SCRIPT}<main", 1), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("<main", f"{SCRIPT}<main", 1), encoding="utf-8"
+    )
     opened = Opened(browser, path)
     assert opened.page.evaluate("window.pwned") is None
     assert any("Content Security Policy" in complaint for complaint in opened.complaints)

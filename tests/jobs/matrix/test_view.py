@@ -25,7 +25,9 @@ def answer(prompt):
 
 async def studied(store, made, answers, *, choice=None, resume="auto"):
     manifest = {"matrix": {"file": "study.yaml"}, "design": Design.of(made).plain()}
-    async with open_run(made.name, store=store, kind="matrix", manifest=manifest, resume=resume) as run:
+    async with open_run(
+        made.name, store=store, kind="matrix", manifest=manifest, resume=resume
+    ) as run:
         await Matrix(made, FakeBench(answers), choice or CellChoice(), width=2).run(run)
 
 
@@ -40,10 +42,16 @@ async def test_means_are_those_of_the_report_and_failures_count_as_nothing():
     view = viewed(store, "s-1")
     assert (view["models"], view["strategies"]) == (["a/one", "b/two"], ["plain", "loud"])
     assert (view["scores"], view["inputs"], view["repeats"]) == (["exact", "contains"], 3, 2)
-    rows = list(rows_of(store, store.get("s-1")))  # the report's own; without repeats that differ, its mean is plain
+    rows = list(
+        rows_of(store, store.get("s-1"))
+    )  # the report's own; without repeats that differ, its mean is plain
     for (model, strategy), arm in arms(view).items():
         for score, mean in arm["means"].items():
-            own = [row.scores.get(score) or 0.0 for row in rows if (row.model, row.strategy) == (model, strategy)]
+            own = [
+                row.scores.get(score) or 0.0
+                for row in rows
+                if (row.model, row.strategy) == (model, strategy)
+            ]
             assert mean == pytest.approx(sum(own) / len(own))
     plain = arms(view)["a/one", "plain"]
     assert (plain["n"], plain["failed"], plain["passes"]["exact"]) == (6, 2, 4)
@@ -51,7 +59,10 @@ async def test_means_are_those_of_the_report_and_failures_count_as_nothing():
     worst = plain["cells"][0]
     assert (worst["input"], "no more today" in worst["error"]) == ("i2", True)
     assert store.recorded("s-1", [worst["path"]])
-    assert {one["name"]: one["means"]["exact"] for one in view["controls"]} == {"empty": 0.0, "truth": 1.0}
+    assert {one["name"]: one["means"]["exact"] for one in view["controls"]} == {
+        "empty": 0.0,
+        "truth": 1.0,
+    }
 
 
 def test_the_front_is_who_is_beaten_by_nobody():
@@ -66,10 +77,16 @@ def test_the_front_is_who_is_beaten_by_nobody():
         "worse": (2, 0.1),
     }
     for name, (tokens, score) in offers.items():
-        hand.settle(f"s/a/m~{name}~i~0/reply", '{"service_s": 1.0}', input_tokens=tokens, output_tokens=0)
+        hand.settle(
+            f"s/a/m~{name}~i~0/reply", '{"service_s": 1.0}', input_tokens=tokens, output_tokens=0
+        )
         hand.settle(f"s/a/m~{name}~i~0", json.dumps({"scores": {"e": score}}))
     view = viewed(store, hand.id)
-    assert {view["arms"][at]["strategy"] for at in view["fronts"]["e"]["tokens"]} == {"cheap", "equal", "best"}
+    assert {view["arms"][at]["strategy"] for at in view["fronts"]["e"]["tokens"]} == {
+        "cheap",
+        "equal",
+        "best",
+    }
     assert view["fronts"]["e"]["usd"] == []  # nobody has a price
 
 
@@ -96,7 +113,9 @@ async def test_a_part_of_a_study_is_shown_and_the_rest_is_read_on():
 async def test_what_is_no_longer_in_the_file_is_left_out_and_said():
     store, made = MemoryStore(), simple()
     await studied(store, made, {"a/one": lambda _: "T0", "b/two": lambda _: "T0"})
-    hand = Hand(store, "matrix", "s", manifest={"design": {**Design.of(made).plain(), "inputs": ["i0"]}})
+    hand = Hand(
+        store, "matrix", "s", manifest={"design": {**Design.of(made).plain(), "inputs": ["i0"]}}
+    )
     for event in store.events("s-1", limit=10_000):
         hand.write((event.kind, event.path, event.data, event.body))
     view = viewed(store, hand.id)
@@ -107,22 +126,34 @@ async def test_what_is_no_longer_in_the_file_is_left_out_and_said():
 def test_a_cell_that_is_scored_anew_keeps_what_it_took():
     store, told = MemoryStore(), Told("matrix")
     hand = Hand(store, "matrix", "s")
-    hand.settle("s/a/m~x~i~0/reply", '{"service_s": 2.5}', input_tokens=10, output_tokens=5, usd=0.25)
+    hand.settle(
+        "s/a/m~x~i~0/reply", '{"service_s": 2.5}', input_tokens=10, output_tokens=5, usd=0.25
+    )
     hand.settle("s/a/m~x~i~0", '{"scores": {"e": 0.0}}')
     assert viewed(store, hand.id, told)["arms"][0]["means"]["e"] == 0.0
     hand.settle("s/a/m~x~i~0", '{"scores": {"e": 1.0}}')
     arm = viewed(store, hand.id, told)["arms"][0]
-    assert (arm["n"], arm["means"]["e"], arm["usd"], arm["tokens"], arm["seconds"]) == (1, 1.0, 0.25, 15.0, 2.5)
+    assert (arm["n"], arm["means"]["e"], arm["usd"], arm["tokens"], arm["seconds"]) == (
+        1,
+        1.0,
+        0.25,
+        15.0,
+        2.5,
+    )
 
 
 def test_a_huge_study_is_bounded():
     store = MemoryStore()
     hand = Hand(store, "matrix", "s")
     scores = json.dumps({"scores": {f"score {n}": 0.5 for n in range(20)}})
-    hand.write(*(
-        settled(f"s/lane/model {n % 25}~strategy {n // 25 % 20}~{'input' * 50} {n // 500}~0", scores)
-        for n in range(10_000)
-    ))  # fmt: skip
+    hand.write(
+        *(
+            settled(
+                f"s/lane/model {n % 25}~strategy {n // 25 % 20}~{'input' * 50} {n // 500}~0", scores
+            )
+            for n in range(10_000)
+        )
+    )
     view = viewed(store, hand.id)
     assert (len(view["arms"]), len(view["scores"])) == (400, 8)
     assert view["cut"] == "shown: 400 of 500 arms"

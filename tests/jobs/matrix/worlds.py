@@ -23,7 +23,9 @@ class Provider:
     async def complete(self, request, hear=None):
         clock, world, prompt = self._clock, self.world, request.messages[-1].content
         began = clock.now()
-        told = world.arrive(began, WorldRequest(f"{self.name} {prompt}", model=self.name, prompt=prompt))
+        told = world.arrive(
+            began, WorldRequest(f"{self.name} {prompt}", model=self.name, prompt=prompt)
+        )
         if not told.admitted:
             raise Throttled("slow down", retry_after=told.ready_at - began)
         try:
@@ -58,8 +60,11 @@ def answered(world):
 
 
 async def pass_time(clock, done, is_ready=lambda: True):
-    """Let time pass until `done`. A store has a thread of its own, which takes none of this clock's time: so the clock
-    moves only when what should be under way is."""  # fmt: skip
+    """Let time pass until `done`.
+
+    A store has a thread of its own, which takes none of this clock's time: so the clock
+
+    moves only when what should be under way is."""
     while not done():
         due = clock.next_due
         if due is not None and is_ready():

@@ -12,12 +12,18 @@ QUIET = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+    **{
+        f"GIT_{who}_{what}": "t@example.org"
+        for who in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    },
 }
 
 
 def git(root, *arguments):
-    return subprocess.run(["git", *arguments], cwd=root, env=QUIET, capture_output=True, check=True).stdout
+    return subprocess.run(
+        ["git", *arguments], cwd=root, env=QUIET, capture_output=True, check=True
+    ).stdout
 
 
 def fill(root, files):
@@ -51,7 +57,13 @@ def on_disk(root):
             path = Path(place, name)
             facts = path.lstat()
             which = (facts.st_ino, facts.st_mtime_ns) if name in files else ()
-            content = path.readlink() if path.is_symlink() else path.read_bytes() if name in files else None
+            content = (
+                path.readlink()
+                if path.is_symlink()
+                else path.read_bytes()
+                if name in files
+                else None
+            )
             found[str(path.relative_to(root))] = (oct(facts.st_mode), content, which)
     return found
 

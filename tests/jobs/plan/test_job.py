@@ -61,9 +61,13 @@ async def test_fifty_at_fifty():
 
 
 @pytest.mark.parametrize("width", [1, 9, 11, 15])
-async def test_a_serial_and_an_unbounded_scheduler_fail_the_test_of_fifteen_at_ten(width, monkeypatch):
+async def test_a_serial_and_an_unbounded_scheduler_fail_the_test_of_fifteen_at_ten(
+    width, monkeypatch
+):
     real = Run.map
-    monkeypatch.setattr(Run, "map", lambda *given, **named: real(*given, **{**named, "width": width}))
+    monkeypatch.setattr(
+        Run, "map", lambda *given, **named: real(*given, **{**named, "width": width})
+    )
     with pytest.raises(AssertionError):
         await rendezvous(15, 10)
 
@@ -93,7 +97,14 @@ async def test_one_failure_loses_no_other_and_all_errors_are_told():
         return {}
 
     result = await ran(plan, work, PlanOptions(width=3))
-    assert [one.state for one in result.subplans] == ["done", "failed", "done", "done", "failed", "done"]
+    assert [one.state for one in result.subplans] == [
+        "done",
+        "failed",
+        "done",
+        "done",
+        "failed",
+        "done",
+    ]
     assert [one.error for one in result.errors] == [f"no {leaf}" for leaf in sorted(bad)]
 
 
@@ -128,7 +139,10 @@ async def test_fail_fast_starts_nothing_after_the_failure_while_an_earlier_subpl
     gate.open(names[0])
     result = await done
     assert gate.arrived == names[:4]
-    assert (result.peak, [one.state for one in result.subplans]) == (4, ["done", "failed"] + ["cancelled"] * 10)
+    assert (result.peak, [one.state for one in result.subplans]) == (
+        4,
+        ["done", "failed"] + ["cancelled"] * 10,
+    )
 
 
 @pytest.mark.parametrize("store", [None, MemoryStore])
@@ -156,7 +170,14 @@ async def test_fail_fast_calls_no_subplan_cancelled_that_is_done(store):
     async def fails(leaf):
         raise ValueError(f"not {leaf.id}")
 
-    again = await ran(plan, fails, PlanOptions(width=1, fail_fast=True), kept, resume="retry", run_id=kept.runs()[0].id)
+    again = await ran(
+        plan,
+        fails,
+        PlanOptions(width=1, fail_fast=True),
+        kept,
+        resume="retry",
+        run_id=kept.runs()[0].id,
+    )
     assert [one.state for one in again.subplans] == ["failed", "done"] + ["cancelled"] * 4
     assert again.subplans[1].value == {"leaf": leaves[1]}
 
@@ -244,21 +265,27 @@ async def test_a_subplan_runs_again_if_its_files_or_what_else_it_depends_on_have
         return {}
 
     async def again(plan, around):
-        async with abreast.open_run("p", store=store, resume="retry" if started else "never",
-                                    run_id="p-1" if started else None) as run:  # fmt: skip
+        async with abreast.open_run(
+            "p",
+            store=store,
+            resume="retry" if started else "never",
+            run_id="p-1" if started else None,
+        ) as run:
             before = len(started)
             assert (await run_plan(run, plan, work, PlanOptions(), around)).ok
             return len(started) - before
 
     plan = plan_of(5)
-    more = decompose(Inventory.of([*plan.root.files, "part03/new.py"]), options=Options(min_files=4))
+    more = decompose(
+        Inventory.of([*plan.root.files, "part03/new.py"]), options=Options(min_files=4)
+    )
     assert [leaf.id for leaf in more.leaves] == [leaf.id for leaf in plan.leaves]
-    assert [await again(plan, "a"), await again(plan, "a"), await again(more, "a"), await again(more, "b")] == [
-        5,
-        0,
-        1,
-        5,
-    ]
+    assert [
+        await again(plan, "a"),
+        await again(plan, "a"),
+        await again(more, "a"),
+        await again(more, "b"),
+    ] == [5, 0, 1, 5]
 
 
 async def test_a_timeout_fails_its_subplan_and_frees_its_place():
@@ -287,7 +314,12 @@ async def test_each_subplan_holds_one_thing_of_its_pool_and_never_two_the_same()
         held.append(thing)
         return {}
 
-    result = await ran(plan, work, PlanOptions(width=8, hold="trees"), lanes={"trees": abreast.Pool(["a", "b", "c"])})
+    result = await ran(
+        plan,
+        work,
+        PlanOptions(width=8, hold="trees"),
+        lanes={"trees": abreast.Pool(["a", "b", "c"])},
+    )
     assert result.ok
     assert set(held) == {"a", "b", "c"}
 
@@ -299,7 +331,9 @@ async def test_a_waiting_parent_holds_no_slot():
         if depth == 0:
             return 1
         scope = abreast.current().run
-        return sum(await scope.map(nested, [depth - 1] * 2, width=1, lane="agents", name="deeper").values())
+        return sum(
+            await scope.map(nested, [depth - 1] * 2, width=1, lane="agents", name="deeper").values()
+        )
 
     async def work(leaf):
         return {"leaves": await nested(3)}

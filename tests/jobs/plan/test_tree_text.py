@@ -32,16 +32,22 @@ def test_json_has_exactly_the_fields_that_are_documented_and_can_be_read_back():
     assert found["max_depth_reached"] == max(node["depth"] for node in found["nodes"])
     leaves = [path for node in found["nodes"] if not node["children"] for path in node["files"]]
     assert sorted(leaves) == sorted(paths)
-    assert {"cut_ratio", "hubs", "conflict_pairs", "tokens", "critical_path", "speedup"} <= set(found["score"])
+    assert {"cut_ratio", "hubs", "conflict_pairs", "tokens", "critical_path", "speedup"} <= set(
+        found["score"]
+    )
     assert found["score"]["speedup"][9]["max_parallel"] == 10
     assert to_json(plan)["score"] is None
     assert_sound(plan, weighed(paths))
 
 
 def test_the_picture_says_where_how_many_and_why():
-    files = [f"src/{name}/{number}.py" for name in ("core", "web") for number in range(30)] + ["README.md"]
+    files = [f"src/{name}/{number}.py" for name in ("core", "web") for number in range(30)] + [
+        "README.md"
+    ]
     edges = {f"src/core/{number}.py": ["src/core/0.py", "src/web/1.py"] for number in range(1, 30)}
-    inventory = Inventory(tuple(FileEntry(path, tokens=3) for path in files), notes=("2 files are left out",))
+    inventory = Inventory(
+        tuple(FileEntry(path, tokens=3) for path in files), notes=("2 files are left out",)
+    )
     plan = decompose(inventory, Imports(Imports.of(edges).edges, (("x.py", "line 1: no"),)))
     text = printed(plan, score(plan, Imports.of(edges)))
     assert "./  61 files, 183 tokens  by directories" in text

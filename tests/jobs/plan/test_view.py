@@ -21,7 +21,9 @@ def plan_of(count, files=3):
 
 
 async def planned(store, plan, work, how=None, resume="auto"):
-    async with open_run("plan", store=store, kind="plan", manifest={"plan": {"path": "/here"}}, resume=resume) as run:
+    async with open_run(
+        "plan", store=store, kind="plan", manifest={"plan": {"path": "/here"}}, resume=resume
+    ) as run:
         return await run_plan(run, plan, work, how or PlanOptions())
 
 
@@ -40,11 +42,16 @@ async def test_every_node_is_there_with_its_size_and_state():
     await planned(store, plan_of(3), work)
     view = viewed(store, "plan-1")
     assert [(node["scope"], node["parent"], node["leaf"]) for node in view["nodes"]] == [
-        ("./", None, False), ("part00/", "root", True), ("part01/", "root", True), ("part02/", "root", True),
-    ]  # fmt: skip
+        ("./", None, False),
+        ("part00/", "root", True),
+        ("part01/", "root", True),
+        ("part02/", "root", True),
+    ]
     assert {scope: node["state"] for scope, node in leaves(view).items()} == {
-        "part00/": "done", "part01/": "failed", "part02/": "done",
-    }  # fmt: skip
+        "part00/": "done",
+        "part01/": "failed",
+        "part02/": "done",
+    }
     assert (view["counts"], view["nodes"][0]["files"]) == ({"done": 2, "failed": 1}, 9)
     assert "<script>" in leaves(view)["part01/"]["said"]
     [clash] = view["clashes"]
@@ -58,7 +65,12 @@ def test_what_was_done_again_after_the_tree_was_divided_otherwise_counts_once():
     hand = Hand(store, "plan", "plan")
 
     def divided(*names):
-        return ("plan-divided", "plan", {}, json.dumps([{"id": one, "parent": None, "scope": one} for one in names]))
+        return (
+            "plan-divided",
+            "plan",
+            {},
+            json.dumps([{"id": one, "parent": None, "scope": one} for one in names]),
+        )
 
     done = json.dumps({"files": ["a/f"], "changed": ["a/f"]})
     hand.write(divided("old", "b"), settled("plan/subplans/old", done))
@@ -110,7 +122,10 @@ async def test_it_moves_while_it_runs_and_goes_on_when_it_is_resumed():
 def test_a_huge_plan_is_bounded_and_counted_whole():
     store = MemoryStore()
     hand = Hand(store, "plan", "plan")
-    nodes = [{"id": f"n{n}", "parent": None if not n else "n0", "scope": "s" * 500, "files": 1} for n in range(5_001)]
+    nodes = [
+        {"id": f"n{n}", "parent": None if not n else "n0", "scope": "s" * 500, "files": 1}
+        for n in range(5_001)
+    ]
     hand.write(("plan-divided", "plan", {}, json.dumps(nodes)))
     body = json.dumps({"files": [], "changed": [f"{n}.py" for n in range(200)]})
     hand.write(*(settled(f"plan/subplans/n{n}", body) for n in range(1, 101)))
@@ -150,7 +165,12 @@ def test_what_was_cut_off_or_cancelled_is_told_so():
     store = MemoryStore()
     hand = Hand(store, "plan", "plan")
     hand.write(
-        ("plan-divided", "plan", {}, json.dumps([{"id": one, "parent": None, "scope": one} for one in "abc"])),
+        (
+            "plan-divided",
+            "plan",
+            {},
+            json.dumps([{"id": one, "parent": None, "scope": one} for one in "abc"]),
+        ),
         ("item-started", "plan", {}, None),
         ("item-queued", "plan/subplans/a", {}, None),
         ("item-started", "plan/subplans/b", {}, None),

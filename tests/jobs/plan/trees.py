@@ -116,12 +116,25 @@ def large_layout():
                 found.append(f"{within}/__init__.py")
                 found += [f"{within}/{part}_{number}.py" for number in range(drawn.randint(6, 14))]
                 if layer == "domain":
-                    found += [f"{within}/policies/policy_{number}.py" for number in range(drawn.randint(4, 12))]
-            found += [f"tests/{service}/{layer}/test_{number}.py" for number in range(drawn.randint(8, 25))]
+                    found += [
+                        f"{within}/policies/policy_{number}.py"
+                        for number in range(drawn.randint(4, 12))
+                    ]
+            found += [
+                f"tests/{service}/{layer}/test_{number}.py"
+                for number in range(drawn.randint(8, 25))
+            ]
         found += [f"src/company/{service}/{name}.py" for name in ("__init__", "main", "settings")]
-        found += [f"migrations/{service}/{number:04}.sql" for number in range(drawn.randint(10, 30))]
+        found += [
+            f"migrations/{service}/{number:04}.sql" for number in range(drawn.randint(10, 30))
+        ]
     for page in ("basket", "checkout", "login", "profile", "search"):
         for kind in ("components", "hooks", "styles"):
-            found += [f"web/src/pages/{page}/{kind}/{kind}{number}.tsx" for number in range(drawn.randint(5, 20))]
-    found += [f"docs/{area}/{number}.md" for area in ("guide", "reference", "adr") for number in range(30)]
+            found += [
+                f"web/src/pages/{page}/{kind}/{kind}{number}.tsx"
+                for number in range(drawn.randint(5, 20))
+            ]
+    found += [
+        f"docs/{area}/{number}.md" for area in ("guide", "reference", "adr") for number in range(30)
+    ]
     return found

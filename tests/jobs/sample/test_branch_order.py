@@ -62,7 +62,9 @@ class Track:
 
 
 @given(shapes, places, orders)
-def test_the_least_round_and_branch_that_passes_wins_in_every_order_and_nothing_behind_it_goes_on(shape, good, order):
+def test_the_least_round_and_branch_that_passes_wins_in_every_order_and_nothing_behind_it_goes_on(
+    shape, good, order
+):
     track = Track(shape, good)
     best = track.run(order)
     wanted = min(((r, b) for b, r in good if b < shape[0] and r < shape[1]), default=None)
@@ -84,7 +86,9 @@ def test_with_first_the_first_to_pass_wins_and_all_others_stop_at_once(shape, go
 
 
 @given(shapes, places, orders)
-def test_a_race_that_is_not_early_lets_every_branch_draw_until_it_passes_or_is_at_its_end(shape, good, order):
+def test_a_race_that_is_not_early_lets_every_branch_draw_until_it_passes_or_is_at_its_end(
+    shape, good, order
+):
     track = Track(shape, good, early=False)
     assert track.run(order) is None
     for branch in range(shape[0]):

@@ -31,7 +31,9 @@ def model_of(table):
 
 
 async def drawn(table, *, checks=(passes,), **options):
-    return await abreast.sample("Say something good.", model=model_of(table), checks=checks, **options)
+    return await abreast.sample(
+        "Say something good.", model=model_of(table), checks=checks, **options
+    )
 
 
 class Judging:
@@ -45,7 +47,9 @@ class Judging:
         self.ended = []
 
     async def complete(self, request, hear=None):
-        wanted = request.messages[0].content.rpartition("Does the answer meet this: ")[2].rstrip("?")
+        wanted = (
+            request.messages[0].content.rpartition("Does the answer meet this: ")[2].rstrip("?")
+        )
         self.asked.append(wanted)
         meets = await self.says(wanted)
         self.ended.append(wanted)
@@ -59,7 +63,11 @@ class Judging:
 
 
 async def test_a_cancellation_is_never_the_cause_though_it_came_before_every_error():
-    table = Table(lambda branch, _: asyncio.CancelledError("a friend's") if branch == 0 else ServerFault("down"))
+    table = Table(
+        lambda branch, _: (
+            asyncio.CancelledError("a friend's") if branch == 0 else ServerFault("down")
+        )
+    )
     with pytest.raises(BranchesFailed, match="2 of 3 raised; the first: down") as told:
         await drawn(table, breadth=3)
     assert type(told.value.__cause__) is ServerFault
@@ -100,12 +108,18 @@ async def test_a_selector_is_not_given_draws_that_came_to_nothing():
             assert [(one.branch, one.round) for one in attempts] == [(0, 0), (1, 0), (1, 1)]
             return -1
 
-    table = Table(lambda branch, number: ServerFault("down") if (branch, number) == (0, 1) else f"bad {branch}{number}")
+    table = Table(
+        lambda branch, number: (
+            ServerFault("down") if (branch, number) == (0, 1) else f"bad {branch}{number}"
+        )
+    )
     result = await drawn(table, breadth=2, depth=2, strategy=Mine(), on_error="collect")
     assert (result.winner.branch, result.winner.round) == (1, 1)
 
 
-@pytest.mark.parametrize("shape", [{"breadth": MOST + 1}, {"depth": MOST + 1}, {"breadth": 10**11, "depth": 10**11}])
+@pytest.mark.parametrize(
+    "shape", [{"breadth": MOST + 1}, {"depth": MOST + 1}, {"breadth": 10**11, "depth": 10**11}]
+)
 async def test_more_draws_than_anybody_can_mean_are_refused_at_once(shape):
     with pytest.raises(ValueError, match="a sample has at most 100,000"):
         await drawn(Table(at()), **shape)
@@ -127,7 +141,9 @@ async def test_a_judge_is_not_asked_about_a_draw_that_a_free_check_refused_unles
         return True
 
     judge = Judging(yes)
-    result = await drawn(Table(at((0, 1))), depth=2, judge=model_of(judge), checks=[judged("is lively"), passes])
+    result = await drawn(
+        Table(at((0, 1))), depth=2, judge=model_of(judge), checks=[judged("is lively"), passes]
+    )
     assert (result.ok, judge.asked) == (True, ["is lively"])
     assert [verdict.check for verdict in result.winner.verdicts] == [
         "judged: is lively",
@@ -150,7 +166,9 @@ async def test_a_judge_that_says_no_ends_those_that_are_still_asked():
 
     judge = Judging(says)
     result = await drawn(
-        Table(at((0, 0))), judge=model_of(judge), checks=[passes, judged("is short"), judged("is kind")]
+        Table(at((0, 0))),
+        judge=model_of(judge),
+        checks=[passes, judged("is short"), judged("is kind")],
     )
     assert not result.ok
     assert (sorted(judge.asked), judge.ended) == (["is kind", "is short"], ["is short"])
@@ -211,7 +229,9 @@ async def test_a_model_that_says_the_same_each_time_is_warmed_for_several_draws_
 
 
 @pytest.mark.parametrize("passed", [True, False])
-async def test_a_branch_that_had_ended_before_a_kill_is_in_the_result_and_counts_in_the_race(passed):
+async def test_a_branch_that_had_ended_before_a_kill_is_in_the_result_and_counts_in_the_race(
+    passed,
+):
     """Branch 0 has ended and is on disk; branch 1 is in its first round when everything stops."""
     store, gate, settled = MemoryStore(), Gate(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -258,8 +278,13 @@ async def test_a_budget_counts_the_judges_of_every_branch_beside_the_draws():
     table, judge = Table(at()), Judging(never)
     with pytest.raises(BudgetSpent, match="5 of 5 requests used"):
         await drawn(
-            table, checks=[judged("is lively")], judge=model_of(judge), breadth=2, depth=9, budget="5req"
-        )  # fmt: skip
+            table,
+            checks=[judged("is lively")],
+            judge=model_of(judge),
+            breadth=2,
+            depth=9,
+            budget="5req",
+        )
     assert (len(table.asked) + len(judge.asked), table.now) == (5, 0)
     assert len(judge.asked) >= 2
 
@@ -280,12 +305,23 @@ async def test_a_resumed_sample_counts_what_was_spent_of_its_own_budget_and_no_o
     assert table.asked == [(0, 0), (0, 1), *((0, number) for number in range(6))]
 
 
-@pytest.mark.parametrize(("scores", "wanted"), [
-    ({(0, 0): (0.9, 0.1), (1, 0): (0.5, 0.1)}, (0, 0)),  # the higher score, of those that pass as many
-    ({(0, 0): (0.4, 0.4), (1, 0): (0.5, 0.0)}, (1, 0)),  # more checks passed, before the score
-    ({(0, 0): (0.1, 0.1), (0, 1): (0.4, 0.4), (1, 0): (0.4, 0.4), (1, 1): (0.4, 0.4)}, (1, 0)),  # the earliest round
-])  # fmt: skip
-async def test_of_draws_that_all_failed_the_one_with_most_checks_then_score_then_the_earliest_is_taken(scores, wanted):
+@pytest.mark.parametrize(
+    ("scores", "wanted"),
+    [
+        (
+            {(0, 0): (0.9, 0.1), (1, 0): (0.5, 0.1)},
+            (0, 0),
+        ),  # the higher score, of those that pass as many
+        ({(0, 0): (0.4, 0.4), (1, 0): (0.5, 0.0)}, (1, 0)),  # more checks passed, before the score
+        (
+            {(0, 0): (0.1, 0.1), (0, 1): (0.4, 0.4), (1, 0): (0.4, 0.4), (1, 1): (0.4, 0.4)},
+            (1, 0),
+        ),  # the earliest round
+    ],
+)
+async def test_of_draws_that_all_failed_the_one_with_most_checks_then_score_then_the_earliest_is_taken(
+    scores, wanted
+):
     table = Table(lambda branch, number: f"{branch} {number}")
 
     def score(index):
@@ -302,7 +338,9 @@ async def test_of_draws_that_all_failed_the_one_with_most_checks_then_score_then
 
 async def test_a_tie_in_a_vote_goes_to_the_earliest_round_and_then_branch_and_failing_draws_have_no_vote():
     texts = {(0, 0): "bad b", (0, 1): "good b", (1, 0): "good a", (2, 0): "bad b", (2, 1): "bad b"}
-    result = await drawn(Table(lambda branch, number: texts[branch, number]), breadth=3, depth=2, strategy=Vote())
+    result = await drawn(
+        Table(lambda branch, number: texts[branch, number]), breadth=3, depth=2, strategy=Vote()
+    )
     assert result.text == "good a"
 
 
@@ -344,16 +382,27 @@ async def test_a_second_decider_sees_what_the_first_has_decided():
     assert (first.seen, second.seen, result.counts.started) == ([(1, 1)], [(3, 1)], 6)
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({"breadth": 4, "depth": 3}, 4 * (1 + 1 / 16 + 1 / 256)),  # as long as all four fail, which is one time in 16
-    ({"breadth": 1, "depth": 3}, 1 + 1 / 2 + 1 / 4),
-    ({"breadth": 4, "depth": 3, "strategy": "vote"}, 4 * (1 + 1 / 2 + 1 / 4)),  # each branch goes on by itself
-    ({"breadth": 4, "depth": 1}, 4),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            {"breadth": 4, "depth": 3},
+            4 * (1 + 1 / 16 + 1 / 256),
+        ),  # as long as all four fail, which is one time in 16
+        ({"breadth": 1, "depth": 3}, 1 + 1 / 2 + 1 / 4),
+        (
+            {"breadth": 4, "depth": 3, "strategy": "vote"},
+            4 * (1 + 1 / 2 + 1 / 4),
+        ),  # each branch goes on by itself
+        ({"breadth": 4, "depth": 1}, 4),
+    ],
+)
 def test_the_expected_number_of_requests_is_between_one_and_all(options, expected):
     plan = abreast.plan_sample("Say.", model=model_of(Table(at())), pass_rate=0.5, **options)
     assert plan.expected_requests == pytest.approx(expected)
-    assert 1 <= plan.expected_requests <= plan.worst_requests == options["breadth"] * options["depth"]
+    assert (
+        1 <= plan.expected_requests <= plan.worst_requests == options["breadth"] * options["depth"]
+    )
 
 
 # --- what is where ----------------------------------------------------------------------------------------------------
@@ -366,7 +415,9 @@ async def test_a_hook_is_told_the_branch_and_round_of_each_draw_while_branches_a
     def hook(event):
         if event.kind in ("draw-started", "draw-ended"):
             assert event.path == f"r/sample/branch/{event.data['branch']:04}"
-            seen.append((event.kind[5:], event.data["branch"], event.data["round"], event.data["number"]))
+            seen.append(
+                (event.kind[5:], event.data["branch"], event.data["round"], event.data["number"])
+            )
 
     def says(branch, number):
         async def later():
@@ -400,12 +451,18 @@ def names_in(module):
 
 def test_the_loop_of_a_branch_is_written_once_and_strategies_have_none():
     package = [attempts, checks_of_samples, door, engine, plan, race, spec, strategies]
-    assert [module.__name__ for module in package if "may_draw" in names_in(module)] == [engine.__name__]
+    assert [module.__name__ for module in package if "may_draw" in names_in(module)] == [
+        engine.__name__
+    ]
     assert names_in(engine).count("may_draw") == 1
     assert names_in(engine).count("complete") == 1
     for node in ast.walk(ast.parse(inspect.getsource(strategies))):
         assert not isinstance(node, (ast.While, ast.Await, ast.AsyncFor, ast.AsyncFunctionDef))
-    loops = [node for node in ast.walk(ast.parse(inspect.getsource(engine))) if isinstance(node, ast.While)]
+    loops = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(engine)))
+        if isinstance(node, ast.While)
+    ]
     assert sum("may_draw" in ast.dump(loop.test) for loop in loops) == 1
 
 

@@ -5,7 +5,14 @@ import inspect
 import pytest
 
 from abreast.core import errors
-from abreast.core.errors import AbreastError, CallFailed, CheckBroken, KeyRefused, RecordedError, Refused
+from abreast.core.errors import (
+    AbreastError,
+    CallFailed,
+    CheckBroken,
+    KeyRefused,
+    RecordedError,
+    Refused,
+)
 from abreast.jobs.sample.error_scope import concern_of, error_from, error_text
 
 TABLE = {
@@ -24,7 +31,11 @@ TABLE = {
     "QuotaSpent": "sample",
     "RequestRefused": "sample",
 }
-ALL = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, AbreastError)]
+ALL = [
+    kind
+    for kind in vars(errors).values()
+    if inspect.isclass(kind) and issubclass(kind, AbreastError)
+]
 
 
 def made(kind):
@@ -42,7 +53,8 @@ def test_an_error_concerns_whom_the_table_says_and_all_draws_if_it_is_not_there(
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("a"), ValueError("b"), TimeoutError(), OSError("c"), RecordedError("x.Y", "")]
+    "error",
+    [KeyError("a"), ValueError("b"), TimeoutError(), OSError("c"), RecordedError("x.Y", "")],
 )
 def test_what_is_not_known_concerns_every_draw(error):
     assert concern_of(error) == "sample"
@@ -55,13 +67,17 @@ def test_an_error_of_ones_own_concerns_what_its_base_does():
     assert concern_of(Blocked("no")) == "draw"
 
 
-@pytest.mark.parametrize("error", [KeyRefused("who: are you"), CheckBroken("the check 'a' raised"), Refused("")])
+@pytest.mark.parametrize(
+    "error", [KeyRefused("who: are you"), CheckBroken("the check 'a' raised"), Refused("")]
+)
 def test_an_error_of_abreast_is_of_its_type_again(error):
     again = error_from(error_text(error))
     assert (type(again), str(again)) == (type(error), str(error))
 
 
-@pytest.mark.parametrize("text", ["KeyError: 'a'", "somewhere.Odd: x", "abreast.core.errors.Problem: x", "nothing", ""])
+@pytest.mark.parametrize(
+    "text", ["KeyError: 'a'", "somewhere.Odd: x", "abreast.core.errors.Problem: x", "nothing", ""]
+)
 def test_what_is_not_abreasts_own_is_read_back_as_text(text):
     again = error_from(text)
     assert isinstance(again, RecordedError)

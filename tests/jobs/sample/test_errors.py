@@ -56,7 +56,9 @@ def model_of(table, *limits):
 
 async def drawn(table, *limits, checks=(passes, buggy), **options):
     model = model_of(table, *limits)
-    return await abreast.sample("Say something good.", model=model, checks=checks, explain=True, **options)
+    return await abreast.sample(
+        "Say something good.", model=model, checks=checks, explain=True, **options
+    )
 
 
 def reply(kind, branch, number):
@@ -103,7 +105,9 @@ class Serial:
     def upto(self, attempts):
         """The attempts that are no matter of timing: up to the place that decides."""
         end = self.broken or self.winner or (SIZE, SIZE)
-        return {(one.round, one.branch): one.state for one in attempts if (one.round, one.branch) <= end}
+        return {
+            (one.round, one.branch): one.state for one in attempts if (one.round, one.branch) <= end
+        }
 
 
 def scheduled(kinds, delays):
@@ -134,7 +138,9 @@ def check_early(found, serial, breadth, *, collect):
         assert set(serial.errors.values()) <= {type(error) for error in found.errors}
     elif collect or not serial.errors:
         assert not found.ok
-        assert [type(error) for error in found.errors][: len(serial.errors)] == list(serial.errors.values())
+        assert [type(error) for error in found.errors][: len(serial.errors)] == list(
+            serial.errors.values()
+        )
         failed = [place for place, state in serial.states.items() if state == "failed"]
         wanted = min(failed, default=None)
         assert (found.winner and (found.winner.round, found.winner.branch)) == wanted
@@ -163,7 +169,9 @@ schedules = given(
 
 def laid_out(rows, rest=BAD):
     """A table of kinds, by branch; what is not said is bad."""
-    return [rows.get(branch, {}).get(number, rest) for branch in range(SIZE) for number in range(SIZE)]
+    return [
+        rows.get(branch, {}).get(number, rest) for branch in range(SIZE) for number in range(SIZE)
+    ]
 
 
 SLOW_FIRST = [9] * SIZE + [0] * (SIZE * SIZE - SIZE)
@@ -195,7 +203,9 @@ def test_a_vote_with_errors_in_play_is_the_same_whatever_the_delays(  # noqa: PL
     found = asyncio.run(ends(drawn(table, abreast.Slots(lane), strategy=vote, **options)))
     if serial.winner is not None:
         assert (found.winner.round, found.winner.branch) == serial.winner
-        assert {(one.round, one.branch): one.state for one in found.attempts} == serial.states  # none is cut off
+        assert {
+            (one.round, one.branch): one.state for one in found.attempts
+        } == serial.states  # none is cut off
     elif serial.broken is not None and not collect:
         assert type(found) is serial.errors[serial.broken]
         assert serial.upto(found.attempts) == serial.states
@@ -237,7 +247,9 @@ def test_the_law_catches_a_race_that_breaks_it(mutant, monkeypatch):
 
 
 @pytest.mark.parametrize("first_passes", [True, False])
-async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_beside_one_that_passes(first_passes):
+async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_beside_one_that_passes(
+    first_passes,
+):
     gate = Gate()
 
     def says(branch, number):
@@ -259,7 +271,11 @@ async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_besi
     gate.open(0)
     found = await done
     states = {(one.branch, one.round): one.state for one in found.attempts}
-    assert states == {(0, 0): "passed" if first_passes else "failed", (1, 0): "error", (2, 0): "cancelled"}
+    assert states == {
+        (0, 0): "passed" if first_passes else "failed",
+        (1, 0): "error",
+        (2, 0): "cancelled",
+    }
     if first_passes:
         assert (found.ok, found.winner.branch) == (True, 0)
         assert [str(error) for error in found.errors] == ["who are you"]
@@ -344,7 +360,9 @@ async def test_where_every_draw_is_refused_the_first_refusal_is_raised():
     with pytest.raises(Refused, match=r"0\.0") as told:
         await drawn(table, depth=2)
     assert [one.state for one in told.value.attempts] == ["error", "error"]
-    with pytest.raises(BranchesFailed, match=r"no branch passed, and 3 of 3 raised; the first: 0\.0") as told:
+    with pytest.raises(
+        BranchesFailed, match=r"no branch passed, and 3 of 3 raised; the first: 0\.0"
+    ) as told:
         await drawn(table, breadth=3, depth=2)
     assert len(told.value.attempts) == 6
 
@@ -393,14 +411,25 @@ async def test_a_reply_that_breaks_the_schema_is_shown_in_its_repair_with_the_pl
 # --- durable ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kinds", "wanted"), [
-    (laid_out({0: {0: Refused, 1: GOOD}, 1: {0: KeyRefused}, 2: {0: GOOD}}), KeyRefused),
-    (laid_out({0: {0: GOOD}, 1: {0: KeyRefused}, 2: {0: BUG}}), (0, 0)),
-    (laid_out({0: {0: EMPTY, 1: GOOD}, 1: {0: ServerFault}, 2: {0: Refused, 1: CheckBroken}}), (1, 0)),
-    (laid_out({0: {0: Refused, 1: BAD}, 1: {0: BUG}}), CheckBroken),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kinds", "wanted"),
+    [
+        (laid_out({0: {0: Refused, 1: GOOD}, 1: {0: KeyRefused}, 2: {0: GOOD}}), KeyRefused),
+        (laid_out({0: {0: GOOD}, 1: {0: KeyRefused}, 2: {0: BUG}}), (0, 0)),
+        (
+            laid_out(
+                {0: {0: EMPTY, 1: GOOD}, 1: {0: ServerFault}, 2: {0: Refused, 1: CheckBroken}}
+            ),
+            (1, 0),
+        ),
+        (laid_out({0: {0: Refused, 1: BAD}, 1: {0: BUG}}), CheckBroken),
+    ],
+)
 async def test_a_sample_that_is_cut_off_after_an_error_and_resumed_comes_to_the_same(kinds, wanted):
-    """Branch 1 has ended, and 2 has or was cancelled, when everything stops; branch 0 is in its first round."""
+    """Branch 1 has ended, and 2 has or was cancelled, when everything stops.
+
+    Branch 0 is in its first round.
+    """
     store, gate, settled = MemoryStore(), Gate(), asyncio.Event()
     loop, ended = asyncio.get_running_loop(), set()
 
@@ -429,12 +458,18 @@ async def test_a_sample_that_is_cut_off_after_an_error_and_resumed_comes_to_the_
         found = await ends(drawn(again, breadth=3, depth=2, run=run))
     undisturbed = await ends(drawn(scheduled(kinds, [0] * 16), breadth=3, depth=2))
     assert type(found) is type(undisturbed)
-    assert str(found) == str(undisturbed) if isinstance(found, Exception) else found.text == undisturbed.text
+    assert (
+        str(found) == str(undisturbed)
+        if isinstance(found, Exception)
+        else found.text == undisturbed.text
+    )
     if isinstance(wanted, type):
         assert type(found) is wanted
     else:
         assert (found.winner.round, found.winner.branch) == wanted
-    assert not [place for place in again.asked if place[0] == 1]  # it had ended, and is not drawn again
+    assert not [
+        place for place in again.asked if place[0] == 1
+    ]  # it had ended, and is not drawn again
 
 
 CHILD = """
@@ -477,7 +512,9 @@ def started(path, how):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_killed_while_a_draw_before_an_error_for_all_is_under_way_the_resumed_sample_has_the_same_winner(tmp_path):
+def test_killed_while_a_draw_before_an_error_for_all_is_under_way_the_resumed_sample_has_the_same_winner(
+    tmp_path,
+):
     path = tmp_path / "runs.db"
     with started(path, "held") as child:
         asked = set()
@@ -490,7 +527,9 @@ def test_killed_while_a_draw_before_an_error_for_all_is_under_way_the_resumed_sa
         lines = child.stdout.read().splitlines()
     assert lines[-1] == "won good 0.1 Refused Refused KeyRefused"
     assert "asked 0 1" in lines
-    assert not [line for line in lines if line.startswith(("asked 1", "asked 0 0"))]  # what is recorded is not asked
+    assert not [
+        line for line in lines if line.startswith(("asked 1", "asked 0 0"))
+    ]  # what is recorded is not asked
 
 
 def ended_branch(path, branch):

@@ -81,7 +81,9 @@ async def test_five_by_five_all_failing_draws_exactly_twenty_five_and_repairs_al
     result = await drawn(table, breadth=5, depth=5, strategy=Repair())
     assert not result.ok
     assert result.counts.started == result.counts.completed == 25
-    repaired = [request for request in table.requests if "does not meet" in request.messages[-1].content]
+    repaired = [
+        request for request in table.requests if "does not meet" in request.messages[-1].content
+    ]
     assert len(repaired) == 20
     assert table.peak == 5
     for (branch, number), request in zip(table.asked, table.requests, strict=True):
@@ -95,7 +97,9 @@ async def test_five_by_five_all_failing_draws_exactly_twenty_five_and_repairs_al
 async def test_numbers_are_unique_and_attempts_are_sorted_by_branch_and_round():
     result = await drawn(Table(at()), breadth=3, depth=2)
     assert {attempt.number for attempt in result.attempts} == {1, 2, 3, 4, 5, 6}
-    assert [(a.branch, a.round) for a in result.attempts] == [(b, r) for b in range(3) for r in range(2)]
+    assert [(a.branch, a.round) for a in result.attempts] == [
+        (b, r) for b in range(3) for r in range(2)
+    ]
 
 
 @given(
@@ -105,7 +109,9 @@ async def test_numbers_are_unique_and_attempts_are_sorted_by_branch_and_round():
     delays=st.lists(st.integers(0, 5), min_size=16, max_size=16),
     lane=st.integers(1, 4),
 )
-def test_the_ordered_winner_is_the_sequential_winner_whatever_the_delays(breadth, depth, good, delays, lane):
+def test_the_ordered_winner_is_the_sequential_winner_whatever_the_delays(
+    breadth, depth, good, delays, lane
+):
     wanted = min(((r, b) for b, r in good if b < breadth and r < depth), default=None)
 
     def says(branch, number):
@@ -121,14 +127,17 @@ def test_the_ordered_winner_is_the_sequential_winner_whatever_the_delays(breadth
     assert result.ok == (wanted is not None)
     if wanted is not None:
         assert (result.winner.round, result.winner.branch) == wanted
-        # Every draw before the winner was made; nothing past it was finished for nothing but by chance of being early.
+        # Every draw before the winner was made; nothing past it was finished for nothing but by
+        # chance of being early.
         before = {(b, r) for b in range(breadth) for r in range(depth) if (r, b) < wanted}
         first = {b: min((r for gb, r in good if gb == b), default=depth) for b in range(breadth)}
         assert {place for place in before if place[1] <= first[place[0]]} <= set(table.asked)
     assert table.peak <= breadth
     counts = result.counts
     assert counts.completed + counts.cancelled + counts.failed == counts.started
-    assert len(table.asked) <= counts.started <= breadth * depth  # one that waits for its lane is started, not sent
+    assert (
+        len(table.asked) <= counts.started <= breadth * depth
+    )  # one that waits for its lane is started, not sent
 
 
 async def test_a_later_pass_waits_for_draws_before_it_and_those_behind_it_are_cancelled():
@@ -153,8 +162,10 @@ async def test_a_later_pass_waits_for_draws_before_it_and_those_behind_it_are_ca
     result = await done
     assert (result.winner.branch, result.winner.round) == (0, 0)
     assert {(a.branch, a.round): a.state for a in result.attempts} == {
-        (0, 0): "passed", (1, 0): "passed", (2, 0): "cancelled",
-    }  # fmt: skip
+        (0, 0): "passed",
+        (1, 0): "passed",
+        (2, 0): "cancelled",
+    }
     assert result.timing_dependent == frozenset()
 
 
@@ -191,17 +202,32 @@ async def test_multi_turn_that_runs_out_picks_the_last_turn_of_the_best_branch()
 
     table = Table(says)
     result = await drawn(
-        table, breadth=3, depth=3, strategy=MultiTurn(), checks=[check(short, "short"), check(lambda _: False, "never")]
+        table,
+        breadth=3,
+        depth=3,
+        strategy=MultiTurn(),
+        checks=[check(short, "short"), check(lambda _: False, "never")],
     )
     assert not result.ok
-    assert (result.winner.branch, result.winner.round) == (2, 2)  # the deepest turn, not the last to end
+    assert (result.winner.branch, result.winner.round) == (
+        2,
+        2,
+    )  # the deepest turn, not the last to end
     deepest = [r for (b, n), r in zip(table.asked, table.requests, strict=True) if n == 2]
     assert [len(request.messages) for request in deepest] == [5, 5, 5]  # with its answer, 2 x depth
-    assert [m.role for m in deepest[0].messages] == ["user", "assistant", "user", "assistant", "user"]
+    assert [m.role for m in deepest[0].messages] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+    ]
 
 
 async def test_vote_lets_all_branches_end_and_takes_the_majority():
-    table = Table(lambda branch, number: [f"{PASS} a", f"{PASS} B", f"{PASS}  b", f"{PASS} c"][branch])
+    table = Table(
+        lambda branch, number: [f"{PASS} a", f"{PASS} B", f"{PASS}  b", f"{PASS} c"][branch]
+    )
     result = await drawn(table, breadth=4, depth=2, strategy=Vote())
     assert result.counts.started == 4
     assert result.winner.branch == 1
@@ -212,7 +238,9 @@ async def test_vote_lets_all_branches_end_and_takes_the_majority():
 
 async def test_best_of_takes_the_highest_score():
     table = Table(lambda branch, number: f"{PASS} {branch}")
-    result = await drawn(table, breadth=4, strategy=BestOf(score=lambda attempt: -abs(attempt.branch - 2)))
+    result = await drawn(
+        table, breadth=4, strategy=BestOf(score=lambda attempt: -abs(attempt.branch - 2))
+    )
     assert result.winner.branch == 2
     assert (await drawn(Table(at()), breadth=2, strategy=BestOf())).ok is False
 
@@ -240,16 +268,25 @@ def scripts(tmp_path, monkeypatch):
     for name, reply in (("slow", f"{PASS} slow"), ("yes", {"reason": "", "meets": True})):
         said = reply if isinstance(reply, str) else json.dumps(reply)
         judging = f"Task:\nSay something good.\n\nAnswer:\n{PASS} slow\n\nDoes the answer meet this: is slow?"
-        lines = [json.dumps({"prompt": prompt, "reply": said}) for prompt in ("Say something good.", judging)]
+        lines = [
+            json.dumps({"prompt": prompt, "reply": said})
+            for prompt in ("Say something good.", judging)
+        ]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
 
 
 async def test_models_may_be_named_wherever_models_are_taken(scripts):
     judge = abreast.checks.check_only(abreast.checks.judged("is slow", "scripted/yes.jsonl"))
     checks = [passes, judge]
-    result = await drawn(Table(at()), depth=3, strategy=Escalate("scripted/slow.jsonl"), checks=checks)
+    result = await drawn(
+        Table(at()), depth=3, strategy=Escalate("scripted/slow.jsonl"), checks=checks
+    )
     assert (result.ok, result.text) == (True, f"{PASS} slow")
-    assert [attempt.model for attempt in result.attempts] == ["test/table", "test/table", "scripted/slow.jsonl"]
+    assert [attempt.model for attempt in result.attempts] == [
+        "test/table",
+        "test/table",
+        "scripted/slow.jsonl",
+    ]
     assert [verdict.check for verdict in result.winner.verdicts] == ["is good", "judged: is slow"]
 
     class Mine(Rejection):
@@ -258,14 +295,26 @@ async def test_models_may_be_named_wherever_models_are_taken(scripts):
 
     result = await drawn(Table(at()), strategy=Mine())
     assert (result.text, result.winner.model) == (f"{PASS} slow", "scripted/slow.jsonl")
-    assert abreast.plan_sample("Say.", model="scripted/slow.jsonl", judge="scripted/yes.jsonl", strategy=Mine(),
-                               checks=checks).judges == 1  # fmt: skip
+    assert (
+        abreast.plan_sample(
+            "Say.",
+            model="scripted/slow.jsonl",
+            judge="scripted/yes.jsonl",
+            strategy=Mine(),
+            checks=checks,
+        ).judges
+        == 1
+    )
 
 
-@pytest.mark.parametrize("named", [
-    {"strategy": Escalate("nowhere/x")}, {"judge": "nowhere/x"},
-    {"checks": [abreast.checks.judged("is so", "nowhere/x")]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"strategy": Escalate("nowhere/x")},
+        {"judge": "nowhere/x"},
+        {"checks": [abreast.checks.judged("is so", "nowhere/x")]},
+    ],
+)
 async def test_a_model_that_is_not_there_is_told_before_any_draw(named):
     table = Table(at())
     with pytest.raises(abreast.core.errors.ModelUnknown, match="nowhere"):
@@ -280,17 +329,23 @@ async def test_a_slow_model_of_ones_own_is_limited_and_counted_as_the_first_one_
 
 
 @pytest.mark.parametrize(("chosen", "wanted"), [(-1, (2, 1)), (0, (0, 0)), (3, (1, 1))])
-async def test_a_selector_of_ones_own_gets_attempts_in_order_and_may_answer_with_an_index(chosen, wanted):
+async def test_a_selector_of_ones_own_gets_attempts_in_order_and_may_answer_with_an_index(
+    chosen, wanted
+):
     class Mine(Rejection):
         def select(self, attempts):
-            assert [(a.branch, a.round) for a in attempts] == [(b, r) for b in range(3) for r in range(2)]
+            assert [(a.branch, a.round) for a in attempts] == [
+                (b, r) for b in range(3) for r in range(2)
+            ]
             return chosen
 
     result = await drawn(Table(at()), breadth=3, depth=2, strategy=Mine())
     assert (result.winner.branch, result.winner.round) == wanted
 
 
-@pytest.mark.parametrize(("chosen", "error"), [(6, ValueError), (-7, ValueError), ("x", TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    ("chosen", "error"), [(6, ValueError), (-7, ValueError), ("x", TypeError), (True, TypeError)]
+)
 async def test_a_selector_that_chooses_nonsense_is_named(chosen, error):
     class Mine(Rejection):
         def select(self, attempts):
@@ -363,7 +418,10 @@ async def test_an_async_check_is_awaited_and_a_plain_one_does_not_hold_up_the_lo
     await asyncio.sleep(0)
     gate.set()
     result = await done
-    assert [(v.check, v.ok) for v in result.attempts[0].verdicts] == [("blocks", True), ("later", False)]
+    assert [(v.check, v.ok) for v in result.attempts[0].verdicts] == [
+        ("blocks", True),
+        ("later", False),
+    ]
     assert result.attempts[0].verdicts[1].reason == "the async one says no"
 
 
@@ -380,13 +438,19 @@ async def test_judges_are_asked_only_about_what_passed_the_free_checks():
     judge = JudgeModel(None, name="test/judge")
     table = Table(at((0, 0), (0, 1)))
     result = await drawn(
-        table, depth=3, strategy=Repair(), judge=model_of(judge), checks=[passes, abreast.checks.judged("is lively")]
+        table,
+        depth=3,
+        strategy=Repair(),
+        judge=model_of(judge),
+        checks=[passes, abreast.checks.judged("is lively")],
     )
     assert result.ok
     assert result.text == "good 0.1"
     assert len(judge.requests) == 2
     assert "judged: is lively: too dull" in table.requests[1].messages[0].content
-    assert "is good" not in table.requests[1].messages[0].content.split("does not meet")[1]  # passed ones are not named
+    assert (
+        "is good" not in table.requests[1].messages[0].content.split("does not meet")[1]
+    )  # passed ones are not named
     assert "The answer is lively." in table.requests[0].messages[0].content
     assert result.usage.requests == 4
 
@@ -399,15 +463,18 @@ async def test_what_is_shown_in_the_prompt_and_what_is_kept_from_it():
     assert "regular expression" not in text
 
 
-@pytest.mark.parametrize(("one", "good", "bad"), [
-    (regex("^(red|blue)$"), " red \n", "redder"),
-    (words(2, 3), "two words", "one"),
-    (words(most=1), "one", "two words"),
-    (is_json(), '{"a": 1}', "{"),
-    (abreast.checks.lines(2), "a\n\nb", "a"),
-    (abreast.checks.contains("x"), "axb", "ab"),
-    (abreast.checks.obeys({"type": "object", "required": ["a"]}), '{"a": 1}', "{}"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "good", "bad"),
+    [
+        (regex("^(red|blue)$"), " red \n", "redder"),
+        (words(2, 3), "two words", "one"),
+        (words(most=1), "one", "two words"),
+        (is_json(), '{"a": 1}', "{"),
+        (abreast.checks.lines(2), "a\n\nb", "a"),
+        (abreast.checks.contains("x"), "axb", "ab"),
+        (abreast.checks.obeys({"type": "object", "required": ["a"]}), '{"a": 1}', "{}"),
+    ],
+)
 async def test_checks_by_name(one, good, bad):
     assert (await drawn(Table(lambda *_: good), checks=[one])).ok
     result = await drawn(Table(lambda *_: bad), checks=[one])
@@ -432,7 +499,9 @@ async def test_a_failed_check_and_then_an_error_is_not_swallowed():
 
 
 async def test_one_branch_errs_and_another_passes_the_success_wins_with_the_error_beside_it():
-    table = Table(lambda branch, number: ServerFault("down") if branch == 0 else at((1, 1))(branch, number))
+    table = Table(
+        lambda branch, number: ServerFault("down") if branch == 0 else at((1, 1))(branch, number)
+    )
     result = await drawn(table, breadth=2, depth=2)
     assert (result.ok, result.text) == (True, "good 1.1")
     assert [str(error) for error in result.errors] == ["down"]
@@ -440,7 +509,9 @@ async def test_one_branch_errs_and_another_passes_the_success_wins_with_the_erro
 
 
 async def test_all_branches_err_and_the_first_in_order_is_the_cause():
-    table = Table(lambda branch, number: ServerFault(f"down {branch}") if number == (branch == 0) else "bad")
+    table = Table(
+        lambda branch, number: ServerFault(f"down {branch}") if number == (branch == 0) else "bad"
+    )
     with pytest.raises(BranchesFailed, match="2 of 2 raised") as told:
         await drawn(table, breadth=2, depth=2)
     assert str(told.value.__cause__) == "down 1"  # round 0 comes before round 1
@@ -450,7 +521,9 @@ async def test_all_branches_err_and_the_first_in_order_is_the_cause():
     assert [str(error) for error in collected.errors] == ["down 1", "down 0"]
 
 
-@pytest.mark.parametrize("loud", [KeyRefused("who are you"), NoSuchModel("not this"), ValueError("a bug")])
+@pytest.mark.parametrize(
+    "loud", [KeyRefused("who are you"), NoSuchModel("not this"), ValueError("a bug")]
+)
 async def test_what_concerns_all_branches_stops_them_all_at_once(loud):
     gate = Gate()
 
@@ -501,11 +574,19 @@ async def test_an_outer_cancellation_ends_everything_and_leaves_no_draw():
     assert ended.count("sample-ended") == 1
 
 
-@pytest.mark.parametrize(("options", "error"), [
-    ({"breadth": 0}, "breadth"), ({"breadth": True}, "breadth"), ({"depth": 2.5}, "depth"), ({"depth": -1}, "depth"),
-    ({"pick": "any"}, "pick"), ({"on_error": "ignore"}, "on_error"), ({"strategy": "magic"}, "no strategy 'magic'"),
-    ({"checks": [passes, passes]}, "two checks are called 'is good'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"breadth": 0}, "breadth"),
+        ({"breadth": True}, "breadth"),
+        ({"depth": 2.5}, "depth"),
+        ({"depth": -1}, "depth"),
+        ({"pick": "any"}, "pick"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"strategy": "magic"}, "no strategy 'magic'"),
+        ({"checks": [passes, passes]}, "two checks are called 'is good'"),
+    ],
+)
 async def test_numbers_that_cannot_be_are_refused_before_any_draw(options, error):
     table = Table(at())
     with pytest.raises(ValueError, match=error):
@@ -537,7 +618,9 @@ class Decides:
         return self.answer
 
 
-@pytest.mark.parametrize("answer", [{"depth": 0}, {"breadth": -1}, {"depth": "3"}, {"breadth": True}, 3, {"width": 3}])
+@pytest.mark.parametrize(
+    "answer", [{"depth": 0}, {"breadth": -1}, {"depth": "3"}, {"breadth": True}, 3, {"width": 3}]
+)
 async def test_a_decider_that_answers_nonsense_is_named_before_any_draw(answer):
     table = Table(at())
     with pytest.raises(ValueError, match="before_sample of Decides"):
@@ -564,7 +647,9 @@ async def test_events_begin_and_end_once_and_are_monotonic_in_each_branch():
     assert (mine[0], mine[-1]) == ("sample-started", "sample-ended")
     assert kinds.count("sample-started") == kinds.count("sample-ended") == 1
     for branch in range(3):
-        rounds = [e.data["round"] for e in seen if e.kind == "draw-started" and e.data["branch"] == branch]
+        rounds = [
+            e.data["round"] for e in seen if e.kind == "draw-started" and e.data["branch"] == branch
+        ]
         assert rounds == sorted(rounds) == [0, 1, 2]
     end = next(event for event in seen if event.kind == "sample-ended")
     assert (end.data["started"], end.data["rounds"], end.data["ok"]) == (9, 3, False)
@@ -576,7 +661,9 @@ async def test_each_draw_sees_its_own_branch_and_round_everywhere():
     log = logging.getLogger("tests.draws")
     handler = logging.Handler()
     handler.addFilter(DrawFilter())
-    handler.emit = lambda record: seen["log"].append((record.getMessage(), (record.branch, record.round)))
+    handler.emit = lambda record: seen["log"].append(
+        (record.getMessage(), (record.branch, record.round))
+    )
     log.addHandler(handler)
     log.setLevel(logging.INFO)
 
@@ -604,7 +691,9 @@ async def test_each_draw_sees_its_own_branch_and_round_everywhere():
         seen["async"].append((text, f"bad {here.branch}.{here.round}"))
         return False
 
-    done = asyncio.ensure_future(drawn(Table(says), breadth=2, depth=8, checks=[in_thread, in_task], explain=True))
+    done = asyncio.ensure_future(
+        drawn(Table(says), breadth=2, depth=8, checks=[in_thread, in_task], explain=True)
+    )
     await gate.wait_for((0, 3), (1, 7))
     gate.open_all()
     await done
@@ -666,13 +755,21 @@ async def test_a_recorded_draw_is_not_made_again_and_the_winner_is_the_same():
     with pytest.raises(abreast.core.errors.Halted):
         async with abreast.open_run("r", store=store, seed=3) as run:
             await drawn(table, breadth=4, depth=3, checks=[stops], run=run)
-    done = {event.path for event in store.events("r-1", kinds={"call-settled"}) if event.data["state"] == "done"}
+    done = {
+        event.path
+        for event in store.events("r-1", kinds={"call-settled"})
+        if event.data["state"] == "done"
+    }
     crash.clear()
     made = len(table.asked)
     async with abreast.open_run("r", store=store, resume="must") as run:
         result = await drawn(table, breadth=4, depth=3, checks=[stops], run=run)
     assert (result.winner.branch, result.winner.round) == (2, 1)
-    after = [event.path for event in store.events("r-1", kinds={"call-settled"}) if event.data["state"] == "done"]
+    after = [
+        event.path
+        for event in store.events("r-1", kinds={"call-settled"})
+        if event.data["state"] == "done"
+    ]
     assert len(after) == len(set(after))  # none twice
     assert done <= set(after)
     assert len(table.asked) - made <= 12 - len(done)
@@ -694,7 +791,11 @@ async def test_losers_are_recorded_as_cancelled_with_their_cost():
     async with abreast.open_run("r", store=store) as run:
         result = await drawn(Table(says), breadth=3, run=run, max_tokens=50)
     assert result.counts.cancelled == 2
-    lost = [event for event in store.events("r-1", kinds={"call-settled"}) if event.data["state"] == "cancelled"]
+    lost = [
+        event
+        for event in store.events("r-1", kinds={"call-settled"})
+        if event.data["state"] == "cancelled"
+    ]
     assert len(lost) == 2
     assert all(event.data["estimate"] and event.data["output_tokens"] == 50 for event in lost)
     assert [a.usage.estimate for a in result.attempts] == [False, True, True]
@@ -710,7 +811,12 @@ def test_a_plan_says_what_it_may_cost_before_anything_is_spent():
     table = Table(at())
     model = Caller(table, ModelLane("test"), price=FlatPrice(1.0, 2.0))
     plan = abreast.plan_sample(
-        "Say.", model=model, breadth=4, depth=3, max_tokens=100, checks=[passes, abreast.checks.judged("is so")]
+        "Say.",
+        model=model,
+        breadth=4,
+        depth=3,
+        max_tokens=100,
+        checks=[passes, abreast.checks.judged("is so")],
     )
     assert (plan.worst_requests, plan.judges) == (24, 1)
     assert 4 <= plan.expected_requests / 2 <= 12
@@ -725,7 +831,9 @@ def test_a_plan_says_what_it_may_cost_before_anything_is_spent():
 
 
 def test_the_door_for_code_that_is_not_async():
-    result = abreast.sample_sync("Say.", model=model_of(Table(at((0, 1)))), checks=[passes], depth=2)
+    result = abreast.sample_sync(
+        "Say.", model=model_of(Table(at((0, 1)))), checks=[passes], depth=2
+    )
     assert result.text == "good 0.1"
 
 
@@ -737,4 +845,7 @@ async def test_inside_an_item_a_sample_is_beneath_it():
 
     async with abreast.open_run("r", store=store) as run:
         assert await run.map(work, ["a"], width=1).values() == ["good 0.0"]
-    assert any(event.path.startswith("r/work/0000/sample/branch/0000/call/") for event in store.events("r-1"))
+    assert any(
+        event.path.startswith("r/work/0000/sample/branch/0000/call/")
+        for event in store.events("r-1")
+    )

@@ -37,22 +37,24 @@ async def drawn_in_order(order, good, pick):
     return result.winner.branch, result.winner.round, result.text, tuple(result.timing_dependent)
 
 
-GOOD = [
-    [(0, 0), (1, 0), (2, 0)],
-    [(1, 0), (2, 0)],
-    [(2, 0), (0, 1), (1, 1)],
-]
+GOOD = [[(0, 0), (1, 0), (2, 0)], [(1, 0), (2, 0)], [(2, 0), (0, 1), (1, 1)]]
 
 
 @pytest.mark.parametrize("good", GOOD)
 async def test_whichever_reply_comes_first_the_winner_is_the_same(good):
-    found = {await drawn_in_order(order, good, "ordered") for order in permutations(range(BREADTH)) for _ in range(2)}
+    found = {
+        await drawn_in_order(order, good, "ordered")
+        for order in permutations(range(BREADTH))
+        for _ in range(2)
+    }
     branch, number = min(good, key=lambda place: (place[1], place[0]))
     assert found == {(branch, number, f"good {branch}.{number}", ())}
 
 
 async def test_these_orders_are_what_decides_where_the_first_reply_is_asked_for():
     """The proof that replies did come in another order: with `pick="first"` each of them gives another winner."""
-    found = [await drawn_in_order(order, GOOD[0], "first") for order in permutations(range(BREADTH))]
+    found = [
+        await drawn_in_order(order, GOOD[0], "first") for order in permutations(range(BREADTH))
+    ]
     assert [branch for branch, *_ in found] == [order[0] for order in permutations(range(BREADTH))]
     assert {why for *_, why in found} == {("pick=first",)}

@@ -1,4 +1,7 @@
-"""What a sample used: the same whatever the delays and after any kill; draws past the winner are told apart."""
+"""What a sample used: the same whatever the delays and after any kill.
+
+Draws past the winner are told apart.
+"""
 
 import asyncio
 
@@ -64,11 +67,18 @@ async def sampled(table, breadth, depth, store):
 
     async def one(_):
         result = await abreast.sample(
-            "Say.", model=model, checks=[passes], breadth=breadth, depth=depth, strategy=Repair(),
+            "Say.",
+            model=model,
+            checks=[passes],
+            breadth=breadth,
+            depth=depth,
+            strategy=Repair(),
             run=abreast.current().run,
-        )  # fmt: skip
+        )
         last = (result.winner.round, result.winner.branch) if result.ok else (depth, 0)
-        counted = [attempt for attempt in result.attempts if (attempt.round, attempt.branch) <= last]
+        counted = [
+            attempt for attempt in result.attempts if (attempt.round, attempt.branch) <= last
+        ]
         return [[attempt.branch, attempt.round, attempt.text, attempt.usage] for attempt in counted]
 
     async with abreast.open_run("r", store=store, seed=3) as run:
@@ -91,9 +101,12 @@ PLACES = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=3)
 
 @settings(max_examples=60)
 @given(
-    st.tuples(st.integers(1, 3), st.integers(1, 3)), PLACES, PLACES,
-    st.lists(st.integers(0, 6), min_size=1, max_size=5), st.lists(st.integers(1, 12), max_size=3),
-)  # fmt: skip
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    PLACES,
+    PLACES,
+    st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    st.lists(st.integers(1, 12), max_size=3),
+)
 def test_a_sample_used_what_one_draw_after_the_other_uses_whatever_the_delays_and_kills(
     shape, good, faults, turns, commits
 ):
@@ -117,7 +130,9 @@ async def test_draws_past_the_winner_are_in_a_total_of_their_own():
 
     async def one(_):
         model = Caller(Table(says), ModelLane("test"), paid=False)
-        return await abreast.sample("Say.", model=model, checks=[passes], breadth=2, run=abreast.current().run)
+        return await abreast.sample(
+            "Say.", model=model, checks=[passes], breadth=2, run=abreast.current().run
+        )
 
     async with abreast.open_run("r") as run:
         [outcome] = [outcome async for outcome in run.map(one, [0], width=1)]
@@ -134,7 +149,12 @@ async def test_a_result_after_a_kill_at_any_boundary_tells_what_an_undisturbed_o
         model = Caller(Table(at((0, 2))), ModelLane("test"))
         async with abreast.open_run("r", store=store, seed=1) as run:
             result = await abreast.sample("Say.", model=model, checks=[passes], depth=4, run=run)
-        return [attempt.usage for attempt in result.attempts], result.usage, result.speculative, result.counts
+        return (
+            [attempt.usage for attempt in result.attempts],
+            result.usage,
+            result.speculative,
+            result.counts,
+        )
 
     store = MemoryStore()
     try:

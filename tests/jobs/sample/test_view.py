@@ -1,4 +1,7 @@
-"""The tree of a sample: branches and rounds, what checks said, who was chosen; live, resumed, huge."""
+"""The tree of a sample: branches and rounds, what checks said, who was chosen.
+
+Live, resumed, huge.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -21,8 +24,12 @@ from tests.web.jobs.viewing import HOSTILE, Hand, viewed
 async def sampled(store, says, *, resume="auto", checks=(passes,), **options):
     model = Caller(Table(says), ModelLane("test", ()), retry=abreast.Retry(0), paid=False)
     manifest = {"sample": {"prompt": "Say something good.", "model": "test/table"}}
-    async with open_run("sample", store=store, kind="sample", manifest=manifest, resume=resume) as run:
-        return await abreast.sample("Say something good.", model=model, run=run, checks=checks, **options)
+    async with open_run(
+        "sample", store=store, kind="sample", manifest=manifest, resume=resume
+    ) as run:
+        return await abreast.sample(
+            "Say something good.", model=model, run=run, checks=checks, **options
+        )
 
 
 def states(view):
@@ -33,15 +40,24 @@ async def test_branches_rounds_verdicts_and_the_chosen_draw():
     store = MemoryStore()
     result = await sampled(store, at((1, 1)), breadth=2, depth=3)
     view = viewed(store, "sample-1")
-    assert (view["prompt"], view["breadth"], view["depth"], view["ok"]) == ("Say something good.", 2, 3, True)
-    assert view["chosen"] == {"branch": result.winner.branch, "round": result.winner.round} == {"branch": 1, "round": 1}
+    assert (view["prompt"], view["breadth"], view["depth"], view["ok"]) == (
+        "Say something good.",
+        2,
+        3,
+        True,
+    )
+    assert (
+        view["chosen"]
+        == {"branch": result.winner.branch, "round": result.winner.round}
+        == {"branch": 1, "round": 1}
+    )
     chosen = view["branches"][1]["draws"][1]
     assert (chosen["state"], chosen["text"]) == ("passed", "good 1.1")
     assert chosen["verdicts"] == [{"check": "is good", "ok": True, "reason": "", "score": None}]
     assert view["branches"][1]["draws"][0]["verdicts"][0]["reason"] == "it is 'bad 1.0'"
-    assert view["counts"]["failed"] + view["counts"]["passed"] + view["counts"].get("cancelled", 0) == sum(
-        len(row) for row in states(view)
-    )
+    assert view["counts"]["failed"] + view["counts"]["passed"] + view["counts"].get(
+        "cancelled", 0
+    ) == sum(len(row) for row in states(view))
     assert view["cut"] is None
 
 
@@ -64,7 +80,10 @@ async def test_a_sample_under_way_says_why_its_draws_failed_and_goes_on_from_whe
 
     task = asyncio.ensure_future(sampled(store, says, breadth=2, depth=2))
     await gate.wait_for("0.1", "1.1")
-    while states(view := viewed(store, "sample-1", told)) != [["failed", "drawing"], ["failed", "drawing"]]:
+    while states(view := viewed(store, "sample-1", told)) != [
+        ["failed", "drawing"],
+        ["failed", "drawing"],
+    ]:
         await turns(1)  # until it is committed
     assert view["branches"][0]["draws"][0]["why"] == "is good: it is 'bad 0.0'"
     assert (view["over"], view["chosen"]) == (False, None)
@@ -114,14 +133,19 @@ def test_a_huge_sample_is_cut_and_says_so_and_the_chosen_draw_is_there():
     store = MemoryStore()
     hand = Hand(store, "sample", "sample")
     breadth, depth = 300, 40
-    hand.write(("sample-started", "sample/sample", {"breadth": breadth, "depth": depth, "checks": 1}, None))
+    hand.write(
+        ("sample-started", "sample/sample", {"breadth": breadth, "depth": depth, "checks": 1}, None)
+    )
     drawn = []
     for branch in range(breadth):
         path = f"sample/sample/branch/{branch:04}"
         for number in range(depth):
             facts = {"branch": branch, "round": number, "number": branch * depth + number + 1}
             state = "passed" if (branch, number) == (299, 39) else "failed"
-            drawn += [("draw-started", path, facts, None), ("draw-ended", path, {**facts, "state": state}, None)]
+            drawn += [
+                ("draw-started", path, facts, None),
+                ("draw-ended", path, {**facts, "state": state}, None),
+            ]
     hand.write(*drawn)
     hand.write(("sample-ended", "sample/sample", {"ok": True, "winner": breadth * depth}, None))
     view = viewed(store, hand.id)
@@ -154,6 +178,11 @@ def test_damaged_records_are_no_reason_to_show_nothing():
         ("draw-started", "sample/sample/branch/0001", {}, None),
         ("sample-ended", "sample/sample", {"winner": "first"}, None),
     )
-    hand.settle("sample/sample/branch/0000", '[{"round": 0, "verdicts": 7, "usage": []}, 5, {"state"')
-    hand.settle("sample/sample/branch/0000", '[{"round": 0, "verdicts": 7, "usage": [], "state": "failed"}, 5]')
+    hand.settle(
+        "sample/sample/branch/0000", '[{"round": 0, "verdicts": 7, "usage": []}, 5, {"state"'
+    )
+    hand.settle(
+        "sample/sample/branch/0000",
+        '[{"round": 0, "verdicts": 7, "usage": [], "state": "failed"}, 5]',
+    )
     assert states(viewed(store, hand.id)) == [["failed"]]

@@ -23,7 +23,10 @@ DEEPEST = 3
 
 
 class Author:
-    """Workflows of all kinds of steps; what each does depends on where it stands and on what it reads."""
+    """Workflows of all kinds of steps.
+
+    What each does depends on where it stands and on what it reads.
+    """
 
     def __init__(self, choose):
         self.choose = choose
@@ -83,28 +86,46 @@ class Author:
         return {"type": "python", "call": "kit:act", "with": given}
 
     def gate(self, depth, seen, known):
-        return {"type": "gate", "message": self.read(known, "?"),
-                "on_reject": self.choose.choice(["skip", "skip", "abort", "retry"])}  # fmt: skip
+        return {
+            "type": "gate",
+            "message": self.read(known, "?"),
+            "on_reject": self.choose.choice(["skip", "skip", "abort", "retry"]),
+        }
 
     def condition(self, known):
         return f"{{{{ (steps.{self.choose.choice(known)}.output.n | default(3)) > {self.choose.randint(0, 8)} }}}}"
 
     def branch(self, depth, seen, known):
-        return {"type": "if", "condition": self.condition(known or ["s0"]), "then": self.steps(depth + 1, seen),
-                "else": self.steps(depth + 1, seen) if self.chance(0.5) else []}  # fmt: skip
+        return {
+            "type": "if",
+            "condition": self.condition(known or ["s0"]),
+            "then": self.steps(depth + 1, seen),
+            "else": self.steps(depth + 1, seen) if self.chance(0.5) else [],
+        }
 
     def switch(self, depth, seen, known):
-        return {"type": "switch", "expression": f"{{{{ steps.{(known or ['s0'])[-1]}.output.n | default(0) }}}}",
-                "cases": {number: self.steps(depth + 1, seen) for number in (1, 4)},
-                "default": self.steps(depth + 1, seen)}  # fmt: skip
+        return {
+            "type": "switch",
+            "expression": f"{{{{ steps.{(known or ['s0'])[-1]}.output.n | default(0) }}}}",
+            "cases": {number: self.steps(depth + 1, seen) for number in (1, 4)},
+            "default": self.steps(depth + 1, seen),
+        }
 
     def loop(self, depth, seen, known):
         body = self.steps(depth + 1, seen)
-        return {"type": self.choose.choice(["while", "do-while"]), "steps": body, "max_iterations": 3,
-                "condition": self.condition([body[-1]["id"]])}  # fmt: skip
+        return {
+            "type": self.choose.choice(["while", "do-while"]),
+            "steps": body,
+            "max_iterations": 3,
+            "condition": self.condition([body[-1]["id"]]),
+        }
 
     def fan_in(self, depth, seen, known):
-        return {"type": "fan-in", "wait_for": [self.choose.choice(known)], "output": {"n": self.choose.randint(0, 9)}}
+        return {
+            "type": "fan-in",
+            "wait_for": [self.choose.choice(known)],
+            "output": {"n": self.choose.randint(0, 9)},
+        }
 
     def fan(self, depth, seen, known):
         outside = list(known)
@@ -122,7 +143,10 @@ class Author:
         if self.chance(0.2):
             made["min_success"] = self.choose.choice([0.3, 0.7, 1, 2])
         if self.chance(0.1):
-            made["canary"] = {"items": self.choose.randint(1, 3), "min_success": self.choose.choice([0.3, 1.0])}
+            made["canary"] = {
+                "items": self.choose.randint(1, 3),
+                "min_success": self.choose.choice([0.3, 1.0]),
+            }
         if self.chance(0.1):
             made["key"] = "k{{ item }}"
         return made
@@ -139,7 +163,10 @@ class Author:
 
 
 class Chaos(FakeKit):
-    """What a step does is a matter of its path and of what it was given; when, of a random number alone."""
+    """What a step does is a matter of its path and of what it was given.
+
+    When, of a random number alone.
+    """
 
     def __init__(self, world, choose=None):
         super().__init__()
@@ -167,7 +194,11 @@ class Chaos(FakeKit):
 
     def reply(self, path, given):
         n = self.number(path, given)
-        return {"n": n % 10, "value": f"{n:x}", "list": [f"{n % 100}-{place}" for place in range(n % 4)]}
+        return {
+            "n": n % 10,
+            "value": f"{n:x}",
+            "list": [f"{n % 100}-{place}" for place in range(n % 4)],
+        }
 
     async def call(self, name, given):
         path = await self.act(given["who"])
@@ -183,7 +214,9 @@ class Chaos(FakeKit):
 
     async def decide(self, question):
         await self.act(question.step)
-        return ["approve", "approve", "approve", "reject", None][self.number("decides", question.step) % 5]
+        return ["approve", "approve", "approve", "reject", None][
+            self.number("decides", question.step) % 5
+        ]
 
     async def let_go(self, done):
         """End the steps one by one, in a random order, until all is done."""
@@ -210,7 +243,10 @@ class Photographing(MemoryStore):
 
 
 async def run(text, kit, width, store=None):
-    """How a workflow ended, in all that it says; an exception that escaped it counts as an end too."""
+    """How a workflow ended, in all that it says.
+
+    An exception that escaped it counts as an end too.
+    """
     workflow = load(text, "random.yaml", kinds=KINDS)
     resume = "failed" if store is not None and store.newest("flow") else "auto"
     task = asyncio.ensure_future(_run(workflow, kit, width, store, resume))
@@ -232,7 +268,10 @@ async def _run(workflow, kit, width, store, resume):
     if not found:
         return "stopped", None
     result = found[0]
-    steps = [(name, one.type, one.status, one.fate, plain(one.output), one.error) for name, one in result.steps.items()]
+    steps = [
+        (name, one.type, one.status, one.fate, plain(one.output), one.error)
+        for name, one in result.steps.items()
+    ]
     return result.status, result.error, plain(result.outputs), steps
 
 

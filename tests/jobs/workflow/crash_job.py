@@ -13,9 +13,19 @@ from abreast.testing import crash_at
 from tests.jobs.workflow.kits import FakeKit, each, fan, flow, step, told
 
 WIDTH = 3
-LOOP = {"id": "loop", "type": "do-while", "max_iterations": 2, "condition": "{{ true }}", "steps": [each("l")]}
-INNER = fan(["x", "y"], step("leaf", "{{ item }}-{{ steps.a.output.value }}"), name="inner", width=WIDTH)
-WORKFLOW = flow(step("first"), fan(list(range(6)), each("a"), LOOP, INNER, width=WIDTH), step("last"))
+LOOP = {
+    "id": "loop",
+    "type": "do-while",
+    "max_iterations": 2,
+    "condition": "{{ true }}",
+    "steps": [each("l")],
+}
+INNER = fan(
+    ["x", "y"], step("leaf", "{{ item }}-{{ steps.a.output.value }}"), name="inner", width=WIDTH
+)
+WORKFLOW = flow(
+    step("first"), fan(list(range(6)), each("a"), LOOP, INNER, width=WIDTH), step("last")
+)
 
 
 class Counting(FakeKit):

@@ -1,4 +1,7 @@
-"""A kit that records its calls, holds them at a gate and fails by script; and the short way to run a workflow on it."""
+"""A kit that records its calls, holds them at a gate and fails by script.
+
+And the short way to run a workflow on it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ class FakeKit:
     max_items = 1_000
 
     def __init__(self, gate=None, fails=None, raises=None, gives=None, decides=None):
-        """`fails` and `raises` are by name: a sentence, or an error that is no step's. `gate` holds every step."""
+        """`fails` and `raises` are by name: a sentence, or an error that is no step's.
+
+        `gate` holds every step.
+        """
         self.gate = gate
         self.fails = dict(fails or {})
         self.raises = dict(raises or {})
@@ -112,7 +118,14 @@ def each(name, **more):
 def fan(items, *steps, name="fan", width=1, **more):
     """A fan-out."""
     inner = {"step": steps[0]} if len(steps) == 1 else {"steps": list(steps)}
-    return {"id": name, "type": "fan-out", "items": items, "max_concurrency": width, **inner, **more}
+    return {
+        "id": name,
+        "type": "fan-out",
+        "items": items,
+        "max_concurrency": width,
+        **inner,
+        **more,
+    }
 
 
 def gate(name, **more):
@@ -123,7 +136,9 @@ def gate(name, **more):
 def flow(*steps, directory=None, **more):
     """A workflow of these steps."""
     tree = {"workflow": {"id": "test"}, "steps": list(steps), **more}
-    return load(yaml.safe_dump(tree, sort_keys=False), "test.yaml", kinds=KINDS, directory=directory)
+    return load(
+        yaml.safe_dump(tree, sort_keys=False), "test.yaml", kinds=KINDS, directory=directory
+    )
 
 
 class FlowFailed(AbreastError):
@@ -134,7 +149,10 @@ ENDS = {"failed": FlowFailed, "aborted": Halted, "paused": Paused}
 
 
 async def go(workflow, kit, inputs=None, *, verdicts=None, store=None, width=None, **opening):
-    """What becomes of a workflow; it goes on where the store has a run of it, and tries again what has failed."""
+    """What becomes of a workflow.
+
+    It goes on where the store has a run of it, and tries again what has failed.
+    """
     found = []
     resume = "failed" if store is not None and store.newest("flow") else "auto"
     opening = {"seed": 1, "resume": resume, **opening}
@@ -160,10 +178,15 @@ async def at_gate(workflow, kit, body, **options):
 
 def told(result):
     """All that a result says, in order."""
-    return (result.status, result.error, result.outputs, [
-        (name, record.type, record.status, record.fate, record.output, record.error)
-        for name, record in result.steps.items()
-    ])  # fmt: skip
+    return (
+        result.status,
+        result.error,
+        result.outputs,
+        [
+            (name, record.type, record.status, record.fate, record.output, record.error)
+            for name, record in result.steps.items()
+        ],
+    )
 
 
 def statuses(result):

@@ -8,5 +8,7 @@ from specify_cli.workflows.engine import WorkflowDefinition, WorkflowEngine
 
 for line in sys.stdin:
     asked = json.loads(line)
-    state = WorkflowEngine(Path(asked["cwd"])).execute(WorkflowDefinition.from_string(asked["text"]))
+    state = WorkflowEngine(Path(asked["cwd"])).execute(
+        WorkflowDefinition.from_string(asked["text"])
+    )
     sys.stdout.write(json.dumps({"status": state.status.value, "steps": state.step_results}) + "\n")

@@ -1,4 +1,7 @@
-"""The workflows of spec-kit's own files and of its test suite, read from its source; none of them is kept here."""
+"""The workflows of spec-kit's own files and of its test suite, read from its source.
+
+None of them is kept here.
+"""
 
 import ast
 import json
@@ -50,7 +53,9 @@ class Flow:
 def _lacks_agent(thing):
     """Whether a command stands in it that names no integration."""
     if isinstance(thing, dict):
-        return ("command" in thing and "integration" not in thing) or any(map(_lacks_agent, thing.values()))
+        return ("command" in thing and "integration" not in thing) or any(
+            map(_lacks_agent, thing.values())
+        )
     return isinstance(thing, list) and any(map(_lacks_agent, thing))
 
 
@@ -62,13 +67,19 @@ def _first(facts):
 def flows():
     """All of them, each once, in the order of the source."""
     found = {}
-    paths = [*sorted(SOURCE.glob("workflows/*/workflow.yml")), *sorted(SOURCE.glob("tests/**/*.py"))]
+    paths = [
+        *sorted(SOURCE.glob("workflows/*/workflow.yml")),
+        *sorted(SOURCE.glob("tests/**/*.py")),
+    ]
     for path in paths:
         place, text = str(path.relative_to(SOURCE)), path.read_text("utf-8")
         for line, one in [(1, text)] if path.suffix == ".yml" else _literals(text):
             tree = _workflow(one)
             if tree is not None:
-                found.setdefault(json.dumps(tree, sort_keys=True, default=repr), Flow(f"{place}:{line}", one, tree))
+                found.setdefault(
+                    json.dumps(tree, sort_keys=True, default=repr),
+                    Flow(f"{place}:{line}", one, tree),
+                )
     return list(found.values())
 
 
@@ -81,7 +92,10 @@ def _literals(source):
         elif isinstance(node, ast.Dict):
             try:
                 value = ast.literal_eval(node)
-                yield node.lineno, yaml.safe_dump(value, sort_keys=False) if "steps" in value else ""
+                yield (
+                    node.lineno,
+                    yaml.safe_dump(value, sort_keys=False) if "steps" in value else "",
+                )
             except (ValueError, TypeError, yaml.YAMLError):
                 continue
 
@@ -92,13 +106,20 @@ def _workflow(text):
         tree = yaml.safe_load(text)
     except yaml.YAMLError:
         return None
-    if not isinstance(tree, dict) or "steps" not in tree or not isinstance(tree.get("workflow"), dict):
+    if (
+        not isinstance(tree, dict)
+        or "steps" not in tree
+        or not isinstance(tree.get("workflow"), dict)
+    ):
         return None
     return tree
 
 
 class Sides:
-    """A directory of its own for each workflow on each side; both have an agent of the same name, and a program."""
+    """A directory of its own for each workflow on each side.
+
+    Both have an agent of the same name, and a program.
+    """
 
     def __init__(self, chosen, folder):
         self.chosen = chosen
@@ -109,7 +130,10 @@ class Sides:
             (programs / name).write_text(AGENT)
             (programs / name).chmod(0o755)
         self.path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-        runners = "".join(f'[runners.{name}]\nargv = ["{name}", "-p", "{{prompt}}"]\n' for name in (*AGENTS, "auto"))
+        runners = "".join(
+            f'[runners.{name}]\nargv = ["{name}", "-p", "{{prompt}}"]\n'
+            for name in (*AGENTS, "auto")
+        )
         for number, flow in enumerate(chosen):
             there, here = self.place("theirs", number), self.place("ours", number)
             for cwd in (there, here):
@@ -126,14 +150,25 @@ class Sides:
     def theirs(self):
         """What spec-kit's command says of each: exit code, text, and its own record of the run if there was one."""
         lines = [
-            json.dumps({"cwd": str(self.place("theirs", number)), "file": FILE, "run_id": f"suite-{number}",
-                        "inputs": flow.inputs}) for number, flow in enumerate(self.chosen)
-        ]  # fmt: skip
+            json.dumps(
+                {
+                    "cwd": str(self.place("theirs", number)),
+                    "file": FILE,
+                    "run_id": f"suite-{number}",
+                    "inputs": flow.inputs,
+                }
+            )
+            for number, flow in enumerate(self.chosen)
+        ]
         done = subprocess.run(
             [str(PEER / "bin" / "python"), str(Path(__file__).with_name("spec_kit_command.py"))],
-            input="\n".join(lines), capture_output=True, text=True, timeout=550, check=True,
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            timeout=550,
+            check=True,
             env={**os.environ, "PATH": self.path},
-        )  # fmt: skip
+        )
         return [json.loads(self._plain("theirs", line)) for line in done.stdout.splitlines()]
 
     def ours(self, warm):
@@ -143,9 +178,12 @@ class Sides:
             words = [word for given in flow.inputs for word in ("--input", given)]
             environment = {**unmeasured(plain_environment()), "PATH": self.path}
             code, out, err = warm.run(
-                "abreast", ["run", FILE, "--json", *words], cwd=self.place("ours", number), patience=PATIENCE,
+                "abreast",
+                ["run", FILE, "--json", *words],
+                cwd=self.place("ours", number),
+                patience=PATIENCE,
                 environment={**environment, "SPECKIT_WORKFLOW_RUN_ID": f"suite-{number}"},
-            )  # fmt: skip
+            )
             said = json.loads(self._plain("ours", out.decode())) if out else None
             found.append({"code": code, "said": said, "err": err.decode()})
         return found

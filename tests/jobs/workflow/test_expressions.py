@@ -9,7 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from abreast.jobs.files.expressions import ExpressionFailed, ExpressionInvalid, find_blocks, parse, parse_condition
+from abreast.jobs.files.expressions import (
+    ExpressionFailed,
+    ExpressionInvalid,
+    find_blocks,
+    parse,
+    parse_condition,
+)
 from abreast.jobs.files.fuel import LARGEST_TEXT, Fuel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -342,12 +348,7 @@ def test_what_has_no_value_says_why(text, sentence):
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
-    [
-        ({1: 2}, "keys"),
-        ([{"a": {2: 3}}], "keys"),
-        (float("nan"), "no JSON"),
-        ({1, 2}, "no JSON"),
-    ],
+    [({1: 2}, "keys"), ([{"a": {2: 3}}], "keys"), (float("nan"), "no JSON"), ({1, 2}, "no JSON")],
 )
 def test_what_has_no_json_form_says_why(given, sentence):
     with pytest.raises(ExpressionFailed, match=sentence):
@@ -409,7 +410,8 @@ def test_a_condition_holds_or_not(text, wanted):
 
 
 @pytest.mark.parametrize(
-    "text", ["inputs.n > 2", "   ", "yes", "{{ a }} and {{ b }}", "not {{ a }}", "{{ a", "{{ a }} > 1"]
+    "text",
+    ["inputs.n > 2", "   ", "yes", "{{ a }} and {{ b }}", "not {{ a }}", "{{ a", "{{ a }} > 1"],
 )
 def test_a_condition_that_would_always_hold_is_refused(text):
     with pytest.raises(ExpressionInvalid, match="always holds"):
@@ -728,12 +730,18 @@ def test_text_around_a_block_is_left_alone(before, after, inner):
 @pytest.fixture(scope="module")
 def oracle():
     if not PEER.exists():
-        pytest.skip("specify-cli is not installed (python -m benchmarks.peers specify-cli), so it was not asked")
+        pytest.skip(
+            "specify-cli is not installed (python -m benchmarks.peers specify-cli), so it was not asked"
+        )
     script = Path(__file__).with_name("oracle.py")
-    with subprocess.Popen([PEER, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [PEER, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
 
         def ask(text, names, *, condition=False):
-            child.stdin.write(json.dumps({"text": text, "names": names, "condition": condition}) + "\n")
+            child.stdin.write(
+                json.dumps({"text": text, "names": names, "condition": condition}) + "\n"
+            )
             child.stdin.flush()
             return json.loads(child.stdout.readline())
 
@@ -762,11 +770,16 @@ SCALARS = st.one_of(
     st.booleans(),
     st.integers(-20, 20),
     st.sampled_from([0.5, 1.0, -2.5]),
-    st.sampled_from(["", "a", "b c", "10", "9", " 9\n", "1.5", "true", "False\n", "x|y", "[1]", '{"a": 1}', "ä"]),
+    st.sampled_from(
+        ["", "a", "b c", "10", "9", " 9\n", "1.5", "true", "False\n", "x|y", "[1]", '{"a": 1}', "ä"]
+    ),
 )
 PLAIN = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b-c"]), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b-c"]), inner, max_size=2)
+    ),
     max_leaves=6,
 )
 PATHS = st.sampled_from(
@@ -849,7 +862,9 @@ EXPRESSIONS = st.recursive(PATHS | WRITTEN, wider, max_leaves=5)
 @given(
     inner=EXPRESSIONS,
     values=st.tuples(PLAIN, PLAIN, PLAIN),
-    shape=st.sampled_from(["{{{{ {} }}}}", " {{{{{}}}}}\n", "x {{{{ {} }}}} y", "{{{{ {0} }}}}{{{{ {0} }}}}"]),
+    shape=st.sampled_from(
+        ["{{{{ {} }}}}", " {{{{{}}}}}\n", "x {{{{ {} }}}} y", "{{{{ {0} }}}}{{{{ {0} }}}}"]
+    ),
     condition=st.booleans(),
 )
 def test_an_expression_is_what_spec_kit_says(oracle, inner, values, shape, condition):
@@ -868,7 +883,8 @@ def test_an_expression_is_what_spec_kit_says(oracle, inner, values, shape, condi
     assert agree(theirs, found), (text, theirs, found)
 
 
-# What spec-kit can't read, and takes for a name that is not there: ours are new, or refused at load.
+# What spec-kit can't read, and takes for a name that is not there: ours are new, or refused at
+# load.
 OURS = [
     " + ",
     " - ",
@@ -904,7 +920,9 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "wanted"), [pair for pair in VALUES if not any(sign in pair[0] for sign in OURS)])
+@pytest.mark.parametrize(
+    ("text", "wanted"), [pair for pair in VALUES if not any(sign in pair[0] for sign in OURS)]
+)
 def test_the_table_is_what_spec_kit_says(oracle, text, wanted):
     names = {**NAMES, "context": {"run_id": "r1"}, "run_id": "r1"}
     assert agree(oracle(text, names), {"value": wanted}), oracle(text, names)

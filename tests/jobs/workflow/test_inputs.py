@@ -8,46 +8,52 @@ from abreast.jobs.workflow.inputs import coerce, resolve_inputs
 from abreast.jobs.workflow.spec import WorkflowInput
 
 
-@pytest.mark.parametrize(("kind", "given", "value"), [
-    ("string", "5", "5"),
-    ("string", "", ""),
-    ("number", "42", 42),
-    ("number", "3.5", 3.5),
-    ("number", "3.0", 3),
-    ("number", 3.0, 3),
-    ("number", 7, 7),
-    ("number", " 7 ", 7),
-    ("number", "12345678901234567891", 12345678901234567891),
-    ("number", 2**70 + 1, 2**70 + 1),
-    ("number", "1e3", 1000),
-    ("boolean", "true", True),
-    ("boolean", "YES", True),
-    ("boolean", "1", True),
-    ("boolean", "no", False),
-    ("boolean", "False", False),
-    ("boolean", "0", False),
-    ("boolean", True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        ("string", "5", "5"),
+        ("string", "", ""),
+        ("number", "42", 42),
+        ("number", "3.5", 3.5),
+        ("number", "3.0", 3),
+        ("number", 3.0, 3),
+        ("number", 7, 7),
+        ("number", " 7 ", 7),
+        ("number", "12345678901234567891", 12345678901234567891),
+        ("number", 2**70 + 1, 2**70 + 1),
+        ("number", "1e3", 1000),
+        ("boolean", "true", True),
+        ("boolean", "YES", True),
+        ("boolean", "1", True),
+        ("boolean", "no", False),
+        ("boolean", "False", False),
+        ("boolean", "0", False),
+        ("boolean", True, True),
+    ],
+)
 def test_a_value_becomes_what_is_declared(kind, given, value):
     found = coerce(WorkflowInput("x", 1, type=kind), given)
     assert found == value
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(("kind", "given", "says"), [
-    ("string", 5, "the input 'x' must be a text, not 5; put it in quotes"),
-    ("string", None, "must be a text, not None"),
-    ("number", "abc", "the input 'x' must be a number, not 'abc'"),
-    ("number", True, "must be a number, not True"),
-    ("number", "inf", "must be a number, not inf"),
-    ("number", float("inf"), "must be a number, not inf"),
-    ("number", float("nan"), "must be a number, not nan"),
-    ("number", [1], "must be a number, not [1]"),
-    ("number", None, "must be a number, not None"),
-    ("boolean", "maybe", "the input 'x' must be true or false, not 'maybe'"),
-    ("boolean", 1, "must be true or false, not 1"),
-    ("boolean", "9" * 90, "not '99999"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "given", "says"),
+    [
+        ("string", 5, "the input 'x' must be a text, not 5; put it in quotes"),
+        ("string", None, "must be a text, not None"),
+        ("number", "abc", "the input 'x' must be a number, not 'abc'"),
+        ("number", True, "must be a number, not True"),
+        ("number", "inf", "must be a number, not inf"),
+        ("number", float("inf"), "must be a number, not inf"),
+        ("number", float("nan"), "must be a number, not nan"),
+        ("number", [1], "must be a number, not [1]"),
+        ("number", None, "must be a number, not None"),
+        ("boolean", "maybe", "the input 'x' must be true or false, not 'maybe'"),
+        ("boolean", 1, "must be true or false, not 1"),
+        ("boolean", "9" * 90, "not '99999"),
+    ],
+)
 def test_a_value_that_is_not_what_is_declared_is_refused(kind, given, says):
     with pytest.raises(ValueError, match="the input 'x'") as caught:
         coerce(WorkflowInput("x", 1, type=kind), given)
@@ -87,7 +93,11 @@ INPUTS = [
 
 def test_what_is_given_comes_before_the_default_and_what_is_neither_is_left_out():
     assert resolve_inputs(INPUTS, {"spec": "x"}) == {"spec": "x", "count": 5}
-    assert resolve_inputs(INPUTS, {"spec": "x", "count": "7", "note": "n"}) == {"spec": "x", "count": 7, "note": "n"}
+    assert resolve_inputs(INPUTS, {"spec": "x", "count": "7", "note": "n"}) == {
+        "spec": "x",
+        "count": 7,
+        "note": "n",
+    }
     assert resolve_inputs([], {}) == {}
 
 

@@ -8,7 +8,18 @@ import pytest
 
 from abreast.jobs.workflow.tools import CannotDo
 from abreast.testing import Gate, MemoryStore
-from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, go, recorded, statuses, step, turns
+from tests.jobs.workflow.kits import (
+    FakeKit,
+    at_gate,
+    each,
+    fan,
+    flow,
+    go,
+    recorded,
+    statuses,
+    step,
+    turns,
+)
 
 ITEMS = ["0", "1", "x", "3", "4", "5", "6", "7"]
 """The third is no JSON: what reads it as such fails before its step has done anything."""
@@ -28,8 +39,12 @@ CUSTOM = {"id": "w", "type": "do", "who": "w{{ item }}"}
 
 
 @pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("template", [UNREADABLE, CUSTOM], ids=["an expression that fails", "an unknown step type"])
-async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_at_every_width(template, nested):
+@pytest.mark.parametrize(
+    "template", [UNREADABLE, CUSTOM], ids=["an expression that fails", "an unknown step type"]
+)
+async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_at_every_width(
+    template, nested
+):
     steps = [template, each("z")] if nested else [template]
     seen = []
     for width in (1, 3, 8):
@@ -39,7 +54,8 @@ async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_a
         async def body(kit=kit, width=width):
             if width > 1:
                 await kit.gate.wait_for("w0", "w1")
-                # The third fails first of all: those before it go on, and what runs after it is stopped.
+                # The third fails first of all: those before it go on, and what runs after it is
+                # stopped.
                 while kit.gate.held != {"w0", "w1"}:  # noqa: ASYNC110 - the suite's own limit ends it
                     await asyncio.sleep(0)
                 kit.gate.open("w1")
@@ -55,7 +71,11 @@ async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_a
         assert "after" not in kit.calls
         if width == 1:
             assert not {"w3", "w4", "w5", "w6", "w7"} & set(kit.calls)
-        whole = [path for path, state in recorded(store).items() if state == "done" and path.count("/") == 2]
+        whole = [
+            path
+            for path, state in recorded(store).items()
+            if state == "done" and path.count("/") == 2
+        ]
         assert sorted(whole) == ["flow/fan/0000", "flow/fan/0001"]
         results = result.steps["fan"].output["results"]
         seen.append((result.error, statuses(result), results))
@@ -80,7 +100,9 @@ class Boom(Exception):
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("more", [{}, {"max_failures": 9}])
-async def test_an_exception_that_escapes_stops_what_comes_after_it_at_once_and_is_raised_in_its_turn(nested, more):
+async def test_an_exception_that_escapes_stops_what_comes_after_it_at_once_and_is_raised_in_its_turn(
+    nested, more
+):
     kit = FakeKit(gate=Gate(), raises={"w1": Boom("mine")})
     steps = [CUSTOM, each("z")] if nested else [CUSTOM]
     workflow = flow(fan(list(range(24)), *steps, width=4, **more), step("after"))

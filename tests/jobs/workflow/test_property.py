@@ -1,4 +1,7 @@
-"""Given the same replies, any workflow gives the same result at any width, timing and crash; and this test can fail."""
+"""Given the same replies, any workflow gives the same result at any width, timing and crash.
+
+And this test can fail.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,9 @@ def test_the_random_workflows_end_in_all_ways_and_really_overlap():
 def completion_order(monkeypatch):
     real = Run.map
     monkeypatch.setattr(
-        Run, "map", lambda self, *args, **options: real(self, *args, **{**options, "order": "completion"})
+        Run,
+        "map",
+        lambda self, *args, **options: real(self, *args, **{**options, "order": "completion"}),
     )
 
 
@@ -107,7 +112,9 @@ def shared_item(monkeypatch):
 
 def shared_steps(monkeypatch):
     def of_item(self, run, parent, index, item):
-        return StepFrame(run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {})
+        return StepFrame(
+            run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {}
+        )
 
     monkeypatch.setattr(StepFrame, "of_item", of_item)
 
@@ -146,7 +153,8 @@ def first_failure_in_time(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "mutant", [completion_order, shared_item, shared_steps, no_judge, growing_results, first_failure_in_time]
+    "mutant",
+    [completion_order, shared_item, shared_steps, no_judge, growing_results, first_failure_in_time],
 )
 def test_a_mutant_of_the_engine_breaks_the_law(mutant):
     @contextmanager
@@ -177,13 +185,19 @@ def done_on_disk(place):
 
 
 @pytest.mark.usefixtures("unmeasured")
-@pytest.mark.parametrize(("commit", "when"), [(2, "before"), (4, "after"), (7, "before"), (9, "after")])
-def test_a_workflow_that_is_really_killed_repeats_no_committed_step_and_at_most_its_width(tmp_path, warm, commit, when):
+@pytest.mark.parametrize(
+    ("commit", "when"), [(2, "before"), (4, "after"), (7, "before"), (9, "after")]
+)
+def test_a_workflow_that_is_really_killed_repeats_no_committed_step_and_at_most_its_width(
+    tmp_path, warm, commit, when
+):
     def job(name, *crash):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         arguments = (str(tmp_path / f"{name}.db"), str(folder), *map(str, crash))
-        code, out, err = warm.run(str(JOB), arguments, cwd=tmp_path, environment={**os.environ}, patience=60)
+        code, out, err = warm.run(
+            str(JOB), arguments, cwd=tmp_path, environment={**os.environ}, patience=60
+        )
         return code, out.decode(), err.decode()
 
     calm = job("calm")
@@ -195,4 +209,6 @@ def test_a_workflow_that_is_really_killed_repeats_no_committed_step_and_at_most_
     after = executed(tmp_path / "killed")
     assert set(after) == set(executed(tmp_path / "calm"))
     assert all(after[path] == before[path] for path in done if path in before)
-    assert sum(after.values()) - len(after) <= 2 * WIDTH  # items abreast, each with two steps abreast in it
+    assert (
+        sum(after.values()) - len(after) <= 2 * WIDTH
+    )  # items abreast, each with two steps abreast in it

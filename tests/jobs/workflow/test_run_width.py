@@ -14,7 +14,10 @@ from tests.jobs.workflow.kits import gate as decision
 
 
 async def peak_of(workflow, expected, *, width=None, count, inputs=None, gives=None):
-    """Hold every step at a gate until as many are inside as may be; the peak, after all have passed."""
+    """Hold every step at a gate until as many are inside as may be.
+
+    The peak, after all have passed.
+    """
     import abreast
 
     kit = FakeKit(gate=Gate(), gives=gives)
@@ -49,7 +52,9 @@ async def test_steps_that_need_nothing_are_bounded_by_the_runs_width(width, expe
 
 @pytest.mark.parametrize(("width", "expected"), [(1, 1), (5, 5), (None, 64)])
 @pytest.mark.parametrize("levels", [1, 2])
-async def test_nested_fan_outs_are_bounded_together_and_do_not_wait_for_each_other(width, expected, levels):
+async def test_nested_fan_outs_are_bounded_together_and_do_not_wait_for_each_other(
+    width, expected, levels
+):
     inner = fan("{{ item }}", each("x"), name="inner", width=10)
     tree = [list(range(10 * row, 10 * row + 10)) for row in range(12)]
     if levels == 2:
@@ -78,10 +83,21 @@ async def test_the_command_lines_width_is_never_widened():
 
 async def test_a_file_as_a_step_has_no_places_of_its_own(tmp_path):
     text = "workflow: {id: inner}\ninputs: {name: {}}\nsteps:\n"
-    text += "".join(f"  - {{id: s{n}, type: do, who: '{{{{ inputs.name }}}}{n}', needs: []}}\n" for n in range(6))
+    text += "".join(
+        f"  - {{id: s{n}, type: do, who: '{{{{ inputs.name }}}}{n}', needs: []}}\n"
+        for n in range(6)
+    )
     (tmp_path / "inner.yaml").write_text(text)
-    calls = [{"id": f"call{n}", "type": "workflow", "workflow": "inner.yaml", "needs": [], "input": {"name": f"{n}-"}}
-             for n in range(3)]  # fmt: skip
+    calls = [
+        {
+            "id": f"call{n}",
+            "type": "workflow",
+            "workflow": "inner.yaml",
+            "needs": [],
+            "input": {"name": f"{n}-"},
+        }
+        for n in range(3)
+    ]
     assert await peak_of(flow(*calls, directory=tmp_path), 4, width=4, count=18) == 4
 
 

@@ -27,10 +27,16 @@ class Stubborn(Exception):
 @pytest.mark.parametrize(
     ("given", "hidden"),
     [
-        ("a b", "a b"), ("a xyz b xyz", "a *** b ***"), (["xyz", {"xyz": ("xyz", 1)}], ["***", {"***": ("***", 1)}]),
-        (123, "***"), (1234, 1234), (True, True), (None, None), ("xyzlong", "***"),
+        ("a b", "a b"),
+        ("a xyz b xyz", "a *** b ***"),
+        (["xyz", {"xyz": ("xyz", 1)}], ["***", {"***": ("***", 1)}]),
+        (123, "***"),
+        (1234, 1234),
+        (True, True),
+        (None, None),
+        ("xyzlong", "***"),
     ],
-)  # fmt: skip
+)
 def test_a_secret_is_masked_wherever_it_stands(given, hidden):
     assert Secrets(["xyz", "xyzlong", "123", ""]).hide(given) == hidden
 
@@ -58,13 +64,18 @@ async def test_a_fault_that_ends_the_run_is_recorded_without_the_secret(wrap):
         async with abreast.open_run("flow", store=store, seed=1) as run:
             await Flow(flow(wrap(own), inputs=SECRET), kit).run(run, {"token": "s3cret"})
     assert kit.calls == ["s3cret"]
-    assert "s3cret" not in repr([store.get("flow-1"), store.events("flow-1"), store.outcomes("flow-1")])
+    assert "s3cret" not in repr(
+        [store.get("flow-1"), store.events("flow-1"), store.outcomes("flow-1")]
+    )
 
 
 async def test_another_value_of_a_secret_runs_nothing_again_and_what_failed_gets_it():
     store = MemoryStore()
     workflow = flow(
-        step("a", "a{{ inputs.token }}"), fan([0], step("b", "b{{ inputs.token }}")), step("c"), inputs=SECRET
+        step("a", "a{{ inputs.token }}"),
+        fan([0], step("b", "b{{ inputs.token }}")),
+        step("c"),
+        inputs=SECRET,
     )
     assert not (await go(workflow, FakeKit(fails={"c": "no"}), {"token": "one"}, store=store)).ok
     kit = FakeKit()

@@ -18,7 +18,20 @@ from abreast.core.errors import (
 )
 from abreast.jobs.workflow.tools import AgentResult
 from abreast.testing import Gate, ManualClock, MemoryStore
-from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, gate, go, recorded, statuses, step, told, turns
+from tests.jobs.workflow.kits import (
+    FakeKit,
+    at_gate,
+    each,
+    fan,
+    flow,
+    gate,
+    go,
+    recorded,
+    statuses,
+    step,
+    told,
+    turns,
+)
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -47,14 +60,22 @@ async def test_a_shell_gives_its_exit_code_and_what_it_wrote():
     assert result.steps["s"].output == {"exit_code": 0, "stdout": "out\n", "stderr": "err\n"}
 
 
-@pytest.mark.parametrize(("ran", "error"), [
-    (AgentResult(3, "", ""), "exit code 3"), (AgentResult(2, "x", "one\ntwo\n\n"), "exit code 2: two"),
-    (AgentResult(-9, "", ""), "killed by signal 9"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ran", "error"),
+    [
+        (AgentResult(3, "", ""), "exit code 3"),
+        (AgentResult(2, "x", "one\ntwo\n\n"), "exit code 2: two"),
+        (AgentResult(-9, "", ""), "killed by signal 9"),
+    ],
+)
 async def test_a_shell_that_fails_says_how_and_keeps_what_it_wrote(ran, error):
     result = await go(flow(shell()), Shells(ran))
     assert told(result)[:2] == ("failed", error)
-    assert result.steps["s"].output == {"exit_code": ran.exit_code, "stdout": ran.stdout, "stderr": ran.stderr}
+    assert result.steps["s"].output == {
+        "exit_code": ran.exit_code,
+        "stdout": ran.stdout,
+        "stderr": ran.stderr,
+    }
 
 
 async def test_json_that_is_declared_is_parsed_or_the_step_fails():
@@ -73,10 +94,16 @@ async def test_an_output_that_was_cut_fails_instead_of_being_half():
 # --- python, kinds of others ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("value", "output"), [
-    ({"a": 1}, {"a": 1}), ("text", {"value": "text"}), ([1], {"value": [1]}), (None, {"value": None}),
-    ({1: (2,)}, {"1": [2]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ("text", {"value": "text"}),
+        ([1], {"value": [1]}),
+        (None, {"value": None}),
+        ({1: (2,)}, {"1": [2]}),
+    ],
+)
 @pytest.mark.parametrize("kind", ["python", "do"])
 async def test_what_a_function_gives_is_its_output(kind, value, output):
     own = step("a") if kind == "python" else {"id": "a", "type": "do"}
@@ -100,7 +127,9 @@ async def test_what_a_python_function_raises_is_a_failure_of_its_step_by_type_an
 async def test_what_a_kind_of_somebodys_own_raises_is_raised_as_it_was():
     store, boom = MemoryStore(), LookupError("mine")
     with pytest.raises(LookupError) as caught:
-        await go(flow(step("a"), {"id": "b", "type": "do"}), FakeKit(raises={"b": boom}), store=store)
+        await go(
+            flow(step("a"), {"id": "b", "type": "do"}), FakeKit(raises={"b": boom}), store=store
+        )
     assert caught.value is boom
     assert store.newest("flow").state == "failed"
     assert recorded(store)["flow/a"] == "done"
@@ -108,7 +137,11 @@ async def test_what_a_kind_of_somebodys_own_raises_is_raised_as_it_was():
 
 async def test_a_kind_is_told_its_id_its_attempt_a_seed_and_its_inputs():
     kit = FakeKit()
-    await go(flow({"id": "k", "type": "do", "n": "{{ inputs.n }}"}, inputs={"n": {"type": "number"}}), kit, {"n": 3})
+    await go(
+        flow({"id": "k", "type": "do", "n": "{{ inputs.n }}"}, inputs={"n": {"type": "number"}}),
+        kit,
+        {"n": 3},
+    )
     (context,) = kit.contexts
     assert (context.step, context.attempt, context.inputs, context.item) == ("k", 1, {"n": 3}, None)
     assert context.run_id == "flow"
@@ -118,8 +151,15 @@ async def test_a_kind_is_told_its_id_its_attempt_a_seed_and_its_inputs():
 async def test_a_kind_that_changes_its_inputs_changes_nobody_elses():
     kit = FakeKit()
     kit.gives["a"] = lambda config: kit.contexts[0].inputs.update(n=4)
-    await go(flow({"id": "a", "type": "do"}, {"id": "b", "type": "do", "who": "b{{ inputs.n }}"},
-                  inputs={"n": {"type": "number"}}), kit, {"n": 3})  # fmt: skip
+    await go(
+        flow(
+            {"id": "a", "type": "do"},
+            {"id": "b", "type": "do", "who": "b{{ inputs.n }}"},
+            inputs={"n": {"type": "number"}},
+        ),
+        kit,
+        {"n": 3},
+    )
     assert kit.calls == ["a", "b3"]
 
 
@@ -128,8 +168,11 @@ async def test_a_kind_that_changes_its_inputs_changes_nobody_elses():
 
 async def test_a_prompts_text_is_captured_and_the_default_model_is_asked():
     kit = FakeKit()
-    result = await go(flow({"id": "p", "type": "prompt", "prompt": "hello {{ inputs.x }}"}, inputs={"x": {}}), kit,
-                      {"x": "you"})  # fmt: skip
+    result = await go(
+        flow({"id": "p", "type": "prompt", "prompt": "hello {{ inputs.x }}"}, inputs={"x": {}}),
+        kit,
+        {"x": "you"},
+    )
     assert kit.calls == ["None hello you"]
     assert result.steps["p"].output["text"] == "None hello you"
     assert result.steps["p"].output["model"] == "fake"
@@ -137,13 +180,17 @@ async def test_a_prompts_text_is_captured_and_the_default_model_is_asked():
 
 async def test_an_empty_prompt_fails_and_nobody_is_asked():
     kit = FakeKit()
-    result = await go(flow({"id": "p", "type": "prompt", "prompt": "{{ inputs.x }}"}, inputs={"x": {}}), kit)
+    result = await go(
+        flow({"id": "p", "type": "prompt", "prompt": "{{ inputs.x }}"}, inputs={"x": {}}), kit
+    )
     assert (result.error, kit.calls) == ("the prompt is empty", [])
 
 
 async def test_a_command_without_an_agent_says_what_to_do():
     result = await go(flow({"id": "c", "type": "command", "command": "speckit.plan"}), FakeKit())
-    assert result.error.startswith("/speckit.plan is a command for an agent, and no integration says which")
+    assert result.error.startswith(
+        "/speckit.plan is a command for an agent, and no integration says which"
+    )
     assert result.steps["c"].output == {"exit_code": 1, "dispatched": False}
 
 
@@ -163,13 +210,16 @@ async def test_a_command_is_handed_to_its_agent_and_its_input_can_be_read():
 # --- gates ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("on_reject", "status", "goes_on"), [
-    ("abort", "aborted", False), ("skip", "completed", True), ("retry", "paused", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("on_reject", "status", "goes_on"),
+    [("abort", "aborted", False), ("skip", "completed", True), ("retry", "paused", False)],
+)
 @pytest.mark.parametrize("word", ["reject", "REJECT"])
 async def test_what_a_rejection_does_is_the_gates_to_say(on_reject, status, goes_on, word):
     kit = FakeKit()
-    result = await go(flow(gate("g", on_reject=on_reject), step("after")), kit, verdicts={"g": word})
+    result = await go(
+        flow(gate("g", on_reject=on_reject), step("after")), kit, verdicts={"g": word}
+    )
     assert result.status == status
     assert result.steps["g"].output["choice"] == "reject"
     assert ("after" in kit.calls) is goes_on
@@ -305,14 +355,18 @@ async def test_a_step_whose_if_does_not_hold_is_skipped_and_later_ones_can_see_i
     own = step("a", "a", **{"if": "{{ inputs.go }}"})
     after = step("z", "z {{ steps.a.status }} {{ steps.a.output.value | default('none') }}")
     steps = {
-        "alone": [own, after], "fan": [fan([0, 1], own, name="f")], "nested": [fan([0, 1], own, after, name="f")],
+        "alone": [own, after],
+        "fan": [fan([0, 1], own, name="f")],
+        "nested": [fan([0, 1], own, after, name="f")],
         "needs": [{**own, "needs": []}, {**after, "needs": ["a"]}],
-    }[place]  # fmt: skip
+    }[place]
     workflow = flow(*steps, inputs={"go": {"type": "boolean"}})
     result = await go(workflow, kit, {"go": False})
     assert result.ok
     assert "a" not in kit.calls
-    assert {record.status for name, record in result.steps.items() if name == "a" or ":a:" in name} == {"skipped"}
+    assert {
+        record.status for name, record in result.steps.items() if name == "a" or ":a:" in name
+    } == {"skipped"}
     if place != "fan":
         assert set(kit.calls) == {"z skipped none"}
     else:
@@ -325,9 +379,16 @@ async def test_a_step_whose_if_does_not_hold_is_skipped_and_later_ones_can_see_i
 async def test_a_composite_is_skipped_with_all_that_is_in_it_and_an_item_decides_for_itself():
     kit = FakeKit()
     inner = each("x", **{"if": "{{ item > 1 }}"})
-    result = await go(flow(fan([1, 2], inner), fan([1], each("y"), name="no", **{"if": False})), kit)
+    result = await go(
+        flow(fan([1, 2], inner), fan([1], each("y"), name="no", **{"if": False})), kit
+    )
     assert kit.calls == ["x2"]
-    assert statuses(result) == {"fan": "completed", "fan:x:0": "skipped", "fan:x:1": "completed", "no": "skipped"}
+    assert statuses(result) == {
+        "fan": "completed",
+        "fan:x:0": "skipped",
+        "fan:x:1": "completed",
+        "no": "skipped",
+    }
 
 
 async def test_an_if_that_cannot_be_evaluated_fails_its_step():
@@ -349,9 +410,16 @@ async def test_what_cannot_be_done_at_all_is_not_tried_again(place):
     assert kit.calls == ["a"]
 
 
-@pytest.mark.parametrize(("error", "calls"), [
-    (KeyRefused("no"), 1), (NoSuchModel("no"), 1), (TooLong("no"), 1), (ReplyInvalid("no"), 3), (ServerFault("no"), 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (KeyRefused("no"), 1),
+        (NoSuchModel("no"), 1),
+        (TooLong("no"), 1),
+        (ReplyInvalid("no"), 3),
+        (ServerFault("no"), 3),
+    ],
+)
 async def test_a_call_is_tried_again_where_the_next_answer_may_be_another(error, calls):
     kit = FakeKit(raises={"None hi": error})
     result = await patiently(flow({"id": "p", "type": "prompt", "prompt": "hi", "retry": 2}), kit)
@@ -431,10 +499,14 @@ async def test_an_output_that_does_not_obey_its_schema_fails_the_step_and_is_kep
     assert result.steps["a" if place == "alone" else "fan:a:0"].output == {"n": "x"}
 
 
-@pytest.mark.parametrize("own", [
-    step("a", output_schema=SCHEMA), {"id": "a", "type": "do", "output_schema": SCHEMA},
-    {"id": "a", "type": "shell", "run": "a", "output_schema": SCHEMA},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "own",
+    [
+        step("a", output_schema=SCHEMA),
+        {"id": "a", "type": "do", "output_schema": SCHEMA},
+        {"id": "a", "type": "shell", "run": "a", "output_schema": SCHEMA},
+    ],
+)
 async def test_an_output_that_obeys_its_schema_is_there_as_data(own):
     value = '{"n": 3}' if own["type"] == "shell" else {"n": 3}
     result = await go(flow(own), FakeKit(gives={"a": value}))
@@ -445,7 +517,11 @@ async def test_an_output_that_obeys_its_schema_is_there_as_data(own):
 async def test_a_lane_is_held_while_a_step_works_and_both_reached_and_never_passed(place):
     kit = FakeKit(gate=Gate())
     steps = [step(f"a{index}", lane="slow", needs=[]) for index in range(4)]
-    workflow = flow(*steps) if place == "alone" else flow(fan([0, 1, 2, 3], each("a", lane="slow"), width=4))
+    workflow = (
+        flow(*steps)
+        if place == "alone"
+        else flow(fan([0, 1, 2, 3], each("a", lane="slow"), width=4))
+    )
 
     async def body():
         await turns(200)

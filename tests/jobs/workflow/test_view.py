@@ -32,14 +32,16 @@ def states(view):
 
 async def test_a_gate_waits_with_its_message_and_is_gone_once_it_is_decided():
     store, told = MemoryStore(), Told("workflow")
-    made = flow(step("read"), gate("look", message="Write {{ steps.read.output.value }}?"), step("write"))
+    made = flow(
+        step("read"), gate("look", message="Write {{ steps.read.output.value }}?"), step("write")
+    )
     await go(made, FakeKit(), store=store, **KIND)
     view = viewed(store, "flow-1", told)
     assert (view["state"], view["decidable"]) == ("paused", True)
     assert states(view) == {"read": "done", "look": "waiting", "write": "pending"}
-    assert [(one["gate"], one["message"], one["options"], one["on_reject"]) for one in view["gates"]] == [
-        ("look", "Write read?", ["approve", "reject"], "abort")
-    ]
+    assert [
+        (one["gate"], one["message"], one["options"], one["on_reject"]) for one in view["gates"]
+    ] == [("look", "Write read?", ["approve", "reject"], "abort")]
     await go(made, FakeKit(), store=store, verdicts={"look": "approve"}, **KIND)
     view = viewed(store, "flow-1", told)
     assert (view["gates"], view["state"]) == ([], "done")
@@ -99,7 +101,10 @@ async def test_a_fan_out_tells_its_progress_while_it_runs():
 
     async def body():
         await held.wait_for("do0", "do1")
-        while not (one := every(viewed(store, "flow-1", told)).get("fan")) or one["state"] != "running":
+        while (
+            not (one := every(viewed(store, "flow-1", told)).get("fan"))
+            or one["state"] != "running"
+        ):
             await turns(1)  # until it is committed
         assert (one["items"], one["counts"]) == (3, {})
         held.open("do0", "do1")
@@ -142,9 +147,18 @@ async def test_several_steps_of_items_loops_branches_and_needs_are_each_found():
     await go(made, FakeKit(), store=store, **KIND)
     view = viewed(store, "flow-1")
     assert states(view) == {
-        "first": "done", "beside": "done", "choose": "done", "choose/then/yes": "done", "choose/else/no": "skipped",
-        "many": "done", "many//a": "done", "many//b": "done", "again": "done", "again//turn": "done", "poor": "done",
-    }  # fmt: skip
+        "first": "done",
+        "beside": "done",
+        "choose": "done",
+        "choose/then/yes": "done",
+        "choose/else/no": "skipped",
+        "many": "done",
+        "many//a": "done",
+        "many//b": "done",
+        "again": "done",
+        "again//turn": "done",
+        "poor": "done",
+    }
     found = every(view)
     assert (found["many"]["counts"], found["many//b"]["counts"]) == ({"done": 2}, {"done": 2})
     assert found["again//turn"]["counts"] == {"done": 2}
@@ -167,31 +181,54 @@ async def test_a_called_workflow_is_drawn_with_its_steps(tmp_path):
         "workflow: {id: inner}\nsteps: [{id: read, type: python, call: 'kit:act', with: {who: deep}}]\n"
     )
     store = MemoryStore()
-    made = flow(step("read"), {"id": "sub", "type": "workflow", "workflow": "inner.yaml"}, directory=tmp_path)
+    made = flow(
+        step("read"),
+        {"id": "sub", "type": "workflow", "workflow": "inner.yaml"},
+        directory=tmp_path,
+    )
     await go(made, FakeKit(fails={"deep": "no"}), store=store, **KIND)
-    assert states(viewed(store, "flow-1")) == {"read": "done", "sub": "failed", "sub//read": "failed"}
+    assert states(viewed(store, "flow-1")) == {
+        "read": "done",
+        "sub": "failed",
+        "sub//read": "failed",
+    }
 
 
 def test_many_steps_items_and_gates_are_cut_and_counted():
     store = MemoryStore()
     hand = Hand(store, "workflow", "flow")
     outline = [{"id": f"s{n}", "type": "shell", "needs": None, "beneath": []} for n in range(1000)]
-    fan_out = {"id": "fan", "type": "fan-out", "needs": None, "beneath": [["", [{"id": "g", "type": "gate"}]]]}
+    fan_out = {
+        "id": "fan",
+        "type": "fan-out",
+        "needs": None,
+        "beneath": [["", [{"id": "g", "type": "gate"}]]],
+    }
     hand.write(("workflow-outlined", "flow", {}, json.dumps([fan_out, *outline])))
     hand.write(("fan-out-started", "flow/fan", {"items": 30_000, "width": 8}, None))
-    asked = json.dumps({"message": "m" * 100_000, "options": ["approve"] * 1000, "on_reject": "abort"})
-    hand.write(*(("gate-asked", f"flow/fan/{n:04}", {"gate": f"fan:g:{n}"}, asked) for n in range(30)))
+    asked = json.dumps(
+        {"message": "m" * 100_000, "options": ["approve"] * 1000, "on_reject": "abort"}
+    )
+    hand.write(
+        *(("gate-asked", f"flow/fan/{n:04}", {"gate": f"fan:g:{n}"}, asked) for n in range(30))
+    )
     body = '{"type": "gate", "output": {"choice": "approve"}}'
     hand.write(*(settled(f"flow/fan/{n:04}", body) for n in range(30, 20_030)))
     hand.end("paused")
     view = viewed(store, hand.id)
-    assert (len(view["gates"]), view["more_gates"], len(view["gates"][0]["message"])) == (20, 10, 20_000)
+    assert (len(view["gates"]), view["more_gates"], len(view["gates"][0]["message"])) == (
+        20,
+        10,
+        20_000,
+    )
     assert view["cut"] == "shown: 300 of 1,002 steps"
     one = every(view)["fan"]
     assert (one["items"], one["counts"], one["state"]) == (30_000, {"done": 20_000}, "waiting")
 
 
-@pytest.mark.parametrize("body", ["null", "[5, {}]", '[{"id": 1, "beneath": [[], ["x"], 5]}]', '{"~": "gone"}', "{"])
+@pytest.mark.parametrize(
+    "body", ["null", "[5, {}]", '[{"id": 1, "beneath": [[], ["x"], 5]}]', '{"~": "gone"}', "{"]
+)
 def test_a_damaged_outline_is_an_empty_graph(body):
     store = MemoryStore()
     hand = Hand(store, "workflow", "flow")
@@ -201,15 +238,23 @@ def test_a_damaged_outline_is_an_empty_graph(body):
 
 async def test_budgets_of_lists_and_workflows_within_other_jobs_are_no_steps_of_their_own():
     store = MemoryStore()
-    inner = {"id": "many", "type": "while", "condition": True, "max_iterations": 1, "steps": [step("turn")]}
+    inner = {
+        "id": "many",
+        "type": "while",
+        "condition": True,
+        "max_iterations": 1,
+        "steps": [step("turn")],
+    }
     await go(flow({**inner, "budget": "9req"}), FakeKit(), store=store, **KIND)
     view = viewed(store, "flow-1")
     assert states(view) == {"many": "done", "many//turn": "done"}
     hand = Hand(store, "workflow", "flow")
     hand.write(
         ("workflow-outlined", "flow/cell/reply", {}, '[{"id": "x", "type": "shell"}]'),
-        settled("flow", "{}"), settled("flow/unknown", "{}"), settled("flow/many/0000/unknown", "{}"),
-    )  # fmt: skip
+        settled("flow", "{}"),
+        settled("flow/unknown", "{}"),
+        settled("flow/many/0000/unknown", "{}"),
+    )
     assert viewed(store, hand.id)["steps"] == []
 
 
@@ -228,16 +273,24 @@ def test_what_is_unknown_in_a_called_workflow_and_what_was_cancelled():
         settled("flow/sub/in", None, state="cancelled", reason="enough"),
     )
     view = viewed(store, hand.id)
-    assert states(view) == {"sub": "cancelled", "sub//in": "cancelled", "fan": "running", "fan//p": "done"}
+    assert states(view) == {
+        "sub": "cancelled",
+        "sub//in": "cancelled",
+        "fan": "running",
+        "fan//p": "done",
+    }
     assert every(view)["sub//in"]["said"] == "enough"
 
 
 async def test_a_failure_that_was_lived_with_is_told_so_once_the_run_is_done():
     store = MemoryStore()
-    made = flow(fan([1, 2], each("do"), max_failures=1), step("bad", continue_on_error=True), step("after"))
+    made = flow(
+        fan([1, 2], each("do"), max_failures=1), step("bad", continue_on_error=True), step("after")
+    )
     await go(made, FakeKit(fails={"do2": "no", "bad": "no"}), store=store, **KIND)
     view = viewed(store, "flow-1")
     assert (view["state"], states(view)) == (
-        "done", {"fan": "tolerated", "fan//do": "tolerated", "bad": "tolerated", "after": "done"},
-    )  # fmt: skip
+        "done",
+        {"fan": "tolerated", "fan//do": "tolerated", "bad": "tolerated", "after": "done"},
+    )
     assert every(view)["fan"]["counts"] == {"done": 1, "failed": 1}

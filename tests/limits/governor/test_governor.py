@@ -52,13 +52,18 @@ def test_it_uses_what_there_is_and_is_hardly_ever_turned_away(name):
 def test_of_all_that_are_hardly_ever_turned_away_it_is_the_best(name):
     for limiter in LIMITERS.keys() - {"abreast"}:
         other = score(name, limiter)
-        assert other.rejected >= 0.01 or other.utilisation <= score(name).utilisation + 0.01, limiter
+        assert other.rejected >= 0.01 or other.utilisation <= score(name).utilisation + 0.01, (
+            limiter
+        )
 
 
 def test_other_worlds_than_those_are_used_well_too():
     worlds = {seed: drawn(seed) for seed in range(40)}
     short = [seed for seed, world in worlds.items() if len(world.calls) <= 1500][:12]
-    found = [play(worlds[seed].settings, worlds[seed].calls, governor_of, seed=seed, cut=12) for seed in short]
+    found = [
+        play(worlds[seed].settings, worlds[seed].calls, governor_of, seed=seed, cut=12)
+        for seed in short
+    ]
     assert [each.lost for each in found] == [0] * 12
     assert statistics.median(each.utilisation for each in found) >= 0.95
 
@@ -67,8 +72,18 @@ def test_other_worlds_than_those_are_used_well_too():
 @pytest.mark.parametrize("headers", ["honest", "absent", "late", "lying"])
 @pytest.mark.parametrize("told", ["right", "absent", "short"])
 def test_every_call_gets_through_whatever_the_server_says(window, headers, told):
-    world = make_settings({"rpm": 120, "tpm": 60_000, "window": window, "headers": headers, "retry_after": told,
-                           "latency": 0.5, "noise": 0.5, "faults": {"500": 0.05}})  # fmt: skip
+    world = make_settings(
+        {
+            "rpm": 120,
+            "tpm": 60_000,
+            "window": window,
+            "headers": headers,
+            "retry_after": told,
+            "latency": 0.5,
+            "noise": 0.5,
+            "faults": {"500": 0.05},
+        }
+    )
     found = play(world, requests(400, 3, (50, 500)), governor_of, cut=30)
     assert found.lost == 0
     assert found.utilisation > 0.5
@@ -86,7 +101,9 @@ def test_the_same_world_gives_the_same_score():
 def test_the_first_goes_alone_and_the_others_when_it_got_through():
     governor = Governor()
     (first,) = sent(governor, 0.0)
-    assert governor.refusal(ONE, 0.1) == 4.0  # by then it has been let in, or there is no answer at all
+    assert (
+        governor.refusal(ONE, 0.1) == 4.0
+    )  # by then it has been let in, or there is no answer at all
     governor.answered(first, 0.2, ONE, {})
     assert governor.refusal(ONE, 0.2) is not None  # not in a rush
     assert sent(governor, 0.5, 1)
@@ -123,7 +140,9 @@ def test_the_users_cap_is_never_passed(cap, seed):
             return super().rejected(permit, *args)
 
     calls = world.calls[:150]
-    play(world.settings, calls, lambda made: Watched(minute=made.minute, cap=cap), seed=seed, cut=50)
+    play(
+        world.settings, calls, lambda made: Watched(minute=made.minute, cap=cap), seed=seed, cut=50
+    )
     assert most <= cap
 
 
@@ -139,7 +158,13 @@ def test_the_users_rate_is_never_passed_whatever_the_server_says(rate, seed):
             return super().send(costs, now)
 
     calls = world.calls[:200]
-    play(world.settings, calls, lambda made: Watched(minute=60.0, rates={"requests": float(rate)}), seed=seed, cut=50)
+    play(
+        world.settings,
+        calls,
+        lambda made: Watched(minute=60.0, rates={"requests": float(rate)}),
+        seed=seed,
+        cut=50,
+    )
     burst = max(1.0, rate / 60)
     for start in range(len(times)):
         for end in range(start, len(times), 7):
@@ -180,7 +205,14 @@ def test_a_number_in_flight_that_was_too_many_is_not_tried_again_soon():
 
 
 def test_a_cap_that_rises_is_found():
-    world = make_settings({"concurrency": 5, "latency": 1.0, "headers": "absent", "steps": [(30, {"concurrency": 40})]})
+    world = make_settings(
+        {
+            "concurrency": 5,
+            "latency": 1.0,
+            "headers": "absent",
+            "steps": [(30, {"concurrency": 40})],
+        }
+    )
     found = play(world, requests(3000, 1), governor_of)
     assert found.lost == 0
     assert found.utilisation > 0.6
@@ -220,7 +252,9 @@ def test_latency_that_triples_is_not_taken_for_congestion():
 
 
 @pytest.mark.parametrize(("headers", "after"), [("honest", 10), ("late", 60), ("absent", 60)])
-def test_a_neighbour_that_leaves_is_noticed_within_ten_seconds_or_a_minute_if_nobody_says_so(headers, after):
+def test_a_neighbour_that_leaves_is_noticed_within_ten_seconds_or_a_minute_if_nobody_says_so(
+    headers, after
+):
     world = {"rpm": 600, "burst": 20, "latency": 0.5, "neighbour": 0.5, "headers": headers}
     found, governor = watched({**world, "steps": [(60, {"neighbour": 0.0})]}, 1500)
 

@@ -43,7 +43,9 @@ def held():
             raise
         pytest.skip(str(error))
     holder = EmbeddedModel(context=CONTEXT)
-    with ThreadPoolExecutor(1) as elsewhere:  # its loop is not that of the tests: several may share a model
+    with ThreadPoolExecutor(
+        1
+    ) as elsewhere:  # its loop is not that of the tests: several may share a model
         elsewhere.submit(asyncio.run, holder.complete(ask("Hello", max_tokens=1))).result()
         yield holder
         elsewhere.submit(asyncio.run, holder.close()).result()
@@ -80,7 +82,9 @@ async def test_what_is_heard_piece_by_piece_is_the_text(model):
 
 
 async def test_a_schema_is_obeyed_and_its_value_given(model):
-    request = ask("Review: I love it, it works perfectly.", system=QUESTION, schema=SENTIMENT, max_tokens=20)
+    request = ask(
+        "Review: I love it, it works perfectly.", system=QUESTION, schema=SENTIMENT, max_tokens=20
+    )
     reply = await model.complete(request)
     assert reply.value == {"sentiment": "positive"}
     assert reply.text == '{"sentiment": "positive"}'
@@ -120,7 +124,10 @@ async def test_the_text_is_the_same_alone_and_with_eight_at_once(model):
 
 
 async def test_another_seed_gives_another_text(model):
-    texts = {(await model.complete(ask("Tell a story.", temperature=1.5, seed=seed))).text for seed in range(3)}
+    texts = {
+        (await model.complete(ask("Tell a story.", temperature=1.5, seed=seed))).text
+        for seed in range(3)
+    }
     assert len(texts) > 1
 
 
@@ -140,7 +147,9 @@ async def test_cancelling_stops_the_generation(model, held):
     before = held.statistics()
     heard = asyncio.Event()
     task = asyncio.create_task(
-        model.complete(ask("Tell a long story about a ship.", max_tokens=400), lambda _: heard.set())
+        model.complete(
+            ask("Tell a long story about a ship.", max_tokens=400), lambda _: heard.set()
+        )
     )
     await heard.wait()
     task.cancel()
@@ -168,7 +177,9 @@ async def test_no_more_run_than_there_are_slots_and_one_that_waits_is_dropped_at
     before = held.statistics()
     busy = asyncio.Semaphore(0)
     tasks = [
-        asyncio.create_task(model.complete(ask("Tell a story.", max_tokens=200), lambda _: busy.release()))
+        asyncio.create_task(
+            model.complete(ask("Tell a story.", max_tokens=200), lambda _: busy.release())
+        )
         for _ in range(embedded.SLOTS + 2)
     ]
     async with asyncio.timeout(60):
@@ -176,7 +187,10 @@ async def test_no_more_run_than_there_are_slots_and_one_that_waits_is_dropped_at
             await busy.acquire()
     for task in reversed(tasks):
         task.cancel()
-    assert all(isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True))
+    assert all(
+        isinstance(end, asyncio.CancelledError)
+        for end in await asyncio.gather(*tasks, return_exceptions=True)
+    )
     await gone(model)
     after = model.statistics()
     assert after.most_running == embedded.SLOTS
@@ -232,7 +246,9 @@ async def test_a_conversation_with_tools_is_taken(model):
 async def test_a_closed_one_takes_nothing_more_and_its_calls_end(held):
     model = EmbeddedModel(context=CONTEXT)
     heard = asyncio.Event()
-    task = asyncio.create_task(model.complete(ask("Tell a story.", max_tokens=300), lambda _: heard.set()))
+    task = asyncio.create_task(
+        model.complete(ask("Tell a story.", max_tokens=300), lambda _: heard.set())
+    )
     await heard.wait()
     await model.close()
     await model.close()
@@ -357,7 +373,13 @@ SCRIPTS = {
 def test_a_process(held, script, unmeasured):
     """It ends by itself, well, and with nothing said by the library."""
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PRELUDE + textwrap.dedent(script)],
+        [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",
+            "-c",
+            PRELUDE + textwrap.dedent(script),
+        ],
         capture_output=True,
         timeout=60,
         check=False,

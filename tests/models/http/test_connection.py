@@ -1,4 +1,7 @@
-"""The client's own HTTP: answers in all shapes that servers give them; connections that last, and that don't."""
+"""The client's own HTTP: answers in all shapes that servers give them.
+
+Connections that last, and that don't.
+"""
 
 import asyncio
 import itertools
@@ -11,7 +14,13 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.core.errors import CallFailed, ConnectionLost, ReplyBroken, ReplyTimeout, RequestRefused
+from abreast.core.errors import (
+    CallFailed,
+    ConnectionLost,
+    ReplyBroken,
+    ReplyTimeout,
+    RequestRefused,
+)
 from abreast.models.http import connection as module
 from abreast.models.http.client import HttpClient, endpoint
 from abreast.models.providers.openai import OpenAI
@@ -166,7 +175,10 @@ both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stre
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", "another protocol"),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+            "another protocol",
+        ),
         (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000, "headers don't end"),
         (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000, "headers don't end"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "no HTTP"),
@@ -230,9 +242,7 @@ async def test_the_timer_of_one_call_does_not_end_the_next():
 
 async def test_a_compressed_reply_that_nobody_asked_for_is_said():
     body = zlib.compress(b'{"choices": []}')
-    head = (
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: deflate\r\ncontent-length: %d\r\n\r\n"
-    )
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: deflate\r\ncontent-length: %d\r\n\r\n"
     async with talking(head % len(body) + body) as talk:
         model = OpenAI("openai/x", talk.url, "sk-secret")
         with pytest.raises(ReplyBroken, match="compressed"):
@@ -253,12 +263,17 @@ async def test_a_request_is_what_the_endpoint_says():
         lines = head.decode().split("\r\n")
         assert lines[0] == "POST /v1/m%2Fx/%C3%A9?alt=sse&b=c%20d HTTP/1.1"
         assert f"host: {talk.url.removeprefix('http://')}" in lines
-        assert {"authorization: Bearer sk-secret", "x-team: blue", "content-length: 7"} <= set(lines)
+        assert {"authorization: Bearer sk-secret", "x-team: blue", "content-length: 7"} <= set(
+            lines
+        )
         assert body == b'{"a":1}'
 
 
 def test_a_host_of_other_letters_and_an_ipv6_address():
-    assert b"\r\nhost: xn--bcher-kva.example:8080\r\n" in endpoint("http://bücher.example:8080/v1").lines
+    assert (
+        b"\r\nhost: xn--bcher-kva.example:8080\r\n"
+        in endpoint("http://bücher.example:8080/v1").lines
+    )
     place = endpoint("https://[::1]/v1")
     assert (place.place.host, place.place.port, place.place.secure) == ("::1", 443, True)
     assert b"\r\nhost: [::1]\r\n" in place.lines
@@ -308,7 +323,10 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_not_used():
 
 
 async def test_what_comes_when_nobody_asked_ends_the_connection():
-    async with talking([LENGTH, b"HTTP/1.1 408 Timeout\r\ncontent-length: 0\r\n\r\n"]) as talk, client() as http:
+    async with (
+        talking([LENGTH, b"HTTP/1.1 408 Timeout\r\ncontent-length: 0\r\n\r\n"]) as talk,
+        client() as http,
+    ):
         for count in range(1, 4):
             assert (await posted(http, talk.url)).body == b"hello"
             await talk.until(lambda count=count: talk.gone == count)
@@ -399,11 +417,17 @@ async def test_tls_is_spoken_and_the_certificate_looked_at(authority, monkeypatc
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     module._context.cache_clear()
     try:
-        async with talking(LENGTH, tls=context_of(authority, "127.0.0.1")) as talk, client() as http:
+        async with (
+            talking(LENGTH, tls=context_of(authority, "127.0.0.1")) as talk,
+            client() as http,
+        ):
             for _ in range(3):
                 assert (await posted(http, talk.url)).body == b"hello"
             assert talk.connections == 1
-        async with talking(LENGTH, tls=context_of(authority, "elsewhere.example")) as talk, client() as http:
+        async with (
+            talking(LENGTH, tls=context_of(authority, "elsewhere.example")) as talk,
+            client() as http,
+        ):
             with pytest.raises(RequestRefused, match="certificate"):
                 await posted(http, talk.url)
     finally:

@@ -24,7 +24,11 @@ from tests.models.serving import KEY, Recorded, ask, closing, events, serving
 WEATHER = {
     "name": "get_weather",
     "description": "The weather of a city",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
 }
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 
@@ -68,7 +72,10 @@ def stop(index):
     return {"type": "content_block_stop", "index": index}
 
 
-BEGIN = {"type": "message_start", "message": message(reason=None, usage={"input_tokens": 25, "output_tokens": 1})}
+BEGIN = {
+    "type": "message_start",
+    "message": message(reason=None, usage={"input_tokens": 25, "output_tokens": 1}),
+}
 PING = {"type": "ping"}
 END = {"type": "message_stop"}
 
@@ -96,13 +103,19 @@ def flow(*documents):
 
 async def asked(answer, request=None, *, hear=None, **options):
     async with serving(answer) as server:
-        async with closing(Anthropic("anthropic/claude-x", f"{server.url}/v1", KEY, **options)) as model:
+        async with closing(
+            Anthropic("anthropic/claude-x", f"{server.url}/v1", KEY, **options)
+        ) as model:
             return await model.complete(request or ask(), hear), server
 
 
 async def test_a_plain_request_has_the_bound_that_the_api_demands():
     _, server = await asked(Recorded(message(text("Hi"))))
-    plain = {"model": "claude-x", "max_tokens": 4096, "messages": [{"role": "user", "content": "Hello"}]}
+    plain = {
+        "model": "claude-x",
+        "max_tokens": 4096,
+        "messages": [{"role": "user", "content": "Hello"}],
+    }
     assert server.body == plain
     assert server.paths == ["/v1/messages"]
     assert server.headers[0]["x-api-key"] == KEY
@@ -129,7 +142,11 @@ async def test_every_option_is_written_as_the_api_names_it():
         "temperature": 0.5,
         "stop_sequences": ["END"],
         "tools": [
-            {"name": "get_weather", "description": "The weather of a city", "input_schema": WEATHER["parameters"]}
+            {
+                "name": "get_weather",
+                "description": "The weather of a city",
+                "input_schema": WEATHER["parameters"],
+            }
         ],
         "top_k": 4,
     }
@@ -172,7 +189,9 @@ async def test_arguments_that_are_no_object_are_refused_before_they_are_sent():
 
 
 async def test_a_message_is_read_whole():
-    reply, _ = await asked(Recorded(message({"type": "thinking", "thinking": "hm"}, text("Hi "), text("there"))))
+    reply, _ = await asked(
+        Recorded(message({"type": "thinking", "thinking": "hm"}, text("Hi "), text("there")))
+    )
     assert reply.text == "Hi there"
     assert reply.usage == Usage(1, 20, 6, None)  # what was cached is input too
     assert (reply.finish, reply.model, reply.id) == (
@@ -184,7 +203,12 @@ async def test_a_message_is_read_whole():
 
 @pytest.mark.parametrize(
     ("told", "finish"),
-    [("stop_sequence", "stop"), ("max_tokens", "length"), ("tool_use", "tool_calls"), ("pause_turn", "other")],
+    [
+        ("stop_sequence", "stop"),
+        ("max_tokens", "length"),
+        ("tool_use", "tool_calls"),
+        ("pause_turn", "other"),
+    ],
 )
 async def test_the_reason_why_it_ended_is_mapped(told, finish):
     assert (await asked(Recorded(message(text("Hi"), reason=told))))[0].finish == finish
@@ -198,7 +222,9 @@ async def test_tool_uses_are_passed_through():
 
 
 async def test_a_schema_is_a_tool_that_must_be_called():
-    reply, server = await asked(Recorded(message(use("final_reply", {"x": 3}), reason="tool_use")), ask(schema=POINT))
+    reply, server = await asked(
+        Recorded(message(use("final_reply", {"x": 3}), reason="tool_use")), ask(schema=POINT)
+    )
     assert server.body["tool_choice"] == {"type": "tool", "name": "final_reply"}
     assert server.body["tools"][0]["input_schema"] == POINT
     assert (reply.value, json.loads(reply.text)) == ({"x": 3}, {"x": 3})
@@ -218,7 +244,9 @@ async def test_a_value_that_does_not_obey_is_invalid():
     with pytest.raises(ReplyInvalid, match=r"\$\.x must be integer"):
         await asked(Recorded(body), ask(schema=POINT))
     with pytest.raises(ReplyInvalid, match="cut off at max_tokens"):
-        await asked(Recorded(message(use("final_reply", {}), reason="max_tokens")), ask(schema=POINT))
+        await asked(
+            Recorded(message(use("final_reply", {}), reason="max_tokens")), ask(schema=POINT)
+        )
 
 
 async def test_a_schema_of_something_else_than_an_object_goes_in_a_box():
@@ -235,10 +263,15 @@ async def test_a_refusal_is_refused():
         await asked(Recorded(message(reason="refusal")))
     assert caught.value.usage.output_tokens == 6
     with pytest.raises(Refused, match="I'd rather not"):
-        await asked(flow(BEGIN, start(0, text("I'd rather not")), stop(0), ended("refusal"), END), hear=[].append)
+        await asked(
+            flow(BEGIN, start(0, text("I'd rather not")), stop(0), ended("refusal"), END),
+            hear=[].append,
+        )
 
 
-@pytest.mark.parametrize("body", [message(), {"type": "message"}, message("text"), message({"type": "text"}), []])
+@pytest.mark.parametrize(
+    "body", [message(), {"type": "message"}, message("text"), message({"type": "text"}), []]
+)
 async def test_a_message_without_its_shape_or_without_content_is_broken(body):
     with pytest.raises(ReplyBroken):
         await asked(Recorded(body))
@@ -305,7 +338,9 @@ async def test_a_value_in_pieces_is_told_as_the_text():
     stream = [BEGIN, start(0, use("final_reply", {}))]
     stream += [delta(0, type="input_json_delta", partial_json=piece) for piece in ('{"x"', ": 3}")]
     heard = []
-    reply, _ = await asked(flow(*stream, stop(0), ended("tool_use"), END), ask(schema=POINT), hear=heard.append)
+    reply, _ = await asked(
+        flow(*stream, stop(0), ended("tool_use"), END), ask(schema=POINT), hear=heard.append
+    )
     assert (reply.value, reply.text, heard) == ({"x": 3}, '{"x": 3}', ['{"x"', ": 3}"])
 
 
@@ -318,15 +353,25 @@ async def test_a_stream_without_its_end_was_cut_off():
 
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [("overloaded_error", ServerFault), ("rate_limit_error", Throttled), ("api_error", ServerFault)],
+    [
+        ("overloaded_error", ServerFault),
+        ("rate_limit_error", Throttled),
+        ("api_error", ServerFault),
+    ],
 )
 async def test_an_error_in_a_stream_is_the_error(kind, error):
-    broken = {"type": "error", "error": {"type": kind, "message": "Overloaded"}, "request_id": "req_1"}
+    broken = {
+        "type": "error",
+        "error": {"type": kind, "message": "Overloaded"},
+        "request_id": "req_1",
+    }
     with pytest.raises(error, match="Overloaded"):
         await asked(flow(*STREAM[:4], broken), hear=[].append)
 
 
-@pytest.mark.parametrize("event", [delta(9, type="text_delta", text="x"), {"type": "message_delta"}, start(0, 7)])
+@pytest.mark.parametrize(
+    "event", [delta(9, type="text_delta", text="x"), {"type": "message_delta"}, start(0, 7)]
+)
 async def test_an_event_without_its_shape_is_broken(event):
     with pytest.raises(ReplyBroken):
         await asked(flow(BEGIN, event, END), hear=[].append)
@@ -338,16 +383,30 @@ async def test_an_event_without_its_shape_is_broken(event):
 @pytest.mark.parametrize(
     ("status", "kind", "said", "error"),
     [
-        (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", TooLong),
+        (
+            400,
+            "invalid_request_error",
+            "prompt is too long: 210000 tokens > 200000 maximum",
+            TooLong,
+        ),
         (413, "request_too_large", "Request exceeds the maximum size", TooLong),
-        (400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API", QuotaSpent),
+        (
+            400,
+            "invalid_request_error",
+            "Your credit balance is too low to access the Anthropic API",
+            QuotaSpent,
+        ),
         (400, "invalid_request_error", "Output blocked by content filtering policy", Refused),
         (400, "invalid_request_error", "max_tokens: 100000 > 8192", RequestRefused),
         (529, "overloaded_error", "Overloaded", ServerFault),
     ],
 )
 async def test_its_errors_are_known_by_their_shape(status, kind, said, error):
-    body = {"type": "error", "error": {"type": kind, "message": said}, "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy"}
+    body = {
+        "type": "error",
+        "error": {"type": kind, "message": said},
+        "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy",
+    }
     with pytest.raises(error) as caught:
         await asked(Recorded(body, status=status))
     assert type(caught.value) is error
@@ -355,15 +414,28 @@ async def test_its_errors_are_known_by_their_shape(status, kind, said, error):
 
 
 async def test_a_stream_says_the_same_as_the_whole():
-    async with open_storm() as storm, closing(Anthropic("anthropic/storm", f"{storm.url}/v1", KEY)) as model:
-        for request in (ask(), ask(max_tokens=3), ask("call get_weather", tools=(WEATHER,)), ask(schema=POINT)):
+    async with (
+        open_storm() as storm,
+        closing(Anthropic("anthropic/storm", f"{storm.url}/v1", KEY)) as model,
+    ):
+        for request in (
+            ask(),
+            ask(max_tokens=3),
+            ask("call get_weather", tools=(WEATHER,)),
+            ask(schema=POINT),
+        ):
             heard = []
-            whole, stream = await model.complete(request), await model.complete(request, heard.append)
+            whole, stream = (
+                await model.complete(request),
+                await model.complete(request, heard.append),
+            )
             assert (whole.text, whole.value, whole.finish, whole.usage) == (
                 stream.text,
                 stream.value,
                 stream.finish,
                 stream.usage,
             )
-            assert [call.arguments for call in whole.tool_calls] == [call.arguments for call in stream.tool_calls]
+            assert [call.arguments for call in whole.tool_calls] == [
+                call.arguments for call in stream.tool_calls
+            ]
             assert "".join(heard) == stream.text

@@ -25,7 +25,12 @@ from abreast.models.providers.errors import RAW, fault_in, fault_of, seconds_of
 
 def fault(status, body=None, **headers):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return fault_of("lane/model", status, {name.replace("_", "-"): value for name, value in headers.items()}, raw)
+    return fault_of(
+        "lane/model",
+        status,
+        {name.replace("_", "-"): value for name, value in headers.items()},
+        raw,
+    )
 
 
 def openai(message, kind="invalid_request_error", code=None):
@@ -36,14 +41,40 @@ EXCEEDED = "You exceeded your current quota, please check your plan and billing 
 RATE = "Rate limit reached for gpt-4o in organization org-x on"
 
 SHAPES = [
-    (400, openai("This model's maximum context length is 8192 tokens.", code="context_length_exceeded"), TooLong),
-    (400, {"object": "error", "message": "This model's maximum context length is 4096 tokens", "code": 400}, TooLong),
-    (400, openai("the request exceeds the available context size", "exceed_context_size_error"), TooLong),
+    (
+        400,
+        openai(
+            "This model's maximum context length is 8192 tokens.", code="context_length_exceeded"
+        ),
+        TooLong,
+    ),
+    (
+        400,
+        {
+            "object": "error",
+            "message": "This model's maximum context length is 4096 tokens",
+            "code": 400,
+        },
+        TooLong,
+    ),
+    (
+        400,
+        openai("the request exceeds the available context size", "exceed_context_size_error"),
+        TooLong,
+    ),
     (400, {"message": "Prompt is too large for model with 32768 maximum context length"}, TooLong),
     (413, b"<h1>Request Entity Too Large</h1>", TooLong),
     (400, openai("The response was filtered", code="content_filter"), Refused),
-    (400, openai("Your request was rejected by our safety system", code="content_policy_violation"), Refused),
-    (400, {"error": {"message": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, Refused),
+    (
+        400,
+        openai("Your request was rejected by our safety system", code="content_policy_violation"),
+        Refused,
+    ),
+    (
+        400,
+        {"error": {"message": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}},
+        Refused,
+    ),
     (400, openai("Unsupported value: 'temperature'", code="unsupported_value"), RequestRefused),
     (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, RequestRefused),
     (409, openai("conflict"), RequestRefused),
@@ -52,19 +83,51 @@ SHAPES = [
     (404, openai("The model `x` does not exist", code="model_not_found"), NoSuchModel),
     (404, {"error": 'model "llama9" not found, try pulling it first'}, NoSuchModel),
     (400, {"error": {"message": "Model Not Exist", "type": "invalid_request_error"}}, NoSuchModel),
-    (400, {"object": "error", "message": "Invalid model: mistral-9", "type": "invalid_model"}, NoSuchModel),
+    (
+        400,
+        {"object": "error", "message": "Invalid model: mistral-9", "type": "invalid_model"},
+        NoSuchModel,
+    ),
     (402, {"error": {"message": "Insufficient Balance"}}, QuotaSpent),
     (429, openai(EXCEEDED, "insufficient_quota", "insufficient_quota"), QuotaSpent),
-    (429, openai("Billing hard limit has been reached", code="billing_hard_limit_reached"), QuotaSpent),
-    (429, openai(f"{RATE} requests per day (RPD): Limit 200. Please try again in 7m12s.", "requests"), QuotaSpent),
-    (429, openai(f"{RATE} requests per day (RPD): Limit 10000. Please try again in 8.64s.", "requests"), Throttled),
-    (429, openai("Request too large for gpt-4o on tokens per min (TPM): Limit 10, Requested 20", "tokens"), TooLong),
+    (
+        429,
+        openai("Billing hard limit has been reached", code="billing_hard_limit_reached"),
+        QuotaSpent,
+    ),
+    (
+        429,
+        openai(f"{RATE} requests per day (RPD): Limit 200. Please try again in 7m12s.", "requests"),
+        QuotaSpent,
+    ),
+    (
+        429,
+        openai(
+            f"{RATE} requests per day (RPD): Limit 10000. Please try again in 8.64s.", "requests"
+        ),
+        Throttled,
+    ),
+    (
+        429,
+        openai(
+            "Request too large for gpt-4o on tokens per min (TPM): Limit 10, Requested 20", "tokens"
+        ),
+        TooLong,
+    ),
     (429, {"message": "Requests rate limit exceeded"}, Throttled),
     (429, b"", Throttled),
     (408, b"", ReplyTimeout),
     (500, openai("The server had an error", "server_error"), ServerFault),
-    (503, {"error": {"code": 503, "message": "The model is overloaded", "status": "UNAVAILABLE"}}, ServerFault),
-    (529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, ServerFault),
+    (
+        503,
+        {"error": {"code": 503, "message": "The model is overloaded", "status": "UNAVAILABLE"}},
+        ServerFault,
+    ),
+    (
+        529,
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+        ServerFault,
+    ),
     (504, b"<html><head><title>504</title></head><body>upstream</body></html>", ServerFault),
     (302, b"", RequestRefused),
 ]
@@ -103,7 +166,11 @@ def test_secrets_are_taken_out_before_anything_is_cut():
     def clean(text):
         return text.replace("secret", "***")
 
-    for body in (b"secret", b"a" * (RAW - 3) + b"secret", json.dumps(openai("x" * 196 + "secret")).encode()):
+    for body in (
+        b"secret",
+        b"a" * (RAW - 3) + b"secret",
+        json.dumps(openai("x" * 196 + "secret")).encode(),
+    ):
         error = fault_of("lane/model", 429, {}, body, clean=clean)
         assert "sec" not in str(error) + error.raw
 
@@ -159,7 +226,9 @@ def test_the_most_exact_header_counts_first():
 def test_a_date_is_told_from_now():
     from email.utils import formatdate
 
-    told = fault(429, b"", retry_after=formatdate(SYSTEM_CLOCK.wall() + 3600, usegmt=True)).retry_after
+    told = fault(
+        429, b"", retry_after=formatdate(SYSTEM_CLOCK.wall() + 3600, usegmt=True)
+    ).retry_after
     assert 0 < told <= 3600
 
 
@@ -172,7 +241,10 @@ def test_only_a_limit_with_nothing_left_tells_when_to_come_again():
     }
     error = fault(429, b"", **levels)
     assert (error.retry_after, error.limit) == (3.0, "tokens")
-    assert fault(429, b"", x_ratelimit_remaining_tokens="5", x_ratelimit_reset_tokens="3s").retry_after is None
+    assert (
+        fault(429, b"", x_ratelimit_remaining_tokens="5", x_ratelimit_reset_tokens="3s").retry_after
+        is None
+    )
     both = levels | {"x_ratelimit_remaining_requests": "0"}
     assert (fault(429, b"", **both).retry_after, fault(429, b"", **both).limit) == (540.0, "")
 
@@ -180,7 +252,10 @@ def test_only_a_limit_with_nothing_left_tells_when_to_come_again():
 def test_anthropics_levels_are_read_too():
     moment = "2999-01-01T00:00:00Z"
     error = fault(
-        429, b"", anthropic_ratelimit_input_tokens_remaining="0", anthropic_ratelimit_input_tokens_reset=moment
+        429,
+        b"",
+        anthropic_ratelimit_input_tokens_remaining="0",
+        anthropic_ratelimit_input_tokens_reset=moment,
     )
     assert error.limit == "tokens"
     assert error.retry_after > 1e9
@@ -189,12 +264,34 @@ def test_anthropics_levels_are_read_too():
 @pytest.mark.parametrize(
     ("body", "limit"),
     [
-        (openai(f"{RATE} tokens per min (TPM): Limit 10000", "tokens", "rate_limit_exceeded"), "tokens"),
-        (openai(f"{RATE} requests per min (RPM): Limit 3", "requests", "rate_limit_exceeded"), "requests"),
-        ({"error": {"message": "This would exceed your rate limit of 50,000 input tokens per minute"}}, "tokens"),
-        ({"error": {"message": "Number of concurrent connections has exceeded your rate limit"}}, "concurrency"),
         (
-            {"error": {"details": [{"violations": [{"quotaId": "GenerateContentInputTokensPerModelPerMinute"}]}]}},
+            openai(f"{RATE} tokens per min (TPM): Limit 10000", "tokens", "rate_limit_exceeded"),
+            "tokens",
+        ),
+        (
+            openai(f"{RATE} requests per min (RPM): Limit 3", "requests", "rate_limit_exceeded"),
+            "requests",
+        ),
+        (
+            {
+                "error": {
+                    "message": "This would exceed your rate limit of 50,000 input tokens per minute"
+                }
+            },
+            "tokens",
+        ),
+        (
+            {"error": {"message": "Number of concurrent connections has exceeded your rate limit"}},
+            "concurrency",
+        ),
+        (
+            {
+                "error": {
+                    "details": [
+                        {"violations": [{"quotaId": "GenerateContentInputTokensPerModelPerMinute"}]}
+                    ]
+                }
+            },
             "tokens",
         ),
         ({"error": {"message": "slow down"}}, ""),
@@ -229,7 +326,9 @@ json_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["error", "message", "details", "code", "type", "retryDelay", "x"]), inner, max_size=4
+            st.sampled_from(["error", "message", "details", "code", "type", "retryDelay", "x"]),
+            inner,
+            max_size=4,
         )
     ),
     max_leaves=8,
@@ -238,7 +337,13 @@ json_values = st.recursive(
 
 @given(st.integers(300, 599), json_values, st.text(max_size=12))
 def test_whatever_a_server_sends_is_one_typed_error_in_one_line(status, body, told):
-    error = fault(status, body, retry_after=told, x_ratelimit_remaining_tokens="0", x_ratelimit_reset_tokens=told)
+    error = fault(
+        status,
+        body,
+        retry_after=told,
+        x_ratelimit_remaining_tokens="0",
+        x_ratelimit_reset_tokens=told,
+    )
     assert isinstance(error, CallFailed)
     assert len(str(error).splitlines()) == 1
     str(error).encode()

@@ -24,10 +24,19 @@ from tests.models.serving import KEY, Recorded, ask, closing, events, serving
 WEATHER = {
     "name": "get_weather",
     "description": "The weather of a city",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
 }
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
-USAGE = {"promptTokenCount": 4, "candidatesTokenCount": 7, "thoughtsTokenCount": 5, "totalTokenCount": 16}
+USAGE = {
+    "promptTokenCount": 4,
+    "candidatesTokenCount": 7,
+    "thoughtsTokenCount": 5,
+    "totalTokenCount": 16,
+}
 
 
 def generated(*parts, reason="STOP", **more):
@@ -46,7 +55,11 @@ def text(said, **more):
     return {"text": said} | more
 
 
-STREAM = [generated(text("Hel"), reason=None), generated(text("lo"), reason=None), generated(text("!"))]
+STREAM = [
+    generated(text("Hel"), reason=None),
+    generated(text("lo"), reason=None),
+    generated(text("!")),
+]
 
 
 def flow(*documents):
@@ -54,7 +67,10 @@ def flow(*documents):
 
 
 async def asked(answer, request=None, *, hear=None, name="gemini/gemini-2.5-flash"):
-    async with serving(answer) as server, closing(Gemini(name, f"{server.url}/v1beta", KEY)) as model:
+    async with (
+        serving(answer) as server,
+        closing(Gemini(name, f"{server.url}/v1beta", KEY)) as model,
+    ):
         return await model.complete(request or ask(), hear), server
 
 
@@ -73,7 +89,12 @@ async def test_a_tuned_model_keeps_its_path():
 
 async def test_every_option_is_written_as_the_api_names_it():
     request = Request(
-        (Message("system", "Be kind"), Message("user", "Hello"), Message("assistant", "Hi"), Message("user", "Well?")),
+        (
+            Message("system", "Be kind"),
+            Message("user", "Hello"),
+            Message("assistant", "Hi"),
+            Message("user", "Well?"),
+        ),
         system="Be brief",
         temperature=0.5,
         seed=7,
@@ -142,14 +163,22 @@ async def test_what_tools_answered_is_named_for_the_call_that_asked():
         },
     ]
     with pytest.raises(RequestRefused, match="tool call z"):
-        await asked(Recorded(generated(text("Hi"))), Request((Message("tool", "noon", tool_call_id="z"),)))
+        await asked(
+            Recorded(generated(text("Hi"))), Request((Message("tool", "noon", tool_call_id="z"),))
+        )
 
 
 async def test_a_reply_is_read_whole_and_thoughts_are_only_counted():
-    reply, _ = await asked(Recorded(generated(text("hm", thought=True), text("Hi "), text("there"))))
+    reply, _ = await asked(
+        Recorded(generated(text("hm", thought=True), text("Hi "), text("there")))
+    )
     assert reply.text == "Hi there"
     assert reply.usage == Usage(1, 4, 12, None)
-    assert (reply.finish, reply.model, reply.id) == ("stop", "gemini-2.5-flash", "mAitaLmkHPPlz7IPvtfUqQ4")
+    assert (reply.finish, reply.model, reply.id) == (
+        "stop",
+        "gemini-2.5-flash",
+        "mAitaLmkHPPlz7IPvtfUqQ4",
+    )
 
 
 async def test_usage_that_is_not_told_is_estimated():
@@ -168,7 +197,11 @@ async def test_function_calls_are_passed_through(hear):
         {"functionCall": {"name": "get_weather", "args": {"city": "Oslo"}}},
         {"functionCall": {"name": "get_time"}},
     ]
-    answer = flow(generated(parts[0], reason=None), generated(parts[1])) if hear else Recorded(generated(*parts))
+    answer = (
+        flow(generated(parts[0], reason=None), generated(parts[1]))
+        if hear
+        else Recorded(generated(*parts))
+    )
     reply, _ = await asked(answer, ask(tools=(WEATHER,)), hear=hear)
     assert reply.tool_calls == (
         ToolCall("call-0", "get_weather", '{"city": "Oslo"}'),
@@ -185,22 +218,39 @@ async def test_a_value_is_checked():
 
 
 @pytest.mark.parametrize("hear", [None, [].append])
-@pytest.mark.parametrize("reason", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "SPII", "BLOCKLIST"])
+@pytest.mark.parametrize(
+    "reason", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "SPII", "BLOCKLIST"]
+)
 async def test_what_a_filter_stopped_is_refused(reason, hear):
-    body = {"candidates": [{"finishReason": reason, "index": 0, "safetyRatings": []}], "usageMetadata": USAGE}
+    body = {
+        "candidates": [{"finishReason": reason, "index": 0, "safetyRatings": []}],
+        "usageMetadata": USAGE,
+    }
     with pytest.raises(Refused, match=reason):
         await asked(flow(STREAM[0], body) if hear else Recorded(body), hear=hear)
 
 
 @pytest.mark.parametrize("hear", [None, [].append])
 async def test_a_prompt_that_was_blocked_is_refused(hear):
-    body = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
+    body = {
+        "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
+        "usageMetadata": {"promptTokenCount": 9},
+    }
     with pytest.raises(Refused, match="PROHIBITED_CONTENT"):
         await asked(flow(body) if hear else Recorded(body), hear=hear)
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"candidates": []}, {"candidates": 7}, generated(), generated({"text": 7}), generated("x"), []]
+    "body",
+    [
+        {},
+        {"candidates": []},
+        {"candidates": 7},
+        generated(),
+        generated({"text": 7}),
+        generated("x"),
+        [],
+    ],
 )
 async def test_a_reply_without_its_shape_or_without_text_is_broken(body):
     with pytest.raises(ReplyBroken):
@@ -231,13 +281,18 @@ async def test_a_stream_without_its_end_was_cut_off():
 
 
 async def test_an_error_in_a_stream_is_the_error():
-    broken = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
+    broken = {
+        "error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}
+    }
     with pytest.raises(ServerFault, match="overloaded"):
         await asked(flow(STREAM[0], broken), hear=[].append)
 
 
 def quota(name):
-    return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": name}]}
+    return {
+        "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+        "violations": [{"quotaId": name}],
+    }
 
 
 RETRY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37s"}
@@ -248,10 +303,25 @@ EXCEEDED = "You exceeded your current quota, please check your plan and billing 
 @pytest.mark.parametrize(
     ("status", "said", "details", "error"),
     [
-        (429, EXCEEDED, [quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier"), RETRY], Throttled),
-        (429, EXCEEDED, [quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), RETRY], QuotaSpent),
+        (
+            429,
+            EXCEEDED,
+            [quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier"), RETRY],
+            Throttled,
+        ),
+        (
+            429,
+            EXCEEDED,
+            [quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), RETRY],
+            QuotaSpent,
+        ),
         (400, "API key not valid. Please pass a valid API key.", [INVALID_KEY], KeyRefused),
-        (400, "The input token count (1050000) exceeds the maximum number of tokens allowed (1048576).", [], TooLong),
+        (
+            400,
+            "The input token count (1050000) exceeds the maximum number of tokens allowed (1048576).",
+            [],
+            TooLong,
+        ),
         (404, "models/gemini-9 is not found for API version v1beta", [], NoSuchModel),
         (400, "Invalid JSON payload received. Unknown name", [], RequestRefused),
         (503, "The model is overloaded. Please try again later.", [], ServerFault),
@@ -267,10 +337,21 @@ async def test_its_errors_are_known_by_their_shape(status, said, details, error)
 
 
 async def test_a_stream_says_the_same_as_the_whole():
-    async with open_storm() as storm, closing(Gemini("gemini/storm", f"{storm.url}/v1beta", KEY)) as model:
-        for request in (ask(), ask(max_tokens=3), ask("call get_weather", tools=(WEATHER,)), ask(schema=POINT)):
+    async with (
+        open_storm() as storm,
+        closing(Gemini("gemini/storm", f"{storm.url}/v1beta", KEY)) as model,
+    ):
+        for request in (
+            ask(),
+            ask(max_tokens=3),
+            ask("call get_weather", tools=(WEATHER,)),
+            ask(schema=POINT),
+        ):
             heard = []
-            whole, stream = await model.complete(request), await model.complete(request, heard.append)
+            whole, stream = (
+                await model.complete(request),
+                await model.complete(request, heard.append),
+            )
             assert (whole.text, whole.value, whole.tool_calls, whole.finish, whole.usage) == (
                 stream.text,
                 stream.value,

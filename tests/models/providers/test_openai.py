@@ -22,12 +22,19 @@ from tests.models.serving import KEY, Recorded, ask, closing, events, serving
 WEATHER = {
     "name": "get_weather",
     "description": "The weather of a city",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
 }
 PRICES = {
     "type": "object",
     "properties": {
-        "items": {"type": "array", "items": {"type": "object", "properties": {"price": {"type": "number"}}}}
+        "items": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"price": {"type": "number"}}},
+        }
     },
     "required": ["items"],
 }
@@ -53,11 +60,17 @@ def completion(message, finish="stop", **more):
 
 
 def said(text, finish="stop", **more):
-    return completion({"role": "assistant", "content": text, "refusal": None, "annotations": []}, finish, **more)
+    return completion(
+        {"role": "assistant", "content": text, "refusal": None, "annotations": []}, finish, **more
+    )
 
 
 def chunk(delta=None, finish=None, **more):
-    choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
+    choices = (
+        []
+        if delta is None
+        else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
+    )
     return {
         "id": "chatcmpl-123",
         "object": "chat.completion.chunk",
@@ -81,7 +94,10 @@ STREAM = [
 
 async def asked(answer, request=None, *, hear=None, **options):
     """The reply to a request, and the server that gave this answer."""
-    async with serving(answer) as server, closing(OpenAI("openai/gpt-4o", f"{server.url}/v1", KEY, **options)) as model:
+    async with (
+        serving(answer) as server,
+        closing(OpenAI("openai/gpt-4o", f"{server.url}/v1", KEY, **options)) as model,
+    ):
         return await model.complete(request or ask(), hear), server
 
 
@@ -99,12 +115,21 @@ async def test_a_plain_request_has_nothing_that_was_not_asked_for():
 
 async def test_every_option_is_written_as_the_endpoint_names_it():
     request = ask(
-        system="Be brief", temperature=0.5, seed=7, stop=("END",), max_tokens=9, tools=(WEATHER,), extra={"top_p": 0.1}
+        system="Be brief",
+        temperature=0.5,
+        seed=7,
+        stop=("END",),
+        max_tokens=9,
+        tools=(WEATHER,),
+        extra={"top_p": 0.1},
     )
     _, server = await asked(Recorded(said("Hi")), request)
     assert server.body == {
         "model": "gpt-4o",
-        "messages": [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hello"}],
+        "messages": [
+            {"role": "system", "content": "Be brief"},
+            {"role": "user", "content": "Hello"},
+        ],
         "temperature": 0.5,
         "seed": 7,
         "stop": ["END"],
@@ -116,12 +141,17 @@ async def test_every_option_is_written_as_the_endpoint_names_it():
 
 async def test_what_an_endpoint_does_not_know_is_left_out():
     options = {"max_tokens": "max_tokens", "seed": False, "stream_usage": False}
-    _, server = await asked(events(*STREAM, done=True), ask(seed=7, max_tokens=9), hear=[].append, **options)
+    _, server = await asked(
+        events(*STREAM, done=True), ask(seed=7, max_tokens=9), hear=[].append, **options
+    )
     assert server.body.keys() == {"model", "messages", "max_tokens", "stream"}
 
 
 async def test_no_key_sends_no_authorization():
-    async with serving(Recorded(said("Hi"))) as server, closing(OpenAI("ollama/llama3.2", f"{server.url}/v1")) as model:
+    async with (
+        serving(Recorded(said("Hi"))) as server,
+        closing(OpenAI("ollama/llama3.2", f"{server.url}/v1")) as model,
+    ):
         await model.complete(ask())
     assert "authorization" not in server.headers[0]
     assert server.body["model"] == "llama3.2"
@@ -129,7 +159,9 @@ async def test_no_key_sends_no_authorization():
 
 async def test_a_query_of_the_base_url_stays_behind_the_path():
     async with serving(Recorded(said("Hi"))) as server:
-        async with closing(OpenAI("azure/gpt", f"{server.url}/openai/?api-version=2024", KEY)) as model:
+        async with closing(
+            OpenAI("azure/gpt", f"{server.url}/openai/?api-version=2024", KEY)
+        ) as model:
             await model.complete(ask())
     assert server.paths == ["/openai/chat/completions?api-version=2024"]
 
@@ -137,7 +169,9 @@ async def test_a_query_of_the_base_url_stays_behind_the_path():
 async def test_a_conversation_with_tools_goes_through():
     turns = (
         Message("user", "Weather?"),
-        Message("assistant", "", tool_calls=(ToolCall("call_1", "get_weather", '{"city":"Oslo"}'),)),
+        Message(
+            "assistant", "", tool_calls=(ToolCall("call_1", "get_weather", '{"city":"Oslo"}'),)
+        ),
         Message("tool", "sunny", tool_call_id="call_1"),
     )
     _, server = await asked(Recorded(said("Sunny")), Request(turns, tools=(WEATHER,)))
@@ -153,8 +187,15 @@ async def test_a_conversation_with_tools_goes_through():
 
 
 async def test_a_request_that_is_no_json_is_refused_before_it_is_sent():
-    async with serving(Recorded(said("Hi"))) as server, closing(OpenAI("openai/x", server.url, KEY)) as model:
-        for request in (ask(extra={"x": object()}), ask(temperature=float("nan")), ask(schema={"type": "nonsense"})):
+    async with (
+        serving(Recorded(said("Hi"))) as server,
+        closing(OpenAI("openai/x", server.url, KEY)) as model,
+    ):
+        for request in (
+            ask(extra={"x": object()}),
+            ask(temperature=float("nan")),
+            ask(schema={"type": "nonsense"}),
+        ):
             with pytest.raises(RequestRefused, match="openai/x"):
                 await model.complete(request)
         assert server.bodies == []
@@ -172,19 +213,27 @@ async def test_a_reply_is_read_whole():
     assert reply.first_token is None
 
 
-@pytest.mark.parametrize(("told", "finish"), [("length", "length"), ("stop", "stop"), ("new_reason", "other")])
+@pytest.mark.parametrize(
+    ("told", "finish"), [("length", "length"), ("stop", "stop"), ("new_reason", "other")]
+)
 async def test_the_reason_why_it_ended_is_mapped(told, finish):
     assert (await asked(Recorded(said("Hi", told))))[0].finish == finish
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": -1, "completion_tokens": "2"}])
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": -1, "completion_tokens": "2"}]
+)
 async def test_usage_that_is_not_told_is_estimated(usage):
     reply, _ = await asked(Recorded(said("12345", usage=usage)), ask("12345678", system="1234"))
     assert reply.usage == Usage(1, 3, 2, None, estimate=True)
 
 
 async def test_tool_calls_are_passed_through():
-    call = {"id": "call_abc", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
+    call = {
+        "id": "call_abc",
+        "type": "function",
+        "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
+    }
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     reply, _ = await asked(Recorded(completion(message, "tool_calls")), ask(tools=(WEATHER,)))
     assert reply.tool_calls == (ToolCall("call_abc", "get_weather", '{"city": "Oslo"}'),)
@@ -192,7 +241,11 @@ async def test_tool_calls_are_passed_through():
 
 
 async def test_a_content_in_parts_is_one_text():
-    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    parts = [
+        {"type": "thinking", "thinking": []},
+        {"type": "text", "text": "a"},
+        {"type": "text", "text": "b"},
+    ]
     assert (await asked(Recorded(said(parts))))[0].text == "ab"
 
 
@@ -240,7 +293,11 @@ async def test_json_under_another_type_is_broken(hear):
 
 
 async def test_a_refusal_is_refused_with_what_it_cost():
-    message = {"role": "assistant", "content": None, "refusal": "I'm sorry,\nI can't assist with that."}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "refusal": "I'm sorry,\nI can't assist with that.",
+    }
     with pytest.raises(Refused, match="I'm sorry, I can't assist") as caught:
         await asked(Recorded(completion(message)))
     assert caught.value.usage.output_tokens == 10
@@ -269,7 +326,9 @@ async def test_a_schema_is_sent_in_its_strict_form_and_checked_in_its_own():
     assert sent["json_schema"]["strict"] is True
     inner = sent["json_schema"]["schema"]["properties"]["items"]["items"]
     assert (inner["required"], inner["additionalProperties"]) == (["price"], False)
-    assert reply.value == {"items": [{}, {"price": 2}]}  # `price` is required of the model, not of the value
+    assert reply.value == {
+        "items": [{}, {"price": 2}]
+    }  # `price` is required of the model, not of the value
 
 
 async def test_a_reply_that_does_not_obey_is_invalid_and_tells_the_place():
@@ -288,7 +347,9 @@ async def test_a_reply_cut_off_in_the_middle_of_its_json_says_so():
 async def test_a_schema_of_something_else_than_an_object_goes_in_a_box():
     schema = {"type": "array", "items": {"type": "integer"}}
     reply, server = await asked(Recorded(said('{"value": [1, 2]}')), ask(schema=schema))
-    assert server.body["response_format"]["json_schema"]["schema"]["properties"] == {"value": schema}
+    assert server.body["response_format"]["json_schema"]["schema"]["properties"] == {
+        "value": schema
+    }
     assert (reply.value, reply.text) == ([1, 2], "[1, 2]")
     heard = []
     pieces = [chunk({"content": '{"value"'}), chunk({"content": ": [1, 2]}"}), chunk({}, "stop")]
@@ -296,10 +357,14 @@ async def test_a_schema_of_something_else_than_an_object_goes_in_a_box():
     assert (reply.value, heard) == ([1, 2], ["[1, 2]"])
 
 
-@pytest.mark.parametrize(("way", "sent"), [("json_object", {"type": "json_object"}), ("none", None)])
+@pytest.mark.parametrize(
+    ("way", "sent"), [("json_object", {"type": "json_object"}), ("none", None)]
+)
 async def test_where_schemas_are_not_known_the_prompt_tells_it(way, sent):
     request = ask(system="Be brief", schema=PRICES)
-    reply, server = await asked(Recorded(said('```json\n{"items": []}\n```')), request, structured=way)
+    reply, server = await asked(
+        Recorded(said('```json\n{"items": []}\n```')), request, structured=way
+    )
     assert server.body.get("response_format") == sent
     system = server.body["messages"][0]["content"]
     assert system.startswith("Be brief\n\n")
@@ -310,7 +375,9 @@ async def test_where_schemas_are_not_known_the_prompt_tells_it(way, sent):
 async def test_a_tool_call_instead_of_a_value_has_no_value():
     call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    reply, _ = await asked(Recorded(completion(message, "tool_calls")), ask(tools=(WEATHER,), schema=PRICES))
+    reply, _ = await asked(
+        Recorded(completion(message, "tool_calls")), ask(tools=(WEATHER,), schema=PRICES)
+    )
     assert reply.value is None
     assert len(reply.tool_calls) == 1
 
@@ -361,7 +428,9 @@ async def test_a_stream_without_its_end_marker_was_cut_off():
     with pytest.raises(ConnectionLost, match="before its end") as caught:
         await asked(events(*STREAM), hear=[].append)
     assert "Hel" in caught.value.raw
-    reply, _ = await asked(events(*STREAM), hear=[].append, done=False)  # an endpoint that has no such marker
+    reply, _ = await asked(
+        events(*STREAM), hear=[].append, done=False
+    )  # an endpoint that has no such marker
     assert (reply.text, reply.usage.estimate) == ("Hello", False)
     with pytest.raises(ConnectionLost):
         await asked(events(*STREAM[:-2]), hear=[].append, done=False)
@@ -390,7 +459,9 @@ async def test_an_error_in_a_stream_is_the_error():
     assert caught.value.status == 529
 
 
-@pytest.mark.parametrize("event", [{"choices": "x"}, {"no": 1}, chunk({"content": 7}), chunk({"tool_calls": 3}), 7])
+@pytest.mark.parametrize(
+    "event", [{"choices": "x"}, {"no": 1}, chunk({"content": 7}), chunk({"tool_calls": 3}), 7]
+)
 async def test_an_event_without_its_shape_is_broken(event):
     with pytest.raises(ReplyBroken):
         await asked(events(STREAM[0], event, done=True), hear=[].append)
@@ -403,15 +474,28 @@ async def test_an_endpoint_that_does_not_stream_is_heard_once():
 
 
 async def test_a_stream_says_the_same_as_the_whole():
-    async with open_storm() as storm, closing(OpenAI("openai/storm", f"{storm.url}/v1", KEY)) as model:
-        for request in (ask(), ask(max_tokens=3), ask("call get_weather", tools=(WEATHER,)), ask(schema=PRICES)):
+    async with (
+        open_storm() as storm,
+        closing(OpenAI("openai/storm", f"{storm.url}/v1", KEY)) as model,
+    ):
+        for request in (
+            ask(),
+            ask(max_tokens=3),
+            ask("call get_weather", tools=(WEATHER,)),
+            ask(schema=PRICES),
+        ):
             heard = []
-            whole, stream = await model.complete(request), await model.complete(request, heard.append)
+            whole, stream = (
+                await model.complete(request),
+                await model.complete(request, heard.append),
+            )
             assert (whole.text, whole.value, whole.finish, whole.usage) == (
                 stream.text,
                 stream.value,
                 stream.finish,
                 stream.usage,
             )
-            assert [call.arguments for call in whole.tool_calls] == [call.arguments for call in stream.tool_calls]
+            assert [call.arguments for call in whole.tool_calls] == [
+                call.arguments for call in stream.tool_calls
+            ]
             assert "".join(heard) == stream.text

@@ -170,7 +170,14 @@ async def test_an_item_that_the_budget_stopped_is_not_recorded_and_goes_on_with_
     assert store.get("r-1").state == "spent"
     assert echo.sent == ["a0", "a1", "b0"]
     assert await once("10req", "must") == [["A0", "A1"], ["B0", "B1"], ["C0", "C1"]]
-    assert echo.sent == ["a0", "a1", "b0", "b1", "c0", "c1"]  # b0 was recorded, and is not asked again
+    assert echo.sent == [
+        "a0",
+        "a1",
+        "b0",
+        "b1",
+        "c0",
+        "c1",
+    ]  # b0 was recorded, and is not asked again
 
 
 async def test_a_token_cap_is_never_passed_by_more_than_what_was_reserved():
@@ -307,7 +314,9 @@ async def test_a_spent_quota_parks_the_lane_and_the_run_can_be_resumed():
             return await answers(run, model, ["a", "b", "c"], width=1)
 
     parked = Echo(None, QuotaSpent("you have used up your quota"))
-    with pytest.raises(LaneParked, match="test takes no more requests: you have used up your quota"):
+    with pytest.raises(
+        LaneParked, match="test takes no more requests: you have used up your quota"
+    ):
         await once(caller(parked), "never")
     assert store.get("r-1").state == "spent"
     again = Echo()
@@ -349,7 +358,10 @@ async def test_a_stream_that_was_heard_is_not_told_twice():
 
 async def test_a_cancelled_call_is_recorded_with_what_it_may_have_cost():
     store, gate = MemoryStore(), Gate()
-    model = caller(Echo(gate=lambda text: gate.pass_(text) if text == "slow" else _nothing()), price=FlatPrice(1, 1))
+    model = caller(
+        Echo(gate=lambda text: gate.pass_(text) if text == "slow" else _nothing()),
+        price=FlatPrice(1, 1),
+    )
 
     async def ask(item):
         return (await model.ask(item, max_tokens=100)).text
@@ -471,7 +483,9 @@ async def test_a_recorded_failure_of_a_call_is_raised_again_as_what_it_was():
             await run.map(work, ["a"], width=1).values()
     crash.clear()
     async with abreast.open_run("r", store=store, resume="must") as run:
-        assert await run.map(work, ["a"], width=1).values() == [["not this", 200, "the whole of it"]]
+        assert await run.map(work, ["a"], width=1).values() == [
+            ["not this", 200, "the whole of it"]
+        ]
 
 
 async def test_a_paid_call_is_on_disk_before_it_is_sent():
@@ -479,7 +493,13 @@ async def test_a_paid_call_is_on_disk_before_it_is_sent():
 
     class Looks(Echo):
         async def complete(self, request, hear=None):
-            seen.append([(e.kind, e.data.get("usd")) for e in store.events("r-1") if e.kind == "call-started"])
+            seen.append(
+                [
+                    (e.kind, e.data.get("usd"))
+                    for e in store.events("r-1")
+                    if e.kind == "call-started"
+                ]
+            )
             return await super().complete(request, hear)
 
     async with abreast.open_run("r", store=store) as run:
@@ -547,7 +567,9 @@ async def test_a_call_outside_of_any_run_is_limited_too():
 
 async def test_a_request_with_several_turns_is_asked_as_it_is():
     echo = Echo()
-    request = Request((Message("user", "a"), Message("assistant", "b"), Message("user", "c")), system="s")
+    request = Request(
+        (Message("user", "a"), Message("assistant", "b"), Message("user", "c")), system="s"
+    )
     assert (await caller(echo).complete(request)).text == "C"
 
 
@@ -571,12 +593,20 @@ async def test_an_item_that_holds_a_providers_lane_shares_its_limits_with_its_ca
         await clock.run_until(done)
         assert done.result() == [True, True, True]
     assert echo.peak == 1
-    assert began == [0.0, 1.0, 2.0]  # the item's own request is its call's: one in a second, not two
+    assert began == [
+        0.0,
+        1.0,
+        2.0,
+    ]  # the item's own request is its call's: one in a second, not two
 
 
-async def test_a_step_that_holds_a_governed_lane_leaves_its_calls_to_the_governor(monkeypatch, tmp_path):
+async def test_a_step_that_holds_a_governed_lane_leaves_its_calls_to_the_governor(
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("ABREAST_STATE", str(tmp_path))
-    settings = read_lanes({"openai": {"base_url": "http://127.0.0.1:9/v1", "rpm": 60}}, "here")["openai"]
+    settings = read_lanes({"openai": {"base_url": "http://127.0.0.1:9/v1", "rpm": 60}}, "here")[
+        "openai"
+    ]
     lane, seen = lane_of(settings), []
     caller = Caller(Echo(), lane)
 

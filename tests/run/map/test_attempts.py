@@ -45,7 +45,9 @@ class Nested:
     async def work(self, number):
         scope = abreast.current().run
         first = await scope.step("first", self.count("first", lambda value: value + 1), number)
-        squares = await scope.map(self.count("square", lambda value: value * value), [1, 2], width=2).values()
+        squares = await scope.map(
+            self.count("square", lambda value: value * value), [1, 2], width=2
+        ).values()
         async with scope.child("inner") as inner:
             last = await inner.step("last", self.count("last", self._last), first)
         return [first, squares, last]
@@ -72,7 +74,9 @@ def store(request, tmp_path):
 
 async def outcomes(work, items=(1,), *, store=None, retry=AT_ONCE, **options):
     async with abreast.open_run("attempts", store=store, **options) as run:
-        return [outcome async for outcome in run.map(work, items, width=2, name="items", retry=retry)]
+        return [
+            outcome async for outcome in run.map(work, items, width=2, name="items", retry=retry)
+        ]
 
 
 async def test_without_a_store_a_further_attempt_opens_its_steps_and_maps_anew():
@@ -109,7 +113,9 @@ async def test_a_further_attempt_may_use_names_of_an_outer_run_again(store):
     async with abreast.open_run("outer", store=store) as run:
 
         async def work(value):
-            return await run.step(f"parse-{value}", parse, await run.step(f"fetch-{value}", fetch, value))
+            return await run.step(
+                f"parse-{value}", parse, await run.step(f"fetch-{value}", fetch, value)
+            )
 
         found = [outcome.value async for outcome in run.map(work, [1, 2], width=2, retry=AT_ONCE)]
     assert found == [1, 2]

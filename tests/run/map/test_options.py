@@ -29,7 +29,10 @@ def options(**given: object) -> MapOptions:
 
 @given(width=st.integers(1, 1000), slack=st.integers(0, 1000))
 def test_any_width_and_any_span_from_there_on_make_a_map(width, slack):
-    assert (options(width=width).width, options(width=width, span=width + slack).span) == (width, width + slack)
+    assert (options(width=width).width, options(width=width, span=width + slack).span) == (
+        width,
+        width + slack,
+    )
     assert options(width=width).span >= width
     assert options(width=width, stored=True).span >= options(width=width).span
 
@@ -81,7 +84,12 @@ def test_what_can_not_be_called_is_no_function(function):
 
 def test_options_are_kept_in_their_one_form():
     kept = options(retry=2, timeout=3, hold="machine", lane=str, key=str)
-    assert (kept.name, kept.retry, kept.timeout, kept.hold) == ("work", Retry(2), 3.0, (("machine", 1),))
+    assert (kept.name, kept.retry, kept.timeout, kept.hold) == (
+        "work",
+        Retry(2),
+        3.0,
+        (("machine", 1),),
+    )
     assert kept.lane is kept.key is str
     assert options(name="mine").name == "mine"
     assert options(until=work).until is work
@@ -163,7 +171,9 @@ async def test_a_decider_that_answers_none_changes_nothing_and_one_that_widens_t
 
 async def test_each_decider_sees_what_those_before_it_decided():
     second = Decider({"timeout": None})
-    changed = await ask_deciders([Decider({"width": 2, "timeout": 5}), second], "run/work", options())
+    changed = await ask_deciders(
+        [Decider({"width": 2, "timeout": 5}), second], "run/work", options()
+    )
     assert second.asked == [MapPlan("run/work", 2, 16, 0, 5.0)]
     assert changed.timeout is None
 
@@ -177,7 +187,9 @@ async def test_a_step_has_deciders_of_its_own():
 
 
 async def test_retries_that_are_changed_keep_the_rest_of_the_retry():
-    changed = await ask_deciders([Decider({"retries": 0})], "run/work", options(retry=Retry(5, base=0.1)))
+    changed = await ask_deciders(
+        [Decider({"retries": 0})], "run/work", options(retry=Retry(5, base=0.1))
+    )
     assert changed.retry == Retry(0, base=0.1)
 
 
@@ -185,25 +197,35 @@ async def test_retries_that_are_changed_keep_the_rest_of_the_retry():
 @pytest.mark.parametrize("value", [*NOT_WHOLE, None])
 async def test_a_number_that_can_not_be_is_refused_and_the_hook_is_named(name, value):
     with pytest.raises(
-        ValueError, match=rf"before_map of Decider answered with a number that can't be: {name} must be"
+        ValueError,
+        match=rf"before_map of Decider answered with a number that can't be: {name} must be",
     ):
         await ask_deciders([Decider({name: value})], "run/work", options())
 
 
-@pytest.mark.parametrize("answer", [{"retries": -1}, {"retries": True}, {"timeout": 0}, {"timeout": "3"}, {"span": 3}])
+@pytest.mark.parametrize(
+    "answer", [{"retries": -1}, {"retries": True}, {"timeout": 0}, {"timeout": "3"}, {"span": 3}]
+)
 async def test_so_is_every_other_number(answer):
-    with pytest.raises(ValueError, match="before_map of Decider answered with a number that can't be"):
+    with pytest.raises(
+        ValueError, match="before_map of Decider answered with a number that can't be"
+    ):
         await ask_deciders([Decider(answer)], "run/work", options())
 
 
 async def test_a_decider_may_change_only_numbers_that_there_are():
-    with pytest.raises(ValueError, match="before_map of Decider may change width, span, retries, timeout, not 'lane'"):
+    with pytest.raises(
+        ValueError,
+        match="before_map of Decider may change width, span, retries, timeout, not 'lane'",
+    ):
         await ask_deciders([Decider({"lane": "x"})], "run/work", options())
 
 
 @pytest.mark.parametrize("answer", [3, "width", [("width", 3)], True])
 async def test_an_answer_is_a_mapping_or_none(answer):
-    with pytest.raises(ValueError, match="before_map of Decider must answer None or a mapping of numbers"):
+    with pytest.raises(
+        ValueError, match="before_map of Decider must answer None or a mapping of numbers"
+    ):
         await ask_deciders([Decider(answer)], "run/work", options())
 
 

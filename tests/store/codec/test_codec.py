@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 
 from abreast.core.errors import CannotStore, RecordedError, StoreCorrupt, StoreError
 from abreast.store.codec import codec
-from abreast.store.codec.codec import decode, decode_error, decode_plain, digest, encode, encode_error, is_scalar
+from abreast.store.codec.codec import (
+    decode,
+    decode_error,
+    decode_plain,
+    digest,
+    encode,
+    encode_error,
+    is_scalar,
+)
 from tests.store import shapes
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
@@ -38,9 +46,18 @@ HASHABLE = (
     | st.fractions()
     | st.uuids()
     | st.complex_numbers(allow_nan=False)
-    | st.sampled_from([*shapes.Colour, shapes.Level.LOW, shapes.Rights.READ | shapes.Rights.WRITE, shapes.Rights(0)])
+    | st.sampled_from(
+        [
+            *shapes.Colour,
+            shapes.Level.LOW,
+            shapes.Rights.READ | shapes.Rights.WRITE,
+            shapes.Rights(0),
+        ]
+    )
     | ANY_TEXT.filter(lambda text: "\0" not in text).map(PurePosixPath)
-    | st.sampled_from([Path("a/b"), PureWindowsPath("c:\\x"), dt.timezone(dt.timedelta(hours=1), "mine")])
+    | st.sampled_from(
+        [Path("a/b"), PureWindowsPath("c:\\x"), dt.timezone(dt.timedelta(hours=1), "mine")]
+    )
 )
 
 
@@ -57,7 +74,9 @@ def containers(inner):
     )
 
 
-VALUES = st.recursive(HASHABLE | st.sets(HASHABLE) | st.frozensets(HASHABLE), containers, max_leaves=12)
+VALUES = st.recursive(
+    HASHABLE | st.sets(HASHABLE) | st.frozensets(HASHABLE), containers, max_leaves=12
+)
 
 
 def same(a, b):
@@ -105,18 +124,44 @@ def test_a_scalar_needs_no_round_trip(value):
         assert same(decode(encode(value, "here")), value)
 
 
-@pytest.mark.parametrize("value", [shapes.Text("x"), shapes.Level.LOW, (1,), [1], {}, b"", math.nan, math.inf])
+@pytest.mark.parametrize(
+    "value", [shapes.Text("x"), shapes.Level.LOW, (1,), [1], {}, b"", math.nan, math.inf]
+)
 def test_what_is_no_plain_scalar_needs_the_round_trip(value):
     assert not is_scalar(value)
 
 
-@pytest.mark.parametrize("value", [
-    math.inf, -math.inf, -0.0, 10**5000, -(10**5000), 10**700, "\ud800\udc00", "\\\ud83d", "naïve", "\0", "~",
-    {"~": "bytes", "v": "eA=="}, {"\ud800": 1}, ["é" * 400], [10**700, "x"], {"n": 2**4000}, ["x" * 700, 1],
-    Decimal("-1.50E+7"), Fraction(10**5000, 3), complex(math.inf, -0.0), uuid.UUID(int=7), PosixPath("/tmp/\udcff"),
-    dt.datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=zoneinfo.ZoneInfo("Europe/Zurich")),
-    shapes.Outer.Inner(3), shapes.Unset(1),
-], ids=lambda value: type(value).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.inf,
+        -math.inf,
+        -0.0,
+        10**5000,
+        -(10**5000),
+        10**700,
+        "\ud800\udc00",
+        "\\\ud83d",
+        "naïve",
+        "\0",
+        "~",
+        {"~": "bytes", "v": "eA=="},
+        {"\ud800": 1},
+        ["é" * 400],
+        [10**700, "x"],
+        {"n": 2**4000},
+        ["x" * 700, 1],
+        Decimal("-1.50E+7"),
+        Fraction(10**5000, 3),
+        complex(math.inf, -0.0),
+        uuid.UUID(int=7),
+        PosixPath("/tmp/\udcff"),
+        dt.datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=zoneinfo.ZoneInfo("Europe/Zurich")),
+        shapes.Outer.Inner(3),
+        shapes.Unset(1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
 def test_the_odd_ones_come_back_too(value):
     found = decode(encode(value, "here"))
     assert type(found) is type(value)
@@ -150,7 +195,12 @@ def test_a_dataclass_comes_back_without_its_init_being_run():
     value.total = 7
     _ = value.costly
     found = decode(encode(value, "here"))
-    assert (found.a, found.total, found.tags, found.beside) == ([1], 7, ["x"], "set after the fields")
+    assert (found.a, found.total, found.tags, found.beside) == (
+        [1],
+        7,
+        ["x"],
+        "set after the fields",
+    )
     assert "costly" not in vars(found)
 
 
@@ -158,7 +208,9 @@ def test_a_field_that_was_added_later_gets_its_default():
     old = '{"~":"dataclass","v":{"a":1},"t":"tests.store.shapes:Plain"}'
     assert (decode(old).total, decode(old).tags) == (0, [])
     assert decode(old).tags is not decode(old).tags
-    assert decode('{"~":"namedtuple","v":{"x":1},"t":"tests.store.shapes:Point"}') == shapes.Point(1)
+    assert decode('{"~":"namedtuple","v":{"x":1},"t":"tests.store.shapes:Point"}') == shapes.Point(
+        1
+    )
     state = '{"__pydantic_extra__":{},"__pydantic_fields_set__":{"~":"set","v":[]},"__pydantic_private__":null}'
     model = '{"~":"model","v":{"text":"x"},"t":"tests.store.shapes:Reply","state":' + state + "}"
     assert decode(model).scores == ()
@@ -199,8 +251,10 @@ def test_a_model_that_cannot_even_be_dumped_says_what_stood_in_the_way():
 
 
 def test_pydantic_is_never_imported_for_its_own_sake():
-    code = ("import sys; from abreast.store.codec.codec import encode, decode; decode(encode([(1,)], 'x'));"
-            "sys.exit('pydantic' in sys.modules)")  # fmt: skip
+    code = (
+        "import sys; from abreast.store.codec.codec import encode, decode; decode(encode([(1,)], 'x'));"
+        "sys.exit('pydantic' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
@@ -340,7 +394,10 @@ def test_the_size_limit_is_in_bytes_and_is_said(monkeypatch, letter):
     size = len(letter.encode())
     fits = letter * ((1 << 20) // size - 2)
     assert decode(encode(fits, "here")) == fits
-    with pytest.raises(CannotStore, match=r"^here can't be stored: it is 104857\d bytes long, and the most is 1 MiB$"):
+    with pytest.raises(
+        CannotStore,
+        match=r"^here can't be stored: it is 104857\d bytes long, and the most is 1 MiB$",
+    ):
         encode(fits + letter * 2, "here")
     with pytest.raises(CannotStore, match="the most is 1 MiB"):
         encode([fits, letter * 2], "here")
@@ -369,7 +426,11 @@ def test_equal_dicts_have_one_digest_whatever_their_order():
 def test_a_digest_is_that_of_the_content(value):
     first = digest(value)
     assert first == digest(decode(encode(value, "here")))
-    assert first == str(value) if type(value) is int and abs(value) < 1 << 63 else len(bytes.fromhex(first)) == 16
+    assert (
+        first == str(value)
+        if type(value) is int and abs(value) < 1 << 63
+        else len(bytes.fromhex(first)) == 16
+    )
     assert first != digest([value])
 
 
@@ -379,11 +440,15 @@ def test_values_that_differ_in_type_differ_in_digest():
 
 
 def test_the_members_of_a_set_are_written_in_one_order():
-    code = "from abreast.store.codec.codec import encode; print(encode({'a','b','c','d',1,(2,)}, 'x'))"
+    code = (
+        "from abreast.store.codec.codec import encode; print(encode({'a','b','c','d',1,(2,)}, 'x'))"
+    )
 
     def written(seed):
         env = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
-        return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60, env=env).stdout
+        return subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, timeout=60, env=env
+        ).stdout
 
     assert len({written(seed) for seed in ("1", "2", "3")}) == 1
 
@@ -394,34 +459,62 @@ def test_plain_reading_imports_nothing_and_makes_nothing():
     assert decode_plain('{"~":"from the future","v":1}') == {"~": "from the future", "v": 1}
 
 
-@pytest.mark.parametrize(("value", "plain"), [
-    (b"x", {"base64": "eA=="}), ((1, 2), [1, 2]), ({"~": 1, (1,): 2}, {"~": 1, "[1]": 2}), ("a\ud800", "a?"),
-    (math.inf, "inf"), (10**700, 10**700), (Fraction(1, 3), "1/3"), (complex(1, math.inf), "(1+infj)"),
-    (dt.timedelta(1), "1 day, 0:00:00"), (shapes.Rights.READ | shapes.Rights.WRITE, "Rights(3)"),
-    (dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "2024-01-01T00:00:00[UTC]"), (dt.time(1), "01:00:00"),
-    (dt.datetime(2024, 1, 1, tzinfo=zoneinfo.ZoneInfo("Europe/Zurich")), "2024-01-01T00:00:00[Europe/Zurich]"),
-    (Decimal("1.50"), "1.50"), (shapes.Point(1, 2), {"x": 1, "y": 2}), ([1, {"a": None}], [1, {"a": None}]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (b"x", {"base64": "eA=="}),
+        ((1, 2), [1, 2]),
+        ({"~": 1, (1,): 2}, {"~": 1, "[1]": 2}),
+        ("a\ud800", "a?"),
+        (math.inf, "inf"),
+        (10**700, 10**700),
+        (Fraction(1, 3), "1/3"),
+        (complex(1, math.inf), "(1+infj)"),
+        (dt.timedelta(1), "1 day, 0:00:00"),
+        (shapes.Rights.READ | shapes.Rights.WRITE, "Rights(3)"),
+        (dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "2024-01-01T00:00:00[UTC]"),
+        (dt.time(1), "01:00:00"),
+        (
+            dt.datetime(2024, 1, 1, tzinfo=zoneinfo.ZoneInfo("Europe/Zurich")),
+            "2024-01-01T00:00:00[Europe/Zurich]",
+        ),
+        (Decimal("1.50"), "1.50"),
+        (shapes.Point(1, 2), {"x": 1, "y": 2}),
+        ([1, {"a": None}], [1, {"a": None}]),
+    ],
+)
 def test_plain_data_is_readable(value, plain):
     assert decode_plain(encode(value, "here")) == plain
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ('{"~":"dataclass","v":{},"t":"no.such:X"}', "is a no.such:X, and a store's types are never imported"),
-    ('{"~":"dataclass","v":{},"t":"tests.store.shapes:Nope"}', "AttributeError"),
-    ('{"~":"dataclass","v":{},"t":"os:system"}', "another sort of thing"),
-    ('{"~":"dataclass","v":{},"t":"builtins:int"}', "another sort of thing"),
-    ('{"~":"dataclass","v":{"gone":1,"name":"x"},"t":"tests.store.shapes:Frozen"}', "AttributeError"),
-    ('{"~":"enum","v":"GREEN","t":"tests.store.shapes:Colour"}', "KeyError"),
-    ('{"~":"enum","v":"x","t":"builtins:dict"}', "another sort of thing"),
-    ('{"~":"flag","v":1,"t":"tests.store.shapes:Colour"}', "another sort of thing"),
-    ('{"~":"namedtuple","v":{},"t":"tests.store.shapes:Point"}', "KeyError"),
-    ('{"~":"namedtuple","v":{},"t":"builtins:tuple"}', "another sort of thing"),
-    ('{"~":"model","v":{},"t":"builtins:dict"}', "another sort of thing"),
-    ('{"~":"dumped","v":{},"t":"tests.store.shapes:Page"}', "ValidationError"),
-    ('{"~":"path","v":"x","t":"PosixNope"}', "KeyError"),
-    ('{"~":"from the future","v":1}', "'from the future', which this version of abreast doesn't know"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            '{"~":"dataclass","v":{},"t":"no.such:X"}',
+            "is a no.such:X, and a store's types are never imported",
+        ),
+        ('{"~":"dataclass","v":{},"t":"tests.store.shapes:Nope"}', "AttributeError"),
+        ('{"~":"dataclass","v":{},"t":"os:system"}', "another sort of thing"),
+        ('{"~":"dataclass","v":{},"t":"builtins:int"}', "another sort of thing"),
+        (
+            '{"~":"dataclass","v":{"gone":1,"name":"x"},"t":"tests.store.shapes:Frozen"}',
+            "AttributeError",
+        ),
+        ('{"~":"enum","v":"GREEN","t":"tests.store.shapes:Colour"}', "KeyError"),
+        ('{"~":"enum","v":"x","t":"builtins:dict"}', "another sort of thing"),
+        ('{"~":"flag","v":1,"t":"tests.store.shapes:Colour"}', "another sort of thing"),
+        ('{"~":"namedtuple","v":{},"t":"tests.store.shapes:Point"}', "KeyError"),
+        ('{"~":"namedtuple","v":{},"t":"builtins:tuple"}', "another sort of thing"),
+        ('{"~":"model","v":{},"t":"builtins:dict"}', "another sort of thing"),
+        ('{"~":"dumped","v":{},"t":"tests.store.shapes:Page"}', "ValidationError"),
+        ('{"~":"path","v":"x","t":"PosixNope"}', "KeyError"),
+        (
+            '{"~":"from the future","v":1}',
+            "'from the future', which this version of abreast doesn't know",
+        ),
+    ],
+)
 def test_what_can_no_longer_be_made_is_one_clear_error(text, why):
     with pytest.raises(StoreError, match=r"^a recorded value") as refused:
         decode(text)
@@ -432,7 +525,9 @@ def test_a_path_of_the_other_system_comes_back_pure():
     assert decode('{"~":"path","v":"c:\\\\x","t":"WindowsPath"}') == PureWindowsPath("c:\\x")
 
 
-@pytest.mark.parametrize("text", ["", "{", '"x', "1 2", "nul", '{"~":"tuple","v":[}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", '"x', "1 2", "nul", '{"~":"tuple","v":[}', "[" * 100_000]
+)
 def test_damaged_text_is_said_to_be_damaged(text):
     with pytest.raises(StoreError):
         decode(text)
@@ -464,7 +559,10 @@ def test_an_error_is_recorded_with_its_type_message_and_traceback():
     assert (found.kind, found.message) == ("ValueError", "too \ud800 far")
     assert "in raised" in found.trace
     assert str(found) == "ValueError: too \ud800 far"
-    assert decode_error(encode_error(raised(StoreCorrupt("x")))).kind == "abreast.core.errors.StoreCorrupt"
+    assert (
+        decode_error(encode_error(raised(StoreCorrupt("x")))).kind
+        == "abreast.core.errors.StoreCorrupt"
+    )
 
 
 def test_an_error_that_cannot_say_what_it_is_is_recorded_all_the_same():
@@ -476,7 +574,10 @@ def test_an_error_that_cannot_say_what_it_is_is_recorded_all_the_same():
 
 def test_a_traceback_that_cannot_be_formatted_is_left_out(monkeypatch):
     monkeypatch.setattr("traceback.format_exception", lambda _error: 1 / 0)
-    assert decode_error(encode_error(ValueError("x"))).trace == "<its text can't be had: ZeroDivisionError>"
+    assert (
+        decode_error(encode_error(ValueError("x"))).trace
+        == "<its text can't be had: ZeroDivisionError>"
+    )
 
 
 def test_a_recorded_error_stays_what_it_was():

@@ -53,7 +53,9 @@ BEFORE = (
 
 
 @pytest.mark.parametrize(("value", "text", "recorded_digest"), BEFORE)
-def test_what_was_recorded_before_stable_names_is_read_and_has_the_same_digest(value, text, recorded_digest):
+def test_what_was_recorded_before_stable_names_is_read_and_has_the_same_digest(
+    value, text, recorded_digest
+):
     assert decode(text) == value
     assert digest(value) == recorded_digest
 
@@ -102,7 +104,11 @@ def test_every_type_of_the_public_face_has_a_stable_name():
     public = [getattr(abreast, name) for name in abreast.__all__]
     values = [one for one in public if isinstance(one, type) and dataclasses.is_dataclass(one)]
     assert values
-    assert [one for one in values if type_names.stable_name(f"{one.__module__}:{one.__qualname__}") is None] == []
+    assert [
+        one
+        for one in values
+        if type_names.stable_name(f"{one.__module__}:{one.__qualname__}") is None
+    ] == []
 
 
 # --- a user's types ---------------------------------------------------------------------------------------------------
@@ -128,7 +134,13 @@ def in_python(folder, code):
     """What a program of the user's prints, the last line of what it says, and its exit code."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), *filter(None, sys.path)))}
     ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     return ended.stdout.strip(), ended.stderr.strip().splitlines()[-1:], ended.returncode
 
@@ -147,13 +159,17 @@ def orders():
 
 def record(folder):
     code = _RUN.format(work="return shop.Order(number)", count=4, more="")
-    said = in_python(folder, f"import shop\n{code}\ntry: orders()\nexcept LookupError: print('stopped')")
+    said = in_python(
+        folder, f"import shop\n{code}\ntry: orders()\nexcept LookupError: print('stopped')"
+    )
     assert said == ("stopped", [], 0)
     (folder / "imported").unlink()
 
 
 def resume(folder, first="", more=""):
-    return in_python(folder, f"{first}\n{_RUN.format(work='return number', count=3, more=more)}\nprint(orders())")
+    return in_python(
+        folder, f"{first}\n{_RUN.format(work='return number', count=3, more=more)}\nprint(orders())"
+    )
 
 
 def test_a_resumed_run_stops_with_a_sentence_where_a_type_is_not_imported(shop):
@@ -175,21 +191,29 @@ def test_a_resumed_run_reads_types_that_are_imported_already(shop):
 
 def test_a_resumed_run_reads_types_that_are_handed_in(shop):
     record(shop)
-    # The module goes by another name here: the type is what counts, as long as it says where it stands.
+    # The module goes by another name here: the type is what counts, as long as it says where it
+    # stands.
     first = "import sys, shop\nOrder = shop.Order\ndel sys.modules['shop']"
-    assert resume(shop, first, "types=[Order]")[0] == "[Order(number=0), Order(number=1), Order(number=2)]"
+    assert (
+        resume(shop, first, "types=[Order]")[0]
+        == "[Order(number=0), Order(number=1), Order(number=2)]"
+    )
 
 
 def test_a_type_of_a_script_is_read_by_that_script_and_by_whoever_hands_it_in():
     text = '{"~":"dataclass","v":{"x":1},"t":"__main__:Outer.Inner"}'
-    with pytest.raises(TypeNotLoaded, match=r"__main__:Outer\.Inner, a type of the script that recorded it"):
+    with pytest.raises(
+        TypeNotLoaded, match=r"__main__:Outer\.Inner, a type of the script that recorded it"
+    ):
         decode(text)
     assert decode(text, types_by_name([shapes.Outer.Inner])) == shapes.Outer.Inner(1)
 
 
 @pytest.mark.parametrize("given", [3, int, "shapes:Plain", Exception, shapes.Plain(1)])
 def test_what_the_codec_would_never_write_by_name_is_refused_as_a_type(given):
-    with pytest.raises(TypeError, match="types must be dataclasses, enums, named tuples or pydantic models"):
+    with pytest.raises(
+        TypeError, match="types must be dataclasses, enums, named tuples or pydantic models"
+    ):
         abreast.open_run("x", types=[given])
 
 
@@ -203,7 +227,9 @@ def test_no_code_of_a_module_is_run_to_find_a_type(monkeypatch):
 
 def test_facts_of_events_and_runs_are_plain_whatever_the_store_says():
     with closing(MemoryStore()) as store:
-        asyncio.run(_begin(store, {"said": {"~": "dataclass", "v": {"x": 1}, "t": "no.such.module:Thing"}}))
+        asyncio.run(
+            _begin(store, {"said": {"~": "dataclass", "v": {"x": 1}, "t": "no.such.module:Thing"}})
+        )
         assert store.runs()[0].manifest["said"] == {"x": 1}
 
 
@@ -220,7 +246,10 @@ def test_items_read_once_by_an_earlier_version_are_still_the_same_items():
         for seq, row in list(kept.events.items()):
             if row[1] == "item-read":
                 assert '"abreast:Item"' in row[7]
-                kept.events[seq] = (*row[:7], row[7].replace('"abreast:Item"', '"abreast.core.item:Item"'))
+                kept.events[seq] = (
+                    *row[:7],
+                    row[7].replace('"abreast:Item"', '"abreast.core.item:Item"'),
+                )
         asyncio.run(_read_all(store, ["a", "b", "c"]))
         assert store.runs()[0].state == "done"
 
@@ -285,9 +314,14 @@ _FOR_PEOPLE = (
 def _abreast(folder, *words):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), *filter(None, sys.path)))}
     ended = subprocess.run(
-        [sys.executable, "-m", "abreast", *words, "--store", "runs.db"], cwd=folder, env=env, capture_output=True,
-        text=True, timeout=120, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "abreast", *words, "--store", "runs.db"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     return ended.stdout, ended.returncode
 
 
@@ -295,8 +329,15 @@ def test_the_page_imports_nothing_that_a_store_names(shop, monkeypatch):
     from abreast.views.run_reader import error_of
 
     monkeypatch.syspath_prepend(shop)
-    text = json.dumps({"type": "Odd", "message": "no", "trace": "", "details": {
-        "order": {"~": "dataclass", "v": {"number": 7}, "t": "shop:Order"}}}, separators=(",", ":"))  # fmt: skip
+    text = json.dumps(
+        {
+            "type": "Odd",
+            "message": "no",
+            "trace": "",
+            "details": {"order": {"~": "dataclass", "v": {"number": 7}, "t": "shop:Order"}},
+        },
+        separators=(",", ":"),
+    )
     recorded = dataclasses.make_dataclass("Recorded", ["body"])(text)
     assert error_of(recorded).details == {"order": {"number": 7}}
     assert not (shop / "imported").exists()

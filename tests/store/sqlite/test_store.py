@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from abreast.core.errors import (
-    RunBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreNewer,
-)
+from abreast.core.errors import RunBusy, StoreCorrupt, StoreError, StoreNewer
 from abreast.store.sqlite import database
 from abreast.store.sqlite.sql import migrations, sql
 from abreast.store.sqlite.store import SqliteStore
@@ -27,14 +22,24 @@ def test_the_file_and_its_folders_are_made_for_the_owner_alone(tmp_path):
     with closing(SqliteStore(path)) as store:
         begin(store)
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-        assert modes == {"runs.db": 0o600, "runs.db-wal": 0o600, "runs.db-shm": 0o600, "runs.db-locks": 0o700}
+        assert modes == {
+            "runs.db": 0o600,
+            "runs.db-wal": 0o600,
+            "runs.db-shm": 0o600,
+            "runs.db-locks": 0o700,
+        }
         assert store.url == f"sqlite:///{path}"
 
 
 def test_a_commit_is_on_disk_before_it_returns(store):
     with store._db.alone() as writer, store._db.reading() as reader:
-        for connection, patience in ((writer, 100), (reader, 30_000)):  # the writer waits in slices, to hear signals
-            assert connection.execute("PRAGMA synchronous").fetchone() == (1,)  # NORMAL: `sync` flushes the log
+        for connection, patience in (
+            (writer, 100),
+            (reader, 30_000),
+        ):  # the writer waits in slices, to hear signals
+            assert connection.execute("PRAGMA synchronous").fetchone() == (
+                1,
+            )  # NORMAL: `sync` flushes the log
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert connection.execute("PRAGMA busy_timeout").fetchone() == (patience,)
         assert reader.execute("PRAGMA query_only").fetchone() == (1,)
@@ -54,8 +59,14 @@ def test_a_store_whose_file_is_gone_is_neither_written_nor_read(store, path, aga
     with ExitStack() as others:
         if again:
             others.enter_context(closing(SqliteStore(path)))
-        for use in (store.runs, lambda: store.commit(row.id, row.epoch, [event(1)], {}), lambda: store.asked(row.id)):
-            with pytest.raises(StoreError, match=f"{path} was removed or replaced while it was in use"):
+        for use in (
+            store.runs,
+            lambda: store.commit(row.id, row.epoch, [event(1)], {}),
+            lambda: store.asked(row.id),
+        ):
+            with pytest.raises(
+                StoreError, match=f"{path} was removed or replaced while it was in use"
+            ):
                 use()
 
 
@@ -116,14 +127,18 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(store, path, monkeypa
         SqliteStore(path)
     monkeypatch.undo()
     with closing(SqliteStore(path)) as old, old._db.reading() as db:
-        assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'more'").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'more'").fetchone() == (
+            0,
+        )
 
 
 def test_a_newer_schema_is_refused_with_both_versions(store, path):
     store.close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreNewer, match=rf"{path} has schema version 99.* knows up to {len(migrations())}$"):
+    with pytest.raises(
+        StoreNewer, match=rf"{path} has schema version 99.* knows up to {len(migrations())}$"
+    ):
         SqliteStore(path)
 
 
@@ -208,7 +223,9 @@ def test_a_backup_over_a_store_in_use_is_refused(store, path, tmp_path):
 def test_a_backup_is_for_the_owner_alone(store, tmp_path):
     store.backup(str(tmp_path / "copy.db"))
     assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
-    assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith("copy")) == ["copy.db"]
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith("copy")) == [
+        "copy.db"
+    ]
 
 
 def test_vacuum_gives_the_room_of_removed_runs_back(store, path):
@@ -239,26 +256,36 @@ def test_of_a_removed_run_no_row_is_left_in_any_table(store):
     store.ask("job-1", "cancel", {}, 1.0)
     store.let_go("job-1")
     store.remove("job-1")
-    assert [table(store, f"SELECT * FROM {name}") for name in ("runs", "events", "blobs", "requests")] == [
-        [],
-        [],
-        [],
-        [],
-    ]
+    assert [
+        table(store, f"SELECT * FROM {name}") for name in ("runs", "events", "blobs", "requests")
+    ] == [[], [], [], []]
 
 
-@pytest.mark.parametrize(("statement", "index"), [
-    ("find_outcome", "events_settled"),
-    ("list_outcomes", "INTEGER PRIMARY KEY"), ("list_outcomes_beneath", "events_settled"),
-    ("list_inputs", "events_read"), ("list_maps", "events_maps"), ("list_events", "INTEGER PRIMARY KEY"),
-    ("list_requests", "requests_open"), ("newest_run", "runs_by_name"), ("remove_events", "INTEGER PRIMARY KEY"),
-    ("advance_run", "INTEGER PRIMARY KEY"), ("find_place", "INTEGER PRIMARY KEY"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("find_outcome", "events_settled"),
+        ("list_outcomes", "INTEGER PRIMARY KEY"),
+        ("list_outcomes_beneath", "events_settled"),
+        ("list_inputs", "events_read"),
+        ("list_maps", "events_maps"),
+        ("list_events", "INTEGER PRIMARY KEY"),
+        ("list_requests", "requests_open"),
+        ("newest_run", "runs_by_name"),
+        ("remove_events", "INTEGER PRIMARY KEY"),
+        ("advance_run", "INTEGER PRIMARY KEY"),
+        ("find_place", "INTEGER PRIMARY KEY"),
+    ],
+)
 def test_every_look_goes_by_an_index(store, statement, index):
     text = sql(statement)
-    names = dict.fromkeys(["run", "after", "end", "start", "prefix", "low", "high", "floor", "limit", "kinds"], 1)
+    names = dict.fromkeys(
+        ["run", "after", "end", "start", "prefix", "low", "high", "floor", "limit", "kinds"], 1
+    )
     with store._db.reading() as db:
-        plan = db.execute(f"EXPLAIN QUERY PLAN {text}", names if ":" in text else (1,) * text.count("?")).fetchall()
+        plan = db.execute(
+            f"EXPLAIN QUERY PLAN {text}", names if ":" in text else (1,) * text.count("?")
+        ).fetchall()
     steps = [step[-1] for step in plan]
     assert any(index in step for step in steps), steps
     assert not any(step.startswith(("SCAN events", "SCAN runs")) for step in steps), steps
@@ -271,11 +298,14 @@ def test_many_outcomes_beneath_a_prefix_are_read_along_the_journal(store):
     assert (few, many) == ([1, 2, 3, 4, 5, 6], [1, 2])
 
 
-def test_all_but_the_events_of_a_run_is_on_disk_when_the_call_returns_and_those_after_a_sync(store, monkeypatch):
+def test_all_but_the_events_of_a_run_is_on_disk_when_the_call_returns_and_those_after_a_sync(
+    store, monkeypatch
+):
     flushed = []
     link = "/proc/self/fd/{}"
     monkeypatch.setattr(
-        "abreast.store.sqlite.database._FLUSH", lambda fd: flushed.append(str(Path(link.format(fd)).readlink()))
+        "abreast.store.sqlite.database._FLUSH",
+        lambda fd: flushed.append(str(Path(link.format(fd)).readlink())),
     )
     row = begin(store)
     assert flushed == [f"{store.path}-wal"]

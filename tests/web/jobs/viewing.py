@@ -34,7 +34,12 @@ class Hand:
     def __init__(self, store, kind, name="hand", manifest=None):
         self.store = store
         row = store.begin(
-            name, kind=kind, seed=1, manifest=manifest or {}, tags=(), driver=Driver(1, "here", 0.0, "test")
+            name,
+            kind=kind,
+            seed=1,
+            manifest=manifest or {},
+            tags=(),
+            driver=Driver(1, "here", 0.0, "test"),
         )
         self.id, self.name, self._epoch, self._seq = row.id, row.name, row.epoch, 0
 

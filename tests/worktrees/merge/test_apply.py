@@ -10,9 +10,17 @@ from abreast.worktrees.merge.errors import ApplyInterrupted, SourceChanged
 from tests.jobs.plan.repositories import Bench, fill, on_disk
 
 FILES = {
-    "keep.py": "keep\n", "edit.py": "edit\n", "gone.py": "gone\n", "only/one.py": "one\n", "run.sh": "run\n",
-    "link": ("edit.py",), "folder/x.py": "x\n", "folder/deep/y.py": "y\n", "file": "a file\n", "back.sh": "#!\n",
-}  # fmt: skip
+    "keep.py": "keep\n",
+    "edit.py": "edit\n",
+    "gone.py": "gone\n",
+    "only/one.py": "one\n",
+    "run.sh": "run\n",
+    "link": ("edit.py",),
+    "folder/x.py": "x\n",
+    "folder/deep/y.py": "y\n",
+    "file": "a file\n",
+    "back.sh": "#!\n",
+}
 
 
 def everything(root):
@@ -27,7 +35,14 @@ def everything(root):
         (root / path).unlink()
     (root / "folder/deep").rmdir()
     (root / "folder").rmdir()
-    fill(root, {"folder": "a file now\n", "file/within.py": "a directory now\n", "new/deep/er.py": "new\n"})
+    fill(
+        root,
+        {
+            "folder": "a file now\n",
+            "file/within.py": "a directory now\n",
+            "new/deep/er.py": "new\n",
+        },
+    )
     fill(root, {"new.sh": "#!\n", "new_link": ("nowhere",)})
     (root / "new.sh").chmod(0o755)
     (root / "back.sh").chmod(0o644)
@@ -116,9 +131,21 @@ def test_all_of_it_is_written_and_nothing_is_left_behind(bench):
     written = apply(merged, bench.snapshots, bench.root)
     assert bench.snapshots.take(bench.root) == merged.tree
     assert set(written) == {
-        "edit.py", "gone.py", "only/one.py", "run.sh", "link", "folder/x.py", "folder/deep/y.py", "folder", "file",
-        "file/within.py", "new/deep/er.py", "new.sh", "new_link", "back.sh",
-    }  # fmt: skip
+        "edit.py",
+        "gone.py",
+        "only/one.py",
+        "run.sh",
+        "link",
+        "folder/x.py",
+        "folder/deep/y.py",
+        "folder",
+        "file",
+        "file/within.py",
+        "new/deep/er.py",
+        "new.sh",
+        "new_link",
+        "back.sh",
+    }
     assert (state(bench.root / "keep.py"), (bench.root / "keep.py").stat().st_ino) == kept
     assert not (bench.root / "only").exists()  # it went with its last file
     assert not (bench.root / ".abreast").exists()
@@ -176,8 +203,14 @@ def test_a_kill_after_it_was_done_is_only_cleared_up(bench, monkeypatch):
 def test_a_source_that_changed_since_the_merge_is_not_written_to(bench):
     merged = bench.merge()
     for edit, undo in [
-        (lambda: (bench.root / "edit.py").write_text("mine\n"), lambda: (bench.root / "edit.py").write_text("edit\n")),
-        (lambda: (bench.root / "run.sh").chmod(0o755), lambda: (bench.root / "run.sh").chmod(0o644)),
+        (
+            lambda: (bench.root / "edit.py").write_text("mine\n"),
+            lambda: (bench.root / "edit.py").write_text("edit\n"),
+        ),
+        (
+            lambda: (bench.root / "run.sh").chmod(0o755),
+            lambda: (bench.root / "run.sh").chmod(0o644),
+        ),
         (lambda: (bench.root / "new.sh").write_text("mine"), (bench.root / "new.sh").unlink),
         (lambda: (bench.root / "new").symlink_to("/tmp"), (bench.root / "new").unlink),
     ]:
@@ -221,7 +254,12 @@ def test_a_file_that_appears_in_the_place_of_a_new_one_is_kept(bench, operations
     operations += 3  # it is written, given its mode, and placed
     for number in range(0, operations - 1, 3):
         with pytest.raises(SourceChanged, match=r"zz_new\.py appeared"):
-            apply(merged, bench.snapshots, bench.root, disk=Watched(number, then=lambda: new.write_text("mine\n")))
+            apply(
+                merged,
+                bench.snapshots,
+                bench.root,
+                disk=Watched(number, then=lambda: new.write_text("mine\n")),
+            )
         assert new.read_text() == "mine\n"
         new.unlink()
         assert on_disk(bench.root) == before
@@ -246,7 +284,9 @@ def test_a_file_system_without_hard_links_will_do(bench, monkeypatch):
     assert bench.snapshots.take(bench.root) == merged.tree
 
 
-def test_a_kill_between_placing_a_file_and_removing_it_from_the_stage_is_taken_back(bench, monkeypatch):
+def test_a_kill_between_placing_a_file_and_removing_it_from_the_stage_is_taken_back(
+    bench, monkeypatch
+):
     merged, before = bench.merge(), on_disk(bench.root)
 
     class Killed(Watched):

@@ -72,7 +72,9 @@ def in_the_place_of_d(root):
 
 
 def crlf(path):
-    return lambda root: (root / path).write_bytes((root / path).read_bytes().replace(b"\n", b"\r\n"))
+    return lambda root: (root / path).write_bytes(
+        (root / path).read_bytes().replace(b"\n", b"\r\n")
+    )
 
 
 CONFLICTS = {
@@ -88,36 +90,116 @@ CONFLICTS = {
         ConflictKind.CONTENT,
         "text.py",
     ),
-    "delete/modify": (delete("text.py"), change("text.py", "line 5", "x"), ConflictKind.DELETE_MODIFY, "text.py"),
-    "modify/delete": (change("text.py", "line 5", "x"), delete("text.py"), ConflictKind.DELETE_MODIFY, "text.py"),
-    "create/create": (create("new.py", "a\n"), create("new.py", "b\n"), ConflictKind.CREATE_CREATE, "new.py"),
-    "rename/modify": (rename("long.py", "moved.py"), change("long.py", "line 5", "x"), ConflictKind.RENAME, "long.py"),
-    "modify/rename": (change("long.py", "line 5", "x"), rename("long.py", "moved.py"), ConflictKind.RENAME, "long.py"),
-    "rename/rename": (rename("long.py", "one.py"), rename("long.py", "two.py"), ConflictKind.RENAME, "two.py"),
-    "delete/rename": (delete("long.py"), rename("long.py", "moved.py"), ConflictKind.RENAME, "long.py"),
-    "rename/delete": (rename("long.py", "moved.py"), delete("long.py"), ConflictKind.RENAME, "long.py"),
-    "two renamed to one": (rename("long.py", "one.py"), rename("image.png", "one.py"), ConflictKind.RENAME, "one.py"),
-    "binary": (create("image.png", b"\0one"), create("image.png", b"\0two"), ConflictKind.BINARY, "image.png"),
+    "delete/modify": (
+        delete("text.py"),
+        change("text.py", "line 5", "x"),
+        ConflictKind.DELETE_MODIFY,
+        "text.py",
+    ),
+    "modify/delete": (
+        change("text.py", "line 5", "x"),
+        delete("text.py"),
+        ConflictKind.DELETE_MODIFY,
+        "text.py",
+    ),
+    "create/create": (
+        create("new.py", "a\n"),
+        create("new.py", "b\n"),
+        ConflictKind.CREATE_CREATE,
+        "new.py",
+    ),
+    "rename/modify": (
+        rename("long.py", "moved.py"),
+        change("long.py", "line 5", "x"),
+        ConflictKind.RENAME,
+        "long.py",
+    ),
+    "modify/rename": (
+        change("long.py", "line 5", "x"),
+        rename("long.py", "moved.py"),
+        ConflictKind.RENAME,
+        "long.py",
+    ),
+    "rename/rename": (
+        rename("long.py", "one.py"),
+        rename("long.py", "two.py"),
+        ConflictKind.RENAME,
+        "two.py",
+    ),
+    "delete/rename": (
+        delete("long.py"),
+        rename("long.py", "moved.py"),
+        ConflictKind.RENAME,
+        "long.py",
+    ),
+    "rename/delete": (
+        rename("long.py", "moved.py"),
+        delete("long.py"),
+        ConflictKind.RENAME,
+        "long.py",
+    ),
+    "two renamed to one": (
+        rename("long.py", "one.py"),
+        rename("image.png", "one.py"),
+        ConflictKind.RENAME,
+        "one.py",
+    ),
+    "binary": (
+        create("image.png", b"\0one"),
+        create("image.png", b"\0two"),
+        ConflictKind.BINARY,
+        "image.png",
+    ),
     "text that became binary": (
         create("text.py", b"\0one"),
         change("text.py", "line 5", "x"),
         ConflictKind.BINARY,
         "text.py",
     ),
-    "mode": (create("new.sh", "#!\n", 0o755), create("new.sh", "#!\n"), ConflictKind.MODE, "new.sh"),
-    "symlink": (linked("link", "other.py"), linked("link", "tool.sh"), ConflictKind.SYMLINK, "link"),
+    "mode": (
+        create("new.sh", "#!\n", 0o755),
+        create("new.sh", "#!\n"),
+        ConflictKind.MODE,
+        "new.sh",
+    ),
+    "symlink": (
+        linked("link", "other.py"),
+        linked("link", "tool.sh"),
+        ConflictKind.SYMLINK,
+        "link",
+    ),
     "a file that became a link": (
         linked("text.py", "other.py"),
         change("text.py", "line 5", "x"),
         ConflictKind.SYMLINK,
         "text.py",
     ),
-    "a link that became a file": (create("text.py", "x"), linked("text.py", "link"), ConflictKind.SYMLINK, "text.py"),
+    "a link that became a file": (
+        create("text.py", "x"),
+        linked("text.py", "link"),
+        ConflictKind.SYMLINK,
+        "text.py",
+    ),
     "new links": (linked("new", "text.py"), linked("new", "other.py"), ConflictKind.SYMLINK, "new"),
     "crlf": (crlf("text.py"), change("text.py", "line 5", "x"), ConflictKind.CRLF, "text.py"),
-    "a file where a directory is made": (create("a/b.py", "x\n"), create("a", "y\n"), ConflictKind.DIRECTORY, "a"),
-    "a directory where a file is made": (create("a", "y\n"), create("a/b.py", "x\n"), ConflictKind.DIRECTORY, "a/b.py"),
-    "a directory replaced": (create("d/new.py", "x\n"), in_the_place_of_d, ConflictKind.DIRECTORY, "d"),
+    "a file where a directory is made": (
+        create("a/b.py", "x\n"),
+        create("a", "y\n"),
+        ConflictKind.DIRECTORY,
+        "a",
+    ),
+    "a directory where a file is made": (
+        create("a", "y\n"),
+        create("a/b.py", "x\n"),
+        ConflictKind.DIRECTORY,
+        "a/b.py",
+    ),
+    "a directory replaced": (
+        create("d/new.py", "x\n"),
+        in_the_place_of_d,
+        ConflictKind.DIRECTORY,
+        "d",
+    ),
 }
 
 
@@ -138,7 +220,9 @@ def test_a_conflict_is_listed_with_its_pair_and_blocks_and_the_source_is_untouch
     bench.subplan("one", first)
     bench.subplan("two", second)
     merged = bench.merge()
-    assert [(each.kind, each.path, each.other, each.leaf) for each in merged.conflicts] == [(kind, path, "one", "two")]
+    assert [(each.kind, each.path, each.other, each.leaf) for each in merged.conflicts] == [
+        (kind, path, "one", "two")
+    ]
     assert path in str(merged.conflicts[0])
     with pytest.raises(MergeBlocked, match=f"{kind} conflict between one and two"):
         apply(merged, bench.snapshots, bench.root)
@@ -152,7 +236,9 @@ def test_the_source_may_be_the_other_side(bench, name):
     first(bench.root)
     before = on_disk(bench.root)
     merged = bench.merge()
-    assert [(each.kind, each.path, each.other) for each in merged.conflicts] == [(kind, path, SOURCE)]
+    assert [(each.kind, each.path, each.other) for each in merged.conflicts] == [
+        (kind, path, SOURCE)
+    ]
     with pytest.raises(MergeBlocked):
         apply(merged, bench.snapshots, bench.root)
     assert on_disk(bench.root) == before
@@ -180,7 +266,9 @@ def test_last_wins_never_wins_against_the_source(bench, name):
     first(bench.root)
     before = on_disk(bench.root)
     merged = bench.merge(strategy=MergeStrategy.LAST_WINS)
-    assert [(each.kind, each.path, each.other) for each in merged.conflicts] == [(kind, path, SOURCE)]
+    assert [(each.kind, each.path, each.other) for each in merged.conflicts] == [
+        (kind, path, SOURCE)
+    ]
     assert merged.overwritten == ()
     with pytest.raises(MergeBlocked, match=f"{kind} conflict between {SOURCE} and two"):
         apply(merged, bench.snapshots, bench.root)
@@ -192,7 +280,9 @@ def test_last_wins_keeps_an_edit_of_the_source_that_an_earlier_subplan_had_merge
     bench.subplan("two", change("text.py", "line 15", "two"))
     change("text.py", "line 1\n", "mine\n")(bench.root)
     merged = bench.merge(strategy=MergeStrategy.LAST_WINS)
-    assert [(each.path, each.other, each.leaf) for each in merged.overwritten] == [("text.py", "one", "two")]
+    assert [(each.path, each.other, each.leaf) for each in merged.overwritten] == [
+        ("text.py", "one", "two")
+    ]
     assert merged.blocked == ()
     text = bench.text(merged, "text.py").split("\n")
     assert ("mine" in text, "two" in text, "one" in text) == (True, True, False)
@@ -209,7 +299,9 @@ def test_last_wins_is_blocked_by_an_edit_of_the_source_beneath_that_of_an_earlie
     bench.subplan("two", both)
     change("text.py", "line 1\n", "mine\n")(bench.root)
     merged = bench.merge(strategy=MergeStrategy.LAST_WINS)
-    assert [(each.path, each.other, each.leaf) for each in merged.conflicts] == [("text.py", SOURCE, "two")]
+    assert [(each.path, each.other, each.leaf) for each in merged.conflicts] == [
+        ("text.py", SOURCE, "two")
+    ]
     assert merged.overwritten == ()
     assert "mine" in bench.text(merged, "text.py").split("\n")
 
@@ -277,7 +369,10 @@ def test_three_way_takes_the_files_of_a_change_that_do_not_conflict(bench):
 
     bench.subplan("two", both)
     merged = bench.merge()
-    assert ("one" in bench.text(merged, "text.py"), "two" in bench.text(merged, "other.py")) == (True, True)
+    assert ("one" in bench.text(merged, "text.py"), "two" in bench.text(merged, "other.py")) == (
+        True,
+        True,
+    )
     assert merged.merged == ("one", "two")
     marked = bench.snapshots.read(merged.conflicts[0].marked).decode()
     assert all(word in marked for word in ("<<<<<<<", "|||||||", ">>>>>>>", "one", "line 5", "two"))
@@ -358,17 +453,24 @@ def test_no_working_tree_and_no_repository_is_touched_by_a_merge(bench):
 
 def test_a_snapshot_is_what_is_on_disk_whatever_the_attributes_say(tmp_path):
     files = {
-        ".gitattributes": "* text=auto eol=crlf\n*.py merge=union filter=lfs ident\n", "crlf.txt": b"a\r\nb\r\n",
-        "lf.txt": b"a\nb\n", "x.py": b"$Id$\n" + LINES.encode(), os.fsdecode(b"odd\xff\n"): b"\0",
-    }  # fmt: skip
+        ".gitattributes": "* text=auto eol=crlf\n*.py merge=union filter=lfs ident\n",
+        "crlf.txt": b"a\r\nb\r\n",
+        "lf.txt": b"a\nb\n",
+        "x.py": b"$Id$\n" + LINES.encode(),
+        os.fsdecode(b"odd\xff\n"): b"\0",
+    }
     bench = Bench(tmp_path, {name: content for name, content in files.items() if name != "lf.txt"})
     fill(bench.root, {"lf.txt": files["lf.txt"]})
     taken = bench.snapshots.entries(bench.snapshots.take(bench.root))
     for name, content in files.items():
-        assert bench.snapshots.read(taken[name].blob) == (content if isinstance(content, bytes) else content.encode())
+        assert bench.snapshots.read(taken[name].blob) == (
+            content if isinstance(content, bytes) else content.encode()
+        )
     bench.subplan("one", change("x.py", "line 5", "one"))
     bench.subplan("two", change("x.py", "line 5", "two"))
-    assert [each.kind for each in bench.merge().conflicts] == [ConflictKind.CONTENT]  # union would keep both
+    assert [each.kind for each in bench.merge().conflicts] == [
+        ConflictKind.CONTENT
+    ]  # union would keep both
 
 
 def do_something(chance, root, place):
@@ -414,7 +516,8 @@ def test_real_worktrees_and_directories_without_git_merge_alike(bench, tmp_path)
     change("text.py", "line 15", "two")(plain)
     changes = [("one", work), ("two", plain)]
     made = [
-        type(bench.subplan("x", lambda root: None))(leaf, base, bench.snapshots.take(place)) for leaf, place in changes
+        type(bench.subplan("x", lambda root: None))(leaf, base, bench.snapshots.take(place))
+        for leaf, place in changes
     ]
     merged = merge(bench.snapshots, base, made)
     assert merged.blocked == ()
@@ -449,7 +552,9 @@ def test_a_write_outside_is_refused_with_its_whole_change_and_blocks(owned):
     ]
     with pytest.raises(MergeBlocked, match=f"b/f0.py: written by {one}, owned by"):
         apply(merged, bench.snapshots, bench.root)
-    assert bench.merge(ownership=ownership, strategy=MergeStrategy.FAIL_ON_CONFLICT).left_out == (one,)
+    assert bench.merge(ownership=ownership, strategy=MergeStrategy.FAIL_ON_CONFLICT).left_out == (
+        one,
+    )
 
 
 def test_or_it_is_a_request_to_the_owner_which_blocks_until_it_is_left_on_purpose(owned):
@@ -464,7 +569,9 @@ def test_or_it_is_a_request_to_the_owner_which_blocks_until_it_is_left_on_purpos
     merged = bench.merge(ownership=ownership, outside=Outside.REQUEST)
     assert "mine" in bench.text(merged, "a/f0.py")
     assert "b/f0.py" in bench.snapshots.entries(merged.tree)
-    assert [(each.owners, each.change.after) for each in merged.requests] == [((plan.owner("b/f0.py"),), None)]
+    assert [(each.owners, each.change.after) for each in merged.requests] == [
+        ((plan.owner("b/f0.py"),), None)
+    ]
     with pytest.raises(MergeBlocked, match=r"b/f0\.py"):
         apply(merged, bench.snapshots, bench.root)
     assert apply(merged, bench.snapshots, bench.root, leave_requests=True) == ("a/f0.py",)
@@ -472,7 +579,9 @@ def test_or_it_is_a_request_to_the_owner_which_blocks_until_it_is_left_on_purpos
 
 
 @pytest.mark.parametrize(("path", "to"), [("a/f0.py", "b/moved.py"), ("b/f0.py", "a/moved.py")])
-def test_a_rename_whose_other_half_is_another_subplan_s_is_a_request_with_both_halves(owned, path, to):
+def test_a_rename_whose_other_half_is_another_subplan_s_is_a_request_with_both_halves(
+    owned, path, to
+):
     bench, plan, ownership = owned
     one, two = plan.owner("a/f0.py"), plan.owner("b/f0.py")
 
@@ -528,7 +637,10 @@ def test_new_files_belong_to_those_who_have_files_beside_them(owned):
 def test_every_leaf_writing_its_own_files_is_never_in_a_conflict(owned):
     bench, plan, ownership = owned
     for leaf in plan.leaves:
-        bench.subplan(leaf.id, lambda root, leaf=leaf: [change(path, "line", leaf.id)(root) for path in leaf.files])
+        bench.subplan(
+            leaf.id,
+            lambda root, leaf=leaf: [change(path, "line", leaf.id)(root) for path in leaf.files],
+        )
     merged = bench.merge(ownership=ownership)
     assert merged.blocked == ()
     assert isinstance(merged, Merged)

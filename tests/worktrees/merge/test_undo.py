@@ -72,7 +72,9 @@ def test_an_apply_is_taken_back_byte_for_byte(bench):
     (applied,) = applies(bench.root)
     assert applied.record == RECORD
     assert undo(bench.root, applied) == written
-    assert on_disk(bench.root) == before  # kinds, permissions, contents, times, empty directories; and no .abreast
+    assert (
+        on_disk(bench.root) == before
+    )  # kinds, permissions, contents, times, empty directories; and no .abreast
     assert applies(bench.root) == []
     apply(bench.merge(), bench.snapshots, bench.root, record=RECORD)  # and once more
     assert bench.snapshots.take(bench.root) == merged.tree
@@ -135,7 +137,10 @@ def test_several_applies_are_taken_back_one_after_another_and_the_oldest_are_let
         bench.place = bench.place / "again"
         bench.place.mkdir()
         bench.changes.clear()
-        bench.subplan(f"part-{number}", lambda root, number=number: fill(root, {f"n{number % 3}": f"{number}\n"}))
+        bench.subplan(
+            f"part-{number}",
+            lambda root, number=number: fill(root, {f"n{number % 3}": f"{number}\n"}),
+        )
         apply(bench.merge(), bench.snapshots, bench.root, record={"run": f"plan-{number}"})
     assert len(applies(bench.root)) == KEPT
     for number in range(KEPT + 1, 1, -1):
@@ -160,7 +165,10 @@ def test_a_failure_at_any_step_of_an_undo_leaves_the_tree_as_applied(bench):
 
 
 def killed_in(work, number):
-    """Do something in a process that is killed by SIGKILL at an operation of a number; whether it was."""
+    """Do something in a process that is killed by SIGKILL at an operation of a number.
+
+    Whether it was.
+    """
     child = os.fork()
     if not child:
         try:
@@ -173,7 +181,9 @@ def killed_in(work, number):
 def test_sigkill_at_every_step_of_an_apply_is_taken_back_and_after_the_last_it_is_done(bench):
     merged, before = bench.merge(), on_disk(bench.root)
     number = 0
-    while killed_in(lambda disk: apply(merged, bench.snapshots, bench.root, record=RECORD, disk=disk), number):
+    while killed_in(
+        lambda disk: apply(merged, bench.snapshots, bench.root, record=RECORD, disk=disk), number
+    ):
         with pytest.raises(ApplyInterrupted, match="apply-"):
             apply(merged, bench.snapshots, bench.root)
         assert recover(bench.root) == 1
@@ -226,7 +236,10 @@ def test_one_that_is_under_way_is_left_alone(bench):
     tried = []
 
     def meanwhile():
-        for work in (lambda: recover(bench.root), lambda: apply(merged, bench.snapshots, bench.root)):
+        for work in (
+            lambda: recover(bench.root),
+            lambda: apply(merged, bench.snapshots, bench.root),
+        ):
             with pytest.raises(ApplyRunning, match="at this moment"):
                 work()
             tried.append(work)

@@ -12,7 +12,14 @@ from abreast.assembly.names import open_model
 from abreast.cli import options
 from abreast.cli.config import SEED, Config
 from abreast.cli.errors import FAILED, UsageError, one_line, tell
-from abreast.cli.jobs.map.prompt import default_model, lanes_here, read_schema, read_temperature, read_tokens, said
+from abreast.cli.jobs.map.prompt import (
+    default_model,
+    lanes_here,
+    read_schema,
+    read_temperature,
+    read_tokens,
+    said,
+)
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.printer import STDOUT, write_all
@@ -33,16 +40,20 @@ def command(*, question: str, **given: Any) -> int:
       abreast ask "Name three colours."
       abreast ask -m anthropic/claude-sonnet-4-5 --system "Be brief." - < question.txt
 
-    Keys come from the environment (OPENAI_API_KEY, ...) or from where abreast.toml says, never from the command line.
+    Keys come from the environment (OPENAI_API_KEY, ...) or from where abreast.toml says, never from
+    the command line.
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
     text = _stdin() if question == "-" else question
     if not text.strip():
         raise UsageError("the prompt is empty; write: abreast ask PROMPT")
     options_of_call = {
-        "system": given["system"], "schema": read_schema(given["schema"]), "seed": config.get(SEED, given["seed"]),
-        "temperature": read_temperature(given["temperature"]), "max_tokens": read_tokens(given["max_tokens"]),
-    }  # fmt: skip
+        "system": given["system"],
+        "schema": read_schema(given["schema"]),
+        "seed": config.get(SEED, given["seed"]),
+        "temperature": read_temperature(given["temperature"]),
+        "max_tokens": read_tokens(given["max_tokens"]),
+    }
     name = default_model(config, given["model"])
     choice = StoreChoice(config, given["store"])
     lanes = lanes_here(config, given["lane_width"])

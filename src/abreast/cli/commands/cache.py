@@ -25,26 +25,45 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
         kept = [] if opened is None else opened.replies()
     if as_json:
         for one in kept:
-            say_json({
-                "model": one.model, "replies": one.count, "characters": one.characters, "oldest": moment(one.oldest),
-                "newest": moment(one.newest),
-            })  # fmt: skip
+            say_json(
+                {
+                    "model": one.model,
+                    "replies": one.count,
+                    "characters": one.characters,
+                    "oldest": moment(one.oldest),
+                    "newest": moment(one.newest),
+                }
+            )
     else:
-        rows = [(one.model, one.count, one.characters, local_moment(one.oldest), local_moment(one.newest))
-                for one in kept]  # fmt: skip
+        rows = [
+            (
+                one.model,
+                one.count,
+                one.characters,
+                local_moment(one.oldest),
+                local_moment(one.newest),
+            )
+            for one in kept
+        ]
         say_table(("MODEL", "REPLIES", "CHARACTERS", "OLDEST", "NEWEST"), rows)
     return 0
 
 
 @command.command("clear")
 @click.option("--model", "-m", metavar="NAME", help="Only the replies of this model.")
-@click.option("--older-than", metavar="TIME", help="Only those kept longer ago than this: 30d, 12h.")
+@click.option(
+    "--older-than", metavar="TIME", help="Only those kept longer ago than this: 30d, 12h."
+)
 @options.quiet
 @options.common
-def clear(*, model: str | None, older_than: str | None, quiet: bool, store: str | None, as_json: bool) -> int:
+def clear(
+    *, model: str | None, older_than: str | None, quiet: bool, store: str | None, as_json: bool
+) -> int:
     """Forget replies; all of them, unless told which."""
     try:
-        before = math.inf if older_than is None else SYSTEM_CLOCK.wall() - units.duration(older_than)
+        before = (
+            math.inf if older_than is None else SYSTEM_CLOCK.wall() - units.duration(older_than)
+        )
     except ValueError as error:
         raise UsageError(f"--older-than: {error}") from None
     with StoreChoice(Config.load(), store).look() as opened:

@@ -23,12 +23,19 @@ _LOOK: Final = 0.05  # seconds between two looks at whether it has ended
 
 @click.command("cancel")
 @options.run
-@click.option("--reason", metavar="TEXT", default="cancelled by request", help="What the run shall say of it.")
+@click.option(
+    "--reason", metavar="TEXT", default="cancelled by request", help="What the run shall say of it."
+)
 @click.option("--wait", is_flag=True, help="Wait until the driver has ended.")
 @options.quiet
 @options.common
-def command(*, run: str, reason: str, wait: bool, quiet: bool, store: str | None, as_json: bool) -> int:
-    """Ask the driver of RUN to stop; it does within a second. What is recorded stays, and the run can be resumed."""
+def command(
+    *, run: str, reason: str, wait: bool, quiet: bool, store: str | None, as_json: bool
+) -> int:
+    """Ask the driver of RUN to stop.
+
+    It does within a second. What is recorded stays, and the run can be resumed.
+    """
     with StoreChoice(Config.load(), store).existing() as opened:
         row = find_run(opened, run)
         if opened.driven(row.id):

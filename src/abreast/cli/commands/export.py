@@ -27,9 +27,29 @@ from abreast.store.port import RunRow, Store
 Write: TypeAlias = Callable[[BinaryIO, Iterator[Row]], int]
 
 _COLUMNS: Final = (
-    "run", "path", "map", "key", "index", "state", "value", "exit_code", "stdout", "stderr", "error_type", "error",
-    "lane", "attempts", "seconds", "queued", "waited", "backoff", "requests", "input_tokens", "output_tokens", "usd",
-)  # fmt: skip
+    "run",
+    "path",
+    "map",
+    "key",
+    "index",
+    "state",
+    "value",
+    "exit_code",
+    "stdout",
+    "stderr",
+    "error_type",
+    "error",
+    "lane",
+    "attempts",
+    "seconds",
+    "queued",
+    "waited",
+    "backoff",
+    "requests",
+    "input_tokens",
+    "output_tokens",
+    "usd",
+)
 _WHOLE: Final = ("index", "exit_code", "attempts", "requests", "input_tokens", "output_tokens")
 _NUMBERS: Final = ("seconds", "queued", "waited", "backoff", "usd")
 _PAGE: Final = 1000
@@ -40,16 +60,38 @@ PAGE: Final = "html"
 @click.command("export")
 @options.run
 @click.option(
-    "--format", "form", metavar="NAME", help="jsonl, csv, parquet or html (its page).  [as FILE ends, or jsonl]"
+    "--format",
+    "form",
+    metavar="NAME",
+    help="jsonl, csv, parquet or html (its page).  [as FILE ends, or jsonl]",
 )
-@click.option("--output", "-o", metavar="FILE", help="Write to this file, which appears when it is complete.  [stdout]")
-@click.option("--html", "as_page", is_flag=True, help="Write the page of the run, as one file that needs no network.")
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="Write to this file, which appears when it is complete.  [stdout]",
+)
+@click.option(
+    "--html",
+    "as_page",
+    is_flag=True,
+    help="Write the page of the run, as one file that needs no network.",
+)
 @options.quiet
 @options.common
 def command(
-    *, run: str, form: str | None, output: str | None, as_page: bool, quiet: bool, store: str | None, as_json: bool
+    *,
+    run: str,
+    form: str | None,
+    output: str | None,
+    as_page: bool,
+    quiet: bool,
+    store: str | None,
+    as_json: bool,
 ) -> int:
-    """Write the results of RUN, in item order, as JSON lines, CSV or Parquet; or its page, as `abreast ui` shows it.
+    """Write the results of RUN, in item order, as JSON lines, CSV or Parquet.
+
+    Or its page, as `abreast ui` shows it.
 
     What was cancelled, or ran past the item at which a map stopped, is no result and is left out.
     """
@@ -77,7 +119,9 @@ def _chosen(form: str | None, output: str | None, *, as_page: bool, as_json: boo
         return PAGE
     if form is not None:
         if form not in _FORMATS:
-            raise UsageError(f"--format: there is no format {form!r}; there are {', '.join(_FORMATS)}")
+            raise UsageError(
+                f"--format: there is no format {form!r}; there are {', '.join(_FORMATS)}"
+            )
         return form
     return "jsonl" if as_json else _by_ending(output)
 
@@ -91,14 +135,19 @@ def _write_page(choice: StoreChoice, run: str, output: str | None, *, quiet: boo
         row = find_run(opened, run)
         name = output or f"{file_name(row.id)}.html"
         with target(None if name == "-" else name) as file:
-            file.write(html(opened, row.id, prompt_of, secrets_here(os.environ)).encode("utf-8", "replace"))
+            file.write(
+                html(opened, row.id, prompt_of, secrets_here(os.environ)).encode("utf-8", "replace")
+            )
     if name != "-" and not quiet:
         tell(f"the page of {row.id} is in {name}")
     return 0
 
 
 def _by_ending(output: str | None) -> str:
-    """The format that a file's ending names; a file without an ending, and a device, gets JSON lines."""
+    """The format that a file's ending names.
+
+    A file without an ending, and a device, gets JSON lines.
+    """
     ending = Path(output).suffix.removeprefix(".").lower() if output else ""
     if not ending:
         return "jsonl"
@@ -142,7 +191,9 @@ def _write_jsonl(file: BinaryIO, rows: Iterator[Row]) -> int:
 def _write_csv(file: BinaryIO, rows: Iterator[Row]) -> int:
     text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="", write_through=True)
     try:
-        writer = csv.DictWriter(text, _COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+        writer = csv.DictWriter(
+            text, _COLUMNS, restval="", extrasaction="ignore", lineterminator="\n"
+        )
         writer.writeheader()
         return sum(1 for row in rows if writer.writerow(_flat(row)))
     finally:
@@ -174,8 +225,14 @@ def _pyarrow() -> tuple[Any, Any]:
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise UsageError("Parquet needs pyarrow, which is not installed: pip install 'abreast[parquet]'") from None
+        raise UsageError(
+            "Parquet needs pyarrow, which is not installed: pip install 'abreast[parquet]'"
+        ) from None
 
 
-_WRITERS: Final[dict[str, Write]] = {"jsonl": _write_jsonl, "csv": _write_csv, "parquet": _write_parquet}
+_WRITERS: Final[dict[str, Write]] = {
+    "jsonl": _write_jsonl,
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+}
 _FORMATS: Final = (*_WRITERS, PAGE)

@@ -28,28 +28,71 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
 @click.command("map", context_settings=_SETTINGS)
 @options.width
 @click.option(
-    "--input", "-a", "--arg-file", "input_file", metavar="FILE", help="Read the items from here, not from stdin."
+    "--input",
+    "-a",
+    "--arg-file",
+    "input_file",
+    metavar="FILE",
+    help="Read the items from here, not from stdin.",
 )
 @click.option("--jsonl", is_flag=True, help="Each line is a JSON value; {.field} is a field of it.")
 @click.option(
-    "--null", "-0", is_flag=True, help="Items end with NUL, as `find -print0` writes them, not with a newline."
+    "--null",
+    "-0",
+    is_flag=True,
+    help="Items end with NUL, as `find -print0` writes them, not with a newline.",
 )
-@click.option("--key", metavar="TEXT", help="The items' stable names, such as '{.id}'; by default their positions.")
-@click.option("--call", metavar="PKG.MOD:FN", help="Call this Python function with each item, instead of a command.")
-@click.option("--prompt", metavar="TEXT", help="Ask a model about each item, instead of a command; {} is the item.")
+@click.option(
+    "--key",
+    metavar="TEXT",
+    help="The items' stable names, such as '{.id}'; by default their positions.",
+)
+@click.option(
+    "--call",
+    metavar="PKG.MOD:FN",
+    help="Call this Python function with each item, instead of a command.",
+)
+@click.option(
+    "--prompt",
+    metavar="TEXT",
+    help="Ask a model about each item, instead of a command; {} is the item.",
+)
 @options.asking
-@click.option("--cache", is_flag=True, help="Answer an equal request as it was answered before; see `abreast cache`.")
-@click.option("--executor", metavar="NAME", default="local", help="Where --call works: local (default) or process.")
+@click.option(
+    "--cache",
+    is_flag=True,
+    help="Answer an equal request as it was answered before; see `abreast cache`.",
+)
+@click.option(
+    "--executor",
+    metavar="NAME",
+    default="local",
+    help="Where --call works: local (default) or process.",
+)
 @click.option("--halt", is_flag=True, help="End at the first failing item, in item order.")
 @click.option("--until", metavar="N", help="End after so many successes, in item order.")
 @options.retries
 @options.timeout
 @options.budget
-@click.option("--keep", metavar="SIZE", help="Keep so much of what an item writes to stdout, and to stderr.  [8MiB]")
+@click.option(
+    "--keep",
+    metavar="SIZE",
+    help="Keep so much of what an item writes to stdout, and to stderr.  [8MiB]",
+)
 @click.option("--name", metavar="TEXT", default="map", help="What the run is called.  [map]")
-@click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
-@click.option("--seed", metavar="N", help="Makes the seeds of items repeatable; drawn if not given.")
-@click.option("--keep-order", "-k", is_flag=True, hidden=True, expose_value=False)  # GNU parallel's: it always is
+@click.option(
+    "--tag",
+    "tags",
+    metavar="WORD",
+    multiple=True,
+    help="A word to find the run by; may be repeated.",
+)
+@click.option(
+    "--seed", metavar="N", help="Makes the seeds of items repeatable; drawn if not given."
+)
+@click.option(
+    "--keep-order", "-k", is_flag=True, hidden=True, expose_value=False
+)  # GNU parallel's: it always is
 @options.dry_run
 @options.quiet
 @options.common
@@ -57,10 +100,11 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
 def command(arguments: tuple[str, ...], **given: Any) -> int:
     """Run COMMAND for every line of the input, side by side.
 
-    In its arguments, {} is the line, {.field} a field of a JSON line, {#} the item's number, {key} its key, {attempt}
-    the number of the attempt, {seed} the item's own seed; the line is added at the end if none of them names it. A
-    value is one argument, whatever is in it, and never shell code. Empty lines are passed over. What the items write to
-    stdout leaves in the order of the items. Everything is recorded: after a crash or Ctrl-C, `abreast resume` goes on.
+    In its arguments, {} is the line, {.field} a field of a JSON line, {#} the item's number, {key}
+    its key, {attempt} the number of the attempt, {seed} the item's own seed; the line is added at
+    the end if none of them names it. A value is one argument, whatever is in it, and never shell
+    code. Empty lines are passed over. What the items write to stdout leaves in the order of the
+    items. Everything is recorded: after a crash or Ctrl-C, `abreast resume` goes on.
 
     \b
       seq 100 | abreast map -P 8 -- curl -s https://example.com/{}
@@ -68,8 +112,8 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
       abreast map --call package.module:function < lines
       abreast map --prompt 'Classify: {}' -m local/smollm2 --schema label.json < reviews.txt
 
-    The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is spent, 4 if the run
-    was cancelled, 130 after Ctrl-C.
+    The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is
+    spent, 4 if the run was cancelled, 130 after Ctrl-C.
     """  # noqa: D301 - click wants the character itself: it keeps the next paragraph's lines as they are
     config = Config.load()
     job = _job(config, arguments, given)
@@ -96,13 +140,23 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
     asking = _asking(config, given)
     return MapJob(
         cwd=os.getcwd(),  # noqa: PTH109 - as a text, and Config has seen that it is there
-        command=arguments, call=given["call"], jsonl=given["jsonl"], null=given["null"],
+        command=arguments,
+        call=given["call"],
+        jsonl=given["jsonl"],
+        null=given["null"],
         input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100
-        key=given["key"], width=_width(config, asking, given), halt=given["halt"], until=_until(given["until"]),
-        retries=config.get(RETRIES, given["retries"]), timeout=config.get(TIMEOUT, given["timeout"]),
-        budget=config.get(BUDGET, given["budget"]), executor=given["executor"], keep=config.get(KEEP, given["keep"]),
-        prompt=given["prompt"], **asking,
-    )  # fmt: skip
+        key=given["key"],
+        width=_width(config, asking, given),
+        halt=given["halt"],
+        until=_until(given["until"]),
+        retries=config.get(RETRIES, given["retries"]),
+        timeout=config.get(TIMEOUT, given["timeout"]),
+        budget=config.get(BUDGET, given["budget"]),
+        executor=given["executor"],
+        keep=config.get(KEEP, given["keep"]),
+        prompt=given["prompt"],
+        **asking,
+    )
 
 
 def _width(config: Config, asking: dict[str, Any], given: dict[str, Any]) -> int:
@@ -128,10 +182,14 @@ def _asking(config: Config, given: dict[str, Any]) -> dict[str, Any]:
     from abreast.cli.jobs.map import prompt
 
     return {
-        "model": prompt.default_model(config, given["model"]), "system": given["system"], "cache": given["cache"],
-        "schema": prompt.read_schema(given["schema"]), "temperature": prompt.read_temperature(given["temperature"]),
-        "max_tokens": prompt.read_tokens(given["max_tokens"]), "lane_width": given["lane_width"],
-    }  # fmt: skip
+        "model": prompt.default_model(config, given["model"]),
+        "system": given["system"],
+        "cache": given["cache"],
+        "schema": prompt.read_schema(given["schema"]),
+        "temperature": prompt.read_temperature(given["temperature"]),
+        "max_tokens": prompt.read_tokens(given["max_tokens"]),
+        "lane_width": given["lane_width"],
+    }
 
 
 def _until(given: str | None) -> int | None:
@@ -144,7 +202,9 @@ def _until(given: str | None) -> int | None:
 def _check(job: MapJob, name: str) -> None:
     """Refuse what can be seen to be wrong before anything is read or started."""
     if job.executor not in ("local", "process"):
-        raise UsageError(f"--executor: there is no executor {job.executor!r}; choose local or process")
+        raise UsageError(
+            f"--executor: there is no executor {job.executor!r}; choose local or process"
+        )
     if name == LAST:
         raise UsageError(f"--name: {LAST!r} stands for the newest run; choose another name")
     try:
@@ -159,10 +219,14 @@ def _check(job: MapJob, name: str) -> None:
 
 def _print_plan(job: MapJob, *, as_json: bool) -> int:
     """The commands that would run, one per line, each ready to be pasted into a shell."""
-    for index, value in enumerate(InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)):
+    for index, value in enumerate(
+        InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
+    ):
         key = job.key_of(value) if job.key_of is not None else position_key(index)
         words = _planned(job, value, Planned(index, key))
-        line = json_line({"key": key, "index": index, "argv": words}) if as_json else shlex.join(words)
+        line = (
+            json_line({"key": key, "index": index, "argv": words}) if as_json else shlex.join(words)
+        )
         write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
     return 0
 
@@ -171,4 +235,8 @@ def _planned(job: MapJob, value: object, where: Planned) -> list[str]:
     """What would be done for one item."""
     if job.command:
         return job.arguments.fill(value, where)
-    return [str(job.model), *job.question.fill(value, where)] if job.prompt else [str(job.call), str(value)]
+    return (
+        [str(job.model), *job.question.fill(value, where)]
+        if job.prompt
+        else [str(job.call), str(value)]
+    )

@@ -22,16 +22,43 @@ def command() -> None:
 
 
 choosing = options.group_of(
-    click.option("--model", "-m", "models", metavar="NAME", multiple=True, help="Only this model; may be repeated."),
-    click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="Only this one; may be repeated."),
-    click.option("--input", "-i", "inputs", metavar="ID", multiple=True, help="Only this input; may be repeated."),
+    click.option(
+        "--model",
+        "-m",
+        "models",
+        metavar="NAME",
+        multiple=True,
+        help="Only this model; may be repeated.",
+    ),
+    click.option(
+        "--strategy",
+        "strategies",
+        metavar="NAME",
+        multiple=True,
+        help="Only this one; may be repeated.",
+    ),
+    click.option(
+        "--input",
+        "-i",
+        "inputs",
+        metavar="ID",
+        multiple=True,
+        help="Only this input; may be repeated.",
+    ),
     click.option("--repeats", metavar="N", help="Only the first so many repeats."),
-    click.option("--lane-width", "--provider-concurrency", "lane_width", metavar="N",
-                 help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.  [4]"),
-)  # fmt: skip
+    click.option(
+        "--lane-width",
+        "--provider-concurrency",
+        "lane_width",
+        metavar="N",
+        help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.  [4]",
+    ),
+)
 
 
-every_row = click.option("--all", "every", is_flag=True, help="Also cells that are no longer in the study's file.")
+every_row = click.option(
+    "--all", "every", is_flag=True, help="Also cells that are no longer in the study's file."
+)
 no_report = click.option("--no-report", is_flag=True, help="Write no report at the end.")
 
 
@@ -41,9 +68,19 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
 @click.option("--no-resume", is_flag=True, help="Start a new run, whatever is recorded.")
 @options.dry_run
 @options.budget
-@click.option("--adaptive", is_flag=True, help="Let lanes find out how wide they can be; --lane-width is their cap.")
+@click.option(
+    "--adaptive",
+    is_flag=True,
+    help="Let lanes find out how wide they can be; --lane-width is their cap.",
+)
 @no_report
-@click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="WORD",
+    multiple=True,
+    help="A word to find the run by; may be repeated.",
+)
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
 @options.quiet
 @options.common
@@ -51,8 +88,8 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
 def run(*, file: str, **given: Any) -> int:
     """Run the study in FILE, or go on with it: cells that are recorded are not run again.
 
-    Cells go by their content. An edited prompt runs again in its cells alone, and which these are is said beforehand.
-    At the end the report is written to .abreast/reports, beside the store.
+    Cells go by their content. An edited prompt runs again in its cells alone, and which these are
+    is said beforehand. At the end the report is written to .abreast/reports, beside the store.
     """
     from abreast.cli.commands.run import read_text
 
@@ -71,10 +108,17 @@ def run_study(file: str, text: str, **given: Any) -> int:
         width = _number("--lane-width", width)
     repeats = None if repeats is None else _number("--repeats", repeats)
     source = StudyFile(
-        file, text, str(Path(file).resolve().parent), width, config.get(BUDGET, given["budget"]),
-        list(given.get("models", ())), list(given.get("strategies", ())), list(given.get("inputs", ())),
-        repeats, bool(given.get("adaptive")),
-    )  # fmt: skip
+        file,
+        text,
+        str(Path(file).resolve().parent),
+        width,
+        config.get(BUDGET, given["budget"]),
+        list(given.get("models", ())),
+        list(given.get("strategies", ())),
+        list(given.get("inputs", ())),
+        repeats,
+        bool(given.get("adaptive")),
+    )
     studying = Studying(source, choice, view, report=not given.get("no_report"))
     if given["dry_run"]:
         from abreast.cli.jobs.matrix.dry_run import say_plan
@@ -84,7 +128,9 @@ def run_study(file: str, text: str, **given: Any) -> int:
     seed = config.get(SEED, given["seed"])
     with choice.open() as store:
         row = None if given.get("no_resume") else _newest(store, studying.study.name)
-        resume: Resume = "never" if row is None else "retry" if given.get("rerun_failed") else "must"
+        resume: Resume = (
+            "never" if row is None else "retry" if given.get("rerun_failed") else "must"
+        )
         return studying.run(store, row=row, resume=resume, seed=seed, tags=given["tags"])
 
 
@@ -101,7 +147,9 @@ def _newest(store: Store, name: str) -> RunRow | None:
 
 
 @command.command("report")
-@click.option("--out", metavar="FILE", help="Where to write it: .html or .md.  [RUN.html in .abreast/reports]")
+@click.option(
+    "--out", metavar="FILE", help="Where to write it: .html or .md.  [RUN.html in .abreast/reports]"
+)
 @every_row
 @options.common
 @options.run
@@ -118,16 +166,27 @@ def report(*, run: str, out: str | None, every: bool, store: str | None, as_json
 @options.common
 @click.argument("file", metavar="FILE")
 def score(*, file: str, no_report: bool, store: str | None, as_json: bool, quiet: bool) -> int:
-    """Score the replies of FILE's study again, by the scores that it has now; no model is asked, but judges."""
+    """Score the replies of FILE's study again, by the scores that it has now.
+
+    No model is asked, but judges.
+    """
     from abreast.cli.commands.run import read_text
     from abreast.cli.jobs.matrix.report import rescore
 
     view = OutputOptions(as_json, quiet, options.is_verbose())
-    return rescore(file, read_text(file), StoreChoice(Config.load(), store), view, report=not no_report)
+    return rescore(
+        file, read_text(file), StoreChoice(Config.load(), store), view, report=not no_report
+    )
 
 
 @command.command("export")
-@click.option("--format", "form", type=click.Choice(["jsonl", "csv", "parquet"]), default="jsonl", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "csv", "parquet"]),
+    default="jsonl",
+    show_default=True,
+)
 @click.option("--out", metavar="FILE", help="Where to write it; stdout if not given.")
 @every_row
 @options.store

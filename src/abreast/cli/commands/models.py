@@ -1,4 +1,7 @@
-"""`abreast models`: the lanes there are, their keys and limits; `abreast models get`: fetch the embedded model."""
+"""`abreast models`: the lanes there are, their keys and limits.
+
+`abreast models get`: fetch the embedded model.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ from abreast.models.lanes import LaneSettings, split_name
 def command(context: click.Context, *, store: str | None, as_json: bool) -> int:  # noqa: ARG001 - as all commands
     """List the lanes that models are asked on: where each is, whether its key is there, and its limits.
 
-    A model is named lane/model, such as openai/gpt-4o-mini or local/smollm2. Others are declared in abreast.toml:
+    A model is named lane/model, such as openai/gpt-4o-mini or local/smollm2. Others are declared in
+    abreast.toml:
 
     \b
       [lanes.mine]
@@ -34,13 +38,19 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
     """  # noqa: D301 - click wants the character itself
     if context.invoked_subcommand is not None:
         return 0
-    rows = [_facts(lane) for lane in lanes_here(Config.load()).values() if lane.name not in ("scripted", "replay")]
+    rows = [
+        _facts(lane)
+        for lane in lanes_here(Config.load()).values()
+        if lane.name not in ("scripted", "replay")
+    ]
     if as_json:
         for row in rows:
             say_json(row)
     else:
         head = ("LANE", "KEY", "WIDTH", "RPM", "TPM", "LEARNED", "WHERE")
-        say_table(head, [[_shown(row[name.lower()]) for name in head] for row in map(_worded, rows)])
+        say_table(
+            head, [[_shown(row[name.lower()]) for name in head] for row in map(_worded, rows)]
+        )
     return 0
 
 
@@ -49,7 +59,9 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
 @options.quiet
 @options.common
 def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # noqa: ARG001 - as all commands
-    """Fetch the weights of an embedded model into the cache, once; by default those of local/smollm2.
+    """Fetch the weights of an embedded model into the cache, once.
+
+    By default those of local/smollm2.
 
     The download can be cut off and taken up again. What arrives is checked by its hash.
     """
@@ -88,9 +100,17 @@ def _line() -> Any:  # noqa: ANN401 - a callback of the fetch
 
 def _facts(lane: LaneSettings) -> dict[str, Any]:
     return {
-        "lane": lane.name, "kind": lane.kind, "key": _key(lane), "width": lane.width, "adaptive": lane.adaptive,
-        "rpm": lane.rpm, "tpm": lane.tpm, "learned": _learned(lane), "where": _where(lane), "from": lane.place,
-    }  # fmt: skip
+        "lane": lane.name,
+        "kind": lane.kind,
+        "key": _key(lane),
+        "width": lane.width,
+        "adaptive": lane.adaptive,
+        "rpm": lane.rpm,
+        "tpm": lane.tpm,
+        "learned": _learned(lane),
+        "where": _where(lane),
+        "from": lane.place,
+    }
 
 
 def _worded(row: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +136,11 @@ def _key(lane: LaneSettings) -> str:
 def _where(lane: LaneSettings) -> str:
     if lane.kind == "local":
         here = [name for name, weights in KNOWN.items() if is_present(weights)]
-        return f"this process; {', '.join(here)} in {cache_directory()}" if here else "this process; abreast models get"
+        return (
+            f"this process; {', '.join(here)} in {cache_directory()}"
+            if here
+            else "this process; abreast models get"
+        )
     if not lane.has_models:
         return "no models; for steps of workflows"
     return lane.base_url or "by way of litellm"

@@ -23,7 +23,10 @@ from abreast.jobs.plan.spec import Plan
 
 @click.group("plan")
 def command() -> None:
-    """Divide a repository into a tree of subplans; run them side by side, each in a worktree of its own; merge."""
+    """Divide a repository into a tree of subplans.
+
+    Run them side by side, each in a worktree of its own; merge.
+    """
 
 
 dividing = options.group_of(
@@ -35,15 +38,20 @@ dividing = options.group_of(
 
 
 checking = click.option(
-    "--check", metavar="TEXT",
+    "--check",
+    metavar="TEXT",
     help="What must pass on the merge, if it passed before, by sh: {tests} are those that import what was changed.",
-)  # fmt: skip
+)
 
 
 @command.command("show")
 @dividing
 @click.option("--ids", is_flag=True, help="Show the ids of subplans, too.")
-@click.option("--html", metavar="FILE", help="Write a page with a map of the subplans, for a browser, offline.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="Write a page with a map of the subplans, for a browser, offline.",
+)
 @options.as_json
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
@@ -74,7 +82,11 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
     help="What to run in each worktree, by sh: {files} are its files; $ABREAST_FILE_LIST has them one per line, "
     "$ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt.",
 )
-@click.option("--call", metavar="PKG.MOD:FN", help="A Python function to call in each worktree, with its Assignment.")
+@click.option(
+    "--call",
+    metavar="PKG.MOD:FN",
+    help="A Python function to call in each worktree, with its Assignment.",
+)
 @click.option(
     "--prompt",
     "--instruction",
@@ -82,11 +94,31 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
     metavar="TEXT",
     help="What is to be done. Without --command and --call, a model does it.",
 )
-@click.option("--model", "-m", metavar="NAME", help="Which model edits the files: provider/model.  [local/smollm2]")
-@click.option("--repairs", metavar="N", help="How often a model may answer again, if a reply breaks a rule.  [2]")
-@click.option("--temperature", metavar="X", help="How freely the model chooses, from 0 on; the provider's default.")
+@click.option(
+    "--model",
+    "-m",
+    metavar="NAME",
+    help="Which model edits the files: provider/model.  [local/smollm2]",
+)
+@click.option(
+    "--repairs",
+    metavar="N",
+    help="How often a model may answer again, if a reply breaks a rule.  [2]",
+)
+@click.option(
+    "--temperature",
+    metavar="X",
+    help="How freely the model chooses, from 0 on; the provider's default.",
+)
 @click.option("--reply-tokens", metavar="N", help="The longest reply of the model.")
-@click.option("--width", "--max-parallel", "-w", "width", metavar="N", help="How many subplans run at once.  [5]")
+@click.option(
+    "--width",
+    "--max-parallel",
+    "-w",
+    "width",
+    metavar="N",
+    help="How many subplans run at once.  [5]",
+)
 @click.option(
     "--order",
     type=click.Choice(ORDERS),
@@ -100,13 +132,27 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 @options.budget
 @checking
 @click.option("--name", metavar="TEXT", default="plan", help="What the run is called.  [plan]")
-@click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="WORD",
+    multiple=True,
+    help="A word to find the run by; may be repeated.",
+)
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
 @options.quiet
 @options.common
 @click.argument("path", metavar="[PATH]", default=".")
-def run(*, name: str, tags: tuple[str, ...], seed: str | None, store: str | None, as_json: bool, quiet: bool,
-        **given: Any) -> int:  # fmt: skip
+def run(
+    *,
+    name: str,
+    tags: tuple[str, ...],
+    seed: str | None,
+    store: str | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> int:
     """Run a command, a function or a model on every subplan of PATH, side by side, each in a worktree of its own.
 
     PATH itself is not touched: `abreast plan apply RUN` merges what was done into it.
@@ -119,13 +165,22 @@ def run(*, name: str, tags: tuple[str, ...], seed: str | None, store: str | None
     config = Config.load()
     facts = {**given, "budget": config.get(BUDGET, given["budget"])}
     job = PlanJob.of(facts, os.getcwd(), lambda word: f"--{word.replace('_', '-')}")  # noqa: PTH109 - as a text
-    return run_job(job, config, name=name, tags=tags, seed=seed, store=store, as_json=as_json, quiet=quiet)
+    return run_job(
+        job, config, name=name, tags=tags, seed=seed, store=store, as_json=as_json, quiet=quiet
+    )
 
 
 def run_job(
-    job: PlanJob, config: Config, *, name: str, tags: tuple[str, ...], seed: str | None, store: str | None,
-    as_json: bool, quiet: bool,
-) -> int:  # fmt: skip
+    job: PlanJob,
+    config: Config,
+    *,
+    name: str,
+    tags: tuple[str, ...],
+    seed: str | None,
+    store: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """Start a plan, by flags or from a file; the exit code."""
     from abreast.cli.jobs.plan.driver import Planning, PlanStart
     from abreast.cli.jobs.sample import check_run_name
@@ -140,7 +195,10 @@ def run_job(
 @command.command("resume")
 @options.optional_run
 @click.option(
-    "--retry-failed", "--only-failed", is_flag=True, help="Run failed subplans again, also of a run that ended."
+    "--retry-failed",
+    "--only-failed",
+    is_flag=True,
+    help="Run failed subplans again, also of a run that ended.",
 )
 @options.budget
 @options.quiet
@@ -160,7 +218,9 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
         tell("nothing to resume: no plan is waiting to go on")
         return 0
     others: dict[str, Any] = {"inputs": (), "width": None, "retries": None, "timeout": None}
-    code: int = click.get_current_context().invoke(resume_any, run=row.id, store=store, **given, **others)
+    code: int = click.get_current_context().invoke(
+        resume_any, run=row.id, store=store, **given, **others
+    )
     return code
 
 
@@ -178,9 +238,19 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
     show_default=True,
     help="What becomes of writes outside of a subplan's files.",
 )
-@click.option("--leave-requests", is_flag=True, help="With --outside request: merge all but those writes.")
-@click.option("--partial", is_flag=True, help="Merge what is done, though other subplans failed or did not run.")
-@click.option("--gate/--no-gate", default=True, help="Look first whether it compiles, imports resolve, checks pass.")
+@click.option(
+    "--leave-requests", is_flag=True, help="With --outside request: merge all but those writes."
+)
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Merge what is done, though other subplans failed or did not run.",
+)
+@click.option(
+    "--gate/--no-gate",
+    default=True,
+    help="Look first whether it compiles, imports resolve, checks pass.",
+)
 @checking
 @options.dry_run
 @options.common
@@ -203,9 +273,9 @@ def apply(*, run: str, store: str | None, **given: Any) -> int:
 def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) -> int:
     """Take back what `abreast plan apply` wrote for RUN, or the newest apply: files are again as they were before.
 
-    Contents, permissions, links, deleted and created files, and directories that went with their last file. If one of
-    these files was changed since, it is named, and nothing is taken back. What was before the ten newest applies of a
-    directory is kept.
+    Contents, permissions, links, deleted and created files, and directories that went with their
+    last file. If one of these files was changed since, it is named, and nothing is taken back. What
+    was before the ten newest applies of a directory is kept.
     """
     from abreast.cli.jobs.plan.undo import undo_run
 
@@ -231,7 +301,12 @@ def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:
 
 
 def say_plan(
-    plan: Plan, imports: Imports, *, ids: bool = False, as_json: bool = False, only_score: bool = False
+    plan: Plan,
+    imports: Imports,
+    *,
+    ids: bool = False,
+    as_json: bool = False,
+    only_score: bool = False,
 ) -> int:
     """Print a plan: as JSON, as a tree with its score, or the score alone."""
     from abreast.jobs.plan.tree_text import score_lines, show, to_json
@@ -243,7 +318,9 @@ def say_plan(
         return 0
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False)
+    console = Console(
+        highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False
+    )
     if only_score:
         for line in score_lines(plan, report):
             console.print(printable(line), markup=False)

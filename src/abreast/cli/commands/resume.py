@@ -25,9 +25,20 @@ _UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted", "paused")
 
 @click.command("resume")
 @options.optional_run
-@click.option("--retry-failed", "--only-failed", is_flag=True, help="Run failed items again, also of a run that ended.")
-@click.option("--input", "-i", "inputs", metavar="NAME=VALUE", multiple=True,
-              help="Of a workflow: another value of an input, or what a gate waits for, as GATE=approve.")  # fmt: skip
+@click.option(
+    "--retry-failed",
+    "--only-failed",
+    is_flag=True,
+    help="Run failed items again, also of a run that ended.",
+)
+@click.option(
+    "--input",
+    "-i",
+    "inputs",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Of a workflow: another value of an input, or what a gate waits for, as GATE=approve.",
+)
 @options.width
 @options.retries
 @options.timeout
@@ -49,13 +60,15 @@ def command(
 ) -> int:
     """Go on with RUN; without it, with the newest run that did not end.
 
-    What is recorded is not run again: its results are printed as they were, and the rest follows. Options that are not
-    given are as they were. A budget counts what was spent before.
+    What is recorded is not run again: its results are printed as they were, and the rest follows.
+    Options that are not given are as they were. A budget counts what was spent before.
     """
     config = Config.load()
     choice = StoreChoice(config, store)
     with choice.existing() as opened:
-        row = find_run(opened, run) if run is not None else newest_unfinished(opened, {KIND, *_JOBS})
+        row = (
+            find_run(opened, run) if run is not None else newest_unfinished(opened, {KIND, *_JOBS})
+        )
         if row is None:
             tell("nothing to resume: no run is waiting to go on")
             return 0
@@ -103,7 +116,9 @@ def _sample(again: Again) -> int:
     again.no_inputs()
     sampling = Sampling.of_run(again.row, again.choice, again.view, again.budget)
     sampling.check()
-    return sampling.run(again.store, SampleStart(again.row.name, resume="must", run_id=again.row.id))
+    return sampling.run(
+        again.store, SampleStart(again.row.name, resume="must", run_id=again.row.id)
+    )
 
 
 def _workflow(again: Again) -> int:
@@ -125,7 +140,9 @@ def _matrix(again: Again) -> int:
     from abreast.cli.jobs.matrix.resume import resume_study
 
     again.no_inputs()
-    return resume_study(again.store, again.row, again.choice, again.view, retry=again.retry, budget=again.budget)
+    return resume_study(
+        again.store, again.row, again.choice, again.view, retry=again.retry, budget=again.budget
+    )
 
 
 def _plan(again: Again) -> int:
@@ -133,8 +150,12 @@ def _plan(again: Again) -> int:
     from abreast.cli.jobs.plan.job import PlanJob
 
     again.no_inputs()
-    start = PlanStart(again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id)
-    return Planning(PlanJob.of_run(again.row, again.budget), again.choice, again.view).run(again.store, start)
+    start = PlanStart(
+        again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id
+    )
+    return Planning(PlanJob.of_run(again.row, again.budget), again.choice, again.view).run(
+        again.store, start
+    )
 
 
 def _candidates(again: Again) -> int:
@@ -143,13 +164,20 @@ def _candidates(again: Again) -> int:
     again.no_inputs()
     optimizing = Optimizing.of_run(again.row, again.choice, again.view, again.budget)
     return optimizing.run(
-        again.store, OptimizeStart(again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id)
+        again.store,
+        OptimizeStart(
+            again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id
+        ),
     )
 
 
 _JOBS: Final[dict[str, Callable[[Again], int]]] = {
-    "sample": _sample, "workflow": _workflow, "matrix": _matrix, "plan": _plan, "candidates": _candidates,
-}  # fmt: skip
+    "sample": _sample,
+    "workflow": _workflow,
+    "matrix": _matrix,
+    "plan": _plan,
+    "candidates": _candidates,
+}
 """How the runs of each kind of job go on; each loads its own modules."""
 
 
@@ -157,7 +185,12 @@ def newest_unfinished(store: Store, kinds: Container[str]) -> RunRow | None:
     """The newest run of these kinds that waits to go on; None if there is none."""
     ours = (row for row in store.runs(limit=1000) if row.kind in kinds)
     return next(
-        (row for row in ours if state_of(store, row) in _UNFINISHED and not is_over(row.state, row.reason)), None
+        (
+            row
+            for row in ours
+            if state_of(store, row) in _UNFINISHED and not is_over(row.state, row.reason)
+        ),
+        None,
     )
 
 
@@ -165,7 +198,9 @@ def _over(store: Store, row: RunRow, choice: StoreChoice) -> int:
     failed = tally(store, row.id).failed
     if failed and row.kind in (KIND, "workflow", "plan", "matrix"):
         again = f"retry {row.id}" if row.kind == KIND else f"resume {row.id} --only-failed"
-        tell(f"{row.id} is {row.state}, with {failed} failed; run those again with: abreast {again}{choice.flag}")
+        tell(
+            f"{row.id} is {row.state}, with {failed} failed; run those again with: abreast {again}{choice.flag}"
+        )
     else:
         tell(f"{row.id} is {row.state}; see its results with: abreast export {row.id}{choice.flag}")
     return 0

@@ -35,7 +35,10 @@ def command(
     store: str | None,
     as_json: bool,
 ) -> int:
-    """Run the failed items of RUN again: those named by KEY, or all of them. Then go on with what is left of it."""
+    """Run the failed items of RUN again: those named by KEY, or all of them.
+
+    Then go on with what is left of it.
+    """
     config = Config.load()
     choice = StoreChoice(config, store)
     with choice.existing() as opened:
@@ -50,7 +53,9 @@ def command(
         if row.state == "done" and not tally(opened, row.id).failed:
             tell(f"nothing to retry: no item of {row.id} failed")
             return 0
-        return drive_again(opened, row, job, choice, resume="retry", keys=named, as_json=as_json, quiet=quiet)
+        return drive_again(
+            opened, row, job, choice, resume="retry", keys=named, as_json=as_json, quiet=quiet
+        )
 
 
 def _failed_key(store: Store, row: RunRow, key: str) -> str:

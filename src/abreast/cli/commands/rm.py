@@ -16,7 +16,9 @@ from abreast.cli.terminal.tables import say_json
 @options.dry_run
 @options.quiet
 @options.common
-def command(*, runs: tuple[str, ...], dry_run: bool, quiet: bool, store: str | None, as_json: bool) -> int:
+def command(
+    *, runs: tuple[str, ...], dry_run: bool, quiet: bool, store: str | None, as_json: bool
+) -> int:
     """Remove each RUN and all that is recorded of it. A run that is being driven is left alone."""
     with StoreChoice(Config.load(), store).existing() as opened:
         found = {row.id: row for row in [find_run(opened, run) for run in runs]}

@@ -27,18 +27,48 @@ _JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")
 
 
 @click.command("run")
-@click.option("--input", "-i", "inputs", metavar="NAME=VALUE", multiple=True,
-              help="An input of a workflow, or GATE=approve; may be repeated.")  # fmt: skip
+@click.option(
+    "--input",
+    "-i",
+    "inputs",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An input of a workflow, or GATE=approve; may be repeated.",
+)
 @click.option("--check", is_flag=True, help="Only say what is wrong with the file.")
 @options.dry_run
-@click.option("--simulate", is_flag=True, help="Rehearse a workflow: outputs are made up, nothing is done or recorded.")
-@click.option("--outputs-of", metavar="RUN", help="With --simulate: take outputs from that run where it has them.")
-@click.option("--model", "-m", metavar="NAME", help="The model for prompts that name none.  [local/smollm2]")
-@click.option("--width", "-w", metavar="N",
-              help="Steps of a workflow at once, in all.  [64, or as many as its widest fan-out]")  # fmt: skip
+@click.option(
+    "--simulate",
+    is_flag=True,
+    help="Rehearse a workflow: outputs are made up, nothing is done or recorded.",
+)
+@click.option(
+    "--outputs-of",
+    metavar="RUN",
+    help="With --simulate: take outputs from that run where it has them.",
+)
+@click.option(
+    "--model", "-m", metavar="NAME", help="The model for prompts that name none.  [local/smollm2]"
+)
+@click.option(
+    "--width",
+    "-w",
+    metavar="N",
+    help="Steps of a workflow at once, in all.  [64, or as many as its widest fan-out]",
+)
 @options.budget
-@click.option("--name", metavar="TEXT", help="What the run is called; by default the workflow's id, or the job's kind.")
-@click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
+@click.option(
+    "--name",
+    metavar="TEXT",
+    help="What the run is called; by default the workflow's id, or the job's kind.",
+)
+@click.option(
+    "--tag",
+    "tags",
+    metavar="WORD",
+    multiple=True,
+    help="A word to find the run by; may be repeated.",
+)
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
 @options.quiet
 @options.common
@@ -63,7 +93,9 @@ def command(*, file: str, width: str | None, **given: Any) -> int:
     if "workflow" in node.pairs or "steps" in node.pairs:
         return _run_workflow(file, text, width=width, **given)
     if width is not None:
-        raise UsageError(f"--width is for workflows here; the file {file} has words of its own for that")
+        raise UsageError(
+            f"--width is for workflows here; the file {file} has words of its own for that"
+        )
     if "matrix" in node.pairs:
         return _run_matrix(file, text, **given)
     if list(node.pairs) == ["plan"]:
@@ -73,7 +105,9 @@ def command(*, file: str, width: str | None, **given: Any) -> int:
     if list(node.pairs) == ["candidates"]:
         return _run_candidates(file, node.plain()["candidates"], **given)
     if list(node.pairs) != ["sample"]:
-        raise UsageError(f"{file}:1: a job file says by a top-level key what it is: {', '.join(_JOBS)}")
+        raise UsageError(
+            f"{file}:1: a job file says by a top-level key what it is: {', '.join(_JOBS)}"
+        )
     return _run_sample(file, node.plain()["sample"], **given)
 
 
@@ -111,7 +145,13 @@ def read_node(text: str, file: str) -> YamlNode:
 
 
 def _run_workflow(
-    file: str, text: str, *, inputs: tuple[str, ...], name: str | None, width: str | None, **given: Any
+    file: str,
+    text: str,
+    *,
+    inputs: tuple[str, ...],
+    name: str | None,
+    width: str | None,
+    **given: Any,
 ) -> int:
     from abreast.cli.jobs.sample import check_run_name
     from abreast.cli.jobs.workflow.driver import FlowFile, Flowing, FlowStart, split_inputs
@@ -121,8 +161,13 @@ def _run_workflow(
     budget = config.get(BUDGET, given["budget"])
     most = None if width is None else config.get(WIDTH, width)
     source = FlowFile(
-        file, text, str(Path(file).resolve().parent), budget=budget, model=given["model"], width=most
-    )  # fmt: skip
+        file,
+        text,
+        str(Path(file).resolve().parent),
+        budget=budget,
+        model=given["model"],
+        width=most,
+    )
     workflow = source.workflow()
     if given["check"]:
         from abreast.cli.jobs.workflow.check import check_runners, check_tables
@@ -138,7 +183,13 @@ def _run_workflow(
     run_id = None if name else _given_id()
     name = name or run_id or workflow.id
     check_run_name(name)
-    flowing = Flowing(source, StoreChoice(config, given["store"]), view, cwd=cwd, inputs_needed=not given["dry_run"])
+    flowing = Flowing(
+        source,
+        StoreChoice(config, given["store"]),
+        view,
+        cwd=cwd,
+        inputs_needed=not given["dry_run"],
+    )
     if given["dry_run"]:
         from abreast.cli.jobs.workflow.dry_run import say_plan
 
@@ -148,13 +199,18 @@ def _run_workflow(
     if given["simulate"] or given["outputs_of"]:
         from abreast.cli.jobs.workflow.dry_run import rehearsal_of
 
-        return flowing.run(None, start, rehearsal_of(StoreChoice(config, given["store"]), given["outputs_of"]))
+        return flowing.run(
+            None, start, rehearsal_of(StoreChoice(config, given["store"]), given["outputs_of"])
+        )
     with StoreChoice(config, given["store"]).open() as store:
         return flowing.run(store, start)
 
 
 def _given_id() -> str | None:
-    """The id that the environment gives the run; not that of a run around it, which the variable gave already."""
+    """The id that the environment gives the run.
+
+    Not that of a run around it, which the variable gave already.
+    """
     from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 
     given = os.environ.get(_RUN_ID, "").strip()
@@ -182,7 +238,9 @@ def _run_candidates(file: str, facts: object, *, inputs: tuple[str, ...], **give
 
     for flag in ("simulate", "outputs_of"):
         if given[flag]:
-            raise UsageError(f"--{flag.replace('_', '-')} is for workflows, and {file} holds candidates")
+            raise UsageError(
+                f"--{flag.replace('_', '-')} is for workflows, and {file} holds candidates"
+            )
     if inputs:
         raise UsageError(f"--input is for workflows, and {file} holds candidates")
     if not isinstance(facts, dict):
@@ -190,12 +248,16 @@ def _run_candidates(file: str, facts: object, *, inputs: tuple[str, ...], **give
     return run_candidates(facts, "optimize", given, where=f"{file}: candidates")
 
 
-def _run_sample(file: str, facts: object, *, inputs: tuple[str, ...], name: str | None, **given: Any) -> int:
+def _run_sample(
+    file: str, facts: object, *, inputs: tuple[str, ...], name: str | None, **given: Any
+) -> int:
     from abreast.cli.jobs.sample import SampleStart, Sampling, check_run_name, say_plan, seed_of
 
     for flag in ("simulate", "outputs_of"):
         if given[flag]:
-            raise UsageError(f"--{flag.replace('_', '-')} is for workflows, and {file} holds a sample")
+            raise UsageError(
+                f"--{flag.replace('_', '-')} is for workflows, and {file} holds a sample"
+            )
     if inputs:
         raise UsageError(f"--input is for workflows, and {file} holds a sample")
     config = Config.load()
@@ -208,7 +270,9 @@ def _run_sample(file: str, facts: object, *, inputs: tuple[str, ...], name: str 
     sampling.check()
     if given["check"]:
         return 0
-    start = SampleStart(name or "sample", seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"])
+    start = SampleStart(
+        name or "sample", seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"]
+    )
     with sampling.store() as store:
         return sampling.run(store, start)
 

@@ -16,17 +16,30 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, RunState, Store
 
 COUNTED: Final = 10_000
-"""Items of one run that are counted: a list of runs comes at once, however large they are; `show` counts them all."""
+"""Items of one run that are counted: a list of runs comes at once, however large they are.
+
+`show` counts them all.
+"""
 
 
 @click.command("runs")
 @click.option("--name", metavar="TEXT", help="Only runs of this name.")
-@click.option("--state", metavar="WORD", help="Only runs in this state: done, running, crashed, interrupted, failed...")
+@click.option(
+    "--state",
+    metavar="WORD",
+    help="Only runs in this state: done, running, crashed, interrupted, failed...",
+)
 @click.option("--tag", metavar="WORD", help="Only runs with this tag.")
 @click.option("--limit", metavar="N", default="50", help="At most so many, the newest.  [50]")
 @options.common
 def command(
-    *, name: str | None, state: str | None, tag: str | None, limit: str, store: str | None, as_json: bool
+    *,
+    name: str | None,
+    state: str | None,
+    tag: str | None,
+    limit: str,
+    store: str | None,
+    as_json: bool,
 ) -> int:
     """List the runs, newest first."""
     try:
@@ -47,14 +60,17 @@ def command(
                 say_json({**facts_of_run(opened, row), **_counts(opened, row)})
         elif rows:
             say_table(
-                ("RUN", "STATE", "ITEMS", "STARTED", "TOOK", "TAGS", "REASON"), [_cells(opened, row) for row in rows]
+                ("RUN", "STATE", "ITEMS", "STARTED", "TOOK", "TAGS", "REASON"),
+                [_cells(opened, row) for row in rows],
             )
         else:
             tell("no such runs")
     return 0
 
 
-def _rows(store: Store, name: str | None, state: str | None, tag: str | None, most: int) -> list[RunRow]:
+def _rows(
+    store: Store, name: str | None, state: str | None, tag: str | None, most: int
+) -> list[RunRow]:
     if state not in ("running", "crashed"):
         return store.runs(name=name, state=state, tag=tag, limit=most)
     running = store.runs(name=name, state="running", tag=tag, limit=1_000_000)
@@ -70,7 +86,9 @@ def _counts(store: Store, row: RunRow) -> dict[str, object]:
 
 def _items(store: Store, row: RunRow) -> str:
     found = store.count_states(row.id, COUNTED)
-    said = ", ".join(f"{found[state]:,} {state}" for state in ("done", "failed", "cancelled") if found.get(state))
+    said = ", ".join(
+        f"{found[state]:,} {state}" for state in ("done", "failed", "cancelled") if found.get(state)
+    )
     return f"more than {COUNTED:,}" if sum(found.values()) >= COUNTED else said
 
 
@@ -78,4 +96,12 @@ def _cells(store: Store, row: RunRow) -> tuple[object, ...]:
     state = state_of(store, row)
     until = row.ended if row.ended is not None else SYSTEM_CLOCK.wall()
     took = "" if state == "crashed" else span(max(0.0, until - row.created))
-    return row.id, state, _items(store, row), local_moment(row.created), took, " ".join(row.tags), row.reason
+    return (
+        row.id,
+        state,
+        _items(store, row),
+        local_moment(row.created),
+        took,
+        " ".join(row.tags),
+        row.reason,
+    )

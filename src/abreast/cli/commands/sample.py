@@ -23,18 +23,56 @@ from abreast.jobs.sample.strategies import STRATEGIES
 
 @click.command("sample")
 @options.asking
-@click.option("--check", "checks", metavar="TEXT", multiple=True, help="What a draw must be; may be repeated.")
-@click.option("--breadth", "-b", metavar="N", default="1", help="Branches side by side; up to N times the cost.  [1]")
-@click.option("--depth", "-d", metavar="N", default="1", help="Rounds of each branch: a draw, and N-1 repairs.  [1]")
-@click.option("--strategy", metavar="NAME", help=f"What to ask next: {', '.join(STRATEGIES)}.  [rejection]")
-@click.option("--pick", metavar="HOW", default="ordered", help="ordered, or first: whoever passes first in time.")
-@click.option("--on-error", metavar="HOW", default="raise", help="If none passes: raise, or collect what was raised.")
-@click.option("--judge", metavar="NAME", help="The model that answers 'judge: ...'; by default the same.")
-@click.option("--explain", is_flag=True, help="Run all checks on every draw, also after one has failed.")
+@click.option(
+    "--check", "checks", metavar="TEXT", multiple=True, help="What a draw must be; may be repeated."
+)
+@click.option(
+    "--breadth",
+    "-b",
+    metavar="N",
+    default="1",
+    help="Branches side by side; up to N times the cost.  [1]",
+)
+@click.option(
+    "--depth",
+    "-d",
+    metavar="N",
+    default="1",
+    help="Rounds of each branch: a draw, and N-1 repairs.  [1]",
+)
+@click.option(
+    "--strategy", metavar="NAME", help=f"What to ask next: {', '.join(STRATEGIES)}.  [rejection]"
+)
+@click.option(
+    "--pick",
+    metavar="HOW",
+    default="ordered",
+    help="ordered, or first: whoever passes first in time.",
+)
+@click.option(
+    "--on-error",
+    metavar="HOW",
+    default="raise",
+    help="If none passes: raise, or collect what was raised.",
+)
+@click.option(
+    "--judge", metavar="NAME", help="The model that answers 'judge: ...'; by default the same."
+)
+@click.option(
+    "--explain", is_flag=True, help="Run all checks on every draw, also after one has failed."
+)
 @options.budget
 @click.option("--name", metavar="TEXT", default="sample", help="What the run is called.  [sample]")
-@click.option("--tag", "tags", metavar="WORD", multiple=True, help="A word to find the run by; may be repeated.")
-@click.option("--seed", metavar="N", help="Other draws; by default those that belong to the prompt.")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="WORD",
+    multiple=True,
+    help="A word to find the run by; may be repeated.",
+)
+@click.option(
+    "--seed", metavar="N", help="Other draws; by default those that belong to the prompt."
+)
 @options.dry_run
 @options.quiet
 @options.common
@@ -42,15 +80,16 @@ from abreast.jobs.sample.strategies import STRATEGIES
 def command(question: str, **given: Any) -> int:
     """Draw from a model until one draw passes all checks: in N branches side by side, of N rounds each.
 
-    \b
-      abreast sample "Name a colour." --check 'regex ^(red|green|blue)$' --breadth 4 --depth 3
-      abreast sample "A haiku about rain." --check 'lines 3' --check 'judge: mentions rain' --strategy repair -d 3
+    \b abreast sample "Name a colour." --check 'regex ^(red|green|blue)$' --breadth 4 --depth 3
+    abreast sample "A haiku about rain." --check 'lines 3' --check 'judge: mentions rain' --strategy
+    repair -d 3
 
-    Checks: json, regex RE, contains TEXT, lines N, max-words N, min-words N, schema FILE, call PKG.MOD:FN,
-    'judge: REQUIREMENT'; `hidden` in front keeps one from the model. The winner is the least (round, branch) that
-    passes, the same whatever the delays. If none does and something was raised, that is told; with --on-error collect
-    the best draw is printed all the same. Breadth multiplies the cost, and 429s come sooner; --dry-run says what a
-    sample may cost. The exit code is 0 if a draw passed, 1 if none did, 3 if a budget is spent.
+    Checks: json, regex RE, contains TEXT, lines N, max-words N, min-words N, schema FILE, call
+    PKG.MOD:FN, 'judge: REQUIREMENT'; `hidden` in front keeps one from the model. The winner is the
+    least (round, branch) that passes, the same whatever the delays. If none does and something was
+    raised, that is told; with --on-error collect the best draw is printed all the same. Breadth
+    multiplies the cost, and 429s come sooner; --dry-run says what a sample may cost. The exit code
+    is 0 if a draw passed, 1 if none did, 3 if a budget is spent.
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
     check_run_name(given["name"])
@@ -61,7 +100,9 @@ def command(question: str, **given: Any) -> int:
     if given["dry_run"]:
         return say_plan(sampling, as_json=given["as_json"])
     sampling.check()
-    start = SampleStart(given["name"], seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"])
+    start = SampleStart(
+        given["name"], seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"]
+    )
     with sampling.store() as store:
         return sampling.run(store, start)
 
@@ -72,14 +113,24 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
     if given["pick"] not in PICKS:
         raise UsageError(f"--pick: choose one of {', '.join(PICKS)}, not {given['pick']!r}")
     if given["on_error"] not in ERRORS:
-        raise UsageError(f"--on-error: choose one of {', '.join(ERRORS)}, not {given['on_error']!r}")
+        raise UsageError(
+            f"--on-error: choose one of {', '.join(ERRORS)}, not {given['on_error']!r}"
+        )
     spec = SampleSpec(
-        question, model=default_model(config, given["model"]), judge=given["judge"], checks=given["checks"],
-        strategy=given["strategy"], pick=given["pick"], on_error=given["on_error"], system=given["system"],
-        schema=read_schema(given["schema"]), temperature=read_temperature(given["temperature"]),
-        max_tokens=read_tokens(given["max_tokens"]), budget=config.get(BUDGET, given["budget"]),
+        question,
+        model=default_model(config, given["model"]),
+        judge=given["judge"],
+        checks=given["checks"],
+        strategy=given["strategy"],
+        pick=given["pick"],
+        on_error=given["on_error"],
+        system=given["system"],
+        schema=read_schema(given["schema"]),
+        temperature=read_temperature(given["temperature"]),
+        max_tokens=read_tokens(given["max_tokens"]),
+        budget=config.get(BUDGET, given["budget"]),
         explain=given["explain"],
-    )  # fmt: skip
+    )
     return replace(spec, breadth=_number("breadth", given), depth=_number("depth", given))
 
 

@@ -35,15 +35,23 @@ _SHOWN: Final = 10  # failed items named
 @click.command("show")
 @options.run
 @click.argument("key", metavar="[KEY]", required=False)
-@click.option("--limits", is_flag=True, help="Draw calls in flight over time, how many were allowed, and why.")
-@click.option("--raw", is_flag=True, help="Print what an item wrote as it is: a terminal obeys its control characters.")
+@click.option(
+    "--limits", is_flag=True, help="Draw calls in flight over time, how many were allowed, and why."
+)
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Print what an item wrote as it is: a terminal obeys its control characters.",
+)
 @options.common
-def command(*, run: str, key: str | None, limits: bool, raw: bool, store: str | None, as_json: bool) -> int:
+def command(
+    *, run: str, key: str | None, limits: bool, raw: bool, store: str | None, as_json: bool
+) -> int:
     r"""Show the run RUN, or its item KEY: what it wrote, what became of it and how long it took.
 
-    RUN is an id such as map-3, a name (then the newest run of that name), or `last`. KEY is an item's key, the full id
-    of a workflow's step such as fan:check:3, or a path. Control characters that an item wrote are shown as \x1b, so
-    that they can't drive your terminal.
+    RUN is an id such as map-3, a name (then the newest run of that name), or `last`. KEY is an
+    item's key, the full id of a workflow's step such as fan:check:3, or a path. Control characters
+    that an item wrote are shown as \x1b, so that they can't drive your terminal.
     """
     choice = StoreChoice(Config.load(), store)
     with choice.existing(reads=True) as opened:
@@ -54,11 +62,15 @@ def command(*, run: str, key: str | None, limits: bool, raw: bool, store: str | 
             found = row_of_recorded(find_item(opened, row, key))
             say_json({"run": row.id, **found}) if as_json else _show_item(found, raw=raw)
         elif as_json:
-            say_json({
-                **facts_of_run(opened, row), "items": _counts(opened, row),
-                "timing_dependent": timing_dependent(opened, row), **_usage_facts(totals_of(opened, row)),
-                "manifest": dict(row.manifest),
-            })  # fmt: skip
+            say_json(
+                {
+                    **facts_of_run(opened, row),
+                    "items": _counts(opened, row),
+                    "timing_dependent": timing_dependent(opened, row),
+                    **_usage_facts(totals_of(opened, row)),
+                    "manifest": dict(row.manifest),
+                }
+            )
         else:
             _show_run(opened, row, choice)
     return 0
@@ -80,10 +92,19 @@ def _show_limits(store: Store, row: RunRow, key: str | None, *, as_json: bool) -
 def facts_of_run(store: Store, row: RunRow) -> Row:
     """A run in JSON's own types, without what its items did."""
     return {
-        "run": row.id, "name": row.name, "kind": row.kind, "state": state_of(store, row), "reason": row.reason,
-        "created": moment(row.created), "ended": moment(row.ended), "seed": row.seed, "tags": list(row.tags),
-        "drivers": row.epoch, "driver": str(row.driver) if row.driver else None, "spent": dict(row.spent),
-    }  # fmt: skip
+        "run": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "state": state_of(store, row),
+        "reason": row.reason,
+        "created": moment(row.created),
+        "ended": moment(row.ended),
+        "seed": row.seed,
+        "tags": list(row.tags),
+        "drivers": row.epoch,
+        "driver": str(row.driver) if row.driver else None,
+        "spent": dict(row.spent),
+    }
 
 
 def find_item(store: Store, row: RunRow, key: str) -> Recorded:
@@ -93,7 +114,9 @@ def find_item(store: Store, row: RunRow, key: str) -> Recorded:
     if found:
         return next(iter(found.values()))
     if (steps := step_paths_of(store, row)) is not None:
-        rounds = [recorded for recorded in each_outcome(store, row.id) if key in steps.ids(recorded.path)]
+        rounds = [
+            recorded for recorded in each_outcome(store, row.id) if key in steps.ids(recorded.path)
+        ]
         if rounds:  # of a loop the newest is meant
             return max(rounds, key=lambda recorded: recorded.path)
     ends = (f"/{escape(key)}", f"/{key}")
@@ -102,8 +125,12 @@ def find_item(store: Store, row: RunRow, key: str) -> Recorded:
         return several[0]
     if several:
         paths = ", ".join(recorded.path for recorded in several[:3])
-        raise UsageError(f"{row.id} has {len(several)} items {key!r}; name one by its path: {paths}")
-    raise UsageError(f"nothing is recorded of an item {key!r} in {row.id}; `abreast export {row.id}` shows what is")
+        raise UsageError(
+            f"{row.id} has {len(several)} items {key!r}; name one by its path: {paths}"
+        )
+    raise UsageError(
+        f"nothing is recorded of an item {key!r} in {row.id}; `abreast export {row.id}` shows what is"
+    )
 
 
 def step_paths_of(store: Store, row: RunRow) -> StepPaths | None:
@@ -111,23 +138,41 @@ def step_paths_of(store: Store, row: RunRow) -> StepPaths | None:
     from abreast.jobs.workflow.job import WORKFLOW_OUTLINED
     from abreast.jobs.workflow.steps.step_paths import StepPaths
 
-    outlines = [event for event in each_event(store, row.id, {WORKFLOW_OUTLINED}) if "/" not in event.path]
+    outlines = [
+        event for event in each_event(store, row.id, {WORKFLOW_OUTLINED}) if "/" not in event.path
+    ]
     if row.kind != WORKFLOW or not outlines:
         return None
-    indexes = {one.path: at for one in each_outcome(store, row.id) if isinstance(at := one.data.get("index"), int)}
+    indexes = {
+        one.path: at
+        for one in each_outcome(store, row.id)
+        if isinstance(at := one.data.get("index"), int)
+    }
     outline: Any = codec.decode(outlines[-1].body or "[]")
     return StepPaths(outline, indexes)
 
 
 def timing_dependent(store: Store, row: RunRow) -> list[str]:
-    """What made outcomes of the run depend on timing; empty if any width would have given the same."""
+    """What made outcomes of the run depend on timing.
+
+    Empty if any width would have given the same.
+    """
     ended = each_event(store, row.id, {MAP_ENDED})
-    return sorted({why for event in ended for why in str(event.data.get("timing_dependent") or "").split(",") if why})
+    return sorted(
+        {
+            why
+            for event in ended
+            for why in str(event.data.get("timing_dependent") or "").split(",")
+            if why
+        }
+    )
 
 
 def totals_of(store: Store, row: RunRow) -> CallTotals:
     """What the run's calls to models have used; an unknown price stays unknown."""
-    return call_totals(each_event(store, row.id, CALL_KINDS), driven=state_of(store, row) == "running")
+    return call_totals(
+        each_event(store, row.id, CALL_KINDS), driven=state_of(store, row) == "running"
+    )
 
 
 def _usage_facts(totals: CallTotals) -> Row:
@@ -154,21 +199,40 @@ def said_of_cut_off(totals: CallTotals) -> str | None:
 
 def _counts(store: Store, row: RunRow) -> dict[str, int]:
     count = tally(store, row.id)
-    return {"done": count.done, "failed": count.failed, "cancelled": count.cancelled, "speculative": count.speculative}
+    return {
+        "done": count.done,
+        "failed": count.failed,
+        "cancelled": count.cancelled,
+        "speculative": count.speculative,
+    }
 
 
 def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
     state = state_of(store, row)
     counts, totals = _counts(store, row), totals_of(store, row)
-    said = ", ".join(f"{number} {name}" for name, number in counts.items() if number or name == "done")
-    say_facts({
-        "run": row.id, "state": state, "reason": row.reason, "items": said,
-        "timing": _on_timing(timing_dependent(store, row)), "command": _started_with(row),
-        "directory": row.manifest.get("cwd"), "started": local_moment(row.created), "ended": local_moment(row.ended),
-        "used": _used(totals), "cut off": said_of_cut_off(totals),
-        "drivers": row.epoch if row.epoch > 1 else None, "driver": row.driver if state == "running" else None,
-        "seed": row.seed, "tags": " ".join(row.tags), "commit": row.manifest.get("commit"),
-    })  # fmt: skip
+    said = ", ".join(
+        f"{number} {name}" for name, number in counts.items() if number or name == "done"
+    )
+    say_facts(
+        {
+            "run": row.id,
+            "state": state,
+            "reason": row.reason,
+            "items": said,
+            "timing": _on_timing(timing_dependent(store, row)),
+            "command": _started_with(row),
+            "directory": row.manifest.get("cwd"),
+            "started": local_moment(row.created),
+            "ended": local_moment(row.ended),
+            "used": _used(totals),
+            "cut off": said_of_cut_off(totals),
+            "drivers": row.epoch if row.epoch > 1 else None,
+            "driver": row.driver if state == "running" else None,
+            "seed": row.seed,
+            "tags": " ".join(row.tags),
+            "commit": row.manifest.get("commit"),
+        }
+    )
     failed = [found for found in each_result(store, row.id) if found.data["state"] == "failed"]
     steps = step_paths_of(store, row) if failed else None
     for found in failed[:_SHOWN]:
@@ -208,19 +272,32 @@ def _started_with(row: RunRow) -> str:
         words = facts.get("command")
         if facts.get("prompt"):
             return f"--prompt {shlex.quote(str(facts['prompt']))} --model {facts.get('model')}"
-        return shlex.join(map(str, words)) if isinstance(words, list) and words else f"--call {facts.get('call')}"
+        return (
+            shlex.join(map(str, words))
+            if isinstance(words, list) and words
+            else f"--call {facts.get('call')}"
+        )
     argv = row.manifest.get("argv")
     return shlex.join(map(str, argv)) if isinstance(argv, list) else ""
 
 
 def _show_item(row: Row, *, raw: bool) -> None:
     error: Any = row.get("error") or {}
-    say_facts({
-        "item": row["key"], "path": row["path"], "state": row["state"], "exit code": row.get("exit_code"),
-        "error": error.get("message") or error.get("type"), "reason": row.get("reason"), "attempts": row["attempts"],
-        "took": f"{row['seconds']:.3f} s", "waited": f"{row['waited'] + row['queued']:.3f} s",
-        "backoff": f"{row['backoff']:.3f} s" if row["backoff"] else None, "lane": row.get("lane"),
-    })  # fmt: skip
+    say_facts(
+        {
+            "item": row["key"],
+            "path": row["path"],
+            "state": row["state"],
+            "exit code": row.get("exit_code"),
+            "error": error.get("message") or error.get("type"),
+            "reason": row.get("reason"),
+            "attempts": row["attempts"],
+            "took": f"{row['seconds']:.3f} s",
+            "waited": f"{row['waited'] + row['queued']:.3f} s",
+            "backoff": f"{row['backoff']:.3f} s" if row["backoff"] else None,
+            "lane": row.get("lane"),
+        }
+    )
     if "value" in row:
         say_json({"value": row["value"]})
     if error.get("raw"):

@@ -29,15 +29,27 @@ _SHORTEST: Final = 8  # characters; a shorter secret is in every other word
 
 
 @click.command("ui")
-@click.option("--port", metavar="N", default="7777", help="Listen on this port; 0 for any that is free.  [7777]")
-@click.option("--host", metavar="ADDRESS", default=_LOOPBACK, help=f"Listen on this address.  [{_LOOPBACK}]")
-@click.option("--allow-others", is_flag=True, help="With --host: let other machines look and act, unencrypted.")
+@click.option(
+    "--port",
+    metavar="N",
+    default="7777",
+    help="Listen on this port; 0 for any that is free.  [7777]",
+)
+@click.option(
+    "--host", metavar="ADDRESS", default=_LOOPBACK, help=f"Listen on this address.  [{_LOOPBACK}]"
+)
+@click.option(
+    "--allow-others",
+    is_flag=True,
+    help="With --host: let other machines look and act, unencrypted.",
+)
 @options.common
 def command(*, port: str, host: str, allow_others: bool, store: str | None, as_json: bool) -> int:
     """Show the runs of the store as a page in the browser, live, until Ctrl-C.
 
-    It listens on this machine only, unless told otherwise. The address that is printed has a secret path and a token in
-    it: who has these may look at all runs, cancel and resume them, and decide at gates.
+    It listens on this machine only, unless told otherwise. The address that is printed has a secret
+    path and a token in it: who has these may look at all runs, cancel and resume them, and decide
+    at gates.
     """
     try:
         wanted = units.number(port, least=0)
@@ -53,21 +65,34 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     with choice.open(reads=True) as opened, _listening(host, wanted) as listening:
         number = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
-        names = {host, "localhost"} if _is_here(host) else {host, socket.gethostname(), *_addresses(host)}
+        names = (
+            {host, "localhost"}
+            if _is_here(host)
+            else {host, socket.gethostname(), *_addresses(host)}
+        )
         site = Site(
-            opened, token, {f"{_bracketed(name)}:{number}" for name in names}, f"abreast-{number}",
-            secrets=secrets_here(os.environ), launch=Launcher(choice.place), prompt_of=prompt_of,
-        )  # fmt: skip
+            opened,
+            token,
+            {f"{_bracketed(name)}:{number}" for name in names},
+            f"abreast-{number}",
+            secrets=secrets_here(os.environ),
+            launch=Launcher(choice.place),
+            prompt_of=prompt_of,
+        )
         address = f"http://{_bracketed(host)}:{number}{site.base}?token={token}"
         say_json({"address": address}) if as_json else say(address)
         if not as_json and not _is_here(host):
-            tell("other machines can reach it: who has the token may act, and the line is not encrypted")
+            tell(
+                "other machines can reach it: who has the token may act, and the line is not encrypted"
+            )
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
             Server(site).run(sockets=[listening])
     return 0
 
 
-NEEDS_UI: Final = "the page needs starlette and uvicorn, which are not installed: pip install 'abreast[ui]'"
+NEEDS_UI: Final = (
+    "the page needs starlette and uvicorn, which are not installed: pip install 'abreast[ui]'"
+)
 
 
 def _check_host(host: str, *, allow_others: bool) -> None:
@@ -107,17 +132,26 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         why = system_words(error) if isinstance(error, OSError) else "there is no such port"
-        raise UsageError(f"--port: {host}:{port} can't be listened on ({why}); name another, or 0") from None
+        raise UsageError(
+            f"--port: {host}:{port} can't be listened on ({why}); name another, or 0"
+        ) from None
 
 
 def secrets_here(environment: Mapping[str, str]) -> list[str]:
     """What must be on no page: the values of variables that are named like keys, the longest first."""
-    found = {value for name, value in environment.items() if _SECRET.search(name) and len(value) >= _SHORTEST}
+    found = {
+        value
+        for name, value in environment.items()
+        if _SECRET.search(name) and len(value) >= _SHORTEST
+    }
     return sorted(found, key=len, reverse=True)
 
 
 def prompt_of(row: RunRow, key: str, value: object) -> str | None:
-    """What a model was asked about an item, as far as the run's manifest says it; None where it doesn't."""
+    """What a model was asked about an item, as far as the run's manifest says it.
+
+    None where it doesn't.
+    """
     if row.kind == KIND:
         try:
             job = MapJob.of_run(row)

@@ -10,7 +10,9 @@ from abreast.cli.commands.optimize import judging, run_candidates
 
 
 @click.command("verify")
-@click.option("--target", metavar="FILE::FUNCTION", required=True, help="The function that it makes faster.")
+@click.option(
+    "--target", metavar="FILE::FUNCTION", required=True, help="The function that it makes faster."
+)
 @judging
 @click.argument("patch", metavar="PATCH")
 def command(*, patch: str, target: str, **given: Any) -> int:

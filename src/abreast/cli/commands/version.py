@@ -17,6 +17,10 @@ from abreast.core.version import VERSION
 @options.verbose
 def command(*, as_json: bool) -> int:
     """Print the version."""
-    facts = {"abreast": VERSION, "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    facts = {
+        "abreast": VERSION,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+    }
     say_json(facts) if as_json else say(f"abreast {VERSION}")
     return 0

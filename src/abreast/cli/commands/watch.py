@@ -50,8 +50,12 @@ def _pictures(*, limits: bool) -> ModuleType:
 class WatchView:
     """A run in a store as it is seen from outside: each look takes in what is new."""
 
-    def __init__(self, store: Store, row: RunRow, window: float | None, *, limits: bool = False) -> None:
-        """Of a run that goes on the last minute is shown, of another all; or the `window` that is named.
+    def __init__(
+        self, store: Store, row: RunRow, window: float | None, *, limits: bool = False
+    ) -> None:
+        """Of a run that goes on the last minute is shown, of another all.
+
+        Or the `window` that is named.
 
         With `limits` it is what the limits did, not what items did.
         """
@@ -77,11 +81,14 @@ class WatchView:
 
     def look(self) -> bool:
         """Take in what has happened since the last look; whether there was anything."""
-        row = self._store.get(self.id)  # before the events: its end is not believed until all before it are read
+        row = self._store.get(
+            self.id
+        )  # before the events: its end is not believed until all before it are read
         news = self._read(row)
         self.state = row.state
         self._quiet = 0 if news else self._quiet + 1
-        # Asking takes the lock for a moment where nobody has it, so it is asked only when nothing else is heard.
+        # Asking takes the lock for a moment where nobody has it, so it is asked only when nothing
+        # else is heard.
         if self.state == RUNNING and (self._quiet >= _QUIET or not self._driven):
             self._quiet = 0
             self._driven = self._store.driven(self.id)
@@ -94,7 +101,9 @@ class WatchView:
 
     def _read(self, row: RunRow) -> bool:
         after = self._after
-        while page := self._store.events(self.id, after=self._after, limit=_PAGE, kinds=self.chart.KINDS):
+        while page := self._store.events(
+            self.id, after=self._after, limit=_PAGE, kinds=self.chart.KINDS
+        ):
             self._after = page[-1].seq
             for event in page:
                 self.chart.add(event)
@@ -110,17 +119,33 @@ class WatchView:
 @click.command("watch")
 @options.optional_run
 @click.option("--once", is_flag=True, help="Draw what there is now, and end.")
-@click.option("--window", metavar="TIME", help="Show so much of it: 30s, 5min.  [1min; all of a run that has ended]")
+@click.option(
+    "--window",
+    metavar="TIME",
+    help="Show so much of it: 30s, 5min.  [1min; all of a run that has ended]",
+)
 @click.option("--svg", metavar="FILE", help="Write the last picture to this file, too.")
-@click.option("--limits", is_flag=True, help="Draw calls in flight, how many are allowed, and each decision on it.")
+@click.option(
+    "--limits",
+    is_flag=True,
+    help="Draw calls in flight, how many are allowed, and each decision on it.",
+)
 @options.common
 def command(
-    *, run: str | None, once: bool, window: str | None, svg: str | None, limits: bool, store: str | None, as_json: bool
+    *,
+    run: str | None,
+    once: bool,
+    window: str | None,
+    svg: str | None,
+    limits: bool,
+    store: str | None,
+    as_json: bool,
 ) -> int:
     """Draw the lanes of RUN as it goes, or with --limits its limits; by default of the newest run.
 
-    One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its lane is drawn below.
-    It works from any process, and on a run that has ended: that is drawn once. Ctrl-C stops the watching, not the run.
+    One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its
+    lane is drawn below. It works from any process, and on a run that has ended: that is drawn once.
+    Ctrl-C stops the watching, not the run.
     """
     seconds = _seconds(window)
     choice = StoreChoice(Config.load(), store)
@@ -146,7 +171,11 @@ def _watch(view: WatchView, *, once: bool, as_json: bool) -> None:
     view.look()
     pictures = view.pictures
     if as_json:
-        _repeat(view, lambda: say_json(pictures.snapshot(view.chart, view.id, view.state, view.now)), once=once)
+        _repeat(
+            view,
+            lambda: say_json(pictures.snapshot(view.chart, view.id, view.state, view.now)),
+            once=once,
+        )
         return
     console = make_console()
     if can_redraw(console) and not once and not view.over:
@@ -154,7 +183,9 @@ def _watch(view: WatchView, *, once: bool, as_json: bool) -> None:
         return
     if not once and not view.over:
         line = pictures.one_liner
-        _repeat(view, lambda: say(line(view.chart, view.id, view.state, view.now)), every=_PLAIN_EVERY)
+        _repeat(
+            view, lambda: say(line(view.chart, view.id, view.state, view.now)), every=_PLAIN_EVERY
+        )
     show(console, view.draw(console))
 
 
@@ -185,7 +216,9 @@ def _live(view: WatchView, console: Console) -> None:
 
     with (
         cursor_back(console),
-        Live(view.draw(console), console=console, auto_refresh=False, vertical_overflow="crop") as live,
+        Live(
+            view.draw(console), console=console, auto_refresh=False, vertical_overflow="crop"
+        ) as live,
     ):
         took = 0.0
         while not view.over:
@@ -226,7 +259,10 @@ def canvas_of(console: Console) -> Canvas:
     if not console.is_terminal:
         return Canvas(width=int(os.environ.get("COLUMNS") or 100), ascii=plain)
     return Canvas(
-        size.width, size.height, colour=console.color_system is not None and not console.no_color, ascii=plain
+        size.width,
+        size.height,
+        colour=console.color_system is not None and not console.no_color,
+        ascii=plain,
     )
 
 
@@ -240,7 +276,9 @@ def show(console: Console, picture: Any) -> None:  # noqa: ANN401
 
 def _write_svg(view: WatchView, file: str) -> None:
     try:
-        Path(file).write_text(view.pictures.svg(view.chart, view.id, view.state, view.now), encoding="utf-8")
+        Path(file).write_text(
+            view.pictures.svg(view.chart, view.id, view.state, view.now), encoding="utf-8"
+        )
     except OSError as error:
         raise UsageError(f"--svg: {file} can't be written: {system_words(error)}", 1) from None
     tell(f"the picture of {view.id} is in {file}")

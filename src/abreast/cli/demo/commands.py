@@ -51,7 +51,10 @@ def story() -> Iterator[Word]:
 
 
 async def tell_story(
-    store: Store, hooks: Sequence[object], opened: Callable[[str], None], released: Callable[[Outcome[Any]], None]
+    store: Store,
+    hooks: Sequence[object],
+    opened: Callable[[str], None],
+    released: Callable[[Outcome[Any]], None],
 ) -> None:
     """Run it; `opened` gets the run's id, `released` each outcome, in item order, as soon as it can leave."""
     lanes = {name: Slots(slots) for name, slots in LANES.items()}
@@ -66,9 +69,13 @@ async def tell_story(
                 raise CommandFailed(sentence, {"exit_code": finished.exit_code, **wrote})
             return {"exit_code": 0, **wrote}
 
-        async with open_run(NAME, store=store, lanes=lanes, resume="never", hooks=hooks, kind=NAME) as run:
+        async with open_run(
+            NAME, store=store, lanes=lanes, resume="never", hooks=hooks, kind=NAME
+        ) as run:
             opened(run.id or "")
             words = run.intake("story", story())
             retry = Retry(1, base=0.4)
-            async for outcome in run.map(say, words, width=WIDTH, lane=lambda word: str(word["lane"]), retry=retry):
+            async for outcome in run.map(
+                say, words, width=WIDTH, lane=lambda word: str(word["lane"]), retry=retry
+            ):
                 released(outcome)

@@ -39,7 +39,12 @@ printf x >> "$2/$1"
 sleep "0.$((10 + $1 * 7 % 10))"
 echo "$1 squared is $(($1 * $1)), and its seed is $3"
 """
-_DIFFER: Final = ("seconds", "queued", "waited", "backoff")  # two runs of the same items differ in nothing else
+_DIFFER: Final = (
+    "seconds",
+    "queued",
+    "waited",
+    "backoff",
+)  # two runs of the same items differ in nothing else
 
 Report = Callable[[str, str], None]
 
@@ -68,7 +73,9 @@ class DemoFound:
 
 
 @click.command("crash")
-@click.option("--store", metavar="FILE", help="Keep both runs in this store; by default nothing is kept.")
+@click.option(
+    "--store", metavar="FILE", help="Keep both runs in this store; by default nothing is kept."
+)
 @options.as_json
 @options.verbose
 def command(*, store: str | None, as_json: bool) -> int:
@@ -78,7 +85,10 @@ def command(*, store: str | None, as_json: bool) -> int:
     """
     began = SYSTEM_CLOCK.now()
     if not as_json:
-        _say(f"{ITEMS} commands, {WIDTH} at once:", "`abreast map`, killed in the middle, then `abreast resume`\n")
+        _say(
+            f"{ITEMS} commands, {WIDTH} at once:",
+            "`abreast map`, killed in the middle, then `abreast resume`\n",
+        )
     with tempfile.TemporaryDirectory(prefix="abreast-demo-") as folder:
         place = Path(store).absolute() if store else Path(folder, "abreast.db")
         with closing(find_store(place)) as opened:
@@ -88,7 +98,9 @@ def command(*, store: str | None, as_json: bool) -> int:
                 say("")
                 draw_once(opened, trial.killed)
     if as_json:
-        say_json({**asdict(found), "holds": found.holds, "seconds": round(SYSTEM_CLOCK.now() - began, 3)})
+        say_json(
+            {**asdict(found), "holds": found.holds, "seconds": round(SYSTEM_CLOCK.now() - began, 3)}
+        )
     elif found.holds:
         say("\nA recorded step is never run again; an unrecorded one may be.")
     else:
@@ -103,14 +115,22 @@ def _say(what: str, more: str) -> None:
 
 def surroundings() -> dict[str, str]:
     """The environment without any settings of the user's, and in which this very abreast is found from anywhere."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")
+    }
     given = environment.get("PYTHONPATH", "").split(os.pathsep)
-    places = [str(Path(__file__).parents[3]), *(str(Path(place).absolute()) for place in given if place)]
+    places = [
+        str(Path(__file__).parents[3]),
+        *(str(Path(place).absolute()) for place in given if place),
+    ]
     return {**environment, "PYTHONPATH": os.pathsep.join(places)}
 
 
 class DemoTrial:
-    """Two runs of the same items in one store; each item counts its executions in a file of its own."""
+    """Two runs of the same items in one store.
+
+    Each item counts its executions in a file of its own.
+    """
 
     def __init__(self, store: Store, place: Path, folder: Path) -> None:
         """`folder` is for the items and the counts."""
@@ -118,42 +138,75 @@ class DemoTrial:
         self._store = store
         self._place = place
         self._folder = folder
-        (folder / "items").write_text("".join(f"{item}\n" for item in range(ITEMS)), encoding="utf-8")
+        (folder / "items").write_text(
+            "".join(f"{item}\n" for item in range(ITEMS)), encoding="utf-8"
+        )
 
     def hold(self, report: Report) -> DemoFound:
         """Do it all; what was seen."""
         self._kill(self._start("killed"), self._newest())
         recorded, before = self._recorded(), self._executed()
         at = 1 + next(item for item in range(ITEMS) if position_key(item) not in recorded)
-        report(f"killed at item {at} of {ITEMS}", f"{self.killed}: SIGKILL, with {len(recorded)} recorded")
+        report(
+            f"killed at item {at} of {ITEMS}",
+            f"{self.killed}: SIGKILL, with {len(recorded)} recorded",
+        )
         said = self._finish(self._abreast("resume", self.killed))
         report("resumed", f"{self.killed}: {len(self._recorded())} recorded")
         calm_said = self._finish(self._start("calm"))
         calm = self._newest()
         report("left alone, for comparison", f"{calm}: {ITEMS} items")
         after, digests = self._executed(), (self._digest(self.killed), self._digest(calm))
-        flying = tuple(sorted(key for key, times in after.items() if times > 1 and key not in recorded))
+        flying = tuple(
+            sorted(key for key, times in after.items() if times > 1 and key not in recorded)
+        )
         found = DemoFound(
-            ITEMS, at, len(recorded), resumed=len(self._recorded()) == ITEMS,
-            same_bytes=digests[0] == digests[1] and said == calm_said, sha256=digests,
-            recorded_ran_again=sum(after[key] != before[key] for key in recorded), in_flight=flying,
-        )  # fmt: skip
-        report("same bytes" if found.same_bytes else "OTHER BYTES", f"sha256 {digests[0][:16]} and {digests[1][:16]}")
-        unrecorded = f"{len(flying)} in flight did ({', '.join(flying)}): nothing was recorded of them"
+            ITEMS,
+            at,
+            len(recorded),
+            resumed=len(self._recorded()) == ITEMS,
+            same_bytes=digests[0] == digests[1] and said == calm_said,
+            sha256=digests,
+            recorded_ran_again=sum(after[key] != before[key] for key in recorded),
+            in_flight=flying,
+        )
+        report(
+            "same bytes" if found.same_bytes else "OTHER BYTES",
+            f"sha256 {digests[0][:16]} and {digests[1][:16]}",
+        )
+        unrecorded = (
+            f"{len(flying)} in flight did ({', '.join(flying)}): nothing was recorded of them"
+        )
         report(f"{found.recorded_ran_again} recorded items ran again", unrecorded if flying else "")
         return found
 
     def _start(self, counts: str) -> subprocess.Popen[bytes]:
         (self._folder / counts).mkdir()
-        options = ("--name", NAME, "--seed", _SEED, "--width", str(WIDTH), "--input", "items", "--quiet")
-        return self._abreast("map", *options, "--", "sh", "-c", _SCRIPT, "sh", "{}", counts, "{seed}")
+        options = (
+            "--name",
+            NAME,
+            "--seed",
+            _SEED,
+            "--width",
+            str(WIDTH),
+            "--input",
+            "items",
+            "--quiet",
+        )
+        return self._abreast(
+            "map", *options, "--", "sh", "-c", _SCRIPT, "sh", "{}", counts, "{seed}"
+        )
 
     def _abreast(self, verb: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start abreast in a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "abreast", verb, "--store", str(self._place), *arguments], cwd=self._folder,
-            env=surroundings(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, "-m", "abreast", verb, "--store", str(self._place), *arguments],
+            cwd=self._folder,
+            env=surroundings(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def _finish(self, process: subprocess.Popen[bytes]) -> bytes:
         """Wait for its end; what it wrote."""
@@ -163,7 +216,10 @@ class DemoTrial:
             finally:
                 process.kill()
         if process.returncode != DONE:
-            raise UsageError(f"the demo's own run failed: {one_line(complaint.decode('utf-8', 'replace'))}", FAILED)
+            raise UsageError(
+                f"the demo's own run failed: {one_line(complaint.decode('utf-8', 'replace'))}",
+                FAILED,
+            )
         return said
 
     def _kill(self, process: subprocess.Popen[bytes], before: str) -> None:
@@ -173,7 +229,11 @@ class DemoTrial:
             try:
                 while process.poll() is None and SYSTEM_CLOCK.now() < deadline:
                     self.killed = self._newest()
-                    if self.killed != before and len(self._recorded()) >= _ENOUGH and self._under_way():
+                    if (
+                        self.killed != before
+                        and len(self._recorded()) >= _ENOUGH
+                        and self._under_way()
+                    ):
                         break
                     pause(_LOOK)
             finally:
@@ -186,7 +246,9 @@ class DemoTrial:
         return row.id if row else ""
 
     def _recorded(self) -> set[str]:
-        return {outcome.path.rpartition("/")[2] for outcome in each_outcome(self._store, self.killed)}
+        return {
+            outcome.path.rpartition("/")[2] for outcome in each_outcome(self._store, self.killed)
+        }
 
     def _under_way(self) -> set[str]:
         """Items that are known to have begun, and not to have ended."""
@@ -201,5 +263,8 @@ class DemoTrial:
     def _digest(self, run: str) -> str:
         """Of all that is exported of a run, but how long it took."""
         rows = (row_of_recorded(recorded) for recorded in each_result(self._store, run))
-        lines = (json_line({name: value for name, value in row.items() if name not in _DIFFER}) for row in rows)
+        lines = (
+            json_line({name: value for name, value in row.items() if name not in _DIFFER})
+            for row in rows
+        )
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()

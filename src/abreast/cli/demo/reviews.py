@@ -66,7 +66,9 @@ _LOOK: Final = 0.2  # seconds between two words about how far the fetching is
 
 def question() -> Row:
     """What the model is asked about a review: the wording that was found to serve it best."""
-    found: Row = json.loads(files("abreast.models").joinpath("data/reviews.json").read_text("utf-8"))
+    found: Row = json.loads(
+        files("abreast.models").joinpath("data/reviews.json").read_text("utf-8")
+    )
     return found
 
 
@@ -94,7 +96,11 @@ async def judge(
         async def label(review: Row) -> str:
             prompt = wording["prompt"].format(text=review["text"])
             reply = await model.ask(
-                prompt, system=wording["system"], schema=wording["schema"], temperature=0, max_tokens=24
+                prompt,
+                system=wording["system"],
+                schema=wording["schema"],
+                temperature=0,
+                max_tokens=24,
             )
             value: Any = reply.value
             return str(value[wording["field"]])
@@ -113,10 +119,15 @@ def run_reviews(
     def released(outcome: Outcome[Any]) -> None:
         review = asked[outcome.index]
         said = outcome.value if isinstance(outcome, Done) else how(outcome)
-        rows.append({
-            "text": review["text"], "said": said, "right": review["label"], "input_tokens": outcome.usage.input_tokens,
-            "output_tokens": outcome.usage.output_tokens,
-        })  # fmt: skip
+        rows.append(
+            {
+                "text": review["text"],
+                "said": said,
+                "right": review["label"],
+                "input_tokens": outcome.usage.input_tokens,
+                "output_tokens": outcome.usage.output_tokens,
+            }
+        )
         progress(len(rows), len(asked))
 
     asyncio.run(judge(store, asked, width, ids.append, released))

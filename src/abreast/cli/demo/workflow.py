@@ -15,7 +15,10 @@ from abreast.cli.errors import DONE, FAILED, UsageError, one_line
 
 NAME: Final = "examples/quickstart.yaml"
 _OWN: Final = Path(__file__).with_name("data") / "quickstart.yaml"
-_KEPT: Final = ("ABREAST_CACHE", "ABREAST_LOCAL_THREADS")  # where the weights are, and how they are used
+_KEPT: Final = (
+    "ABREAST_CACHE",
+    "ABREAST_LOCAL_THREADS",
+)  # where the weights are, and how they are used
 
 
 def quickstart() -> str:
@@ -28,14 +31,31 @@ def quickstart() -> str:
 
 
 def run_quickstart(store: str, *, aloud: bool) -> dict[str, Any]:
-    """Run it; `aloud`, it says its own results, otherwise they are returned. Raises `UsageError` if it fails."""
-    words = [sys.executable, "-m", "abreast", "run", quickstart(), "--store", store, "--model", MODEL]
+    """Run it; `aloud`, it says its own results, otherwise they are returned.
+
+    Raises `UsageError` if it fails.
+    """
+    words = [
+        sys.executable,
+        "-m",
+        "abreast",
+        "run",
+        quickstart(),
+        "--store",
+        store,
+        "--model",
+        MODEL,
+    ]
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     told = None if aloud else subprocess.PIPE
     ended = subprocess.run(
-        words if aloud else [*words, "--json"], env=surroundings() | kept, stdin=subprocess.DEVNULL, stdout=told,
-        stderr=told, check=False,
-    )  # fmt: skip
+        words if aloud else [*words, "--json"],
+        env=surroundings() | kept,
+        stdin=subprocess.DEVNULL,
+        stdout=told,
+        stderr=told,
+        check=False,
+    )
     if ended.returncode != DONE:
         why = "" if aloud else f": {one_line(ended.stderr.decode('utf-8', 'replace'))}"
         raise UsageError(f"the demo's own workflow failed{why}", FAILED)

@@ -24,7 +24,11 @@ class CutShort(NamedTuple):
 
     def tell(self, run_id: str, choice: StoreChoice) -> int:
         """Say so, and how to go on with what there is of the run; the exit code."""
-        hint = f"; go on with: abreast resume {run_id}{self.more}{choice.flag}" if run_id and self.resumable else ""
+        hint = (
+            f"; go on with: abreast resume {run_id}{self.more}{choice.flag}"
+            if run_id and self.resumable
+            else ""
+        )
         tell(f"{self.why}{hint}")
         return self.code
 

@@ -52,7 +52,9 @@ def drive_again(
 def _check(row: RunRow, job: MapJob, *, complete: bool) -> None:
     """Refuse what can be seen to be wrong before the run is taken over."""
     if not os.path.isdir(job.cwd):  # noqa: PTH112
-        raise UsageError(f"{row.id} ran in {job.cwd}, which is gone; put it back, for its commands run there")
+        raise UsageError(
+            f"{row.id} ran in {job.cwd}, which is gone; put it back, for its commands run there"
+        )
     check_work(job)
     if complete:
         return
@@ -66,7 +68,9 @@ def _check(row: RunRow, job: MapJob, *, complete: bool) -> None:
 
 
 def _input_complete(store: Store, row: RunRow) -> bool:
-    return bool(store.events(row.id, kinds={ITEMS_COMPLETE}, prefix=f"{escape(row.name)}/{INPUT}", limit=1))
+    return bool(
+        store.events(row.id, kinds={ITEMS_COMPLETE}, prefix=f"{escape(row.name)}/{INPUT}", limit=1)
+    )
 
 
 def _progress(store: Store, row: RunRow, *, complete: bool) -> Progress:

@@ -62,7 +62,13 @@ class Sampling:
     """One driving of a sample."""
 
     def __init__(
-        self, spec: SampleSpec, choice: StoreChoice, view: OutputOptions, *, cwd: str, lane_width: str | None = None
+        self,
+        spec: SampleSpec,
+        choice: StoreChoice,
+        view: OutputOptions,
+        *,
+        cwd: str,
+        lane_width: str | None = None,
     ) -> None:
         """Nothing starts before `run`."""
         self._spec = spec
@@ -76,14 +82,20 @@ class Sampling:
         self._line = _Line() if wants_progress() and not view.quiet and not view.json else None
 
     @classmethod
-    def of_run(cls, row: RunRow, choice: StoreChoice, view: OutputOptions, budget: str | None = None) -> Sampling:
+    def of_run(
+        cls, row: RunRow, choice: StoreChoice, view: OutputOptions, budget: str | None = None
+    ) -> Sampling:
         """The sample of a recorded run."""
         facts: Any = row.manifest.get(MANIFEST)
         cwd, width = str(row.manifest.get("cwd") or "."), row.manifest.get("lane_width")
         if not isinstance(facts, dict):
-            raise UsageError(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
+            raise UsageError(
+                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+            )
         changed = {**facts, "budget": budget or facts.get("budget")}
-        return cls(SampleSpec.of(changed), choice, view, cwd=cwd, lane_width=str(width) if width else None)
+        return cls(
+            SampleSpec.of(changed), choice, view, cwd=cwd, lane_width=str(width) if width else None
+        )
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong before a store is made or anything is asked."""
@@ -129,7 +141,9 @@ class Sampling:
                 return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
         return self._tell(result)
 
-    async def _sample(self, store: Store, start: SampleStart, interrupts: Interrupts) -> SampleResult:
+    async def _sample(
+        self, store: Store, start: SampleStart, interrupts: Interrupts
+    ) -> SampleResult:
         async with AsyncExitStack() as stack:
             model = await stack.enter_async_context(self._open(self._spec.model, store))
             judge = model
@@ -137,11 +151,17 @@ class Sampling:
                 judge = await stack.enter_async_context(self._open(self._spec.judge, store))
             job = self._job(model, judge)
             run = open_run(
-                start.name, store=store, budget=job.budget, seed=start.seed, resume=start.resume, run_id=start.run_id,
+                start.name,
+                store=store,
+                budget=job.budget,
+                seed=start.seed,
+                resume=start.resume,
+                run_id=start.run_id,
                 tags=start.tags,
-                kind=KIND, hooks=[self._line] if self._line else (),
+                kind=KIND,
+                hooks=[self._line] if self._line else (),
                 manifest={MANIFEST: self._spec.plain(), "lane_width": self._lane_width},
-            )  # fmt: skip
+            )
             async with entered(run, interrupts):
                 self._run_id = run.id or ""
                 if self._view.verbose:
@@ -160,14 +180,13 @@ class Sampling:
     def _job(self, model: Any, judge: Any) -> SampleJob:  # noqa: ANN401 - None where only the words are checked
         try:
             return self._spec.job(
-                model,
-                judge,
-                find=lambda call: find_function(call, self._cwd),
-                read=self._read,
+                model, judge, find=lambda call: find_function(call, self._cwd), read=self._read
             )
         except UsageError as error:
             raise UsageError(
-                str(error).replace("--schema: ", "--check: schema ").replace("--call: ", "--check: ")
+                str(error)
+                .replace("--schema: ", "--check: schema ")
+                .replace("--call: ", "--check: ")
             ) from None
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from None
@@ -195,13 +214,14 @@ class Sampling:
                 tell(f"and {len(result.errors) - _ERRORS} errors more; -v tells of each draw")
         if not view.quiet and (not result.ok or sys.stderr.isatty() or view.verbose):
             seconds = SYSTEM_CLOCK.now() - self._began
-            parts = [f"{counts.started} draws", f"{counts.cancelled} cancelled"] if counts.cancelled else [
-                f"{counts.started} draws"]  # fmt: skip
+            parts = (
+                [f"{counts.started} draws", f"{counts.cancelled} cancelled"]
+                if counts.cancelled
+                else [f"{counts.started} draws"]
+            )
             best = "; this is the best of them" if result.winner is not None else ""
             head = "passed" if result.ok else f"no draw passed{best}"
-            used = (
-                f"{result.usage.requests} requests, {result.usage.input_tokens + result.usage.output_tokens:,} tokens"
-            )
+            used = f"{result.usage.requests} requests, {result.usage.input_tokens + result.usage.output_tokens:,} tokens"
             tell(f"{head}: {', '.join(parts)}, {used} in {seconds:.1f} s ({self._run_id})")
         return DONE if result.ok else FAILED
 
@@ -233,13 +253,20 @@ def result_as_json(result: SampleResult, run_id: str) -> dict[str, Any]:
     """A result in JSON's own types."""
     winner = result.winner
     return {
-        "run": run_id, "ok": result.ok, "text": result.text, "value": result.value,
-        "winner": None if winner is None else {"branch": winner.branch, "round": winner.round, "number": winner.number},
-        "attempts": [attempt.plain() for attempt in result.attempts], "counts": asdict(result.counts),
-        "usage": asdict(result.usage), "speculative": asdict(result.speculative),
+        "run": run_id,
+        "ok": result.ok,
+        "text": result.text,
+        "value": result.value,
+        "winner": None
+        if winner is None
+        else {"branch": winner.branch, "round": winner.round, "number": winner.number},
+        "attempts": [attempt.plain() for attempt in result.attempts],
+        "counts": asdict(result.counts),
+        "usage": asdict(result.usage),
+        "speculative": asdict(result.speculative),
         "errors": [sentence_of(error) for error in result.errors],
         "timing_dependent": sorted(result.timing_dependent),
-    }  # fmt: skip
+    }
 
 
 def say_plan(sampling: Sampling, *, as_json: bool) -> int:
@@ -250,15 +277,20 @@ def say_plan(sampling: Sampling, *, as_json: bool) -> int:
         say_json(facts)
         return 0
     cost = (
-        "unknown" if plan.worst_usd is None else f"{plan.worst_usd:.6g} usd at worst, {plan.expected_usd:.6g} expected"
+        "unknown"
+        if plan.worst_usd is None
+        else f"{plan.worst_usd:.6g} usd at worst, {plan.expected_usd:.6g} expected"
     )
-    say_facts({
-        "draws": f"{plan.breadth * plan.depth} at worst ({plan.breadth} branches x {plan.depth} rounds)",
-        "requests": f"{plan.worst_requests} at worst, {plan.expected_requests:.1f} expected if each draw passes with "
-                    f"{plan.pass_rate:.0%}" + (f"; {plan.judges} judge(s) beside each draw" if plan.judges else ""),
-        "tokens": f"{plan.worst_tokens:,} at worst, {plan.expected_tokens:,.0f} expected",
-        "cost": cost,
-    })  # fmt: skip
+    say_facts(
+        {
+            "draws": f"{plan.breadth * plan.depth} at worst ({plan.breadth} branches x {plan.depth} rounds)",
+            "requests": f"{plan.worst_requests} at worst, {plan.expected_requests:.1f} expected if each draw passes with "
+            f"{plan.pass_rate:.0%}"
+            + (f"; {plan.judges} judge(s) beside each draw" if plan.judges else ""),
+            "tokens": f"{plan.worst_tokens:,} at worst, {plan.expected_tokens:,.0f} expected",
+            "cost": cost,
+        }
+    )
     return 0
 
 

@@ -14,25 +14,48 @@ from rich.style import Style
 from rich.text import Text
 
 from abreast.cli.errors import one_line
-from abreast.views.lane_rows import CANCELLED, CRASHED, DONE, FAILED, RETRIED, RUNNING, LaneBar, Strip
+from abreast.views.lane_rows import (
+    CANCELLED,
+    CRASHED,
+    DONE,
+    FAILED,
+    RETRIED,
+    RUNNING,
+    LaneBar,
+    Strip,
+)
 from abreast.views.lanes import LaneChart
 from abreast.views.limits import LimitChart
 
 WAITING: Final = "waiting"
 
 _COLOURS: Final = {  # two shades each, so that neighbours can be told apart
-    DONE: ("#2f9e4f", "#4fc06f"), FAILED: ("#e5484d", "#f2676b"), RETRIED: ("#c98a1b", "#e3b341"),
-    CANCELLED: ("#6b7380", "#8a929e"), CRASHED: ("#b457c2", "#c975d6"), RUNNING: ("#2f76e8", "#5b9bff"),
+    DONE: ("#2f9e4f", "#4fc06f"),
+    FAILED: ("#e5484d", "#f2676b"),
+    RETRIED: ("#c98a1b", "#e3b341"),
+    CANCELLED: ("#6b7380", "#8a929e"),
+    CRASHED: ("#b457c2", "#c975d6"),
+    RUNNING: ("#2f76e8", "#5b9bff"),
     WAITING: ("#8a929e", "#8a929e"),
-}  # fmt: skip
-_MARKS: Final = {DONE: "█▓", FAILED: "xx", RETRIED: "~~", CANCELLED: "--", CRASHED: "!!", RUNNING: "▒░", WAITING: "··"}
+}
+_MARKS: Final = {
+    DONE: "█▓",
+    FAILED: "xx",
+    RETRIED: "~~",
+    CANCELLED: "--",
+    CRASHED: "!!",
+    RUNNING: "▒░",
+    WAITING: "··",
+}
 _ASCII_MARKS: Final = {**_MARKS, DONE: "#=", RUNNING: ">>", WAITING: ".."}
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
 _PARTS: Final = len(_BLOCKS)  # of a cell
 _LEAST: Final = 0.05  # seconds that a picture shows at least
-_LEAST_LIVE: Final = 5.0  # the same while the run goes on, so that its first bars don't shrink all the time
+_LEAST_LIVE: Final = (
+    5.0  # the same while the run goes on, so that its first bars don't shrink all the time
+)
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60)
 
 Shown: TypeAlias = tuple[Strip, list[list[LaneBar]]]
@@ -79,7 +102,9 @@ def clock(seconds: float) -> str:
     if seconds < 60:  # noqa: PLR2004
         return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"  # noqa: PLR2004
+    return (
+        f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    )
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
@@ -90,7 +115,9 @@ def words(chart: LaneChart, now: float) -> list[tuple[str, str]]:
     counts = chart.counts
     of = f" of {chart.read}{'' if chart.complete else '+'}" if chart.read > chart.settled else ""
     said = [(f"{counts.done}{of} done", DONE)]
-    others = ((name, getattr(counts, name)) for name in (FAILED, RUNNING, WAITING, RETRIED, CANCELLED))
+    others = (
+        (name, getattr(counts, name)) for name in (FAILED, RUNNING, WAITING, RETRIED, CANCELLED)
+    )
     said += [(f"{count} {name}", name) for name, count in others if count]
     if counts.speculative:
         said.append((f"{counts.speculative} past the stop", CANCELLED))
@@ -114,12 +141,23 @@ def _after(chart: LaneChart, now: float) -> str:
 
 def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, Any]:
     """The run in JSON's own types."""
-    lanes = [{"lane": strip.name, **asdict(strip.counts), "peak": strip.peak} for strip in chart.strips.values()]
+    lanes = [
+        {"lane": strip.name, **asdict(strip.counts), "peak": strip.peak}
+        for strip in chart.strips.values()
+    ]
     return {
-        "run": run, "state": state, "reason": chart.reason, "elapsed": round(now, 3), "read": chart.read,
-        "complete": chart.complete, **asdict(chart.counts), "rate": round(chart.rate(now), 3), "peak": chart.peak,
-        "spent": asdict(chart.usage) if chart.usage.requests else None, "lanes": lanes,
-    }  # fmt: skip
+        "run": run,
+        "state": state,
+        "reason": chart.reason,
+        "elapsed": round(now, 3),
+        "read": chart.read,
+        "complete": chart.complete,
+        **asdict(chart.counts),
+        "rate": round(chart.rate(now), 3),
+        "peak": chart.peak,
+        "spent": asdict(chart.usage) if chart.usage.requests else None,
+        "lanes": lanes,
+    }
 
 
 # --- in a terminal ---------------------------------------------------------------------------------------------------
@@ -137,7 +175,9 @@ class Canvas:
 
 def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> Text:
     """The whole picture."""
-    margin = max([cell_len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
+    margin = (
+        max([cell_len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
+    )
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
     lines = [_header(chart, run, state, now), Text()]
     shown = _shown(chart, frame, canvas.height - 5 - 2 * len(chart.strips))
@@ -145,13 +185,18 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
         for bars in rows:
             name = _name(strip) if bars is rows[0] else ""
             lines.append(
-                Text().append(set_cell_size(name, margin), "bold").append_text(_bars(bars, frame, chart.seams, canvas))
+                Text()
+                .append(set_cell_size(name, margin), "bold")
+                .append_text(_bars(bars, frame, chart.seams, canvas))
             )
         if strip.waiting.steps:
             lines.append(_levels(strip, frame, margin, _most_waiting(chart), canvas))
         if hidden := len(strip.rows) - len(rows):
             lines.append(Text(f"{'':{margin}}and {hidden} more rows", "dim"))
-    lines += [Text(" " * margin + _axis(frame, canvas), "dim"), Text(" " * margin).append_text(_legend(shown, canvas))]
+    lines += [
+        Text(" " * margin + _axis(frame, canvas), "dim"),
+        Text(" " * margin).append_text(_legend(shown, canvas)),
+    ]
     return Text("\n", no_wrap=True, end="").join(lines)
 
 
@@ -161,7 +206,11 @@ def _name(strip: Strip) -> str:
 
 
 def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
-    line = Text().append(f"{one_line(run)}  ", "bold").append(state, _ink(state if state in _COLOURS else CANCELLED))
+    line = (
+        Text()
+        .append(f"{one_line(run)}  ", "bold")
+        .append(state, _ink(state if state in _COLOURS else CANCELLED))
+    )
     line.append(f" {_after(chart, now)}", "dim")
     for said, kind in words(chart, now):
         line.append("   ").append(said, _ink(kind) if kind else "dim")
@@ -170,20 +219,30 @@ def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
 
 def _shown(chart: LaneChart, frame: DrawingFrame, room: int) -> list[Shown]:
     """The lanes with those of their rows that have something to show, as many as there is room for."""
-    lanes = [(strip, [row for row in strip.rows if row.seen_since(frame.begin)]) for strip in chart.strips.values()]
+    lanes = [
+        (strip, [row for row in strip.rows if row.seen_since(frame.begin)])
+        for strip in chart.strips.values()
+    ]
     most = max((len(rows) for _, rows in lanes), default=0)
     while most > 1 and sum(min(len(rows), most) for _, rows in lanes) > room:
         most -= 1
-    shown = [(strip, [list(row.seen(frame.begin, frame.end)) for row in rows[:most]]) for strip, rows in lanes]
+    shown = [
+        (strip, [list(row.seen(frame.begin, frame.end)) for row in rows[:most]])
+        for strip, rows in lanes
+    ]
     return [(strip, rows) for strip, rows in shown if rows]
 
 
-def _bars(bars: Sequence[LaneBar], frame: DrawingFrame, seams: Iterable[float], canvas: Canvas) -> Text:
+def _bars(
+    bars: Sequence[LaneBar], frame: DrawingFrame, seams: Iterable[float], canvas: Canvas
+) -> Text:
     """One row."""
     parts: list[Shade] = [None] * (frame.columns * _PARTS)
     names: dict[int, tuple[str, Style]] = {}
     for bar in bars:
-        since, start, end = (round(frame.place(when) * _PARTS) for when in (bar.since, bar.start, bar.end))
+        since, start, end = (
+            round(frame.place(when) * _PARTS) for when in (bar.since, bar.start, bar.end)
+        )
         start = min(start, len(parts) - 1)
         parts[since:start] = [(WAITING, 0)] * (start - since)
         end = max(end, start + 1)
@@ -242,9 +301,16 @@ def _fill(shade: Shade) -> Style:
 
 @cache
 def _edge(left: Shade, right: Shade) -> Style:
-    """Of a block that is `left` and has `right` behind it; where there is no left, the block is the background's."""
+    """Of a block that is `left` and has `right` behind it.
+
+    Where there is no left, the block is the background's.
+    """
     colours = [None if shade is None else _COLOURS[shade[0]][shade[1]] for shade in (left, right)]
-    return Style(color=colours[0], bgcolor=colours[1]) if left else Style(color=colours[1], reverse=True)
+    return (
+        Style(color=colours[0], bgcolor=colours[1])
+        if left
+        else Style(color=colours[1], reverse=True)
+    )
 
 
 @cache
@@ -263,12 +329,16 @@ def _levels(strip: Strip, frame: DrawingFrame, margin: int, most: int, canvas: C
     columns = _highest(strip, frame)
     marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
     line = "".join(marks[-(-value * (len(marks) - 1) // most)] for value in columns)
-    return Text(f"{f'{max(columns)} {WAITING}':{margin}}{line}", _ink(WAITING) if canvas.colour else "")
+    return Text(
+        f"{f'{max(columns)} {WAITING}':{margin}}{line}", _ink(WAITING) if canvas.colour else ""
+    )
 
 
 def _most_waiting(chart: LaneChart) -> int:
     """In any lane, so that all are drawn to one scale."""
-    return max((high for strip in chart.strips.values() for _, high, _ in strip.waiting.steps), default=0)
+    return max(
+        (high for strip in chart.strips.values() for _, high, _ in strip.waiting.steps), default=0
+    )
 
 
 def _highest(strip: Strip, frame: DrawingFrame) -> list[int]:
@@ -349,17 +419,24 @@ def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
     grid += (_said(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
     for seam in chart.seams:
         x = _LEFT + frame.place(seam)
-        body.append(f'<path d="M{x:.1f} {_TOP - 14}V{y}" stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"/>')
+        body.append(
+            f'<path d="M{x:.1f} {_TOP - 14}V{y}" stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"/>'
+        )
         body.append(_said(round(x), _TOP - 17, "resumed", "m"))
     head = [_said(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
     parts = "\n".join([*head, *grid, *body, *_svg_legend(shown, y + 46)])
-    return _SVG.format(wide=_WIDE, high=y + _BOTTOM, title=escape(one_liner(chart, run, state, now)), body=parts)
+    return _SVG.format(
+        wide=_WIDE, high=y + _BOTTOM, title=escape(one_liner(chart, run, state, now)), body=parts
+    )
 
 
 def _fewer(shown: list[Shown], frame: DrawingFrame) -> list[Shown]:
     """The same with so few bars that the file stays small."""
     most = _MOST_BARS // max(1, sum(len(rows) for _, rows in shown))
-    return [(strip, [_at_most(most, bars, frame.end - frame.begin) for bars in rows]) for strip, rows in shown]
+    return [
+        (strip, [_at_most(most, bars, frame.end - frame.begin) for bars in rows])
+        for strip, rows in shown
+    ]
 
 
 def _at_most(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
@@ -372,7 +449,9 @@ def _at_most(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
             last = joined[-1]
             if bar.end - last.start < grain and (bar.state == last.state or grain > length / 8):
                 longer = max(last, bar, key=lambda either: either.end - either.start)
-                joined[-1] = replace(longer, start=last.start, end=bar.end, count=last.count + bar.count)
+                joined[-1] = replace(
+                    longer, start=last.start, end=bar.end, count=last.count + bar.count
+                )
             else:
                 joined.append(bar)
         bars = joined
@@ -385,7 +464,9 @@ def _svg_bars(bars: Iterable[LaneBar], frame: DrawingFrame, y: int) -> Iterator[
     for bar in bars:
         start, end = (_LEFT + frame.place(when) for when in (bar.start, bar.end))
         width = max(0.6, end - start - 0.4)
-        shapes[bar.state] = f"{shapes.get(bar.state, '')}M{start:.1f} {y}h{width:.1f}v{_HIGH}h-{width:.1f}"
+        shapes[bar.state] = (
+            f"{shapes.get(bar.state, '')}M{start:.1f} {y}h{width:.1f}v{_HIGH}h-{width:.1f}"
+        )
     return (f'<path d="{shape}" fill="{_COLOURS[state][1]}"/>' for state, shape in shapes.items())
 
 
@@ -416,7 +497,10 @@ def _headline(chart: LaneChart, state: str, now: float, x: int) -> str:
     spans = [(state, state), (f" {_after(chart, now)}", "")]
     for said, kind in words(chart, now):
         spans += ((" · ", ""), (said, kind))
-    inked = (f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{said}</tspan>' for said, kind in spans)
+    inked = (
+        f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{said}</tspan>'
+        for said, kind in spans
+    )
     return f'<text x="{x}" y="30" xml:space="preserve">{"".join(inked)}</text>'
 
 

@@ -1,4 +1,7 @@
-"""Limits as a picture: calls in flight, how many are allowed, and the decisions; in a terminal, in words, as an SVG."""
+"""Limits as a picture: calls in flight, how many are allowed, and the decisions.
+
+In a terminal, in words, as an SVG.
+"""
 
 from __future__ import annotations
 
@@ -32,29 +35,49 @@ def snapshot(chart: LimitChart, run: str, state: str, now: float) -> dict[str, A
     """The lanes in JSON's own types."""
     lanes = [
         {
-            "lane": flow.name, "in_flight": flow.flying.value, "peak": flow.peak, "calls": flow.calls,
-            "rejections": flow.rejections, "decisions": [asdict(decision) for decision in flow.decisions],
+            "lane": flow.name,
+            "in_flight": flow.flying.value,
+            "peak": flow.peak,
+            "calls": flow.calls,
+            "rejections": flow.rejections,
+            "decisions": [asdict(decision) for decision in flow.decisions],
         }
         for flow in chart.flows.values()
-    ]  # fmt: skip
+    ]
     return {"run": run, "state": state, "elapsed": round(now, 3), "lanes": lanes}
 
 
 def draw(chart: LimitChart, run: str, state: str, now: float, canvas: Canvas) -> Text:
     """All lanes, one below the other."""
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - _MARGIN))
-    lines = [Text().append(f"{one_line(run)}  ", "bold").append(f"{state} {_after(chart, now)}", "dim")]
+    lines = [
+        Text().append(f"{one_line(run)}  ", "bold").append(f"{state} {_after(chart, now)}", "dim")
+    ]
     if not chart.flows:
         lines.append(Text("no call to a model is recorded"))
     for flow in chart.flows.values():
-        lines += [Text(), Text().append(one_line(flow.name), "bold").append(f"  {_words(flow)}", "dim")]
+        lines += [
+            Text(),
+            Text().append(one_line(flow.name), "bold").append(f"  {_words(flow)}", "dim"),
+        ]
         lines += _plot(flow, frame, canvas)
         shown = list(flow.decisions)
-        listed = shown if len(shown) <= _LISTED else [*shown[: _LISTED // 2], None, *shown[-_LISTED // 2 :]]
+        listed = (
+            shown
+            if len(shown) <= _LISTED
+            else [*shown[: _LISTED // 2], None, *shown[-_LISTED // 2 :]]
+        )
         for decision in listed:
-            told = "..." if decision is None else f"{clock(round(decision.at, 2)):>9}  {decision.spoken()}"
+            told = (
+                "..."
+                if decision is None
+                else f"{clock(round(decision.at, 2)):>9}  {decision.spoken()}"
+            )
             lines.append(
-                Text(f"{'':{_MARGIN}}{one_line(told)}", "yellow" if decision and decision.cause == "429" else "")
+                Text(
+                    f"{'':{_MARGIN}}{one_line(told)}",
+                    "yellow" if decision and decision.cause == "429" else "",
+                )
             )
     return Text("\n", no_wrap=True, end="").join(lines)
 
@@ -67,14 +90,20 @@ def _words(flow: CallFlow) -> str:
     said = [f"{flow.flying.value} in flight, {flow.peak} at most"]
     if (limit := flow.allowed(CONCURRENCY)) is not None:
         said.append(f"{limit:,.0f} allowed")
-    said += [f"{rate:,.0f} {word}" for name, word in _WORDS.items() if (rate := flow.allowed(name)) is not None]
+    said += [
+        f"{rate:,.0f} {word}"
+        for name, word in _WORDS.items()
+        if (rate := flow.allowed(name)) is not None
+    ]
     return ", ".join([*said, f"{flow.calls} calls", f"{flow.rejections} times turned away"])
 
 
 def _plot(flow: CallFlow, frame: DrawingFrame, canvas: Canvas) -> Iterator[Text]:
     flying, limits = highest(flow.flying, frame), _limits(flow, frame)
     top = max([*flying, 1])
-    reached = [limit if limit is not None and limit <= 1.5 * top else None for limit in limits]  # else it is far above
+    reached = [
+        limit if limit is not None and limit <= 1.5 * top else None for limit in limits
+    ]  # else it is far above
     top = max(top, *(round(limit) for limit in reached if limit is not None), 1)
     marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
     line = "=" if canvas.ascii else "─"
@@ -85,7 +114,11 @@ def _plot(flow: CallFlow, frame: DrawingFrame, canvas: Canvas) -> Iterator[Text]
             at_limit = limit is not None and row - 1 < limit * _HIGH / top <= row
             cells.append(line if at_limit and full < 1 else marks[max(0, min(8, round(8 * full)))])
         name = f"{top}" if row == _HIGH else "0" if row == 1 else ""
-        yield Text(f"{name:>{_MARGIN - 2}} ").append(f"{'|' if canvas.ascii else '│'}", "dim").append("".join(cells))
+        yield (
+            Text(f"{name:>{_MARGIN - 2}} ")
+            .append(f"{'|' if canvas.ascii else '│'}", "dim")
+            .append("".join(cells))
+        )
     axis = ""
     for column, name in frame.ticks(12):
         if column + len(name) + 1 <= frame.columns:
@@ -109,7 +142,9 @@ def highest(level: LaneLevel, frame: DrawingFrame) -> list[int]:
 def _limits(flow: CallFlow, frame: DrawingFrame) -> list[float | None]:
     """How many in flight were allowed in each column."""
     columns: list[float | None] = [None] * frame.columns
-    changes = [each for each in flow.decisions if each.dimension == CONCURRENCY and each.new is not None]
+    changes = [
+        each for each in flow.decisions if each.dimension == CONCURRENCY and each.new is not None
+    ]
     for change in changes:
         first = min(int(frame.place(change.at)), frame.columns - 1)
         columns[first:] = [change.new] * (frame.columns - first)
@@ -133,7 +168,10 @@ _FLYING, _LIMIT, _REJECTED = "#2f76e8", "#e3b341", "#e5484d"
 def svg(chart: LimitChart, run: str, state: str, now: float) -> str:
     """The picture as a file of its own: nothing in it is fetched from elsewhere."""
     frame = DrawingFrame.of(chart, now, _WIDE - _LEFT - _RIGHT)
-    body = [_said(20, 30, run, "b"), _said(20 + 8 * (len(run) + 2), 30, f"{state} {_after(chart, now)}")]
+    body = [
+        _said(20, 30, run, "b"),
+        _said(20 + 8 * (len(run) + 2), 30, f"{state} {_after(chart, now)}"),
+    ]
     y = _TOP
     for flow in chart.flows.values():
         body += _lane(flow, frame, y)
@@ -156,7 +194,9 @@ def _lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
     shown = [limit if limit is not None and limit <= 1.5 * top else None for limit in limits]
     top = round(1.1 * max(top, *(limit for limit in shown if limit is not None), 1))
     foot = y + 24 + _TALL
-    yield _said(20, y + 10, flow.name, "b") + _said(20 + 8 * (len(flow.name) + 2), y + 10, _words(flow))
+    yield _said(20, y + 10, flow.name, "b") + _said(
+        20 + 8 * (len(flow.name) + 2), y + 10, _words(flow)
+    )
     for part in (0, top // 2, top):
         height = foot - _TALL * part / top
         yield f'<path d="M{_LEFT} {height:.1f}H{_WIDE - _RIGHT}" stroke="#222a35"/>'
@@ -173,7 +213,11 @@ def _lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
         pen = limit is not None
     if line:
         yield f'<path d="{line}" fill="none" stroke="{_LIMIT}" stroke-width="2"/>'
-    cuts = "".join(f"M{_LEFT + frame.place(each.at):.1f} {foot}v-10" for each in flow.decisions if each.cause == "429")
+    cuts = "".join(
+        f"M{_LEFT + frame.place(each.at):.1f} {foot}v-10"
+        for each in flow.decisions
+        if each.cause == "429"
+    )
     if cuts:
         yield f'<path d="{cuts}" stroke="{_REJECTED}" stroke-width="2"/>'
 

@@ -16,11 +16,17 @@ class Closes(Protocol):
     """A live line that can be erased for good."""
 
     def close(self, *, wait: bool = True) -> None:
-        """Erase it; nothing is drawn from now on. Without `wait`, it may stay if a thread is drawing right now."""
+        """Erase it; nothing is drawn from now on.
+
+        Without `wait`, it may stay if a thread is drawing right now.
+        """
 
 
 class LiveLine:
-    """Draws a text on stderr in place of the one before. Observers draw from threads of their own, hence the lock."""
+    """Draws a text on stderr in place of the one before.
+
+    Observers draw from threads of their own, hence the lock.
+    """
 
     def __init__(self) -> None:
         """Nothing is drawn yet."""
@@ -40,7 +46,10 @@ class LiveLine:
             self._write("")
 
     def close(self, *, wait: bool = True) -> None:
-        """Erase the line for good. Without `wait`, leave it to the next call if a thread is drawing right now."""
+        """Erase the line for good.
+
+        Without `wait`, leave it to the next call if a thread is drawing right now.
+        """
         self._closed = True
         if self._lock.acquire(blocking=wait):
             try:

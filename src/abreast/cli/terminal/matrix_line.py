@@ -19,8 +19,13 @@ _MANY: Final = 90  # of a unit, before the next larger is used
 class StudyLine(LiveLine):
     """Hears of each cell that ends, and draws once in a while."""
 
-    def __init__(self, cells: Mapping[str, int], widths: Mapping[str, int], now: float | None = None) -> None:
-        """Of so many cells in each lane, so many requests of it at once; it began now, unless `now` says otherwise."""
+    def __init__(
+        self, cells: Mapping[str, int], widths: Mapping[str, int], now: float | None = None
+    ) -> None:
+        """Of so many cells in each lane, so many requests of it at once.
+
+        It began now, unless `now` says otherwise.
+        """
         super().__init__()
         self._cells = cells
         self._widths = widths
@@ -43,27 +48,42 @@ class StudyLine(LiveLine):
     def text(self, now: float) -> str:
         """The line."""
         tally = self._tally
-        lanes = "  ".join(f"{name} {lane.now}/{self._widths.get(name, lane.now)}" for name, lane in self._lanes.items())
+        lanes = "  ".join(
+            f"{name} {lane.now}/{self._widths.get(name, lane.now)}"
+            for name, lane in self._lanes.items()
+        )
         turned = sum(lane.throttled for lane in self._lanes.values())
         parts = [
-            f"{tally.done + tally.failed}/{sum(self._cells.values())} cells", tally.failed and f"{tally.failed} failed",
-            lanes, turned and f"{turned} x 429", self._cost(), self._left(now),
-        ]  # fmt: skip
+            f"{tally.done + tally.failed}/{sum(self._cells.values())} cells",
+            tally.failed and f"{tally.failed} failed",
+            lanes,
+            turned and f"{turned} x 429",
+            self._cost(),
+            self._left(now),
+        ]
         return "  ".join(str(part) for part in parts if part)
 
     def _cost(self) -> str:
         """What is spent, and what it will have been at the end if cells go on costing what they did."""
         held = self._tally.lanes
         spent = sum(lane.usd for lane in held.values())
-        whole = spent + sum(lane.usd / _ended(lane) * self._open(name) for name, lane in held.items() if _ended(lane))
+        whole = spent + sum(
+            lane.usd / _ended(lane) * self._open(name)
+            for name, lane in held.items()
+            if _ended(lane)
+        )
         return f"{spent:.4g} of about {whole:.3g} usd" if spent else ""
 
     def _left(self, now: float) -> str:
-        """When the lane ends that ends last, going by what this driver has done; lanes are not each other's pace."""
+        """When the lane ends that ends last, going by what this driver has done.
+
+        Lanes are not each other's pace.
+        """
         paces = {
             name: (now - self._began) / lane.fresh * self._open(name)
-            for name, lane in self._tally.lanes.items() if lane.fresh
-        }  # fmt: skip
+            for name, lane in self._tally.lanes.items()
+            if lane.fresh
+        }
         last = max(paces, key=lambda name: paces[name], default=None)
         return "" if last is None else f"{_shown(paces[last])} left ({last})"
 

@@ -18,13 +18,20 @@ Row: TypeAlias = dict[str, Any]
 
 _JSON: Final = codec.json_writer()
 _WROTE: Final = ("stdout", "stderr")
-_OWN_ERRORS: Final = ("abreast.cli.jobs.map.command.", "abreast.executors.commands.", "abreast.core.errors.")
+_OWN_ERRORS: Final = (
+    "abreast.cli.jobs.map.command.",
+    "abreast.executors.commands.",
+    "abreast.core.errors.",
+)
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """One line of JSON without control characters; half a surrogate pair, which is no text, becomes a question mark.
+    """One line of JSON without control characters.
 
-    JSON has no infinity and no NaN: these become the texts `inf`, `-inf` and `nan`, as in an export.
+    Half a surrogate pair, which is no text, becomes a question mark.
+
+    JSON has no infinity and no NaN: these become the texts `inf`, `-inf` and `nan`, as in an
+    export.
     """
     try:
         text = _JSON(row)
@@ -44,7 +51,14 @@ def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
     if isinstance(outcome, Failed):
         pieces += _wrote(left_by(outcome.error))
     if not quiet:
-        pieces.append((STDERR, f"abreast: item {one_line(outcome.key)} {how(outcome)}\n".encode("utf-8", "replace")))
+        pieces.append(
+            (
+                STDERR,
+                f"abreast: item {one_line(outcome.key)} {how(outcome)}\n".encode(
+                    "utf-8", "replace"
+                ),
+            )
+        )
     return [piece for piece in pieces if piece[1]]
 
 
@@ -57,14 +71,23 @@ def how(outcome: Outcome[Any]) -> str:
     """What became of an item that isn't done, in words."""
     if isinstance(outcome, Failed):
         return f"failed: {one_line(sentence_of(outcome.error))}"
-    return f"was cancelled: {one_line(outcome.reason)}" if isinstance(outcome, Cancelled) else "is done"
+    return (
+        f"was cancelled: {one_line(outcome.reason)}"
+        if isinstance(outcome, Cancelled)
+        else "is done"
+    )
 
 
 def row_of(outcome: Outcome[Any]) -> Row:
-    """An outcome in JSON's own types. What a command wrote is at the top; bytes that are no text are in base64 too."""
+    """An outcome in JSON's own types. What a command wrote is at the top.
+
+    Bytes that are no text are in base64 too.
+    """
     row: Row = {"key": outcome.key, "index": outcome.index, "state": outcome.state}
     if isinstance(outcome, Done):
-        row |= written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
+        row |= (
+            written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
+        )
     elif isinstance(outcome, Failed):
         row |= written(left_by(outcome.error))
         row["error"] = error_row(outcome.error)
@@ -76,22 +99,35 @@ def row_of(outcome: Outcome[Any]) -> Row:
 
 
 def error_row(error: BaseException) -> Row:
-    """A failure in JSON's own types; of a model's call with HTTP's status and what came instead of a reply."""
+    """A failure in JSON's own types.
+
+    Of a model's call with HTTP's status and what came instead of a reply.
+    """
     kind, message = _parts(error)
     details = getattr(error, "details", None)
     kept = details if isinstance(details, dict) else {}
-    return {"type": kind, "message": message} | {name: kept[name] for name in ("status", "raw") if kept.get(name)}
+    return {"type": kind, "message": message} | {
+        name: kept[name] for name in ("status", "raw") if kept.get(name)
+    }
 
 
 def is_command(value: object) -> bool:
     """Whether this is what a command left: its exit code and what it wrote."""
-    return isinstance(value, dict) and "exit_code" in value and "stdout" in value and "stderr" in value
+    return (
+        isinstance(value, dict) and "exit_code" in value and "stdout" in value and "stderr" in value
+    )
 
 
 def sentence_of(error: BaseException) -> str:
     """A failure in one sentence; errors that abreast names itself speak for themselves."""
     kind, message = _parts(error)
-    return message if message and kind.startswith(_OWN_ERRORS) else f"{kind}: {message}" if message else kind
+    return (
+        message
+        if message and kind.startswith(_OWN_ERRORS)
+        else f"{kind}: {message}"
+        if message
+        else kind
+    )
 
 
 def plain(value: object) -> object:
@@ -109,7 +145,9 @@ def _wrote(left: Mapping[str, Any]) -> list[Piece]:
     if not left.get("stdout") and not left.get("stderr"):
         return []
     return [
-        (where, data) for where, name in ((STDOUT, "stdout"), (STDERR, "stderr")) if (data := _bytes(left.get(name)))
+        (where, data)
+        for where, name in ((STDOUT, "stdout"), (STDERR, "stderr"))
+        if (data := _bytes(left.get(name)))
     ]
 
 

@@ -22,7 +22,10 @@ _Job: TypeAlias = "tuple[Sequence[Piece], asyncio.Future[None]]"
 
 
 class OutputLost(UsageError):
-    """Nothing more can be written to stdout; when its reader is gone (`| head`), that needs no words."""
+    """Nothing more can be written to stdout.
+
+    When its reader is gone (`| head`), that needs no words.
+    """
 
     def __init__(self, sentence: str = "", code: int = PIPE_CLOSED) -> None:
         """By default the reader is gone."""
@@ -30,7 +33,9 @@ class OutputLost(UsageError):
 
 
 class Printer:
-    """Writes pieces to stdout and stderr, in order. Made inside the running loop; its thread is a daemon.
+    """Writes pieces to stdout and stderr, in order.
+
+    Made inside the running loop; its thread is a daemon.
 
     `around` is entered while it writes, so that a live line on the same terminal can step aside.
     """
@@ -45,8 +50,8 @@ class Printer:
     async def write(self, pieces: Sequence[Piece]) -> None:
         """Write them and wait until they are taken.
 
-        Raises `OutputLost` when stdout takes no more. What can't be written to stderr is lost: there is nowhere to
-        complain.
+        Raises `OutputLost` when stdout takes no more. What can't be written to stderr is lost:
+        there is nowhere to complain.
         """
         if pieces:
             written: asyncio.Future[None] = self._loop.create_future()
@@ -68,7 +73,10 @@ class Printer:
 
 
 def write_all(where: int, data: bytes) -> None:
-    """Write all of it to a file descriptor, also to one that is non-blocking; a terminal shows control characters."""
+    """Write all of it to a file descriptor, also to one that is non-blocking.
+
+    A terminal shows control characters.
+    """
     rest = memoryview(for_file(where, data))
     while rest:
         try:
@@ -80,7 +88,9 @@ def write_all(where: int, data: bytes) -> None:
                 return
             if error.errno == errno.EPIPE:
                 raise OutputLost from None
-            raise OutputLost(f"the results can't be written to stdout: {system_words(error)}", FAILED) from None
+            raise OutputLost(
+                f"the results can't be written to stdout: {system_words(error)}", FAILED
+            ) from None
 
 
 def _settle(written: asyncio.Future[None], error: BaseException | None) -> None:

@@ -31,13 +31,17 @@ _EVERY: Final = 0.1  # seconds between two drawings of the line
 
 def wants_progress() -> bool:
     """Whether somebody can see a live line: stderr is a terminal that can move its cursor."""
-    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return (
+        sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    )
 
 
 class Progress:
     """An observer of events that draws the line. The printer steps around it with `aside`."""
 
-    def __init__(self, name: str, *, read: int = 0, complete: bool = False, done: int = 0, failed: int = 0) -> None:
+    def __init__(
+        self, name: str, *, read: int = 0, complete: bool = False, done: int = 0, failed: int = 0
+    ) -> None:
         """Start from what earlier drivers have done."""
         from rich.console import Console
 
@@ -91,7 +95,10 @@ class Progress:
                 self._draw()
 
     def close(self, *, wait: bool = True) -> None:
-        """Take the line away for good. Without `wait`, leave it to the next call if a thread is writing right now."""
+        """Take the line away for good.
+
+        Without `wait`, leave it to the next call if a thread is writing right now.
+        """
         self._closed = True
         if self._lock.acquire(blocking=wait):
             try:
@@ -111,7 +118,9 @@ class Progress:
         from rich.segment import ControlType
 
         if self._visible:
-            self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
+            self._console.control(
+                Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+            )
             self._visible = False
 
     def _line(self) -> Text:

@@ -28,7 +28,12 @@ class PromptLine(Protocol):
 
 def someone_is_there() -> bool:
     """Whether there is a person to ask."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
+    return (
+        sys.stdin is not None
+        and sys.stdin.isatty()
+        and sys.stderr is not None
+        and sys.stderr.isatty()
+    )
 
 
 def ask_for_input(one: WorkflowInput) -> str:
@@ -66,7 +71,10 @@ def _decide(question: GateQuestion) -> str:
         try:
             answer = input().strip()
         except EOFError:  # nobody is there any more: the cautious answer
-            return next((one for one in question.options if one.lower() in ("reject", "abort")), question.options[-1])
+            return next(
+                (one for one in question.options if one.lower() in ("reject", "abort")),
+                question.options[-1],
+            )
         if answer.isdecimal() and 1 <= int(answer) <= len(question.options):
             return question.options[int(answer) - 1]
         found = next((one for one in question.options if one.lower() == answer.lower()), None)

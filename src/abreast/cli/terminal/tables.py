@@ -48,12 +48,20 @@ def say_facts(facts: Mapping[str, object]) -> None:
 
 def moment(when: float | None) -> str | None:
     """A time of day for programs: ISO 8601, in UTC."""
-    return None if when is None else datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
+    return (
+        None
+        if when is None
+        else datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
+    )
 
 
 def local_moment(when: float | None) -> str:
     """A time of day for people, where they are."""
-    return "" if when is None else datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        ""
+        if when is None
+        else datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    )
 
 
 def span(seconds: float) -> str:

@@ -11,7 +11,9 @@ import os
 import re
 from typing import Final
 
-_DIRECTION: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that override the direction of writing
+_DIRECTION: Final = (
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that override the direction of writing
+)
 _OTHERS: Final = f"\x7f-\x9f\u2028\u2029{_DIRECTION}"  # what JSON leaves as it is
 _ESCAPED: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f{_OTHERS}\udc80-\udcff]|\r(?!\n)")
 _ESCAPED_IN_JSON: Final = re.compile(f"[{_OTHERS}]")

@@ -17,7 +17,8 @@ from abreast.executors.supervisor.protocol import Message
 
 _CLOSING = 2.0  # s; the warden gives itself half of that
 _CHUNK = 1 << 16  # more than 128 KiB at once would be mapped, and unmapped, every time
-# Stand-ins for the packages: the real ones import all of abreast, which takes longer than the warden's whole start.
+# Stand-ins for the packages: the real ones import all of abreast, which takes longer than the
+# warden's whole start.
 _PROGRAM = """
 import sys
 for name, place in {places!r}:
@@ -31,10 +32,16 @@ _HERE = Path(__file__).parent
 
 
 class Started:
-    """A warden's process and our end of the line to it; it can be started before there is a loop."""
+    """A warden's process and our end of the line to it.
+
+    It can be started before there is a loop.
+    """
 
     def __init__(self, home: str | None) -> None:
-        """Start it in directory `home`, where commands run that don't say where; doesn't wait until it is up."""
+        """Start it in directory `home`, where commands run that don't say where.
+
+        Doesn't wait until it is up.
+        """
         self.line, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as undo:
             undo.callback(self.line.close)
@@ -54,7 +61,10 @@ class SupervisorClient:
     """A warden as its driver knows it."""
 
     def __init__(
-        self, started: Started, hear: Callable[[Message], None], lose: Callable[[SupervisorClient, str], None]
+        self,
+        started: Started,
+        hear: Callable[[Message], None],
+        lose: Callable[[SupervisorClient, str], None],
     ) -> None:
         """Take it over, on the running loop.
 
@@ -97,7 +107,10 @@ class SupervisorClient:
             self._socket.shutdown(socket.SHUT_WR)
 
     async def close(self) -> None:
-        """Wait until it has ended, after `hang_up`, whoever cancels; one that doesn't is made to."""
+        """Wait until it has ended, after `hang_up`, whoever cancels.
+
+        One that doesn't is made to.
+        """
         cancelled = None
         while not self._ended.done():
             try:
@@ -155,16 +168,25 @@ class SupervisorClient:
         self._loop.remove_writer(self._socket)
         code = self._started.end()
         self._lose(
-            self, self._how or (f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}")
+            self,
+            self._how
+            or (f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"),
         )
 
 
 def _start_warden(line: int, home: str | None) -> subprocess.Popen[bytes]:
     names = ("abreast.executors.supervisor", "abreast.executors", "abreast")
-    places = [(name, str(place)) for name, place in zip(names, (_HERE, *_HERE.parents), strict=False)]
+    places = [
+        (name, str(place)) for name, place in zip(names, (_HERE, *_HERE.parents), strict=False)
+    ]
     program = _PROGRAM.format(places=places, line=line, driver=os.getpid())
     nothing = subprocess.DEVNULL
     return subprocess.Popen(
         [sys.executable, *_FLAGS, "-c", program],
-        stdin=nothing, stdout=nothing, stderr=nothing, pass_fds=(line,), start_new_session=True, cwd=home,
-    )  # fmt: skip
+        stdin=nothing,
+        stdout=nothing,
+        stderr=nothing,
+        pass_fds=(line,),
+        start_new_session=True,
+        cwd=home,
+    )

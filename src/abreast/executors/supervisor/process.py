@@ -1,8 +1,9 @@
 """The warden: a small process that starts commands, keeps what they write, and ends them, also when the driver dies.
 
-It has one thread and a session of its own: a signal to the driver's group can't reach it, and nothing that it has
-started is ever unknown to it. As a child subreaper it inherits what commands leave behind: so it knows when a group is
-gone, and no number of a group is reused before that. `abreast.executors.commands` holds the driver's end of the line.
+It has one thread and a session of its own: a signal to the driver's group can't reach it, and
+nothing that it has started is ever unknown to it. As a child subreaper it inherits what commands
+leave behind: so it knows when a group is gone, and no number of a group is reused before that.
+`abreast.executors.commands` holds the driver's end of the line.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-UNWATCHED = 0.005  # s; a command that ends sooner never has its pipes polled, nor a message for its start alone
+# s; a command that ends sooner never has its pipes polled, nor a message for its start alone
+UNWATCHED = 0.005
 LINGER = 0.2  # s; for what a command has left in its group, and for others who hold its pipes
 PRESS = 0.02  # s; between one SIGKILL and the next
-PRESSES = 50  # then a command that has exited is reported, whatever is left: a stranger's process, a zombie of one
+# then a command that has exited is reported, whatever is left: a stranger's process, a zombie of
+# one
+PRESSES = 50
 DYING = 1.0  # s; the longest that the warden outlives its driver
 READS = 17  # at a command's exit: all that a pipe of 1 MiB can hold, and its end
 
@@ -38,7 +42,10 @@ class Supervisor:
     """The commands of one driver, and the loop that watches over them."""
 
     def __init__(self, line: int, driver: int) -> None:
-        """Watch the line, the driver's life and the bell that rings when a child ends; nothing runs yet."""
+        """Watch the line, the driver's life and the bell that rings when a child ends.
+
+        Nothing runs yet.
+        """
         self._line = line
         self._home = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # readable or not
         self._environment: dict[bytes, bytes] = {}
@@ -90,7 +97,10 @@ class Supervisor:
         os._exit(0)
 
     def _send(self) -> None:
-        """Write to the driver, if there is something it waits for; waits for it, as it always reads."""
+        """Write to the driver, if there is something it waits for.
+
+        Waits for it, as it always reads.
+        """
         if self._urgent:
             data = memoryview(wards.pack(self._outbox))
             self._outbox = []
@@ -139,14 +149,19 @@ class Supervisor:
             path = wards.find(argv[0], environment.get(b"PATH", _PATH), cwd)
             stage = wards.START
             ward = wards.start(path, message, environment)
-        except (OSError, ValueError) as error:  # ValueError: a name in the environment that can't be one
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # ValueError: a name in the environment that can't be one
             code = getattr(error, "errno", None) or errno.EINVAL
             if code in wards.SHORT_OF and self._wards:
                 return False
             wards.found.clear()  # what was found may be there no more
             if stage == wards.START and not os.access(path, os.F_OK):
                 stage = wards.FIND
-            self._tell(wards.REFUSED, number, stage, code, getattr(error, "strerror", None) or str(error))
+            self._tell(
+                wards.REFUSED, number, stage, code, getattr(error, "strerror", None) or str(error)
+            )
         else:
             self._wards[number] = self._leaders[ward.pid] = ward
             self._young.append(ward)
@@ -197,7 +212,10 @@ class Supervisor:
             self._settle(ward)
 
     def _settle(self, ward: SupervisedCommand) -> None:
-        """Report a command that has exited, with its group gone and its pipes at their end; else give it a moment."""
+        """Report a command that has exited, with its group gone and its pipes at their end.
+
+        Else give it a moment.
+        """
         if ward.code is None:
             return
         ward.signal(0)
@@ -234,12 +252,16 @@ class Supervisor:
         return max(0, int((min(dues) - time.monotonic()) * 1000) + 1) if dues else None
 
     def _tick(self, now: float) -> None:
-        while self._young and (self._young[0].code is not None or self._young[0].born + UNWATCHED <= now):
+        while self._young and (
+            self._young[0].code is not None or self._young[0].born + UNWATCHED <= now
+        ):
             ward = self._young.pop(0)
             self._watch_streams(ward)
             if ward.code is None:  # of a shorter one the driver hears only that it has finished
                 self._tell(wards.STARTED, ward.number, ward.pid)
-        for ward in [ward for ward in self._leaving.values() if ward.due is not None and ward.due <= now]:
+        for ward in [
+            ward for ward in self._leaving.values() if ward.due is not None and ward.due <= now
+        ]:
             ward.due = now + PRESS
             ward.presses += 1
             ward.signal(signal.SIGKILL)
@@ -283,16 +305,25 @@ def _life_of(driver: int) -> int | None:
 
 
 def _prepare() -> None:
-    """Take signals without dying or passing that on to commands; inherit orphans, where the system lets us."""
+    """Take signals without dying or passing that on to commands.
+
+    Inherit orphans, where the system lets us.
+    """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN:  # nohup goes on to commands
+        if (
+            number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN
+        ):  # nohup goes on to commands
             signal.signal(number, lambda *_: None)
     try:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
-    except (ImportError, OSError, AttributeError):  # then PID 1 reaps them, and we look again and again
+    except (
+        ImportError,
+        OSError,
+        AttributeError,
+    ):  # then PID 1 reaps them, and we look again and again
         pass
 
 

@@ -1,7 +1,10 @@
-"""What the warden watches over: commands and their pipes; and the messages between it and the driver.
+"""What the warden watches over: commands and their pipes.
 
-Imported by the warden, which must start quickly, so nothing of abreast is imported here and little of anything else.
-Messages are tuples; they travel in lists, marshalled (both ends are the same interpreter), each list after its length:
+And the messages between it and the driver.
+
+Imported by the warden, which must start quickly, so nothing of abreast is imported here and little
+of anything else. Messages are tuples; they travel in lists, marshalled (both ends are the same
+interpreter), each list after its length:
 
     to the warden    HELLO environment | RUN number argv cwd changed removed stdin keep | END number grace
     to the driver    READY | STARTED number pid | FINISHED number code out err out_size err_size
@@ -22,18 +25,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, TypeAlias
 else:
-    import _signal as signal  # all of it but names for its numbers, which are made with enum, slow to import
+    # all of it but names for its numbers, which are made with enum, slow to import
+    import _signal as signal
 
 Message: TypeAlias = "tuple[Any, ...]"
 
 HELLO, RUN, END, READY, STARTED, FINISHED, REFUSED, BROKEN = range(8)
 ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command can be refused
 
-SHORT_OF = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what there is again when a command ends
+SHORT_OF = (
+    errno.EAGAIN,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+)  # what there is again when a command ends
 
 _HEADER = 8
 _KEPT = 256
-CHUNK = 1 << 16  # what a pipe holds; and more than twice as much would be mapped, and unmapped, at every read
+CHUNK = (
+    1 << 16
+)  # what a pipe holds; and more than twice as much would be mapped, and unmapped, at every read
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them, and a command must not
 
 
@@ -46,7 +57,9 @@ def pack(messages: list[Message]) -> bytes:
 def unpack(buffer: bytearray) -> list[Message]:
     """Take the messages that have come in full out of the buffer."""
     messages: list[Message] = []
-    while len(buffer) >= _HEADER and len(buffer) >= (end := _HEADER + int.from_bytes(buffer[:_HEADER], "little")):
+    while len(buffer) >= _HEADER and len(buffer) >= (
+        end := _HEADER + int.from_bytes(buffer[:_HEADER], "little")
+    ):
         messages += marshal.loads(buffer[_HEADER:end])  # noqa: S302 - our own process wrote it
         del buffer[:end]
     return messages
@@ -117,7 +130,10 @@ found: dict[tuple[bytes, bytes, bytes | None], bytes] = {}
 
 
 def find(name: bytes, path: bytes, cwd: bytes | None) -> bytes:
-    """The file that a command's name stands for, kept as looking takes a twentieth of a start; raises OSError."""
+    """The file that a command's name stands for, kept as looking takes a twentieth of a start.
+
+    Raises OSError.
+    """
     asked = (name, path, cwd)
     if asked not in found:
         if len(found) >= _KEPT:
@@ -127,7 +143,11 @@ def find(name: bytes, path: bytes, cwd: bytes | None) -> bytes:
 
 
 def _look_for(name: bytes, path: bytes) -> bytes:
-    places = [name] if b"/" in name else [place + b"/" + name if place else name for place in path.split(b":")]
+    places = (
+        [name]
+        if b"/" in name
+        else [place + b"/" + name if place else name for place in path.split(b":")]
+    )
     failure = errno.ENOENT
     for place in places if name else ():
         try:
@@ -141,7 +161,10 @@ def _look_for(name: bytes, path: bytes) -> bytes:
 
 
 def start(path: bytes, message: Message, environment: Mapping[bytes, bytes]) -> SupervisedCommand:
-    """Start the command of a RUN message as a process group of its own; raises OSError, with nothing left open."""
+    """Start the command of a RUN message as a process group of its own.
+
+    Raises OSError, with nothing left open.
+    """
     _, number, argv, _, _, _, stdin, keep = message
     ours: list[int] = []
     theirs: list[int] = []
@@ -156,8 +179,11 @@ def start(path: bytes, message: Message, environment: Mapping[bytes, bytes]) -> 
         if stdin is not None:
             theirs.append(_file_of(stdin))
             actions.append((os.POSIX_SPAWN_DUP2, theirs[-1], 0))
-        # By vfork, at half the cost of a fork: it returns when the command runs, or says why it can't.
-        pid = os.posix_spawn(path, argv, environment, file_actions=actions, setpgroup=0, setsigdef=_RESET)
+        # By vfork, at half the cost of a fork: it returns when the command runs, or says why it
+        # can't.
+        pid = os.posix_spawn(
+            path, argv, environment, file_actions=actions, setpgroup=0, setsigdef=_RESET
+        )
     except BaseException:
         for end in ours:
             os.close(end)

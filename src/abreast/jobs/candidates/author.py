@@ -1,4 +1,7 @@
-"""A model as the author of candidates: proposes, repairs, refines, adapts. One request each, and any reply will do."""
+"""A model as the author of candidates: proposes, repairs, refines, adapts.
+
+One request each, and any reply will do.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ class ModelAuthor:
         self._original = original
 
     async def propose(self, run: Run, count: int, width: int) -> list[Proposal]:
-        """So many candidates, asked for side by side; a request that fails is a candidate that failed."""
+        """So many candidates, asked for side by side.
+
+        A request that fails is a candidate that failed.
+        """
 
         async def draft(number: int) -> str:
             return await self._asked(
@@ -74,7 +80,9 @@ class ModelAuthor:
         ]
         reply = await self._said(
             f"These candidates for a faster `{self._target.qualname}` behave like the original, and are faster.\n\n"
-            f"The original:\n{_fenced(self._original)}\n\n" + "\n\n".join(parts) + f"\n\nRefine each: faster still, "
+            f"The original:\n{_fenced(self._original)}\n\n"
+            + "\n\n".join(parts)
+            + f"\n\nRefine each: faster still, "
             f"smaller, or easier to read. Answer with {len(faster)} Python code blocks in their order. {_RULES}"
         )
         return blocks_of(reply)[: len(faster)]
@@ -88,7 +96,9 @@ class ModelAuthor:
         ]
         return await self._asked(
             f"This is how a faster `{self._target.qualname}` came about, step by step.\n\n"
-            f"The original:\n{_fenced(self._original)}\n\n" + "\n\n".join(parts) + "\n\nTake one further step that "
+            f"The original:\n{_fenced(self._original)}\n\n"
+            + "\n\n".join(parts)
+            + "\n\nTake one further step that "
             f"follows from what helped and what did not. {_RULES}"
         )
 

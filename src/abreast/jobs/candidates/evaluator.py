@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from abreast.jobs.candidates.behaviour.baseline import BaselineFailed, check_baseline
-from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests, Watched, judge_behaviour, watch
+from abreast.jobs.candidates.behaviour.traced_run import (
+    LIMITS,
+    Tests,
+    Watched,
+    judge_behaviour,
+    watch,
+)
 from abreast.jobs.candidates.behaviour.verdict import Behaviour
 from abreast.jobs.candidates.inputs.generate import COUNT
 from abreast.jobs.candidates.inputs.probe import Probe, prepare
@@ -37,8 +43,8 @@ Reader: TypeAlias = Callable[[Places], Awaitable[Watched]]
 def limits_for(limits: ResourceLimits, *originals: Watched) -> ResourceLimits:
     """What a candidate may use, given runs of the original: `limits`, or ten times the CPU that these took.
 
-    The clock on the wall only ends what waits for ever: at ten times the original's time, and not before a minute.
-    Without a run of which the time is known, the limits are as they are.
+    The clock on the wall only ends what waits for ever: at ten times the original's time, and not
+    before a minute. Without a run of which the time is known, the limits are as they are.
     """
     known = [one for one in originals if one.seconds]
     if not known:
@@ -124,18 +130,29 @@ class Evaluator:
         return OriginalTrace(watched.to_plain(), inputs)
 
     def ready(self, seen: object, slot: Slot) -> None:
-        """Go on from what `begin` returned; the slot has the original, and is not used by others."""
+        """Go on from what `begin` returned.
+
+        The slot has the original, and is not used by others.
+        """
         if not isinstance(seen, OriginalTrace):
             raise TypeError(f"not what the original did: {type(seen).__name__}")
-        self._original, self._inputs, self._slot = Watched.from_plain(seen.watched), seen.inputs, slot
+        self._original, self._inputs, self._slot = (
+            Watched.from_plain(seen.watched),
+            seen.inputs,
+            slot,
+        )
 
     async def _watched(
         self, slot: Slot, tests: Tests, inputs: bytes | None = None, wanted: Places | None = None
     ) -> Watched:
         """What the original does."""
-        return await watch(slot, self.target, tests, limits=self._bounds.limits, inputs=inputs, wanted=wanted)
+        return await watch(
+            slot, self.target, tests, limits=self._bounds.limits, inputs=inputs, wanted=wanted
+        )
 
-    async def _judged(self, original: Watched, candidate: Watched, ours: Reader, theirs: Reader) -> Behaviour:
+    async def _judged(
+        self, original: Watched, candidate: Watched, ours: Reader, theirs: Reader
+    ) -> Behaviour:
         """The verdict; what is too large to be recorded and differs by its digests is read again, from both."""
         behaviour = judge_behaviour(original, candidate, self._bounds.rules)
         wanted = to_read_again(behaviour.findings) if behaviour.verdict == "undecided" else ({}, {})
@@ -171,7 +188,10 @@ class Evaluator:
             return await self._watched(self._slot, replace(self._tests, names=()), inputs)
 
     async def check(self, slot: Slot, text: str) -> Checked:
-        """Look at a candidate's text, watch it in the slot, in which it is staged, and compare; then try new inputs."""
+        """Look at a candidate's text, watch it in the slot, in which it is staged, and compare.
+
+        Then try new inputs.
+        """
         if (refused := check_text(self._source, text, self.target)) is not None:
             return _checked(refused, len(self.original.invocations))
         async with machine(alone=False):
@@ -182,7 +202,9 @@ class Evaluator:
                 await slot.stage(self.target.file, text)
                 return await self._candidate(slot, self._tests, wanted=wanted)
 
-            behaviour = await self._judged(self.original, watched, self._original_again, candidate_again)
+            behaviour = await self._judged(
+                self.original, watched, self._original_again, candidate_again
+            )
             if behaviour.verdict in {"same", "undecided"} and self._bounds.generated:
                 probed = await self._probed(slot)
                 behaviour = behaviour if probed.verdict == "same" else probed
@@ -196,7 +218,11 @@ class Evaluator:
         async with self._first:  # whoever comes first has them made
             if self._probe is None:
                 self._probe = await prepare(
-                    self._asked, self.original.invocations, self._source, self.target, count=self._bounds.generated
+                    self._asked,
+                    self.original.invocations,
+                    self._source,
+                    self.target,
+                    count=self._bounds.generated,
                 )
         return await self._probe.check(candidate, self._asked, self._bounds.rules)
 
@@ -205,19 +231,28 @@ class Evaluator:
         del text
         how = {"rules": self._bounds.rules, "plan": self._bounds.plan, "seed": seed}
         async with machine(alone=True):
-            return await time_candidate((original, candidate), self.target, self._tests, self.inputs, how)
+            return await time_candidate(
+                (original, candidate), self.target, self._tests, self.inputs, how
+            )
 
     async def profile(self, slot: Slot) -> list[ProfiledLine]:
-        """How often each line of what is staged in the slot is run, and for how long. Raises StandFailed."""
+        """How often each line of what is staged in the slot is run, and for how long.
+
+        Raises StandFailed.
+        """
         async with machine(alone=True):
             found = await line_profile(slot, self.target, self._tests, self.inputs)
-        return [ProfiledLine(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())]
+        return [
+            ProfiledLine(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())
+        ]
 
 
 def _cut(original: Watched) -> list[str]:
     """The tests of which not every call is compared."""
-    return [f"{test} calls it too often: the calls from number {first} on are not compared"
-            for test, first in original.cut.items()][:_MOST_DIFFS]  # fmt: skip
+    return [
+        f"{test} calls it too often: the calls from number {first} on are not compared"
+        for test, first in original.cut.items()
+    ][:_MOST_DIFFS]
 
 
 def _checked(behaviour: Behaviour, calls: int, watched: Watched | None = None) -> Checked:
@@ -225,6 +260,13 @@ def _checked(behaviour: Behaviour, calls: int, watched: Watched | None = None) -
     if watched is None:
         return Checked(behaviour.verdict, behaviour.reason, diffs, invocations=calls)
     return Checked(
-        behaviour.verdict, behaviour.reason, diffs, watched.tests, watched.passed, calls, watched.stdout,
-        watched.stderr, watched.confinement,
-    )  # fmt: skip
+        behaviour.verdict,
+        behaviour.reason,
+        diffs,
+        watched.tests,
+        watched.passed,
+        calls,
+        watched.stdout,
+        watched.stderr,
+        watched.confinement,
+    )

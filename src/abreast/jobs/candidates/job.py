@@ -1,15 +1,18 @@
-"""Tries candidates: their behaviour side by side, then their speed one at a time; repairs, refines and goes on.
+"""Tries candidates: their behaviour side by side, then their speed one at a time.
+
+Repairs, refines and goes on.
 
     sources -> those that are new -> behaviour (several at once, each in a slot) -> what passed -> measuring (alone)
                                        `-> wrong: repair, at once, and again behaviour
 
-A candidate is an item of one map. Its behaviour check is a step beneath it that holds a slot, and nothing else does: so
-a slot is free again as soon as a check ends, whichever way, and while a model thinks about a repair. Measuring is a map
-of its own, after all checks have ended; it holds all of the machine. Every step is a journal entry, so that a run which
-was killed goes on where it was.
+A candidate is an item of one map. Its behaviour check is a step beneath it that holds a slot, and
+nothing else does: so a slot is free again as soon as a check ends, whichever way, and while a model
+thinks about a repair. Measuring is a map of its own, after all checks have ended; it holds all of
+the machine. Every step is a journal entry, so that a run which was killed goes on where it was.
 
-Names decide, not time: first candidates are told apart in the order in which they came; repairs, which come whenever
-they come, are compared with those and with their own ancestors, and with each other only once all are there.
+Names decide, not time: first candidates are told apart in the order in which they came; repairs,
+which come whenever they come, are compared with those and with their own ancestors, and with each
+other only once all are there.
 """
 
 from __future__ import annotations
@@ -53,13 +56,19 @@ class Laboratory(Protocol):
     """What judges a text: each of these works in the slots it is given, and nowhere else."""
 
     async def begin(self, slot: Slot) -> object:
-        """See what the original does, before any candidate; what it returns is recorded, and handed to `ready`.
+        """See what the original does, before any candidate.
 
-        Raises an `AbreastError` if there is nothing to go by: no test passes, or no call is like the other.
+        What it returns is recorded, and handed to `ready`.
+
+        Raises an `AbreastError` if there is nothing to go by: no test passes, or no call is like
+        the other.
         """
 
     def ready(self, seen: object, slot: Slot) -> None:
-        """Go on from what `begin` returned, in this process or an earlier one; the slot has the original."""
+        """Go on from what `begin` returned, in this process or an earlier one.
+
+        The slot has the original.
+        """
 
     async def check(self, slot: Slot, text: str) -> Checked:
         """Whether a text behaves like the original."""
@@ -89,7 +98,10 @@ class Author(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """How candidates are tried: at most `width` at once. Of `repairs`, each candidate has so many at most."""
+    """How candidates are tried: at most `width` at once.
+
+    Of `repairs`, each candidate has so many at most.
+    """
 
     width: int = 1
     repairs: int = 2
@@ -113,9 +125,14 @@ class CandidatesContext:
 
 
 class Trials:
-    """One driving of a run's candidates. `tried` has what is known so far, in the order of the result."""
+    """One driving of a run's candidates.
 
-    def __init__(self, setting: CandidatesContext, told: Callable[[str], None] = lambda _: None) -> None:
+    `tried` has what is known so far, in the order of the result.
+    """
+
+    def __init__(
+        self, setting: CandidatesContext, told: Callable[[str], None] = lambda _: None
+    ) -> None:
         """Nothing starts before `run`; `told` hears what a person should know."""
         self._setting = setting
         self._told = told
@@ -131,7 +148,9 @@ class Trials:
         """What is known so far, in the order of the proposals, repairs right after what they repair."""
         return list(self._roll.tried.values())
 
-    async def run(self, run: Run, propose: Callable[[], Awaitable[Sequence[Proposal]]]) -> list[Tried]:
+    async def run(
+        self, run: Run, propose: Callable[[], Awaitable[Sequence[Proposal]]]
+    ) -> list[Tried]:
         """Try all that is proposed. No worktree is made if nothing of it is new."""
 
         async def sources() -> list[Proposal]:
@@ -159,8 +178,12 @@ class Trials:
                 self._told(note)
             pool, self._original = trees.slots[:-1], trees.slots[-1]
             if not pool:
-                raise WorktreesUnavailable("only one worktree could be made, and two are needed to compare")
-            async with run.child(TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}) as tries:
+                raise WorktreesUnavailable(
+                    "only one worktree could be made, and two are needed to compare"
+                )
+            async with run.child(
+                TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}
+            ) as tries:
                 await self._same_tree(tries, trees)
                 seen = await tries.step("original", self._begin, hold={MACHINE: "all"})
                 setting.laboratory.ready(seen, self._original)
@@ -175,7 +198,9 @@ class Trials:
         # Recorded before ignored files were in the slots, it says nothing of them.
         before, _, ignored_before = (await tries.step("tree", tree)).partition(" ")
         if before != digest or (ignored_before and ignored_before != ignored):
-            raise TreeChanged(f"{self._setting.root} has changed since this run began: start a new one")
+            raise TreeChanged(
+                f"{self._setting.root} has changed since this run began: start a new one"
+            )
 
     async def _begin(self) -> object:
         if self._original is None:
@@ -185,7 +210,10 @@ class Trials:
     # --- rounds -------------------------------------------------------------------------------------------------------
 
     async def _try_all(self, tries: Run, new: list[Tried]) -> None:
-        """First candidates with their repairs; then refined ones; then one more from each that came of a refinement."""
+        """First candidates with their repairs; then refined ones.
+
+        Then one more from each that came of a refinement.
+        """
         await self._round(tries, "", new)
         author, roll = self._setting.author, self._roll
         if author is None or not self._setting.how.refine:
@@ -193,13 +221,17 @@ class Trials:
         if faster := roll.faster:
             texts = await tries.step("refine", _asked(author.refine, faster))
             refined = [
-                child_of(one, text, "refinement") for one, text in zip(faster, texts, strict=False) if text.strip()
+                child_of(one, text, "refinement")
+                for one, text in zip(faster, texts, strict=False)
+                if text.strip()
             ]
             await self._round(tries, "-refined", roll.enter(refined))
         adapted: list[Proposal] = []
         for one in roll.faster:
             if one.origin == "refinement":
-                text = await tries.step(f"adapt-{one.name}", _asked(author.adapt, roll.ancestry(one)))
+                text = await tries.step(
+                    f"adapt-{one.name}", _asked(author.adapt, roll.ancestry(one))
+                )
                 adapted += [child_of(one, text, "adaptive")] if text.strip() else []
         await self._round(tries, "-adapted", roll.enter(adapted))
 
@@ -222,7 +254,9 @@ class Trials:
             return await self._line_of(item["name"], item["text"])
 
         items = [{"name": name, "text": text} for name, text in texts.items()]
-        mapped = tries.map(line_of, items, width=len(items), name=name, key=lambda item: item["name"])
+        mapped = tries.map(
+            line_of, items, width=len(items), name=name, key=lambda item: item["name"]
+        )
         async with mapped:
             async for outcome in mapped:
                 links = outcome.value if isinstance(outcome, Done) else [Link("", _broken(outcome))]
@@ -242,20 +276,27 @@ class Trials:
             if checked.verdict != "wrong" or not checked.diffs or checked.share > setting.how.share:
                 break
             # Begun at once: other candidates may still be on their way.
-            reply = await scope.step(f"repair-{number}", _asked(setting.author.repair, links[-1].text, checked))
+            reply = await scope.step(
+                f"repair-{number}", _asked(setting.author.repair, links[-1].text, checked)
+            )
             try:
                 text = candidate_text(setting.original, setting.target, reply)
             except CandidateInvalid as error:
                 return [*links, Link(reply, Checked("error", str(error)))]
             if own.enter(f"repair {number}", text).kind != "new":
-                return [*links, Link(text, Checked("error", "the repair is a candidate that was there before"))]
+                return [
+                    *links,
+                    Link(text, Checked("error", "the repair is a candidate that was there before")),
+                ]
             links.append(Link(text, await self._checked(scope, f"behaviour-{number}", text)))
         return links
 
     async def _checked(self, scope: Run, name: str, text: str) -> Checked:
         """The behaviour check, in a slot that is held for nothing else."""
         try:
-            found: Checked = await scope.step(name, self._check_one, text, hold=(WORKTREES, MACHINE))
+            found: Checked = await scope.step(
+                name, self._check_one, text, hold=(WORKTREES, MACHINE)
+            )
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - one failure never loses another
@@ -280,12 +321,20 @@ class Trials:
         """Measure what passed and was not measured yet, one at a time, with the machine to itself."""
         items = [{"name": one.name, "text": one.text} for one in self._roll.passed]
         mapped = tries.map(
-            self._time_one, items, width=1, name=name, key=lambda item: item["name"],
+            self._time_one,
+            items,
+            width=1,
+            name=name,
+            key=lambda item: item["name"],
             hold={WORKTREES: 1, MACHINE: "all"},
-        )  # fmt: skip
+        )
         async with mapped:
             async for outcome in mapped:
-                timed = outcome.value if isinstance(outcome, Done) else Timed("error", _broken(outcome).reason)
+                timed = (
+                    outcome.value
+                    if isinstance(outcome, Done)
+                    else Timed("error", _broken(outcome).reason)
+                )
                 self._roll.time(outcome.key, timed)
 
     async def _time_one(self, item: Mapping[str, str]) -> Timed:
@@ -295,18 +344,25 @@ class Trials:
         candidate = await self._staged(item["text"])
         await original.reset()
         timed = await self._setting.laboratory.time(original, candidate, item["text"], _item().seed)
-        self._roll.time(item["name"], timed)  # at once: whoever interrupts it now has the best so far
+        self._roll.time(
+            item["name"], timed
+        )  # at once: whoever interrupts it now has the best so far
         return timed
 
     # --- the winner ---------------------------------------------------------------------------------------------------
 
     async def _profile(self, tries: Run) -> None:
-        """The line profile of the winner, and of nobody else; that it fails is no reason to lose the winner."""
+        """The line profile of the winner, and of nobody else.
+
+        That it fails is no reason to lose the winner.
+        """
         winner = best_of(self.tried)
         if winner is None:
             return
         try:
-            found = await tries.step("profile", self._profile_one, winner.text, hold={WORKTREES: 1, MACHINE: "all"})
+            found = await tries.step(
+                "profile", self._profile_one, winner.text, hold={WORKTREES: 1, MACHINE: "all"}
+            )
             self.profile = tuple(found)
         except Stopped:
             raise
@@ -325,7 +381,9 @@ def _item() -> CurrentItem:
 
 
 def _broken(outcome: Failed | Cancelled) -> Checked:
-    return Checked("error", _words(outcome.error) if isinstance(outcome, Failed) else outcome.reason)
+    return Checked(
+        "error", _words(outcome.error) if isinstance(outcome, Failed) else outcome.reason
+    )
 
 
 def _words(error: BaseException) -> str:

@@ -1,4 +1,7 @@
-"""The candidates of a run, in order: which are new, what became of each, which came of which. Decides, never waits."""
+"""The candidates of a run, in order: which are new, what became of each, which came of which.
+
+Decides, never waits.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ class Link:
 
 
 class Registry:
-    """Every candidate so far. A duplicate takes the results of the earlier one, which keeps the shorter source."""
+    """Every candidate so far.
+
+    A duplicate takes the results of the earlier one, which keeps the shorter source.
+    """
 
     def __init__(self, target: Target, original: str) -> None:
         """Nobody yet."""
@@ -41,9 +47,14 @@ class Registry:
         return found
 
     def _entered(self, proposal: Proposal) -> Tried:
-        """A proposal as a whole file, and what it is beside those before it; undecided if it is new."""
+        """A proposal as a whole file, and what it is beside those before it.
+
+        Undecided if it is new.
+        """
         name = self._unused(proposal.name)
-        tried = Tried(name, proposal.origin, proposal.parent, "undecided", "it was not tried", proposal.text)
+        tried = Tried(
+            name, proposal.origin, proposal.parent, "undecided", "it was not tried", proposal.text
+        )
         if proposal.fault:
             return replace(tried, verdict=proposal.fault, reason=proposal.reason)
         try:
@@ -55,7 +66,12 @@ class Registry:
         if standing.kind == "original":
             return replace(tried, verdict="duplicate", reason="it is the original")
         if standing.kind == "duplicate":
-            return replace(tried, verdict="duplicate", reason=f"it is the same code as {standing.of}", of=standing.of)
+            return replace(
+                tried,
+                verdict="duplicate",
+                reason=f"it is the same code as {standing.of}",
+                of=standing.of,
+            )
         return tried
 
     def _unused(self, name: str) -> str:
@@ -89,15 +105,21 @@ class Registry:
 
     def time(self, name: str, timed: Timed) -> None:
         """Note what measuring said."""
-        self.tried[name] = replace(self.tried[name], timed=timed, verdict=timed.verdict, reason=timed.reason)
+        self.tried[name] = replace(
+            self.tried[name], timed=timed, verdict=timed.verdict, reason=timed.reason
+        )
 
     @property
     def passed(self) -> list[Tried]:
         """Those that behave and were not measured."""
         return [
-            one for one in self.tried.values()
-            if one.verdict == "undecided" and one.timed is None and one.checked and one.checked.verdict == "same"
-        ]  # fmt: skip
+            one
+            for one in self.tried.values()
+            if one.verdict == "undecided"
+            and one.timed is None
+            and one.checked
+            and one.checked.verdict == "same"
+        ]
 
     @property
     def faster(self) -> list[Tried]:

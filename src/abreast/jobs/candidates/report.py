@@ -18,7 +18,10 @@ _SHORT: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class CandidatesReport:
-    """All that is known at the end, or so far. `watched` is the original; None if nothing had to be tried."""
+    """All that is known at the end, or so far. `watched` is the original.
+
+    None if nothing had to be tried.
+    """
 
     target: Target
     original: str
@@ -35,13 +38,19 @@ class CandidatesReport:
     @property
     def noise_floor(self) -> float | None:
         """The largest that was seen while measuring."""
-        floors = [one.timed.noise_floor for one in self.tried if one.timed and one.timed.noise_floor is not None]
+        floors = [
+            one.timed.noise_floor
+            for one in self.tried
+            if one.timed and one.timed.noise_floor is not None
+        ]
         return max(floors, default=None)
 
     @property
     def uncounted(self) -> str:
         """Why no instructions were counted; empty if they were, or nothing was measured."""
-        return next((one.timed.uncounted for one in self.tried if one.timed and one.timed.uncounted), "")
+        return next(
+            (one.timed.uncounted for one in self.tried if one.timed and one.timed.uncounted), ""
+        )
 
     @property
     def walls(self) -> str:
@@ -49,7 +58,9 @@ class CandidatesReport:
         if self.watched is None:
             return "nothing was run"
         missing = ", ".join(f"{name} ({why})" for name, why in self.watched.unconfined.items())
-        return (", ".join(self.watched.confinement) or "none") + (f"; missing here: {missing}" if missing else "")
+        return (", ".join(self.watched.confinement) or "none") + (
+            f"; missing here: {missing}" if missing else ""
+        )
 
     @property
     def patch(self) -> str:
@@ -60,38 +71,56 @@ class CandidatesReport:
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
         winner, watched = self.winner, self.watched
-        baseline = {
-            "tests": watched.tests, "passed": watched.passed, "invocations": len(watched.invocations),
-            "inputs": len(self.inputs.chosen) if self.inputs else 0, "seconds": self._seconds(),
-            "different": self.inputs.of if self.inputs else 0,
-            "untimed": [one.name for one in self.inputs.left] if self.inputs else [],
-        } if watched else None  # fmt: skip
+        baseline = (
+            {
+                "tests": watched.tests,
+                "passed": watched.passed,
+                "invocations": len(watched.invocations),
+                "inputs": len(self.inputs.chosen) if self.inputs else 0,
+                "seconds": self._seconds(),
+                "different": self.inputs.of if self.inputs else 0,
+                "untimed": [one.name for one in self.inputs.left] if self.inputs else [],
+            }
+            if watched
+            else None
+        )
         return {
-            "target": str(self.target), "baseline": baseline, "candidates": [one.plain() for one in self.tried],
-            "winner": winner and winner.name, "noise_floor": self.noise_floor,
+            "target": str(self.target),
+            "baseline": baseline,
+            "candidates": [one.plain() for one in self.tried],
+            "winner": winner and winner.name,
+            "noise_floor": self.noise_floor,
             "confinement": list(watched.confinement) if watched else [],
-            "unconfined": dict(watched.unconfined) if watched else {}, "uncounted": self.uncounted or None,
+            "unconfined": dict(watched.unconfined) if watched else {},
+            "uncounted": self.uncounted or None,
             "uncompared": self.uncompared,
-        }  # fmt: skip
+        }
 
     def _seconds(self) -> float | None:
-        return next((one.timed.seconds for one in self.tried if one.timed and one.timed.seconds), None)
+        return next(
+            (one.timed.seconds for one in self.tried if one.timed and one.timed.seconds), None
+        )
 
     def rows(self) -> list[tuple[str, str, str, str, str, str]]:
         """The verdict table: name, verdict, speed, interval, memory, why."""
-        return [(one.name, one.verdict, *_figures(one.timed), _short(one.reason)) for one in self.tried]
+        return [
+            (one.name, one.verdict, *_figures(one.timed), _short(one.reason)) for one in self.tried
+        ]
 
     def counterexamples(self) -> list[str]:
         """For each wrong candidate, the difference that was found first, in a call rather than in a test's outcome."""
         return [
             f"{one.name} is wrong: {min(one.checked.diffs, key=lambda diff: diff.part == 'test')}"
-            for one in self.tried if one.verdict == "wrong" and one.checked and one.checked.diffs
-        ]  # fmt: skip
+            for one in self.tried
+            if one.verdict == "wrong" and one.checked and one.checked.diffs
+        ]
 
     @property
     def uncompared(self) -> list[str]:
         """What was not compared, of whichever candidates, each once."""
-        return list(dict.fromkeys(note for one in self.tried if one.checked for note in one.checked.notes))
+        return list(
+            dict.fromkeys(note for one in self.tried if one.checked for note in one.checked.notes)
+        )
 
     def headline(self) -> str:
         """In one sentence."""
@@ -108,13 +137,18 @@ class CandidatesReport:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
         environment = Environment(
-            loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+            loader=FileSystemLoader(_PAGE),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
             lstrip_blocks=True,
-        )  # fmt: skip
+        )
         watched = self.watched
         shown = dict(facts)
         if watched is not None:
-            shown["original"] = f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls"
+            shown["original"] = (
+                f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls"
+            )
             shown["confinement"] = self.walls
         if self.inputs is not None and self.inputs.untimed:
             shown["timed"] = self.inputs.untimed
@@ -124,21 +158,35 @@ class CandidatesReport:
             shown["instructions"] = f"not counted: {self.uncounted}"
         winner = self.winner
         return environment.get_template("report.html").render(
-            target=str(self.target), headline=self.headline(), facts=list(shown.items()),
-            candidates=[self._shown(one) for one in self.tried], winner=winner and winner.name, lines=self._lines(),
-        )  # fmt: skip
+            target=str(self.target),
+            headline=self.headline(),
+            facts=list(shown.items()),
+            candidates=[self._shown(one) for one in self.tried],
+            winner=winner and winner.name,
+            lines=self._lines(),
+        )
 
     def _shown(self, one: Tried) -> dict[str, Any]:
         speed, interval, memory = _figures(one.timed)
         checked, timed = one.checked or Checked("error"), one.timed
-        regressions = [f"slower for one input: {text}" for text in timed.regressions] if timed else []
+        regressions = (
+            [f"slower for one input: {text}" for text in timed.regressions] if timed else []
+        )
         return {
-            "name": one.name, "origin": one.origin, "parent": one.parent, "verdict": one.verdict,
-            "reason": one.reason, "speed": speed, "interval": interval, "memory": memory, "diffs": checked.diffs,
-            "notes": [*checked.notes, *(timed.notes if timed else ()), *regressions], "stdout": checked.stdout,
+            "name": one.name,
+            "origin": one.origin,
+            "parent": one.parent,
+            "verdict": one.verdict,
+            "reason": one.reason,
+            "speed": speed,
+            "interval": interval,
+            "memory": memory,
+            "diffs": checked.diffs,
+            "notes": [*checked.notes, *(timed.notes if timed else ()), *regressions],
+            "stdout": checked.stdout,
             "stderr": checked.stderr,
             "patch": patch_of(self.original, one.text, self.target.file) if one.size else one.text,
-        }  # fmt: skip
+        }
 
     def _lines(self) -> list[dict[str, Any]]:
         winner = self.winner
@@ -147,10 +195,14 @@ class CandidatesReport:
         all_ = sum(line.seconds for line in self.profile) or 1.0
         code = winner.text.splitlines()
         return [
-            {"number": line.number, "hits": line.hits, "share": line.seconds / all_,
-             "code": code[line.number - 1] if 0 < line.number <= len(code) else ""}
+            {
+                "number": line.number,
+                "hits": line.hits,
+                "share": line.seconds / all_,
+                "code": code[line.number - 1] if 0 < line.number <= len(code) else "",
+            }
             for line in self.profile
-        ]  # fmt: skip
+        ]
 
 
 def _figures(timed: Timed | None) -> tuple[str, str, str]:

@@ -12,7 +12,9 @@ from abreast.jobs.candidates.values.invocation import BehaviourFinding
 
 Fault: TypeAlias = Literal["wrong", "refused", "timeout", "error"]
 Verdict: TypeAlias = Speed | Fault | Literal["duplicate"]
-Origin: TypeAlias = Literal["file", "patch", "ref", "command", "model", "repair", "refinement", "adaptive"]
+Origin: TypeAlias = Literal[
+    "file", "patch", "ref", "command", "model", "repair", "refinement", "adaptive"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +46,31 @@ class Diff:
         """As the judge found it."""
         verdict = finding.verdict
         return cls(
-            finding.name, finding.part, verdict.outcome, verdict.path, verdict.original, verdict.candidate,
+            finding.name,
+            finding.part,
+            verdict.outcome,
+            verdict.path,
+            verdict.original,
+            verdict.candidate,
             verdict.reason,
-        )  # fmt: skip
+        )
 
     def __str__(self) -> str:
-        sides = f" (original {self.original}, candidate {self.candidate})" if self.original or self.candidate else ""
+        sides = (
+            f" (original {self.original}, candidate {self.candidate})"
+            if self.original or self.candidate
+            else ""
+        )
         where = f"{self.part}{self.path.removeprefix('$')}"
         return f"{self.invocation}: {where}: {self.reason}{sides}"
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the behaviour check of one text said. `verdict` is `same` if nothing differs, and all can be compared."""
+    """What the behaviour check of one text said.
+
+    `verdict` is `same` if nothing differs, and all can be compared.
+    """
 
     verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
     reason: str = ""
@@ -110,7 +124,10 @@ class ProfiledLine:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate with all that is known of it. `text` is the whole file; empty if it could not be made."""
+    """A candidate with all that is known of it. `text` is the whole file.
+
+    Empty if it could not be made.
+    """
 
     name: str
     origin: Origin
@@ -129,18 +146,24 @@ class Tried:
         """As `--json` prints it."""
         checked, timed = self.checked or Checked("error"), self.timed
         return {
-            "name": self.name, "origin": self.origin, "parent": self.parent, "verdict": self.verdict,
+            "name": self.name,
+            "origin": self.origin,
+            "parent": self.parent,
+            "verdict": self.verdict,
             "reason": self.reason,
             "ratio": timed and timed.ratio,
             "interval": [timed.low, timed.high] if timed and timed.low is not None else None,
             "memory_ratio": timed and timed.memory_ratio,
             "instruction_ratio": timed and timed.instruction_ratio,
             "notes": list(timed.notes) if timed else [],
-            "diffs": [{word: getattr(one, word) for word in Diff.__slots__} for one in checked.diffs],
+            "diffs": [
+                {word: getattr(one, word) for word in Diff.__slots__} for one in checked.diffs
+            ],
             "behaviour": {
-                word: getattr(checked, word) for word in ("tests", "passed", "invocations", "stdout", "stderr")
+                word: getattr(checked, word)
+                for word in ("tests", "passed", "invocations", "stdout", "stderr")
             },
-        }  # fmt: skip
+        }
 
 
 _NEAR: Final = 1.1  # a wide interval is no reason to take one that is probably much slower
@@ -157,20 +180,29 @@ def patch_of(original: str, text: str, file: str) -> str:
     lines = difflib.unified_diff(
         original.splitlines(keepends=True), text.splitlines(keepends=True), f"a/{file}", f"b/{file}"
     )
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
 
 
 def best_of(tried: Iterable[Tried]) -> Tried | None:
-    """The winner: the fastest; of those near it that can't be told from it, the smallest change, then the earliest.
+    """The winner: the fastest.
+
+    Of those near it that can't be told from it, the smallest change, then the earliest.
 
     None if no candidate is faster.
     """
     faster = [one for one in tried if one.verdict == "faster" and one.timed and one.timed.ratio]
     if not faster:
         return None
-    bounds = {one.name: (one.timed.ratio or 0.0, one.timed.low or 0.0, one.timed.high or 0.0)
-              for one in faster if one.timed}  # fmt: skip
+    bounds = {
+        one.name: (one.timed.ratio or 0.0, one.timed.low or 0.0, one.timed.high or 0.0)
+        for one in faster
+        if one.timed
+    }
     fastest = max(faster, key=lambda one: bounds[one.name][0])
     ratio, low, _ = bounds[fastest.name]
-    like = [one for one in faster if bounds[one.name][2] >= low and bounds[one.name][0] * _NEAR >= ratio]
+    like = [
+        one for one in faster if bounds[one.name][2] >= low and bounds[one.name][0] * _NEAR >= ratio
+    ]
     return min(like, key=lambda one: one.size)

@@ -14,7 +14,9 @@ ExceptionRule: TypeAlias = Literal["args", "message", "type"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which differences count. There is one rule for floats, wherever they are: exact, or close by these tolerances.
+    """Which differences count.
+
+    There is one rule for floats, wherever they are: exact, or close by these tolerances.
 
     `STRICT.without("dict_order", "sharing")` relaxes two by name; `LOOSE` has all of them relaxed. `exceptions` says
     how much of an exception counts: its arguments and attributes, only the message, or only the type.
@@ -46,13 +48,20 @@ class Rules:
         if not (0 <= self.relative < math.inf and 0 <= self.absolute < math.inf):
             raise ValueError("a tolerance is a number, 0 or more")
         if self.exceptions not in ("args", "message", "type"):
-            raise ValueError(f"exceptions are compared by args, message or type, not by {self.exceptions!r}")
+            raise ValueError(
+                f"exceptions are compared by args, message or type, not by {self.exceptions!r}"
+            )
 
     def without(self, *names: str) -> Rules:
-        """These rules with the named ones relaxed. Raises `ValueError` for a name that is none of them."""
+        """These rules with the named ones relaxed.
+
+        Raises `ValueError` for a name that is none of them.
+        """
         unknown = set(names) - set(RELAXABLE)
         if unknown:
-            raise ValueError(f"no such rule: {', '.join(sorted(unknown))}; there are {', '.join(RELAXABLE)}")
+            raise ValueError(
+                f"no such rule: {', '.join(sorted(unknown))}; there are {', '.join(RELAXABLE)}"
+            )
         return replace(self, **dict.fromkeys(names, False))  # type: ignore[arg-type] # the relaxable ones are booleans
 
     @property
@@ -102,8 +111,14 @@ def _exception(rules: Rules, node: SnapshotNode) -> SnapshotNode:
 
 
 def _dropped(node: SnapshotNode, names: set[str]) -> SnapshotNode:
-    kept = [(name, at) for name, at in zip(node.names, node.attributes, strict=True) if name not in names]
-    return node._replace(names=tuple(name for name, _ in kept), attributes=tuple(at for _, at in kept))
+    kept = [
+        (name, at)
+        for name, at in zip(node.names, node.attributes, strict=True)
+        if name not in names
+    ]
+    return node._replace(
+        names=tuple(name for name, _ in kept), attributes=tuple(at for _, at in kept)
+    )
 
 
 def first_difference(rules: Rules, one: SnapshotNode, other: SnapshotNode) -> int | None:

@@ -6,13 +6,29 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, Final
 
-from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, MAP_STARTED, RUN_ENDED, RUN_RESUMED, Event
+from abreast.core.events import (
+    ITEM_SETTLED,
+    ITEM_STARTED,
+    MAP_STARTED,
+    RUN_ENDED,
+    RUN_RESUMED,
+    Event,
+)
 from abreast.core.item import escape, unescape
 from abreast.jobs.candidates.registry import Link, Registry, child_of
 from abreast.jobs.candidates.results import Checked, Diff, Proposal, Timed, Tried, best_of, patch_of
 from abreast.jobs.candidates.source.target import Target
 from abreast.store.port import RunRow
-from abreast.views.job_view import failure_in, listed, manifest_of, many, mapping, number, short, value_in
+from abreast.views.job_view import (
+    failure_in,
+    listed,
+    manifest_of,
+    many,
+    mapping,
+    number,
+    short,
+    value_in,
+)
 
 _TRIES: Final = "tries"
 _ROWS: Final = 200  # candidates that are shown
@@ -33,7 +49,9 @@ class CandidatesFold:
         self._failed: dict[str, str] = {}
         self._paths: dict[str, str] = {}
         self._under_way: dict[str, str] = {}  # candidates, and what is done with them
-        self._first: Registry | None = None  # with the first candidates, each parsed and compared once
+        self._first: Registry | None = (
+            None  # with the first candidates, each parsed and compared once
+        )
         self._tried: list[Tried] | None = None  # until something else is recorded
         self._patches: dict[str, str] = {}  # by text
 
@@ -71,27 +89,44 @@ class CandidatesFold:
         file, _, name = str(facts.get("target") or spec.get("target") or "").partition("::")
         original = facts.get("original")
         if self._tried is None:
-            self._tried = self._replayed(Target(file, name), original) if isinstance(original, str) else []
+            self._tried = (
+                self._replayed(Target(file, name), original) if isinstance(original, str) else []
+            )
         tried = self._tried
         winner = best_of(tried)
         shown = tried[:_ROWS]
         if winner is not None and winner not in shown:
             shown = [*shown[:-1], winner]
-        floors = [one.timed.noise_floor for one in tried if one.timed and one.timed.noise_floor is not None]
+        floors = [
+            one.timed.noise_floor
+            for one in tried
+            if one.timed and one.timed.noise_floor is not None
+        ]
         seen = mapping(mapping(self._done.get(f"{_TRIES}/original")).get("watched"))
         room = [_PATCHES]
         return {
-            "target": short(f"{file}::{name}", _TEXT), "state": state, "threshold": number(spec.get("threshold")),
-            "known": isinstance(original, str), "winner": winner and winner.name,
+            "target": short(f"{file}::{name}", _TEXT),
+            "state": state,
+            "threshold": number(spec.get("threshold")),
+            "known": isinstance(original, str),
+            "winner": winner and winner.name,
             "noise_floor": number(max(floors, default=None)),
             "baseline": {
-                "tests": seen.get("tests"), "passed": seen.get("passed"), "calls": len(listed(seen.get("invocations"))),
-            } if seen else None,
+                "tests": seen.get("tests"),
+                "passed": seen.get("passed"),
+                "calls": len(listed(seen.get("invocations"))),
+            }
+            if seen
+            else None,
             "confinement": [short(one, _TEXT) for one in listed(seen.get("confinement"))[:40]],
             "candidates": [self._told(one, str(original), file, room) for one in shown],
-            "trouble": [short(f"{place}: {said}", _TEXT) for place, said in list(self._failed.items())[:10]],
-            "cut": f"shown: {_ROWS:,} of {many(len(tried), 'candidate')}" if len(tried) > _ROWS else None,
-        }  # fmt: skip
+            "trouble": [
+                short(f"{place}: {said}", _TEXT) for place, said in list(self._failed.items())[:10]
+            ],
+            "cut": f"shown: {_ROWS:,} of {many(len(tried), 'candidate')}"
+            if len(tried) > _ROWS
+            else None,
+        }
 
     def _replayed(self, target: Target, original: str) -> list[Tried]:
         """What the engine made of these results, in its order."""
@@ -103,7 +138,11 @@ class CandidatesFold:
         self._round(roll, "")
         faster = roll.faster
         texts = [str(text) for text in listed(self._done.get(f"{_TRIES}/refine"))]
-        roll.enter(child_of(one, text, "refinement") for one, text in zip(faster, texts, strict=False) if text.strip())
+        roll.enter(
+            child_of(one, text, "refinement")
+            for one, text in zip(faster, texts, strict=False)
+            if text.strip()
+        )
         self._round(roll, "-refined")
         adapted = []
         for one in roll.faster:
@@ -117,7 +156,9 @@ class CandidatesFold:
     def _round(self, roll: Registry, ending: str) -> None:
         for name in list(roll.tried):
             place = f"{_TRIES}/candidate{ending}/{escape(name)}"
-            if place in self._done and (links := [_link(mapping(one)) for one in listed(self._done[place])]):
+            if place in self._done and (
+                links := [_link(mapping(one)) for one in listed(self._done[place])]
+            ):
                 roll.settle(name, links)
             elif place in self._failed:
                 roll.settle(name, [Link("", Checked("error", self._failed[place]))])
@@ -139,22 +180,42 @@ class CandidatesFold:
         room[0] -= len(cut)
         places = [f"{_TRIES}/{held}/{escape(one.name)}" for held in ("measure", "candidate")]
         return {
-            "name": short(one.name, _TEXT), "origin": one.origin, "parent": one.parent, "of": one.of,
-            "verdict": at or one.verdict, "under_way": at is not None, "reason": short(one.reason, _TEXT),
-            "ratio": number(timed and timed.ratio), "low": number(timed and timed.low),
-            "high": number(timed and timed.high), "noise": number(timed and timed.noise_floor),
-            "memory": number(timed and timed.memory_ratio), "blocks": timed.blocks if timed else None,
-            "size": one.size, "patch": cut, "patch_cut": len(patch) - len(cut) if len(cut) < len(patch) else 0,
-            "notes": [short(note, _TEXT) for note in (*timed.regressions, *timed.notes)[:8]] if timed else [],
+            "name": short(one.name, _TEXT),
+            "origin": one.origin,
+            "parent": one.parent,
+            "of": one.of,
+            "verdict": at or one.verdict,
+            "under_way": at is not None,
+            "reason": short(one.reason, _TEXT),
+            "ratio": number(timed and timed.ratio),
+            "low": number(timed and timed.low),
+            "high": number(timed and timed.high),
+            "noise": number(timed and timed.noise_floor),
+            "memory": number(timed and timed.memory_ratio),
+            "blocks": timed.blocks if timed else None,
+            "size": one.size,
+            "patch": cut,
+            "patch_cut": len(patch) - len(cut) if len(cut) < len(patch) else 0,
+            "notes": [short(note, _TEXT) for note in (*timed.regressions, *timed.notes)[:8]]
+            if timed
+            else [],
             "diffs": [
-                {"call": short(diff.invocation, _TEXT), "where": short(f"{diff.part}{diff.path[1:]}", _TEXT),
-                 "original": short(diff.original, _TEXT), "candidate": short(diff.candidate, _TEXT),
-                 "reason": short(diff.reason, _TEXT)}
-                for diff in (sorted(checked.diffs, key=lambda diff: diff.part == "test")[:_DIFFS] if checked else ())
+                {
+                    "call": short(diff.invocation, _TEXT),
+                    "where": short(f"{diff.part}{diff.path[1:]}", _TEXT),
+                    "original": short(diff.original, _TEXT),
+                    "candidate": short(diff.candidate, _TEXT),
+                    "reason": short(diff.reason, _TEXT),
+                }
+                for diff in (
+                    sorted(checked.diffs, key=lambda diff: diff.part == "test")[:_DIFFS]
+                    if checked
+                    else ()
+                )
             ],
             "more_diffs": max(0, len(checked.diffs) - _DIFFS) if checked else 0,
             "path": next((self._paths[place] for place in places if place in self._paths), None),
-        }  # fmt: skip
+        }
 
 
 def _candidate(place: str) -> tuple[str, str] | None:
@@ -193,7 +254,12 @@ def _link(facts: Mapping[str, Any]) -> Link:
 
 def _timed(facts: Mapping[str, Any]) -> Timed:
     try:
-        return Timed(**{**facts, "regressions": tuple(listed(facts.get("regressions"))),
-                        "notes": tuple(listed(facts.get("notes")))})  # fmt: skip
+        return Timed(
+            **{
+                **facts,
+                "regressions": tuple(listed(facts.get("regressions"))),
+                "notes": tuple(listed(facts.get("notes"))),
+            }
+        )
     except TypeError:
         return Timed("error", "it was recorded by another version of abreast")

@@ -18,8 +18,15 @@ from abreast.jobs.files.grammar import Expression, parse_expression
 from abreast.jobs.files.terms import NameScope
 
 __all__ = [
-    "Block", "ExpressionFailed", "ExpressionInvalid", "ExpressionText", "evaluate", "find_blocks", "parse", "parse_condition",
-]  # fmt: skip
+    "Block",
+    "ExpressionFailed",
+    "ExpressionInvalid",
+    "ExpressionText",
+    "evaluate",
+    "find_blocks",
+    "parse",
+    "parse_condition",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,9 @@ def _closing(text: str, start: int) -> int:
             depth -= 1
         elif text.startswith("}}", place):
             return place + 2
-    raise ExpressionInvalid("a quote is not closed in this block" if quote else "this block is not closed", start)
+    raise ExpressionInvalid(
+        "a quote is not closed in this block" if quote else "this block is not closed", start
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,9 @@ class ExpressionText:
         """What it is with these names; ExpressionFailed says why it is nothing."""
         frame = NameScope(names, Fuel())
         if self.lone:
-            return next(part for part in self.parts if isinstance(part, Expression)).term.value(frame)
+            return next(part for part in self.parts if isinstance(part, Expression)).term.value(
+                frame
+            )
         if self.plain:
             return self.text
         made: list[str] = []
@@ -109,7 +120,10 @@ def evaluate(part: Expression, frame: NameScope) -> str:
 
 
 def parse(text: str) -> ExpressionText:
-    """A text, with or without blocks; ExpressionInvalid says which block can't be read, and where."""
+    """A text, with or without blocks.
+
+    ExpressionInvalid says which block can't be read, and where.
+    """
     parts: list[str | Expression] = []
     end = 0
     for block in find_blocks(text):
@@ -128,12 +142,19 @@ def parse(text: str) -> ExpressionText:
 
 
 def parse_condition(text: str) -> ExpressionText:
-    """A text that holds or not: one block, `true` or `false`; anything else would always hold, and is refused."""
+    """A text that holds or not: one block, `true` or `false`.
+
+    Anything else would always hold, and is refused.
+    """
     template = parse(text)
     said = text.strip()
     if template.lone or not text or said.lower() in {"true", "false"}:
         return template
     if template.plain and "{{" not in text:
         hint = f"write '{{{{ {said} }}}}'" if said else "it is only white space"
-        raise ExpressionInvalid(f"a condition without {{{{ }}}} is a text and always holds: {hint:.80}")
-    raise ExpressionInvalid("a condition must be one block: what is around it makes a text of it, which always holds")
+        raise ExpressionInvalid(
+            f"a condition without {{{{ }}}} is a text and always holds: {hint:.80}"
+        )
+    raise ExpressionInvalid(
+        "a condition must be one block: what is around it makes a text of it, which always holds"
+    )

@@ -104,7 +104,9 @@ def _from_json(fuel: Fuel, value: Value) -> Value:
     try:
         found = json.loads(text, parse_constant=_no_constant)
     except RecursionError:
-        raise ExpressionFailed(f"from_json: the JSON is nested more than {DEEPEST_VALUE} levels deep") from None
+        raise ExpressionFailed(
+            f"from_json: the JSON is nested more than {DEEPEST_VALUE} levels deep"
+        ) from None
     except ValueError as error:
         raise ExpressionFailed(f"from_json: this is no JSON: {error}") from error
     fuel.burn_value(found)
@@ -121,14 +123,20 @@ def _check_keys(value: Value) -> None:
         part = waiting.pop()
         if isinstance(part, Mapping):
             if odd := [key for key in part if not isinstance(key, str)]:
-                raise ExpressionFailed(f"to_json: the keys of a mapping must be texts, not {odd[0]!r:.40}")
+                raise ExpressionFailed(
+                    f"to_json: the keys of a mapping must be texts, not {odd[0]!r:.40}"
+                )
             waiting += part.values()
         elif isinstance(part, list | tuple):
             waiting += part
 
 
 def _length(_fuel: Fuel, value: Value) -> int:
-    return len(value) if isinstance(value, str | list | tuple) else _refuse("length", "a text or a list", value)
+    return (
+        len(value)
+        if isinstance(value, str | list | tuple)
+        else _refuse("length", "a text or a list", value)
+    )
 
 
 def _split(fuel: Fuel, value: Value, between: Value) -> list[str]:

@@ -21,7 +21,10 @@ _CHARACTERS_PER_STEP: Final = 64
 
 
 class ExpressionInvalid(ValueError):
-    """An expression that can't be read or is not allowed, found at load; `at` is the place in the text."""
+    """An expression that can't be read or is not allowed, found at load.
+
+    `at` is the place in the text.
+    """
 
     def __init__(self, sentence: str, at: int = 0) -> None:
         super().__init__(sentence)
@@ -51,7 +54,10 @@ class Fuel:
         self.burn(1 + size // _CHARACTERS_PER_STEP)
 
     def burn_value(self, value: Value) -> int:
-        """Take a step for each part of a value, however it is nested; gives the least that its text can be long."""
+        """Take a step for each part of a value, however it is nested.
+
+        Gives the least that its text can be long.
+        """
         size = 0
         waiting = [([value], 0)]
         while waiting:
@@ -102,7 +108,9 @@ def checked_text(text: str) -> str:
 def check_size(size: int) -> None:
     """ExpressionFailed when a text would be too long."""
     if size > LARGEST_TEXT:
-        raise ExpressionFailed(f"the text of an expression is longer than {LARGEST_TEXT} characters")
+        raise ExpressionFailed(
+            f"the text of an expression is longer than {LARGEST_TEXT} characters"
+        )
 
 
 def kind_of(value: Value) -> str:

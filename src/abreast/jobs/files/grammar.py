@@ -1,7 +1,8 @@
 """An expression from its text: the words are found here, Jinja's parser puts them together, and only some are allowed.
 
-Names, texts and numbers go to the parser as `_0_`, `_1_`, ..., so it sees nothing but words and signs: keys may hold
-hyphens, a backslash in a text is a backslash, and no number is too long for it.
+Names, texts and numbers go to the parser as `_0_`, `_1_`, ..., so it sees nothing but words and
+signs: keys may hold hyphens, a backslash in a text is a backslash, and no number is too long for
+it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from abreast.jobs.files.filters import FILTERS
-from abreast.jobs.files.fuel import DEEPEST_TREE, LONGEST_EXPRESSION, MOST_TOKENS, ExpressionInvalid, Value
+from abreast.jobs.files.fuel import (
+    DEEPEST_TREE,
+    LONGEST_EXPRESSION,
+    MOST_TOKENS,
+    ExpressionInvalid,
+    Value,
+)
 from abreast.jobs.files.terms import (
     ARITHMETIC,
     Arithmetic,
@@ -52,14 +59,21 @@ _KEYWORDS: Final = frozenset({"and", "or", "not", "in", "is", "if", "else"})
 _CONSTANTS: Final[dict[str, Value]] = {"true": True, "false": False, "none": None, "null": None}
 _STAND_IN: Final = re.compile(r"_(\d+)_")
 _NOT_ALLOWED: Final = {
-    "Call": "a call", "Test": "a test with 'is'", "Concat": "'~' (use + or write the blocks one after the other)",
-    "Pow": "'**'", "Slice": "a slice", "Keyword": "an argument with a name",
-}  # fmt: skip
+    "Call": "a call",
+    "Test": "a test with 'is'",
+    "Concat": "'~' (use + or write the blocks one after the other)",
+    "Pow": "'**'",
+    "Slice": "a slice",
+    "Keyword": "an argument with a name",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """What stands between `{{` and `}}`; `raw` if its last filter says that its text is code for the shell."""
+    """What stands between `{{` and `}}`.
+
+    `raw` if its last filter says that its text is code for the shell.
+    """
 
     term: Term
     raw: bool = False
@@ -92,12 +106,20 @@ def _words(text: str, at: int) -> tuple[list[str], list[Term]]:
         found = _TOKEN.match(text, place)
         if found is None:
             start = place + len(text[place:]) - len(text[place:].lstrip())
-            raise ExpressionInvalid(f"{text[start : start + 10].strip()!r} can't be part of an expression", at + start)
+            raise ExpressionInvalid(
+                f"{text[start : start + 10].strip()!r} can't be part of an expression", at + start
+            )
         word, place = found[found.lastgroup or 0], found.end()
         depth += (word in "([{") - (word in ")]}")
         if depth > _DEEPEST_BRACKETS or len(words) > MOST_TOKENS:
-            raise ExpressionInvalid("the expression is too large or its brackets are nested too deeply", at + place)
-        if found.lastgroup == "sign" or word in _KEYWORDS or (found.lastgroup == "path" and words[-1:] == ["|"]):
+            raise ExpressionInvalid(
+                "the expression is too large or its brackets are nested too deeply", at + place
+            )
+        if (
+            found.lastgroup == "sign"
+            or word in _KEYWORDS
+            or (found.lastgroup == "path" and words[-1:] == ["|"])
+        ):
             words.append(word)
         elif found.lastgroup == "keys":
             for key in word[1:].split("."):
@@ -115,7 +137,11 @@ def _leaf(kind: str, word: str, at: int) -> Term:
     if kind == "text":
         return Literal(word[1:-1])
     if kind == "path":
-        return Literal(_CONSTANTS[word.lower()]) if word.lower() in _CONSTANTS else Path(tuple(word.split(".")))
+        return (
+            Literal(_CONSTANTS[word.lower()])
+            if word.lower() in _CONSTANTS
+            else Path(tuple(word.split(".")))
+        )
     if len(word) > _LONGEST_NUMBER:
         raise ExpressionInvalid("a number is too long", at)
     number: float = int(word) if word.replace("_", "").isdecimal() else float(word)
@@ -140,10 +166,20 @@ class _Reader:
         self._at = at
         self._raw_allowed = raw_allowed
         self._makers: dict[str, Callable[[Any, int], Term]] = {
-            "Name": self._name, "Getitem": self._getitem, "List": self._list, "Tuple": self._list, "Dict": self._dict,
-            "And": self._and, "Or": self._or, "Not": self._not, "CondExpr": self._choice, "Compare": self._compare,
-            "Neg": self._minus, "Pos": self._plus, "Filter": self._filter,
-        }  # fmt: skip
+            "Name": self._name,
+            "Getitem": self._getitem,
+            "List": self._list,
+            "Tuple": self._list,
+            "Dict": self._dict,
+            "And": self._and,
+            "Or": self._or,
+            "Not": self._not,
+            "CondExpr": self._choice,
+            "Compare": self._compare,
+            "Neg": self._minus,
+            "Pos": self._plus,
+            "Filter": self._filter,
+        }
 
     def read(self, words: str) -> Expression:
         from jinja2 import TemplateSyntaxError
@@ -153,7 +189,9 @@ class _Reader:
         except TemplateSyntaxError as error:
             said = _STAND_IN.sub(self._said, str(error.message))
             said = said.replace("end of print statement", "the end")
-            raise self._invalid(f"the expression {self._text.strip()!r:.60} can't be read: {said}") from None
+            raise self._invalid(
+                f"the expression {self._text.strip()!r:.60} can't be read: {said}"
+            ) from None
         except RecursionError:
             raise self._invalid("the expression is nested too deeply") from None
         (output,) = tree.body
@@ -182,7 +220,9 @@ class _Reader:
             return Literal(None)
         name = type(node).__name__
         if name in ARITHMETIC:
-            return Arithmetic(name, self._term(node.left, depth + 1), self._term(node.right, depth + 1))  # type: ignore[attr-defined]
+            return Arithmetic(
+                name, self._term(node.left, depth + 1), self._term(node.right, depth + 1)
+            )  # type: ignore[attr-defined]
         if name not in self._makers:
             raise self._invalid(f"{_NOT_ALLOWED.get(name, name)} is not allowed in an expression")
         return self._makers[name](node, depth + 1)
@@ -203,7 +243,11 @@ class _Reader:
         return Several(tuple(self._term(item, depth) for item in node.items))
 
     def _dict(self, node: nodes.Dict, depth: int) -> Term:
-        return Pairs(tuple((self._term(pair.key, depth), self._term(pair.value, depth)) for pair in node.items))
+        return Pairs(
+            tuple(
+                (self._term(pair.key, depth), self._term(pair.value, depth)) for pair in node.items
+            )
+        )
 
     def _and(self, node: nodes.And, depth: int) -> Term:
         return Both(self._term(node.left, depth), self._term(node.right, depth))
@@ -215,11 +259,17 @@ class _Reader:
         return Not(self._term(node.node, depth))
 
     def _choice(self, node: nodes.CondExpr, depth: int) -> Term:
-        return ChoiceTerm(self._term(node.test, depth), self._term(node.expr1, depth), self._term(node.expr2, depth))
+        return ChoiceTerm(
+            self._term(node.test, depth),
+            self._term(node.expr1, depth),
+            self._term(node.expr2, depth),
+        )
 
     def _compare(self, node: nodes.Compare, depth: int) -> Term:
         if len(node.ops) > 1:
-            raise self._invalid("a chain of comparisons is not allowed: join two of them with 'and'")
+            raise self._invalid(
+                "a chain of comparisons is not allowed: join two of them with 'and'"
+            )
         (op,) = node.ops
         return Compared(op.op, self._term(node.expr, depth), self._term(op.expr, depth))
 
@@ -243,8 +293,14 @@ class _Reader:
         if known is None:
             raise self._invalid(f"there is no filter {node.name!r}; there are {', '.join(FILTERS)}")
         if node.kwargs or node.dyn_args or node.dyn_kwargs:
-            raise self._invalid(f"the filter {node.name} takes no argument with a name, and none with a star")
+            raise self._invalid(
+                f"the filter {node.name} takes no argument with a name, and none with a star"
+            )
         if not known.least <= len(node.args) <= known.most:
             wanted = ("no argument", "one argument")[known.most]
             raise self._invalid(f"the filter {node.name} takes {wanted}, not {len(node.args)}")
-        return Filtered(node.name, self._term(node.node, depth), tuple(self._term(one, depth) for one in node.args))
+        return Filtered(
+            node.name,
+            self._term(node.node, depth),
+            tuple(self._term(one, depth) for one in node.args),
+        )

@@ -37,10 +37,16 @@ class Problems:
         """What to write instead of an unknown word, as the end of a sentence: the close one, or all that there are."""
         known = list(islice(words, _WORDS))
         self.hints -= 1
-        close = get_close_matches(word, known, 1) if self.hints >= 0 and len(word) <= _LONGEST else []
+        close = (
+            get_close_matches(word, known, 1) if self.hints >= 0 and len(word) <= _LONGEST else []
+        )
         if close:
             return f"did you mean {close[0]}?"
-        return f"there {'is' if len(known) == 1 else 'are'} {_listed(known)}" if known else "there is none at all"
+        return (
+            f"there {'is' if len(known) == 1 else 'are'} {_listed(known)}"
+            if known
+            else "there is none at all"
+        )
 
     def settled(self) -> tuple[tuple[int, str], ...]:
         """The warnings, by line; WorkflowInvalid if there are problems."""
@@ -55,7 +61,11 @@ def _one_line(text: str) -> str:
 
 def _listed(words: list[str]) -> str:
     most = 20
-    return ", ".join(words) if len(words) <= most else f"{', '.join(words[:most])} and {len(words) - most} more"
+    return (
+        ", ".join(words)
+        if len(words) <= most
+        else f"{', '.join(words[:most])} and {len(words) - most} more"
+    )
 
 
 def shown(given: object) -> str:

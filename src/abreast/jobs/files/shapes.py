@@ -55,15 +55,23 @@ def _is_texts(given: object) -> bool:
 
 def one_of(words: tuple[str, ...]) -> ValueShape:
     """One of these texts."""
-    return ValueShape(lambda given: given in words, f"one of {', '.join(words)}", {"enum": list(words)})
+    return ValueShape(
+        lambda given: given in words, f"one of {', '.join(words)}", {"enum": list(words)}
+    )
 
 
 def whole(least: int, most: int | None = None) -> ValueShape:
     """A whole number within these bounds."""
     upper = {} if most is None else {"maximum": most}
-    wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+    wanted = (
+        f"a whole number of at least {least}"
+        if most is None
+        else f"a whole number from {least} to {most}"
+    )
     return ValueShape(
-        lambda given: is_whole(given, least, most), wanted, {"type": "integer", "minimum": least, **upper}
+        lambda given: is_whole(given, least, most),
+        wanted,
+        {"type": "integer", "minimum": least, **upper},
     )
 
 
@@ -80,16 +88,24 @@ def text_like(pattern: str, wanted: str) -> ValueShape:
 ANY: Final = ValueShape(lambda _: True, "anything", {})
 TEXT: Final = ValueShape(lambda given: isinstance(given, str), "a text", {"type": "string"})
 NAME: Final = ValueShape(
-    lambda given: isinstance(given, str) and given != "", "a text", {"type": "string", "minLength": 1}
+    lambda given: isinstance(given, str) and given != "",
+    "a text",
+    {"type": "string", "minLength": 1},
 )
-TEXTS: Final = ValueShape(_is_texts, "a list of texts", {"type": "array", "items": {"type": "string"}})
+TEXTS: Final = ValueShape(
+    _is_texts, "a list of texts", {"type": "array", "items": {"type": "string"}}
+)
 NAMES: Final = ValueShape(
     lambda given: _is_texts(given) and len(given) > 0,
     "a list of at least one text",
     {"type": "array", "items": {"type": "string"}, "minItems": 1},
 )
-IDS: Final = ValueShape(_is_texts, "a list of ids of steps", {"type": "array", "items": {"type": "string"}})
-SWITCH: Final = ValueShape(lambda given: isinstance(given, bool), "true or false, without quotes", {"type": "boolean"})
+IDS: Final = ValueShape(
+    _is_texts, "a list of ids of steps", {"type": "array", "items": {"type": "string"}}
+)
+SWITCH: Final = ValueShape(
+    lambda given: isinstance(given, bool), "true or false, without quotes", {"type": "boolean"}
+)
 MAPPING: Final = ValueShape(lambda given: isinstance(given, dict), "a mapping", {"type": "object"})
 SECONDS: Final = ValueShape(
     lambda given: is_number(given) and given > 0,
@@ -106,7 +122,9 @@ SOME_STEPS: Final = ValueShape(
     "a list of at least one step",
     {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 1},
 )
-TEMPLATE: Final = ValueShape(lambda given: isinstance(given, dict), "a step", {"$ref": "#/$defs/template"})
+TEMPLATE: Final = ValueShape(
+    lambda given: isinstance(given, dict), "a step", {"$ref": "#/$defs/template"}
+)
 CASES: Final = ValueShape(
     lambda given: isinstance(given, dict) and all(isinstance(one, list) for one in given.values()),
     "a mapping of lists of steps",
@@ -124,8 +142,13 @@ PART: Final = ValueShape(
 )
 
 
-def fitting(node: YamlNode, words: Mapping[str, Word], what: str, report: Problems) -> dict[str, YamlNode]:
-    """The keys of a mapping that are as they must be; the report has the others, and those that are missing."""
+def fitting(
+    node: YamlNode, words: Mapping[str, Word], what: str, report: Problems
+) -> dict[str, YamlNode]:
+    """The keys of a mapping that are as they must be.
+
+    The report has the others, and those that are missing.
+    """
     found: dict[str, YamlNode] = {}
     for key, word in words.items():
         value = node.get(key)
@@ -134,7 +157,12 @@ def fitting(node: YamlNode, words: Mapping[str, Word], what: str, report: Proble
                 report.problem(node.line, f"{what} has no {key!r}")
             continue
         plain = value.plain(2)
-        if plain is None and not word.required and word.shape is not ANY and word.shape is not SWITCH:
+        if (
+            plain is None
+            and not word.required
+            and word.shape is not ANY
+            and word.shape is not SWITCH
+        ):
             continue
         if word.shape.fits(plain):
             found[key] = value

@@ -1,4 +1,7 @@
-"""The parts of an expression, each of which knows its value; nothing in them reaches beyond plain data."""
+"""The parts of an expression, each of which knows its value.
+
+Nothing in them reaches beyond plain data.
+"""
 
 from __future__ import annotations
 
@@ -69,10 +72,15 @@ class Path(_Leaf):
 
 
 def look_up(value: Value, key: Value) -> Value:
-    """A key of a mapping or a place in a list, null where there is none; never an attribute of an object."""
+    """A key of a mapping or a place in a list, null where there is none.
+
+    Never an attribute of an object.
+    """
     if isinstance(value, Mapping) and isinstance(key, str | int | float):
         return value.get(key)
-    is_place = isinstance(value, list | tuple) and isinstance(key, int) and not isinstance(key, bool)
+    is_place = (
+        isinstance(value, list | tuple) and isinstance(key, int) and not isinstance(key, bool)
+    )
     if is_place and -len(value) <= key < len(value):
         return value[key]
     return None
@@ -226,7 +234,11 @@ def _is_in(fuel: Fuel, wanted: Value, among: Value) -> bool:
     if isinstance(among, str):
         fuel.burn_text(len(among))
         return isinstance(wanted, str) and wanted in among
-    return isinstance(among, Mapping) and not isinstance(wanted, Mapping | list | tuple) and wanted in among
+    return (
+        isinstance(among, Mapping)
+        and not isinstance(wanted, Mapping | list | tuple)
+        and wanted in among
+    )
 
 
 def _are_equal(fuel: Fuel, left: Value, right: Value) -> bool:
@@ -269,7 +281,10 @@ ARITHMETIC: Final[Mapping[str, tuple[str, Callable[[Value, Value], Value]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`left + right` and its like: of two numbers; `+` also puts two texts or two lists together."""
+    """`left + right` and its like: of two numbers.
+
+    `+` also puts two texts or two lists together.
+    """
 
     how: str
     left: Term

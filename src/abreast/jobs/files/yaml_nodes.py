@@ -1,7 +1,7 @@
 """A YAML file as a tree in which every value knows its line: bounded in size and depth, whatever the file holds.
 
-It is built from the parser's events, not by recursion, so that depth and aliases are measured before anything follows
-them. Keys stay the texts that people wrote: `on:` is no boolean here.
+It is built from the parser's events, not by recursion, so that depth and aliases are measured
+before anything follows them. Keys stay the texts that people wrote: `on:` is no boolean here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ MAX_DEPTH: Final = 100
 MAX_NODES: Final = 200_000
 """Values of a file, with every alias counted as often as it is used."""
 _LONGEST_NUMBER: Final = 400
-_UNREADABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNREADABLE: Final = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 _TAG: Final = "tag:yaml.org,2002:"
 _TEXTS: Final = frozenset({"str", "timestamp", "value", "merge"})  # a date stays as it is written
 _ESCAPES: Final = {"x": 2, "u": 4, "U": 8}
@@ -82,7 +84,9 @@ def read_yaml(text: str, report: Problems) -> YamlNode | None:
         return None
     if unreadable := _UNREADABLE.search(text):
         line = _line_at(text, unreadable.start())
-        report.problem(line, f"the character U+{ord(unreadable[0]):04X} can't stand in a YAML file; remove it")
+        report.problem(
+            line, f"the character U+{ord(unreadable[0]):04X} can't stand in a YAML file; remove it"
+        )
         return None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
@@ -109,7 +113,9 @@ class _Builder:
     def __init__(self, report: Problems, loader: Any) -> None:  # noqa: ANN401 - PyYAML's, which has few types
         self.report, self.loader = report, loader
         self.open: list[YamlNode] = []
-        self.parts: list[list[YamlNode]] = []  # of each open node: what is in it so far, keys and values in turn
+        self.parts: list[
+            list[YamlNode]
+        ] = []  # of each open node: what is in it so far, keys and values in turn
         self.anchors: dict[str, YamlNode] = {}
         self.anchored: list[str | None] = []
         self.size = 0
@@ -140,7 +146,9 @@ class _Builder:
     def begin(self, kind: Kind, event: yaml.CollectionStartEvent, line: int) -> None:
         usual = {None, "!", f"{_TAG}{'seq' if kind == 'list' else 'map'}"}
         if event.tag not in usual:
-            self.report.problem(line, f"the tag {_shown_tag(str(event.tag))} is not read here; write a plain {kind}")
+            self.report.problem(
+                line, f"the tag {_shown_tag(str(event.tag))} is not read here; write a plain {kind}"
+            )
         self.deep_enough(len(self.open) + 1, line)
         self.open.append(YamlNode(kind, line))
         self.parts.append([])
@@ -163,7 +171,9 @@ class _Builder:
         """Into the node that is open; the root is given back."""
         self.size += node.size
         if self.size > MAX_NODES:
-            self.report.problem(node.line, f"the file holds more than {MAX_NODES:,} values, its aliases unfolded")
+            self.report.problem(
+                node.line, f"the file holds more than {MAX_NODES:,} values, its aliases unfolded"
+            )
             raise _TooMuchError
         if anchor:
             self.anchors[anchor] = node
@@ -176,7 +186,11 @@ class _Builder:
         node = self.anchors.get(name)
         if node is None:
             within = name in self.anchored
-            fault = f"*{name} stands inside of what it repeats" if within else f"there is no &{name} before *{name}"
+            fault = (
+                f"*{name} stands inside of what it repeats"
+                if within
+                else f"there is no &{name} before *{name}"
+            )
             self.report.problem(line, fault)
             raise _TooMuchError
         self.deep_enough(len(self.open) + node.height, line)
@@ -197,7 +211,10 @@ class _Builder:
                 merged += value.entries if value.kind == "list" else [value]
             elif key.text in node.pairs:
                 first = node.line_of(key.text)
-                self.report.problem(key.line, f"{key.text!r:.80} stands here a second time; it is on line {first} too")
+                self.report.problem(
+                    key.line,
+                    f"{key.text!r:.80} stands here a second time; it is on line {first} too",
+                )
             else:
                 node.pairs[key.text] = (key, value)
         for source in merged:
@@ -214,22 +231,34 @@ class _Builder:
         if tag is None or tag == "!":
             tag = self.loader.resolve(yaml.ScalarNode, written, event.implicit)
         node = YamlNode(
-            "value", line, written, written, event.style or "", event.start_mark.index, event.end_mark.index
+            "value",
+            line,
+            written,
+            written,
+            event.style or "",
+            event.start_mark.index,
+            event.end_mark.index,
         )
         name = tag.removeprefix(_TAG)
         make = {
-            "null": self.loader.construct_yaml_null, "bool": self.loader.construct_yaml_bool,
-            "int": self.loader.construct_yaml_int, "float": self.loader.construct_yaml_float,
-        }.get(name)  # fmt: skip
+            "null": self.loader.construct_yaml_null,
+            "bool": self.loader.construct_yaml_bool,
+            "int": self.loader.construct_yaml_int,
+            "float": self.loader.construct_yaml_float,
+        }.get(name)
         if make is not None and len(written) <= _LONGEST_NUMBER:
             try:
                 node.value = make(yaml.ScalarNode(tag, written))
             except (ValueError, LookupError, OverflowError):
                 self.report.problem(line, f"{written!r:.60} is no {name}")
         elif make is not None:
-            self.report.problem(line, f"a number of {len(written)} characters is too long; put it in quotes")
+            self.report.problem(
+                line, f"a number of {len(written)} characters is too long; put it in quotes"
+            )
         elif name not in _TEXTS:
-            self.report.problem(line, f"the tag {_shown_tag(tag)} is not read here; write a plain value")
+            self.report.problem(
+                line, f"the tag {_shown_tag(tag)} is not read here; write a plain value"
+            )
         return node
 
 

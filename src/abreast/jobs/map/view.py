@@ -64,7 +64,8 @@ class MapFold:
             "state": state,
             "total": sum(group.count for group in kept) + self._others.count,
             "groups": [
-                {"state": one.state, "text": one.text, "count": one.count, "examples": one.examples} for one in shown
+                {"state": one.state, "text": one.text, "count": one.count, "examples": one.examples}
+                for one in shown
             ],
             "cut": f"{many(left, 'item')} in other groups" if left else None,
         }

@@ -8,11 +8,34 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Final, NamedTuple
 
-# Student's t for a two-sided interval of 95%, by degrees of freedom: 1, 2, 3, ... then the normal's.
-_T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11,
-             2.10, 2.09, 2.09)  # fmt: skip
+# Student's t for a two-sided interval of 95%, by degrees of freedom: 1, 2, 3, ... then the
+# normal's.
+_T: Final = (
+    12.71,
+    4.30,
+    3.18,
+    2.78,
+    2.57,
+    2.45,
+    2.36,
+    2.31,
+    2.26,
+    2.23,
+    2.20,
+    2.18,
+    2.16,
+    2.14,
+    2.13,
+    2.12,
+    2.11,
+    2.10,
+    2.09,
+    2.09,
+)
 _NORMAL: Final = 1.96
-_GUESSED: Final = 0.75  # of a value that nothing is known about: it may be off by that part of itself
+_GUESSED: Final = (
+    0.75  # of a value that nothing is known about: it may be off by that part of itself
+)
 
 
 class ForecastInterval(NamedTuple):
@@ -59,7 +82,10 @@ class Forecast:
 
 
 def forecast(arms: Sequence[ArmSeen], width: int | Mapping[str, int]) -> Forecast:
-    """What is left to do, by what was seen of each arm; lanes run side by side, `width` cells at once in each."""
+    """What is left to do, by what was seen of each arm.
+
+    Lanes run side by side, `width` cells at once in each.
+    """
     tokens = usd = ZERO
     lanes: dict[str, ForecastInterval] = {}
     longest: dict[str, float] = {}
@@ -70,11 +96,15 @@ def forecast(arms: Sequence[ArmSeen], width: int | Mapping[str, int]) -> Forecas
         usd += total(arm.usd, arm.left, arm.guess[1])
         lanes[arm.lane] = lanes.get(arm.lane, ZERO) + total(arm.seconds, arm.left, arm.guess[2])
         longest[arm.lane] = max(longest.get(arm.lane, 0.0), *(arm.seconds or (arm.guess[2],)))
-    ends = {lane: _at_once(whole, width if isinstance(width, int) else width[lane], longest[lane])
-            for lane, whole in lanes.items()}  # fmt: skip
+    ends = {
+        lane: _at_once(whole, width if isinstance(width, int) else width[lane], longest[lane])
+        for lane, whole in lanes.items()
+    }
     last = max(ends, key=lambda lane: ends[lane].likely, default=None)
     seconds = (
-        ZERO if last is None else ForecastInterval(*(max(end[part] for end in ends.values()) for part in range(3)))
+        ZERO
+        if last is None
+        else ForecastInterval(*(max(end[part] for end in ends.values()) for part in range(3)))
     )
     return Forecast(sum(arm.left for arm in arms), tokens, usd, seconds, last)
 
@@ -87,7 +117,9 @@ def total(seen: Sequence[float], left: int, guess: float) -> ForecastInterval:
         return ForecastInterval(likely * (1 - _GUESSED), likely, likely * (1 + _GUESSED))
     mean = fmean(seen)
     if count == 1:
-        return ForecastInterval(mean * left * (1 - _GUESSED), mean * left, mean * left * (1 + _GUESSED))
+        return ForecastInterval(
+            mean * left * (1 - _GUESSED), mean * left, mean * left * (1 + _GUESSED)
+        )
     off = _t(count - 1) * stdev(seen) * left * math.sqrt(1 / count + 1 / left)
     return ForecastInterval(max(0.0, mean * left - off), mean * left, mean * left + off)
 
@@ -98,4 +130,6 @@ def _t(freedom: int) -> float:
 
 def _at_once(work: ForecastInterval, width: int, longest: float) -> ForecastInterval:
     """Seconds until so much work is done in `width` places; the last cell may begin late."""
-    return ForecastInterval(work.low / width, work.likely / width + longest / 2, work.high / width + longest)
+    return ForecastInterval(
+        work.low / width, work.likely / width + longest / 2, work.high / width + longest
+    )

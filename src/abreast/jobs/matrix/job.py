@@ -30,7 +30,9 @@ REPLY: Final = "reply"
 """The part of a cell's path under which what was paid for is kept."""
 LONE: Final = "prompt"
 """The one step of a strategy that is a prompt."""
-_AHEAD: Final = 2  # cells on their way for each place on a lane: while one is scored and written, another asks
+_AHEAD: Final = (
+    2  # cells on their way for each place on a lane: while one is scored and written, another asks
+)
 
 
 class CellFailed(AbreastError):
@@ -142,7 +144,12 @@ class Matrix:
         width = width if lane == CONTROL_LANE else width * _AHEAD + _AHEAD
         try:
             async with run.map(
-                self._cell, self._items(lane, tally), width=width, name=lane, order="completion", on_change="rerun"
+                self._cell,
+                self._items(lane, tally),
+                width=width,
+                name=lane,
+                order="completion",
+                on_change="rerun",
             ) as cells:
                 async for outcome in cells:
                     self._count(lane, tally, outcome)
@@ -200,7 +207,12 @@ class Matrix:
         except (BudgetSpent, Paused, NotRecorded, asyncio.CancelledError):
             raise
         except Exception as error:
-            failure = {**_told_of(cell), **facts, **_wire(notes, work), "error_type": type(error).__name__}
+            failure = {
+                **_told_of(cell),
+                **facts,
+                **_wire(notes, work),
+                "error_type": type(error).__name__,
+            }
             raise CellFailed(str(error) or type(error).__name__, failure) from error
         return {**_told_of(cell), **facts, **_wire(notes, work)}
 
@@ -222,7 +234,11 @@ class Matrix:
 
     async def _sample(self, cell: Cell, facts: dict[str, Any]) -> None:
         strategy = cell.strategy
-        prompt = "" if strategy.prompt is None else _text(strategy.prompt.value({"input": dict(cell.input.value)}))
+        prompt = (
+            ""
+            if strategy.prompt is None
+            else _text(strategy.prompt.value({"input": dict(cell.input.value)}))
+        )
         facts["prompt"] = prompt
         words = {**strategy.facts, "prompt": prompt}
         for word in ("temperature", "max_tokens"):
@@ -235,7 +251,9 @@ class Matrix:
 
     async def _workflow(self, cell: Cell, facts: dict[str, Any]) -> None:
         caller = await self._bench.caller(cell.model.name)
-        found = await self._bench.workflow(_work().run, cell.strategy.file or "", dict(cell.input.value), caller)
+        found = await self._bench.workflow(
+            _work().run, cell.strategy.file or "", dict(cell.input.value), caller
+        )
         _note(found)
         if not found["ok"]:
             raise CellFailed(str(found.get("error") or "the workflow failed"))
@@ -243,13 +261,20 @@ class Matrix:
 
     async def _control(self, cell: Cell, facts: dict[str, Any]) -> None:
         value = cell.input.value
-        made = {"empty": "", "echo": value.get("text", value), "truth": cell.input.truth}[cell.strategy.name]
-        facts |= {"output": "" if made is None else _text(made), "value": None if isinstance(made, str) else made}
+        made = {"empty": "", "echo": value.get("text", value), "truth": cell.input.truth}[
+            cell.strategy.name
+        ]
+        facts |= {
+            "output": "" if made is None else _text(made),
+            "value": None if isinstance(made, str) else made,
+        }
 
     async def _asked(self, cell: Cell) -> Asked:
         model, strategy = cell.model, cell.strategy
         options = {
-            "temperature": model.temperature if strategy.temperature is None else strategy.temperature,
+            "temperature": model.temperature
+            if strategy.temperature is None
+            else strategy.temperature,
             "max_tokens": model.max_tokens if strategy.max_tokens is None else strategy.max_tokens,
         }
         return Asked(await self._bench.caller(model.name), options, self._bench.clock)
@@ -266,7 +291,9 @@ class Matrix:
             if cell.strategy.kind == "control" and spec.kind == "judge":
                 continue  # a control asks nobody
             try:
-                scores[spec.name] = await score(spec, judged, ask=judging.ask, call=self._bench.call)
+                scores[spec.name] = await score(
+                    spec, judged, ask=judging.ask, call=self._bench.call
+                )
             except (BudgetSpent, Paused, asyncio.CancelledError):
                 raise
             except Exception as error:  # noqa: BLE001 - the scorer's own, never a failure of the model
@@ -300,9 +327,12 @@ class _Judging:
 
 
 _STRATEGIES: Final[dict[str, Callable[[Matrix, Cell, dict[str, Any]], Any]]] = {
-    "prompt": Matrix._prompt, "python": Matrix._python, "sample": Matrix._sample,  # noqa: SLF001
-    "workflow": Matrix._workflow, "control": Matrix._control,  # noqa: SLF001
-}  # fmt: skip
+    "prompt": Matrix._prompt,
+    "python": Matrix._python,
+    "sample": Matrix._sample,  # noqa: SLF001
+    "workflow": Matrix._workflow,
+    "control": Matrix._control,  # noqa: SLF001
+}
 
 
 def _work() -> CurrentItem:
@@ -325,15 +355,19 @@ def _told_of(cell: Cell) -> dict[str, Any]:
 
 
 def _wire(notes: Notes, work: CurrentItem) -> dict[str, Any]:
-    """What happened on the wire. A lone prompt has no sub-results: they would say the same once more.
+    """What happened on the wire.
 
-    Attempts are the requests of the calls that count, those that an earlier driver made included; a 429 is none.
+    A lone prompt has no sub-results: they would say the same once more.
+
+    Attempts are the requests of the calls that count, those that an earlier driver made included; a
+    429 is none.
     """
     sent = 0 if work.usage is None else work.usage.requests
     found: dict[str, Any] = {
-        **notes.times(), "attempts": sent or (1 if notes.attempts else 0),
+        **notes.times(),
+        "attempts": sent or (1 if notes.attempts else 0),
         "in_flight": notes.attempts[-1].in_flight if notes.attempts else 0,
-    }  # fmt: skip
+    }
     if [step.name for step in notes.steps] != [LONE]:
         found["steps"] = [_plain(step) for step in notes.steps]
     return found

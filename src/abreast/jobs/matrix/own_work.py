@@ -17,9 +17,10 @@ from abreast.run.current import current_item
 class OwnWork:
     """A place on a caller's lane, held by the item that the running code works for.
 
-    A strategy as a whole holds one, and calls through its model work in that place. A block of `model.permit()` holds
-    one for a part of it: the strategy then holds none but by such blocks, and calls within a block have places of
-    their own while the block has none, so that neither waits for the other.
+    A strategy as a whole holds one, and calls through its model work in that place. A block of
+    `model.permit()` holds one for a part of it: the strategy then holds none but by such blocks,
+    and calls within a block have places of their own while the block has none, so that neither
+    waits for the other.
     """
 
     def __init__(self, caller: Caller, clock: Clock, *, is_block: bool = False) -> None:
@@ -51,7 +52,9 @@ class OwnWork:
         self._permit.give(sent=began is not None)
         self.yield_to_calls()
         if began is not None and self._notes is not None:
-            self._notes.attempts.append(CallAttempt(began, now, "done", self._in_flight, now - began))
+            self._notes.attempts.append(
+                CallAttempt(began, now, "done", self._in_flight, now - began)
+            )
 
     def step_aside(self) -> None:
         """The strategy takes places by itself: what it did until now was no request."""
@@ -130,7 +133,9 @@ class PermitBlock:
         """Wait for a place."""
         before = OWN_WORK.get()
         if before is not None and before.is_block:
-            raise RuntimeError("model.permit() is held already: one place is enough for what is in its block")
+            raise RuntimeError(
+                "model.permit() is held already: one place is enough for what is in its block"
+            )
         work = OwnWork(self._caller, self._clock, is_block=True)
         if before is not None:
             before.step_aside()

@@ -40,7 +40,11 @@ def cells_of(store: Store, run: RunRow) -> Iterator[Row]:
 def _paths(store: Store, run: RunRow) -> set[str]:
     root = escape(run.name)
     settled = each_event(store, run.id, {ITEM_SETTLED})
-    return {event.path for event in settled if _is_cell(event.path, root) and event.data.get("state") in _ENDED}
+    return {
+        event.path
+        for event in settled
+        if _is_cell(event.path, root) and event.data.get("state") in _ENDED
+    }
 
 
 def _is_cell(path: str, root: str) -> bool:
@@ -60,15 +64,25 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
         facts = {**facts, **error.details}
         facts |= {"state": "failed", "error": error.message}
         facts.setdefault("error_type", error.kind.rpartition(".")[2])
-    facts |= {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens, "usd": used.usd,
-              "estimated": used.estimate}  # fmt: skip
+    facts |= {
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "usd": used.usd,
+        "estimated": used.estimate,
+    }
     facts |= _judging(cell, used, facts.get("judge"))
     if "steps" not in facts and facts.get("attempts"):
-        facts["steps"] = [{
-            "name": LONE, "prompt": facts.get("prompt", ""), "output": facts.get("output") or "",
-            "input_tokens": used.input_tokens, "output_tokens": used.output_tokens, "usd": used.usd,
-            "service_s": facts.get("service_s", 0.0),
-        }]  # fmt: skip
+        facts["steps"] = [
+            {
+                "name": LONE,
+                "prompt": facts.get("prompt", ""),
+                "output": facts.get("output") or "",
+                "input_tokens": used.input_tokens,
+                "output_tokens": used.output_tokens,
+                "usd": used.usd,
+                "service_s": facts.get("service_s", 0.0),
+            }
+        ]
     known = {name: facts[name] for name in Row.__dataclass_fields__ if name in facts}
     return Row.of(known)
 
@@ -81,19 +95,36 @@ def _judging(cell: Recorded, used: Usage, judge: object) -> dict[str, Any]:
     elif whole.requests <= used.requests:
         spent = NO_USAGE
     else:
-        usd = None if whole.usd is None or used.usd is None else round(whole.usd - used.usd, MONEY_DIGITS)
-        asked, said = whole.input_tokens - used.input_tokens, whole.output_tokens - used.output_tokens
+        usd = (
+            None
+            if whole.usd is None or used.usd is None
+            else round(whole.usd - used.usd, MONEY_DIGITS)
+        )
+        asked, said = (
+            whole.input_tokens - used.input_tokens,
+            whole.output_tokens - used.output_tokens,
+        )
         spent = Usage(whole.requests - used.requests, asked, said, usd)
-    return {"judge_input_tokens": spent.input_tokens, "judge_output_tokens": spent.output_tokens,
-            "judge_usd": spent.usd}  # fmt: skip
+    return {
+        "judge_input_tokens": spent.input_tokens,
+        "judge_output_tokens": spent.output_tokens,
+        "judge_usd": spent.usd,
+    }
 
 
 def _named(path: str) -> dict[str, Any]:
     """Which cell it is, by its path alone: one that failed before its strategy began has said nothing of itself."""
     lane, key = (unescape(part) for part in path.split("/")[1:])
     model, strategy, given, repeat = key.split("~")
-    return {"cell": key, "lane": lane, "model": model, "strategy": strategy, "input": given, "repeat": int(repeat),
-            "control": lane == CONTROL_LANE}  # fmt: skip
+    return {
+        "cell": key,
+        "lane": lane,
+        "model": model,
+        "strategy": strategy,
+        "input": given,
+        "repeat": int(repeat),
+        "control": lane == CONTROL_LANE,
+    }
 
 
 def _body(recorded: Recorded) -> dict[str, Any]:
@@ -149,7 +180,11 @@ def _recorded_cells(
 
 
 def _compare(
-    scored_by: str, cell: Cell, recorded: Recorded | None, reply: Recorded | None, found: ChangedCells
+    scored_by: str,
+    cell: Cell,
+    recorded: Recorded | None,
+    reply: Recorded | None,
+    found: ChangedCells,
 ) -> None:
     if recorded is None or recorded.data.get("state") not in ("done", "failed"):
         found.missing += 1

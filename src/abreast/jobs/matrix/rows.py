@@ -68,4 +68,6 @@ class Row:
     @classmethod
     def of(cls, facts: Kept) -> Row:
         """From what `plain` gave."""
-        return cls(**{**facts, "steps": tuple(SubResult(**step) for step in facts.get("steps", ()))})
+        return cls(
+            **{**facts, "steps": tuple(SubResult(**step) for step in facts.get("steps", ()))}
+        )

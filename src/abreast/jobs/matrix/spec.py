@@ -81,7 +81,13 @@ class ScoreSpec:
 
     def plain(self) -> dict[str, Any]:
         """What makes it this score."""
-        return {"name": self.name, "kind": self.kind, "argument": self.argument, "model": self.model, "code": self.code}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "argument": self.argument,
+            "model": self.model,
+            "code": self.code,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,8 @@ class Study:
 
     def cells(self, lane: str, chosen: CellChoice | None = None) -> Iterator[Cell]:
         """The cells of a lane, so that the first n of them are balanced: all arms of an input, then the next input,
-        then the next repeat. Where an input's turn of arms begins is shifted from one to the next."""  # noqa: D205, D209
+        then the next repeat. Where an input's turn of arms begins is shifted from one to the next.
+        """  # noqa: D205
         chosen = chosen or CellChoice()
         arms = list(self._arms(lane, chosen))
         inputs = [one for one in self.inputs if chosen.takes_input(one.id)]
@@ -192,7 +199,9 @@ class Cell:
         return [self.key, self.made_of]
 
     def value(self, scores: str) -> list[str]:
-        """What it is: when any of it changes, what is recorded is another cell's. `scores` is the study's `scored_by`.
+        """What it is: when any of it changes, what is recorded is another cell's.
+
+        `scores` is the study's `scored_by`.
 
         Names and digests alone: a value of many parts takes ten times as long to write and compare.
         """
@@ -206,5 +215,9 @@ def _arm_digest(model: ModelArm) -> str:
 
 def digest(value: object) -> str:
     """A short name for what a value is."""
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=repr, separators=(",", ":"))
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, sort_keys=True, default=repr, separators=(",", ":"))
+    )
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -7,5 +7,8 @@ from abreast.store.port import RunRow, Store, each_event
 
 
 def spent_of(store: Store, run: RunRow) -> dict[str, float]:
-    """Requests, tokens and money of all calls; one that was cut off by a kill counts as what was reserved for it."""
+    """Requests, tokens and money of all calls.
+
+    One that was cut off by a kill counts as what was reserved for it.
+    """
     return call_totals(each_event(store, run.id, CALL_KINDS)).paid

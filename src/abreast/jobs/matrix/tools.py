@@ -1,4 +1,7 @@
-"""What a matrix needs from outside: models, functions, samples, workflows. Handed in, never imported."""
+"""What a matrix needs from outside: models, functions, samples, workflows.
+
+Handed in, never imported.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,9 @@ class Counted:
 class Asked:
     """The model as a strategy of one's own sees it: `await model.ask("...", step="draft")`."""
 
-    def __init__(self, caller: Caller, options: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, caller: Caller, options: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         """With the arm's parameters, unless a call says otherwise."""
         self._caller = caller
         self._clock = clock
@@ -90,9 +95,17 @@ class Asked:
         if notes is not None:
             used = reply.usage
             name = step or f"call {len(notes.steps) + 1}"
-            notes.steps.append(SubResult(
-                name, prompt, reply.text, used.input_tokens, used.output_tokens, used.usd, reply.seconds,
-            ))  # fmt: skip
+            notes.steps.append(
+                SubResult(
+                    name,
+                    prompt,
+                    reply.text,
+                    used.input_tokens,
+                    used.output_tokens,
+                    used.usd,
+                    reply.seconds,
+                )
+            )
         return reply
 
     def permit(self) -> PermitBlock:
@@ -128,7 +141,9 @@ class AskedFromThread:
     def permit(self) -> Iterator[None]:
         """`with model.permit():` holds a place on the model's lane, for a request that you make by yourself."""
         block = self._asked.permit()
-        block.begin(self._waited(block.take()))  # here, in the thread: what is asked from here is in the block
+        block.begin(
+            self._waited(block.take())
+        )  # here, in the thread: what is asked from here is in the block
         try:
             yield
         finally:
@@ -156,7 +171,9 @@ class MatrixTools(Protocol):
     async def sample(self, run: Run, facts: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Draw a sample within `run`; `text`, `value`, `ok`."""
 
-    async def workflow(self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def workflow(
+        self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller
+    ) -> dict[str, Any]:
         """Run a workflow's file within `run`; `text`, `value`, `ok`, `error`."""
 
 

@@ -104,11 +104,18 @@ class MatrixFold:
         self._scores.update(dict.fromkeys(scores))
         key = (model, strategy, lane == CONTROL_LANE)
         arm = self._arms.setdefault(key, _Arm(*key))
-        # A cell that was scored anew has the reply that it had; a failed call has none: what it took is with the cell.
-        took = self._replies.pop(event.path, None) or arm.cells.get((given, int(repeat))) or _reply(event)
+        # A cell that was scored anew has the reply that it had; a failed call has none: what it
+        # took is with the cell.
+        took = (
+            self._replies.pop(event.path, None)
+            or arm.cells.get((given, int(repeat)))
+            or _reply(event)
+        )
         said = short(facts.get("error"), _TEXT) if failed else ""
         arm.shown = None
-        arm.cells[given, int(repeat)] = _Cell(event.path, failed, scores, took.usd, took.tokens, took.seconds, said)
+        arm.cells[given, int(repeat)] = _Cell(
+            event.path, failed, scores, took.usd, took.tokens, took.seconds, said
+        )
 
     # --- the picture --------------------------------------------------------------------------------------------------
 
@@ -126,23 +133,37 @@ class MatrixFold:
                 arm.shown = _show(arm, design, names)
             for lacking, count in arm.shown.left_out.items():
                 current.left_out[lacking] = current.left_out.get(lacking, 0) + count
-        held = [(arm, arm.shown.told) for arm in self._arms.values() if arm.shown is not None and arm.shown.told["n"]]
+        held = [
+            (arm, arm.shown.told)
+            for arm in self._arms.values()
+            if arm.shown is not None and arm.shown.told["n"]
+        ]
         plain = [one for one in held if not one[0].control]
         arms = sorted(plain, key=lambda one: _place(design, one[0]))[:_ARMS]
         each = max(3, min(_WORST, _CELLS // max(1, len(arms))))
         told = [{**shown, "cells": shown["cells"][:each]} for _, shown in arms]
         return {
-            "file": short(manifest_of(run, "matrix").get("file"), _TEXT), "state": state, "scores": names,
+            "file": short(manifest_of(run, "matrix").get("file"), _TEXT),
+            "state": state,
+            "scores": names,
             "models": _ordered(design.models if design else [], (arm.model for arm, _ in arms)),
-            "strategies": _ordered(design.strategies if design else [], (arm.strategy for arm, _ in arms)),
-            "inputs": len(design.inputs) if design else None, "repeats": design.repeats if design else None,
-            "arms": told, "fronts": {name: {price: _front(told, name, price) for price in _PRICES} for name in names},
+            "strategies": _ordered(
+                design.strategies if design else [], (arm.strategy for arm, _ in arms)
+            ),
+            "inputs": len(design.inputs) if design else None,
+            "repeats": design.repeats if design else None,
+            "arms": told,
+            "fronts": {
+                name: {price: _front(told, name, price) for price in _PRICES} for name in names
+            },
             "controls": [
-                {"name": arm.strategy, "n": shown["n"], "means": shown["means"]} for arm, shown in held if arm.control
+                {"name": arm.strategy, "n": shown["n"], "means": shown["means"]}
+                for arm, shown in held
+                if arm.control
             ],
             "left_out": current.said,
             "cut": f"shown: {_ARMS:,} of {many(len(plain), 'arm')}" if len(plain) > _ARMS else None,
-        }  # fmt: skip
+        }
 
     def _designed(self, run: RunRow) -> Design | None:
         facts = self._design or mapping(run.manifest.get("design"))
@@ -196,30 +217,50 @@ def _show(arm: _Arm, design: Design | None, names: Sequence[str]) -> _Shown:
     return _Shown(_told(arm, cells, names), current.left_out)
 
 
-def _told(arm: _Arm, cells: Mapping[tuple[str, int], _Cell], names: Sequence[str]) -> dict[str, Any]:
+def _told(
+    arm: _Arm, cells: Mapping[tuple[str, int], _Cell], names: Sequence[str]
+) -> dict[str, Any]:
     prices = [cell.usd for cell in cells.values() if cell.usd is not None]
-    seconds = [cell.seconds for cell in cells.values() if cell.seconds is not None and not cell.failed]
+    seconds = [
+        cell.seconds for cell in cells.values() if cell.seconds is not None and not cell.failed
+    ]
     failed = sum(cell.failed for cell in cells.values())
     first = names[0] if names else ""
     worst = nsmallest(
-        _WORST, cells.items(), key=lambda one: (not one[1].failed, one[1].scores.get(first) or 0.0, one[0])
+        _WORST,
+        cells.items(),
+        key=lambda one: (not one[1].failed, one[1].scores.get(first) or 0.0, one[0]),
     )
     return {
-        "model": arm.model, "strategy": arm.strategy, "n": len(cells), "failed": failed,
+        "model": arm.model,
+        "strategy": arm.strategy,
+        "n": len(cells),
+        "failed": failed,
         "means": {name: _mean(cells, name) for name in names},
-        "passes": {name: sum(cell.scores.get(name) == 1 for cell in cells.values()) for name in names},
-        "usd": fmean(prices) if prices else None, "tokens": fmean([cell.tokens for cell in cells.values()] or [0]),
+        "passes": {
+            name: sum(cell.scores.get(name) == 1 for cell in cells.values()) for name in names
+        },
+        "usd": fmean(prices) if prices else None,
+        "tokens": fmean([cell.tokens for cell in cells.values()] or [0]),
         "seconds": median(seconds) if seconds else None,
         "cells": [
-            {"input": short(given, _TEXT), "repeat": repeat, "path": cell.path, "error": cell.error or None,
-             "scores": {name: cell.scores.get(name) for name in names}}
+            {
+                "input": short(given, _TEXT),
+                "repeat": repeat,
+                "path": cell.path,
+                "error": cell.error or None,
+                "scores": {name: cell.scores.get(name) for name in names},
+            }
             for (given, repeat), cell in worst
         ],
-    }  # fmt: skip
+    }
 
 
 def _mean(cells: Mapping[tuple[str, int], _Cell], name: str) -> float | None:
-    """The mean over inputs, of which the repeats are averaged first; what failed or has no score counts as 0."""
+    """The mean over inputs, of which the repeats are averaged first.
+
+    What failed or has no score counts as 0.
+    """
     inputs: dict[str, list[float]] = {}
     for (given, _), cell in cells.items():
         inputs.setdefault(given, []).append(cell.scores.get(name) or 0.0)

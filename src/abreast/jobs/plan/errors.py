@@ -19,7 +19,10 @@ class PlanInvalid(AbreastError, ValueError):
 
 
 class SubplanFailed(AbreastError):
-    """The work of a subplan failed; what it wrote, and the snapshots before and after it, are in `details`."""
+    """The work of a subplan failed.
+
+    What it wrote, and the snapshots before and after it, are in `details`.
+    """
 
     def __init__(self, message: str, details: dict[str, object] | None = None) -> None:
         """Keep what it wrote."""
@@ -28,7 +31,10 @@ class SubplanFailed(AbreastError):
 
 
 class EditRefused(SubplanFailed):
-    """A model's reply can't be written into the files of its subplan; the message says what is wrong with it."""
+    """A model's reply can't be written into the files of its subplan.
+
+    The message says what is wrong with it.
+    """
 
 
 class PlanFailed(AbreastError):

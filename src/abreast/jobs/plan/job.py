@@ -1,8 +1,8 @@
 """Runs the subplans of a plan side by side, and says what became of each, in the order of the plan.
 
-A subplan is a leaf. It is an item of one map, so width, retries, timeouts, halts and resume are those of every map; its
-work is handed in. With dependencies it starts when those it needs are done, the longest chain first; what needs a
-subplan that failed is blocked, and says by whom.
+A subplan is a leaf. It is an item of one map, so width, retries, timeouts, halts and resume are
+those of every map; its work is handed in. With dependencies it starts when those it needs are done,
+the longest chain first; what needs a subplan that failed is blocked, and says by whom.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ async def run_plan(
 ) -> PlanResult:
     """Run the leaves of `plan` within `run`; `around` names all else that the work depends on.
 
-    A subplan that is recorded as done is not run again, unless its files or `around` have changed. What each
-    gave is put into `done`: there, work finds what those have done that its leaf needs.
+    A subplan that is recorded as done is not run again, unless its files or `around` have changed.
+    What each gave is put into `done`: there, work finds what those have done that its leaf needs.
     """
     _say_divided(run, plan, how)
     values = {} if done is None else done
@@ -101,14 +101,23 @@ async def run_plan(
         if item is None:
             raise RuntimeError("a subplan runs inside an item of a map")
         value_of = values[item.key] = await work(leaves[item.key])
-        order.ended(item.key, ok=True)  # before its place is free, so that what needs it can have the place
+        order.ended(
+            item.key, ok=True
+        )  # before its place is free, so that what needs it can have the place
         return value_of
 
     mapped = run.map(
-        do, order.ready({name: _made_of(leaf, around) for name, leaf in leaves.items()}), width=how.width,
-        name=SUBPLANS, order="completion" if how.needs else "item", on_error="halt" if how.fail_fast else "collect",
-        retry=how.max_retries or None, timeout=how.timeout, hold=how.hold, on_change="rerun",
-    )  # fmt: skip
+        do,
+        order.ready({name: _made_of(leaf, around) for name, leaf in leaves.items()}),
+        width=how.width,
+        name=SUBPLANS,
+        order="completion" if how.needs else "item",
+        on_error="halt" if how.fail_fast else "collect",
+        retry=how.max_retries or None,
+        timeout=how.timeout,
+        hold=how.hold,
+        on_change="rerun",
+    )
     async with mapped:
         async for outcome in mapped:
             found[outcome.key] = _subplan(outcome)
@@ -132,7 +141,9 @@ async def _finished(
     if not made_of:
         return {}
     paths = {f"{run.path}/{SUBPLANS}/{escape(name)}": name for name in made_of}
-    recorded: Mapping[str, Recorded] = await scribe.read(lambda: store.recorded(row.id, list(paths)))
+    recorded: Mapping[str, Recorded] = await scribe.read(
+        lambda: store.recorded(row.id, list(paths))
+    )
     found: dict[str, Subplan] = {}
     for path, one in recorded.items():
         name, outcome = paths[path], restore(one)
@@ -147,21 +158,35 @@ def _say_divided(run: Run, plan: Plan, how: PlanOptions) -> None:
     if journal is None:
         return
     nodes = [
-        {"id": node.id, "parent": node.parent, "scope": node.scope, "kind": str(node.kind), "reason": str(node.reason),
-         "files": len(node.files), "tokens": node.tokens, "over_budget": node.over_budget,
-         "needs": list((how.needs or {}).get(node.id, ()))}
+        {
+            "id": node.id,
+            "parent": node.parent,
+            "scope": node.scope,
+            "kind": str(node.kind),
+            "reason": str(node.reason),
+            "files": len(node.files),
+            "tokens": node.tokens,
+            "over_budget": node.over_budget,
+            "needs": list((how.needs or {}).get(node.id, ())),
+        }
         for node in plan.nodes
-    ]  # fmt: skip
+    ]
     journal.emit(PLAN_DIVIDED, run.path, body=codec.encode(nodes, run.path))
 
 
 def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """What each leaf needs, and what these need in turn, in the order of the plan; the needs have no circle."""
+    """What each leaf needs, and what these need in turn, in the order of the plan.
+
+    The needs have no circle.
+    """
     found: dict[str, set[str]] = {}
     for name in TopologicalSorter(needs).static_order():
         direct = needs.get(name, ())
         found[name] = set(direct).union(*(found[one] for one in direct))
-    return {leaf.id: tuple(one.id for one in plan.leaves if one.id in found.get(leaf.id, ())) for leaf in plan.leaves}
+    return {
+        leaf.id: tuple(one.id for one in plan.leaves if one.id in found.get(leaf.id, ()))
+        for leaf in plan.leaves
+    }
 
 
 def _made_of(leaf: PlanNode, around: str) -> dict[str, Any]:
@@ -174,7 +199,12 @@ def _subplan(outcome: Outcome[Any]) -> Subplan:
         return Subplan(outcome.key, "done", outcome.value, None, attempts)
     if isinstance(outcome, Cancelled):
         return Subplan(outcome.key, "cancelled", error=outcome.reason, attempts=attempts)
-    return Subplan(outcome.key, "failed", error=str(outcome.error) or type(outcome.error).__name__, attempts=attempts)
+    return Subplan(
+        outcome.key,
+        "failed",
+        error=str(outcome.error) or type(outcome.error).__name__,
+        attempts=attempts,
+    )
 
 
 class _Order:
@@ -190,7 +220,9 @@ class _Order:
         try:
             self._sorter.prepare()
         except CycleError as error:
-            raise PlanInvalid(f"subplans need each other in a circle: {' -> '.join(error.args[1])}") from None
+            raise PlanInvalid(
+                f"subplans need each other in a circle: {' -> '.join(error.args[1])}"
+            ) from None
         self._chain = self._chains()
 
     def _chains(self) -> dict[str, int]:
@@ -201,7 +233,9 @@ class _Order:
                 after[need].append(name)
         chain: dict[str, int] = {}
         for name in reversed(list(TopologicalSorter(self._needs).static_order())):
-            chain[name] = 1 + self._leaves[name].tokens + max((chain[one] for one in after[name]), default=0)
+            chain[name] = (
+                1 + self._leaves[name].tokens + max((chain[one] for one in after[name]), default=0)
+            )
         return chain
 
     async def ready(self, made_of: Mapping[str, Any]) -> AsyncIterator[Any]:
@@ -233,7 +267,9 @@ class _Order:
         self._changed.set()
 
     def _blocker(self, name: str) -> str | None:
-        found = next((self._failed[need] for need in self._needs[name] if need in self._failed), None)
+        found = next(
+            (self._failed[need] for need in self._needs[name] if need in self._failed), None
+        )
         if found is not None:
             self._failed[name] = found
         return found

@@ -24,7 +24,9 @@ _HEAD: Final = 17.0
 _LETTER: Final = 6.9  # of the font below, on the average
 _LEAST: Final = 11.0  # high, for a line of text
 _MOST_FILES: Final = 200  # listed of a subplan
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+)
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1c2430; --paper: #fff; --line: #c9d1dc; --dim: #5b6675; --inner: #eef1f5;
   --few: #cfe3f7; --whole: #d9ecd2; --deep: #f8e3c2; --fits: #e4dcf5; --hub: #f6d3e6; --over: #c62828; }
@@ -116,7 +118,9 @@ def _above(plan: Plan, node: PlanNode) -> str:
 def _box(node: PlanNode, place: Box, above: str) -> str:
     kind = "inner" if node.children else "hubs" if node.kind is NodeKind.HUBS else str(node.reason)
     over = " over" if node.over_budget else ""
-    where = f'x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" height="{place.height:.1f}"'
+    where = (
+        f'x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" height="{place.height:.1f}"'
+    )
     drawn = f'<rect class="{kind}{over}" {where}><title>{_told(node)}</title></rect>{_label(node, place, above)}'
     return drawn if node.children else f'<a href="#{escape(node.id)}">{drawn}</a>'
 
@@ -132,15 +136,23 @@ def _label(node: PlanNode, place: Box, above: str) -> str:
 
 def _told(node: PlanNode) -> str:
     over = ", over budget" if node.over_budget else ""
-    return _text(f"{node.scope}: {len(node.files):,} files, {node.tokens:,} tokens, {WORDS[node.reason]}{over}")
+    return _text(
+        f"{node.scope}: {len(node.files):,} files, {node.tokens:,} tokens, {WORDS[node.reason]}{over}"
+    )
 
 
 def _key(plan: Plan) -> str:
-    kinds = {str(leaf.reason): WORDS[leaf.reason] for leaf in plan.leaves if leaf.kind is not NodeKind.HUBS}
+    kinds = {
+        str(leaf.reason): WORDS[leaf.reason]
+        for leaf in plan.leaves
+        if leaf.kind is not NodeKind.HUBS
+    }
     if any(leaf.kind is NodeKind.HUBS for leaf in plan.leaves):
         kinds["hubs"] = "files that many import, with one writer"
     square = '<svg viewBox="0 0 12 12" aria-hidden="true"><rect class="{}" width="12" height="12"/></svg>'
-    items = [f"<li>{square.format(kind)} {escape(said)}</li>" for kind, said in sorted(kinds.items())]
+    items = [
+        f"<li>{square.format(kind)} {escape(said)}</li>" for kind, said in sorted(kinds.items())
+    ]
     return f'<ul class="key"><li>Why a part is not divided further:</li>{"".join(items)}</ul>'
 
 

@@ -27,7 +27,9 @@ class Reason(StrEnum):
     NAMES = "names"
 
 
-LEAF_REASONS: Final = frozenset({Reason.MAX_DEPTH, Reason.MIN_FILES, Reason.NO_PROGRESS, Reason.FITS})
+LEAF_REASONS: Final = frozenset(
+    {Reason.MAX_DEPTH, Reason.MIN_FILES, Reason.NO_PROGRESS, Reason.FITS}
+)
 
 
 class NodeKind(StrEnum):
@@ -47,8 +49,9 @@ class NodeKind(StrEnum):
 class Options:
     """How far to divide.
 
-    A node of at most `min_files` files, or at `max_depth` (the root has 0), stays whole. `max_files` and `max_tokens`
-    are a leaf's budget, none by default: a node within it stays whole, a node above it is divided wherever it can be.
+    A node of at most `min_files` files, or at `max_depth` (the root has 0), stays whole.
+    `max_files` and `max_tokens` are a leaf's budget, none by default: a node within it stays whole,
+    a node above it is divided wherever it can be.
     """
 
     max_depth: int = 8
@@ -65,7 +68,9 @@ class Options:
             if value is None and optional:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
-                raise PlanInvalid(f"{name} is {value!r}: it must be a whole number of at least {low}")
+                raise PlanInvalid(
+                    f"{name} is {value!r}: it must be a whole number of at least {low}"
+                )
 
     @property
     def budgeted(self) -> bool:
@@ -81,7 +86,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """A part of the repository: `files` are all beneath it, sorted; a leaf is a subplan, and owns them."""
+    """A part of the repository: `files` are all beneath it, sorted.
+
+    A leaf is a subplan, and owns them.
+    """
 
     id: str
     parent: str | None
@@ -104,7 +112,10 @@ class PlanNode:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A tree of nodes, the root first and every node before its children; `steps` are the divisions tried."""
+    """A tree of nodes, the root first and every node before its children.
+
+    `steps` are the divisions tried.
+    """
 
     nodes: tuple[PlanNode, ...]
     options: Options
@@ -117,7 +128,9 @@ class Plan:
     def __post_init__(self) -> None:
         """Index the nodes by id, and the leaves by file."""
         object.__setattr__(self, "_by_id", {node.id: node for node in self.nodes})
-        object.__setattr__(self, "_owners", {path: leaf.id for leaf in self.leaves for path in leaf.files})
+        object.__setattr__(
+            self, "_owners", {path: leaf.id for leaf in self.leaves for path in leaf.files}
+        )
         if len(self._by_id) != len(self.nodes):
             raise PlanInvalid("two nodes of the plan have the same id")
 

@@ -24,8 +24,8 @@ class Box:
 def squares(areas: Sequence[float], box: Box) -> list[Box]:
     """A box for each area, in their order; together they fill `box`, in proportion to their areas.
 
-    Row by row along the shorter side, the largest first; a row takes another one for as long as its worst becomes no
-    worse. (The known way to draw treemaps, by Bruls, Huizing and van Wijk.)
+    Row by row along the shorter side, the largest first; a row takes another one for as long as its
+    worst becomes no worse. (The known way to draw treemaps, by Bruls, Huizing and van Wijk.)
     """
     total = sum(areas)
     if not areas or total <= 0:
@@ -39,7 +39,9 @@ def squares(areas: Sequence[float], box: Box) -> list[Box]:
         row = [order[at]]
         while at + len(row) < len(order):
             longer = [*row, order[at + len(row)]]
-            if _worst([areas[one] * scale for one in longer], side) > _worst([areas[one] * scale for one in row], side):
+            if _worst([areas[one] * scale for one in longer], side) > _worst(
+                [areas[one] * scale for one in row], side
+            ):
                 break
             row = longer
         left = _lay([(one, areas[one] * scale) for one in row], left, found)
@@ -52,7 +54,9 @@ def _worst(row: Sequence[float], side: float) -> float:
     thick = sum(row) / side if side else 0.0
     if not thick:
         return float("inf")
-    return max(max(thick * thick / area, area / (thick * thick)) if area else float("inf") for area in row)
+    return max(
+        max(thick * thick / area, area / (thick * thick)) if area else float("inf") for area in row
+    )
 
 
 def _lay(row: Sequence[tuple[int, float]], box: Box, found: dict[int, Box]) -> Box:
@@ -64,7 +68,9 @@ def _lay(row: Sequence[tuple[int, float]], box: Box, found: dict[int, Box]) -> B
     at = 0.0
     for place, area in row:
         long = area / thick if thick else 0.0
-        found[place] = Box(box.x, box.y + at, thick, long) if upright else Box(box.x + at, box.y, long, thick)
+        found[place] = (
+            Box(box.x, box.y + at, thick, long) if upright else Box(box.x + at, box.y, long, thick)
+        )
         at += long
     if upright:
         return Box(box.x + thick, box.y, max(0.0, box.width - thick), box.height)

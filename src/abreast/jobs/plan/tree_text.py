@@ -74,7 +74,9 @@ def _label(node: PlanNode, *, ids: bool) -> Text:
     if node.kind is NodeKind.HUBS:
         label.append("  hubs", style="magenta")
     label.append(f"  {_many(len(node.files), 'file')}, {_many(node.tokens, 'token')}", style="dim")
-    label.append(f"  {WORDS[node.reason]}", style="green" if node.reason in LEAF_REASONS else "blue")
+    label.append(
+        f"  {WORDS[node.reason]}", style="green" if node.reason in LEAF_REASONS else "blue"
+    )
     if node.over_budget:
         label.append("  over budget", style="bold red")
     if ids:
@@ -93,10 +95,16 @@ def score_lines(plan: Plan, report: Score) -> list[str]:
     ]
     bounds = [bound for bound in report.speedup if bound.max_parallel in _SHOWN_WIDTHS]
     if bounds:
-        said = ", ".join(f"{bound.parallel:.1f} ({bound.ordered:.1f}) at {bound.max_parallel}" for bound in bounds)
+        said = ", ".join(
+            f"{bound.parallel:.1f} ({bound.ordered:.1f}) at {bound.max_parallel}"
+            for bound in bounds
+        )
         lines.append(f"at most so many times faster (by dependency): {said}")
     lines += _listed(
-        [f"hub: {hub.path}, imported by {hub.importers} files of {hub.leaves} other subplans" for hub in report.hubs]
+        [
+            f"hub: {hub.path}, imported by {hub.importers} files of {hub.leaves} other subplans"
+            for hub in report.hubs
+        ]
     )
     lines += _listed(
         [
@@ -107,7 +115,12 @@ def score_lines(plan: Plan, report: Score) -> list[str]:
     )
     return [
         *lines,
-        *_listed([f"circle of {len(circle)} subplans, by dependency one group" for circle in report.cycles]),
+        *_listed(
+            [
+                f"circle of {len(circle)} subplans, by dependency one group"
+                for circle in report.cycles
+            ]
+        ),
     ]
 
 

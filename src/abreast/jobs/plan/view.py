@@ -6,10 +6,27 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from abreast.core.events import CALL_STARTED, ITEM_QUEUED, ITEM_SETTLED, ITEM_STARTED, RUN_ENDED, RUN_RESUMED, Event
+from abreast.core.events import (
+    CALL_STARTED,
+    ITEM_QUEUED,
+    ITEM_SETTLED,
+    ITEM_STARTED,
+    RUN_ENDED,
+    RUN_RESUMED,
+    Event,
+)
 from abreast.core.item import unescape
 from abreast.store.port import RunRow
-from abreast.views.job_view import failure_in, listed, manifest_of, many, mapping, number, short, value_in
+from abreast.views.job_view import (
+    failure_in,
+    listed,
+    manifest_of,
+    many,
+    mapping,
+    number,
+    short,
+    value_in,
+)
 
 _DIVIDED: Final = "plan-divided"
 _SUBPLANS: Final = "subplans"
@@ -35,9 +52,9 @@ class _Leaf:
 class PlanFold:
     """What has happened in a plan so far."""
 
-    KINDS: ClassVar = frozenset({
-        _DIVIDED, ITEM_QUEUED, ITEM_STARTED, CALL_STARTED, ITEM_SETTLED, RUN_RESUMED, RUN_ENDED,
-    })  # fmt: skip
+    KINDS: ClassVar = frozenset(
+        {_DIVIDED, ITEM_QUEUED, ITEM_STARTED, CALL_STARTED, ITEM_SETTLED, RUN_RESUMED, RUN_ENDED}
+    )
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -48,7 +65,9 @@ class PlanFold:
     def add(self, event: Event) -> None:
         """Take in the next event."""
         if event.kind == _DIVIDED:
-            self._nodes = {str(node.get("id")): dict(node) for node in map(mapping, listed(value_in(event)))}
+            self._nodes = {
+                str(node.get("id")): dict(node) for node in map(mapping, listed(value_in(event)))
+            }
             self._divided = bool(self._nodes)
             return
         if event.kind in (RUN_RESUMED, RUN_ENDED):
@@ -97,31 +116,51 @@ class PlanFold:
         touched = Counter(leaf for _, leaves in clashes for leaf in leaves)
         facts = manifest_of(run, "plan")
         return {
-            "directory": short(facts.get("path"), _TEXT), "order": facts.get("order"), "state": state,
+            "directory": short(facts.get("path"), _TEXT),
+            "order": facts.get("order"),
+            "state": state,
             "what": short(facts.get("command") or facts.get("call") or facts.get("prompt"), _TEXT),
             "counts": Counter(states.values()),
             "nodes": [
                 self._told(node, states.get(name), touched[name])
                 for name, node in list(self._nodes.items())[:_NODES]
             ],
-            "clashes": [{"file": short(path, _TEXT), "leaves": leaves[:10]} for path, leaves in clashes[:_CLASHES]],
+            "clashes": [
+                {"file": short(path, _TEXT), "leaves": leaves[:10]}
+                for path, leaves in clashes[:_CLASHES]
+            ],
             "more_clashes": max(0, len(clashes) - _CLASHES),
-            "outside": [{"file": short(path, _TEXT), "leaves": leaves[:10]} for path, leaves in outside[:_CLASHES]],
+            "outside": [
+                {"file": short(path, _TEXT), "leaves": leaves[:10]}
+                for path, leaves in outside[:_CLASHES]
+            ],
             "more_outside": max(0, len(outside) - _CLASHES),
-            "cut": f"shown: {_NODES:,} of {many(len(self._nodes), 'node')}" if len(self._nodes) > _NODES else None,
-        }  # fmt: skip
+            "cut": f"shown: {_NODES:,} of {many(len(self._nodes), 'node')}"
+            if len(self._nodes) > _NODES
+            else None,
+        }
 
     def _told(self, node: dict[str, Any], state: str | None, clashes: int) -> dict[str, object]:
         name = str(node.get("id"))
         leaf = self._leaves.get(name, _Leaf())
         return {
-            "id": short(name, _TEXT), "parent": node.get("parent"), "scope": short(node.get("scope"), _TEXT),
-            "reason": short(node.get("reason"), _TEXT), "files": node.get("files"), "tokens": node.get("tokens"),
-            "over_budget": bool(node.get("over_budget")), "leaf": state is not None, "state": state,
-            "seconds": round(leaf.seconds, 3), "attempts": leaf.attempts, "path": leaf.path or None,
-            "said": leaf.said or self._why(name, state), "changed": len(leaf.changed), "clashes": clashes,
+            "id": short(name, _TEXT),
+            "parent": node.get("parent"),
+            "scope": short(node.get("scope"), _TEXT),
+            "reason": short(node.get("reason"), _TEXT),
+            "files": node.get("files"),
+            "tokens": node.get("tokens"),
+            "over_budget": bool(node.get("over_budget")),
+            "leaf": state is not None,
+            "state": state,
+            "seconds": round(leaf.seconds, 3),
+            "attempts": leaf.attempts,
+            "path": leaf.path or None,
+            "said": leaf.said or self._why(name, state),
+            "changed": len(leaf.changed),
+            "clashes": clashes,
             "changes": [short(path, _TEXT) for path in leaf.changed[:_FILES]],
-        }  # fmt: skip
+        }
 
     def _state(self, name: str, state: str) -> str:
         """Of a leaf: what needs one that failed is blocked."""
@@ -159,8 +198,14 @@ class PlanFold:
 
     def _outside(self) -> list[tuple[str, list[str]]]:
         """Files that others than their owners have changed."""
-        owner = {path: name for name, leaf in self._leaves.items() if name in self._nodes for path in leaf.files}
+        owner = {
+            path: name
+            for name, leaf in self._leaves.items()
+            if name in self._nodes
+            for path in leaf.files
+        }
         found = {
-            path: [name for name in leaves if owner.get(path, name) != name] for path, leaves in self._changes().items()
+            path: [name for name in leaves if owner.get(path, name) != name]
+            for path, leaves in self._changes().items()
         }
         return sorted((path, leaves) for path, leaves in found.items() if leaves)

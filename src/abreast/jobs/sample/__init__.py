@@ -1,1 +1,4 @@
-"""Sample: draw from a model in `breadth` branches of `depth` rounds; check, repair, until one draw passes."""
+"""Sample: draw from a model in `breadth` branches of `depth` rounds.
+
+Check, repair, until one draw passes.
+"""

@@ -1,4 +1,7 @@
-"""`abreast.sample`: what people call. It checks what it is given, finds the scope, and lets the engine run."""
+"""`abreast.sample`: what people call.
+
+It checks what it is given, finds the scope, and lets the engine run.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,11 @@ from abreast.run.run import Run
 
 ERRORS: Final = ("raise", "collect")
 """What is done with errors where no draw passed."""
-THEIR_WORDS: Final = {"loop_budget": "depth", "concurrency_budget": "breadth", "requirements": "checks"}
+THEIR_WORDS: Final = {
+    "loop_budget": "depth",
+    "concurrency_budget": "breadth",
+    "requirements": "checks",
+}
 """Words of others, and ours for the same."""
 
 
@@ -87,7 +94,9 @@ def make_job(
     budget: Budget | str | None = None,
     **theirs: Any,
 ) -> SampleJob:
-    """Check all that is given, before anything is drawn; a ValueError or TypeError says what can't be.
+    """Check all that is given, before anything is drawn.
+
+    A ValueError or TypeError says what can't be.
 
     Args:
         prompt: what is asked.
@@ -130,8 +139,12 @@ def make_job(
     if len(set(names)) < len(names):
         twice = next(one for one in names if names.count(one) > 1)
         raise ValueError(f"two checks are called {twice!r}; give each a name of its own")
-    shape = BreadthDepth(whole("breadth", breadth), whole("depth", depth), pick, on_error == "collect", explain)
-    draws = RequestSettings(model, system, None if schema is None else schema_of(schema), temperature, max_tokens, seed)
+    shape = BreadthDepth(
+        whole("breadth", breadth), whole("depth", depth), pick, on_error == "collect", explain
+    )
+    draws = RequestSettings(
+        model, system, None if schema is None else schema_of(schema), temperature, max_tokens, seed
+    )
     own = Budget.parse(budget) if isinstance(budget, str) else budget
     return SampleJob(Question(prompt, made), draws, _strategy(strategy), shape, name, own)
 
@@ -143,7 +156,9 @@ async def _charge(scope: Run) -> None:
     if budget is None or not setting.resumed or scribe is None or store is None or row is None:
         return
     prefix = f"{scope.path}/"
-    found = await scribe.read(lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000))
+    found = await scribe.read(
+        lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
+    )
     used = sum((usage_of(event.data) for event in found), NO_USAGE)
     tokens = used.input_tokens + used.output_tokens
     budget.restore({"requests": used.requests, "tokens": tokens, "usd": used.usd or 0.0})
@@ -151,7 +166,11 @@ async def _charge(scope: Run) -> None:
 
 def _named(one: Check, number: int) -> Check:
     """A check without a name goes by its place."""
-    return replace(one, name=f"check {number}") if isinstance(one, Function) and one.name == "<lambda>" else one
+    return (
+        replace(one, name=f"check {number}")
+        if isinstance(one, Function) and one.name == "<lambda>"
+        else one
+    )
 
 
 def _strategy(given: Strategy | str | None) -> Strategy:

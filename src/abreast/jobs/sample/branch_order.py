@@ -14,22 +14,27 @@ PICKS: tuple[Pick, ...] = ("ordered", "first")
 class BranchOrder:
     """The branches of one sample against each other.
 
-    A draw that passes ends the sample, and so does an error that concerns every draw. With `ordered`, the least
-    (round, branch) of these decides, whatever the delays: only draws before it may start or go on. With `first`, the
-    first of them in time decides, and nothing starts any more.
+    A draw that passes ends the sample, and so does an error that concerns every draw. With
+    `ordered`, the least (round, branch) of these decides, whatever the delays: only draws before it
+    may start or go on. With `first`, the first of them in time decides, and nothing starts any
+    more.
 
-    In a race that is not `early` a pass ends its branch only: every branch draws until it passes or is at its last
-    round. There an error for all ends the sample if no pass comes before it in (round, branch) order, and as soon as
-    none can.
+    In a race that is not `early` a pass ends its branch only: every branch draws until it passes or
+    is at its last round. There an error for all ends the sample if no pass comes before it in
+    (round, branch) order, and as soon as none can.
     """
 
-    def __init__(self, breadth: int, depth: int, pick: Pick = "ordered", *, early: bool = True) -> None:
+    def __init__(
+        self, breadth: int, depth: int, pick: Pick = "ordered", *, early: bool = True
+    ) -> None:
         """No branch has drawn."""
         self.breadth = breadth
         self.depth = depth
         self._pick = pick
         self._early = early
-        self._at = dict.fromkeys(range(breadth), 0)  # the round each branch is in; gone when it has ended
+        self._at = dict.fromkeys(
+            range(breadth), 0
+        )  # the round each branch is in; gone when it has ended
         self._passed: Place | None = None  # the least that passed
         self._broken: Place | None = None  # the least with an error for all
         self._end: Place | None = None  # what decides

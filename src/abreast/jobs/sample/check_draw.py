@@ -21,7 +21,10 @@ class Judging:
     """The checks of one sample, over all its branches."""
 
     def __init__(self, question: Question, threads: BoundCall[Any, Any], *, explain: bool) -> None:
-        """Plain functions run in `threads`; to `explain`, all checks are asked, whatever the others said."""
+        """Plain functions run in `threads`.
+
+        To `explain`, all checks are asked, whatever the others said.
+        """
         self._question = question
         self._threads = threads
         self._explain = explain
@@ -32,11 +35,15 @@ class Judging:
         """What the checks say; an equal text was judged already."""
         text, known, judging = reply.text, self._known, self._judging
         while text not in known and text in judging:
-            await asyncio.wait([judging[text]])  # whoever judges it may be cancelled: then it is this branch's turn
+            await asyncio.wait(
+                [judging[text]]
+            )  # whoever judges it may be cancelled: then it is this branch's turn
         if text not in known:
             mine = judging[text] = asyncio.get_running_loop().create_future()
             try:
-                known[text] = await self._judge(CheckedDraft(text, reply.value, self._question.prompt))
+                known[text] = await self._judge(
+                    CheckedDraft(text, reply.value, self._question.prompt)
+                )
             finally:
                 del judging[text]
                 mine.set_result(None)
@@ -50,7 +57,9 @@ class Judging:
         if self._explain or all(verdict.ok for verdict in verdicts.values()):
             for verdict in await self._asked(paid, draft):
                 verdicts[verdict.check] = verdict
-        return tuple(verdicts[check.name] for check in self._question.checks if check.name in verdicts)
+        return tuple(
+            verdicts[check.name] for check in self._question.checks if check.name in verdicts
+        )
 
     async def _asked(self, judges: Sequence[Check], draft: CheckedDraft) -> list[CheckVerdict]:
         """The judges side by side; the first no, in their order, ends it."""
@@ -65,12 +74,25 @@ class Judging:
 
         async def ask(check: Check) -> dict[str, Any]:
             verdict = await self._checked(check, draft)
-            return {"check": verdict.check, "ok": verdict.ok, "reason": verdict.reason, "score": verdict.score}
+            return {
+                "check": verdict.check,
+                "ok": verdict.ok,
+                "reason": verdict.reason,
+                "score": verdict.score,
+            }
 
         asked = item.run.map(
-            ask, judges, width=len(judges), name=name, until=until, on_error="raise", key=lambda check: check.name
+            ask,
+            judges,
+            width=len(judges),
+            name=name,
+            until=until,
+            on_error="raise",
+            key=lambda check: check.name,
         )
-        return [CheckVerdict(**outcome.value) async for outcome in asked if isinstance(outcome, Done)]
+        return [
+            CheckVerdict(**outcome.value) async for outcome in asked if isinstance(outcome, Done)
+        ]
 
     async def _checked(self, check: Check, draft: CheckedDraft) -> CheckVerdict:
         """One check's verdict; what it raises is a fault of the check, unless its model's call failed."""

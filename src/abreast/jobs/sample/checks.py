@@ -27,7 +27,10 @@ class CheckedDraft:
 
 
 class Check(Protocol):
-    """Something that a draw must be. `shown` is what the prompt says about it; None for a check kept from the model."""
+    """Something that a draw must be. `shown` is what the prompt says about it.
+
+    None for a check kept from the model.
+    """
 
     @property
     def name(self) -> str:
@@ -41,7 +44,9 @@ class Check(Protocol):
     def costs(self) -> bool:
         """Whether it asks a model."""
 
-    def run(self, draft: CheckedDraft) -> CheckVerdict | Awaitable[CheckVerdict] | Callable[[], Any]:
+    def run(
+        self, draft: CheckedDraft
+    ) -> CheckVerdict | Awaitable[CheckVerdict] | Callable[[], Any]:
         """The verdict; a coroutine of it; or a plain function to be called in a thread."""
 
 
@@ -67,8 +72,9 @@ Answer: TypeAlias = "bool | tuple[bool, str] | CheckVerdict | float"
 class Function:
     """A check by a function of yours: of the text, or with `of="value"` of the parsed value.
 
-    It answers True or False, (False, "why"), a score from 0 to 1 (passed from 0.5 on), or a Verdict. An `async def` is
-    awaited; a plain one runs in a thread. What it raises is a fault of the check, and concerns every draw.
+    It answers True or False, (False, "why"), a score from 0 to 1 (passed from 0.5 on), or a
+    Verdict. An `async def` is awaited; a plain one runs in a thread. What it raises is a fault of
+    the check, and concerns every draw.
     """
 
     name: str
@@ -98,9 +104,14 @@ class Function:
         if isinstance(answer, (int, float)):
             passed = answer >= 0.5  # noqa: PLR2004 - the middle
             return CheckVerdict(
-                self.name, ok=passed, reason="" if passed else f"its score is {answer:g}", score=float(answer)
+                self.name,
+                ok=passed,
+                reason="" if passed else f"its score is {answer:g}",
+                score=float(answer),
             )
-        raise TypeError(f"it must answer True, False, (False, why), a number or a Verdict, not {answer!r}")
+        raise TypeError(
+            f"it must answer True, False, (False, why), a number or a Verdict, not {answer!r}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +130,18 @@ class Judge:
             raise RuntimeError("no model is open that could judge")
         asked = f"Task:\n{draft.prompt}\n\nAnswer:\n{draft.text}\n\nDoes the answer meet this: {self.requirement}?"
         request = Request(
-            (Message("user", asked),), system=_JUDGE, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS, schema=_VERDICT
+            (Message("user", asked),),
+            system=_JUDGE,
+            temperature=0.0,
+            max_tokens=SHORT_REPLY_TOKENS,
+            schema=_VERDICT,
         )
         reply = await self.model.complete(request)
         said: Any = reply.value
         return CheckVerdict(
-            self.name, ok=bool(said["meets"]), reason="" if said["meets"] else str(said.get("reason") or "no")
+            self.name,
+            ok=bool(said["meets"]),
+            reason="" if said["meets"] else str(said.get("reason") or "no"),
         )
 
 
@@ -140,7 +157,9 @@ _VERDICT: Final[Mapping[str, Json]] = {
 # --- by name ----------------------------------------------------------------------------------------------------------
 
 
-def check(fn: Callable[[Any], Any], name: str | None = None, *, shown: str | None = None, of: str = "text") -> Function:
+def check(
+    fn: Callable[[Any], Any], name: str | None = None, *, shown: str | None = None, of: str = "text"
+) -> Function:
     """A check by a function of yours; `shown` is what the prompt says about it."""
     if of not in ("text", "value"):
         raise ValueError(f"a check looks at the 'text' or the 'value', not {of!r}")
@@ -161,7 +180,11 @@ def regex(pattern: str) -> Pure:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
 
     def look(draft: CheckedDraft) -> str | None:
-        return None if compiled.search(draft.text.strip()) else f"it does not match {pattern}: {_short(draft.text)}"
+        return (
+            None
+            if compiled.search(draft.text.strip())
+            else f"it does not match {pattern}: {_short(draft.text)}"
+        )
 
     choices = _CHOICES.fullmatch(pattern)
     shown = f"The answer must match the regular expression {pattern}"
@@ -199,7 +222,9 @@ def words(least: int = 0, most: int | None = None) -> Pure:
 
     def look(draft: CheckedDraft) -> str | None:
         found = len(draft.text.split())
-        return None if found >= least and (most is None or found <= most) else f"it has {found} words"
+        return (
+            None if found >= least and (most is None or found <= most) else f"it has {found} words"
+        )
 
     bounds = [f"at least {least}"] * bool(least) + [f"at most {most}"] * (most is not None)
     said = " and ".join(bounds)
@@ -231,11 +256,15 @@ def obeys(schema: Mapping[str, Json] | type) -> Pure:
             return str(error)
         return None
 
-    return Pure(f"obeys {title}", look, f"Answer with JSON that obeys this schema: {json.dumps(shape)}")
+    return Pure(
+        f"obeys {title}", look, f"Answer with JSON that obeys this schema: {json.dumps(shape)}"
+    )
 
 
 def judged(requirement: str, model: Model | str | None = None) -> Judge:
-    """A model must find that the text meets a requirement; by default the sample's `judge`, or its own model.
+    """A model must find that the text meets a requirement.
+
+    By default the sample's `judge`, or its own model.
 
     `model` is a name such as "openai/gpt-4o-mini", or a model that is open already.
     """
@@ -250,7 +279,9 @@ def as_check(given: object) -> Check:
         return obeys(given)  # type: ignore[arg-type]
     if callable(given):
         return check(given)
-    raise TypeError(f"a check is a function, a schema, a pydantic model or one of abreast.checks, not {given!r}")
+    raise TypeError(
+        f"a check is a function, a schema, a pydantic model or one of abreast.checks, not {given!r}"
+    )
 
 
 def broken(name: str, error: BaseException) -> CheckBroken:

@@ -19,8 +19,9 @@ PASS_RATE: Final = 0.5
 class SampleDryRun:
     """Requests, tokens and money: at worst, and as expected if each draw passes with `pass_rate`.
 
-    Breadth multiplies the worst case: `breadth` branches of `depth` rounds make up to `breadth * depth` draws, each
-    with one more request for every judge. `usd` is None where a price isn't known.
+    Breadth multiplies the worst case: `breadth` branches of `depth` rounds make up to `breadth *
+    depth` draws, each with one more request for every judge. `usd` is None where a price isn't
+    known.
     """
 
     breadth: int
@@ -36,7 +37,11 @@ class SampleDryRun:
 
 
 def plan_sample(
-    question: Question, draws: RequestSettings, strategy: Strategy, shape: BreadthDepth, pass_rate: float = PASS_RATE
+    question: Question,
+    draws: RequestSettings,
+    strategy: Strategy,
+    shape: BreadthDepth,
+    pass_rate: float = PASS_RATE,
 ) -> SampleDryRun:
     """Reckon it."""
     if not 0.0 <= pass_rate <= 1.0:
@@ -45,15 +50,25 @@ def plan_sample(
     worst = shape.breadth * shape.depth
     expected = _expected(shape, pass_rate, early=strategy.early)
     tokens, usd = _each(question, draws, strategy)
-    verdicts = [_verdict_usd(check, tokens) if isinstance(check, Judge) else usd
-                for check in question.checks if check.costs]  # fmt: skip
+    verdicts = [
+        _verdict_usd(check, tokens) if isinstance(check, Judge) else usd
+        for check in question.checks
+        if check.costs
+    ]
     each_usd = _sum([usd, *verdicts])
     each_tokens = tokens + judges * (tokens + SHORT_REPLY_TOKENS)
     return SampleDryRun(
-        shape.breadth, shape.depth, judges, pass_rate, worst * (1 + judges), expected * (1 + judges),
-        worst * each_tokens, expected * each_tokens, None if each_usd is None else worst * each_usd,
+        shape.breadth,
+        shape.depth,
+        judges,
+        pass_rate,
+        worst * (1 + judges),
+        expected * (1 + judges),
+        worst * each_tokens,
+        expected * each_tokens,
+        None if each_usd is None else worst * each_usd,
         None if each_usd is None else expected * each_usd,
-    )  # fmt: skip
+    )
 
 
 def _verdict_usd(judge: Judge, tokens: int) -> float | None:
@@ -75,10 +90,14 @@ def _expected(shape: BreadthDepth, rate: float, *, early: bool) -> float:
     return rounds * shape.breadth
 
 
-def _each(question: Question, draws: RequestSettings, strategy: Strategy) -> tuple[int, float | None]:
+def _each(
+    question: Question, draws: RequestSettings, strategy: Strategy
+) -> tuple[int, float | None]:
     """Tokens and money of one draw, as far as can be told: the model's own estimate, and its price."""
     turn = strategy.next(question, History(0))
-    request = Request(turn.messages, system=draws.system, max_tokens=draws.max_tokens, schema=draws.schema)
+    request = Request(
+        turn.messages, system=draws.system, max_tokens=draws.max_tokens, schema=draws.schema
+    )
     model: Model | str = turn.model or draws.model
     if isinstance(model, str) and draws.open is not None:
         model = draws.open(model)

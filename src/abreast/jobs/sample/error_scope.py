@@ -19,12 +19,21 @@ from abreast.core.errors import (
 )
 
 Concern: TypeAlias = Literal["draw", "branch", "sample"]
-"""`draw`: it uses its round and is repaired. `branch`: it ends its branch. `sample`: every draw would meet it."""
+"""`draw`: it uses its round and is repaired. `branch`: it ends its branch.
+
+`sample`: every draw would meet it.
+"""
 
 _DRAW: Final = (Refused, ReplyBroken, ReplyInvalid)
-"""A reply came, and it is of no use: declined, empty, unreadable, too long, or not by the schema. The next may be."""
+"""A reply came, and it is of no use: declined, empty, unreadable, too long, or not by the schema.
+
+The next may be.
+"""
 _BRANCH: Final = (ServerFault, ConnectionLost, ReplyTimeout, Throttled, TooLong)
-"""No reply came, after all retries; or the branch's own conversation has grown beyond what the model can take."""
+"""No reply came, after all retries.
+
+Or the branch's own conversation has grown beyond what the model can take.
+"""
 
 
 def concern_of(error: BaseException) -> Concern:
@@ -48,7 +57,11 @@ def error_from(text: str) -> AbreastError:
     kind, _, message = text.partition(": ")
     module, _, name = kind.rpartition(".")
     own = vars(errors).get(name) if module == errors.__name__ else None
-    if isinstance(own, type) and issubclass(own, AbreastError) and own not in (AbreastError, RecordedError):
+    if (
+        isinstance(own, type)
+        and issubclass(own, AbreastError)
+        and own not in (AbreastError, RecordedError)
+    ):
         try:
             return own(message)
         except TypeError:  # it takes more than a message

@@ -13,7 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from abreast.core.errors import AbreastError, BranchesFailed, BudgetSpent, Refused, ReplyBroken, ReplyInvalid
+from abreast.core.errors import (
+    AbreastError,
+    BranchesFailed,
+    BudgetSpent,
+    Refused,
+    ReplyBroken,
+    ReplyInvalid,
+)
 from abreast.core.outcome import NO_USAGE, Done, Usage
 from abreast.core.seeds import derive_seed
 from abreast.executors.port import BoundCall
@@ -21,7 +28,14 @@ from abreast.jobs.sample.branch_order import BranchOrder, Pick, Place
 from abreast.jobs.sample.check_draw import Judging
 from abreast.jobs.sample.draw_context import HERE, DrawContext
 from abreast.jobs.sample.error_scope import Concern, concern_of, error_from, error_text
-from abreast.jobs.sample.results import CheckVerdict, SampleAttempt, SampleResult, by_branch, count, split_usage
+from abreast.jobs.sample.results import (
+    CheckVerdict,
+    SampleAttempt,
+    SampleResult,
+    by_branch,
+    count,
+    split_usage,
+)
 from abreast.jobs.sample.strategies import History, Question, Strategy
 from abreast.models.port import Json, Model, Reply, Request
 from abreast.run.context import GRACE
@@ -56,7 +70,10 @@ class RequestSettings:
     temperature: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
-    """By default that of the sample's place in its run; branches and rounds each get their own from it."""
+    """By default that of the sample's place in its run.
+
+    Branches and rounds each get their own from it.
+    """
     open: Callable[[str], Model] | None = None
     """Opens a model that a strategy names; it is called once for each name."""
 
@@ -75,7 +92,9 @@ class BreadthDepth:
         """More draws than anybody can mean are refused before they take up memory."""
         if self.breadth * self.depth > MOST:
             said = f"breadth {self.breadth:,} x depth {self.depth:,}"
-            raise ValueError(f"{said} is {self.breadth * self.depth:,} draws; a sample has at most {MOST:,}")
+            raise ValueError(
+                f"{said} is {self.breadth * self.depth:,} draws; a sample has at most {MOST:,}"
+            )
 
 
 @dataclass(slots=True)
@@ -102,7 +121,10 @@ class _Ledger:
         return attempts
 
     def concern(self, attempt: SampleAttempt) -> Concern:
-        """Whom the error of an attempt concerns; one recorded before this was noted goes by its type."""
+        """Whom the error of an attempt concerns.
+
+        One recorded before this was noted goes by its type.
+        """
         return attempt.concerns or concern_of(self.errors[attempt.round, attempt.branch])
 
 
@@ -119,7 +141,12 @@ class _Engine:
     """One sample under way."""
 
     def __init__(
-        self, scope: Run, question: Question, draws: RequestSettings, strategy: Strategy, shape: BreadthDepth
+        self,
+        scope: Run,
+        question: Question,
+        draws: RequestSettings,
+        strategy: Strategy,
+        shape: BreadthDepth,
     ) -> None:
         self._scope = scope
         self._question = question
@@ -129,32 +156,50 @@ class _Engine:
         self._ledger = _Ledger()
         self._race = BranchOrder(shape.breadth, shape.depth, shape.pick, early=strategy.early)
         own = draws.seed
-        self._seed = scope.setting.seed_of(scope.path) if own is None else derive_seed(own, "sample")
+        self._seed = (
+            scope.setting.seed_of(scope.path) if own is None else derive_seed(own, "sample")
+        )
         self._map: Any = None
         self._winner: SampleAttempt | None = None
         self._opened: dict[str, Model] = {}  # those that the strategy has named
-        # By the executor that the run was given: threads of its own, which see the draw's context and end with it.
-        self._threads: BoundCall[Any, Any] = scope.setting.executor("local").bind(_call, shape.breadth)
+        # By the executor that the run was given: threads of its own, which see the draw's context
+        # and end with it.
+        self._threads: BoundCall[Any, Any] = scope.setting.executor("local").bind(
+            _call, shape.breadth
+        )
         self._judging = Judging(question, self._threads, explain=shape.explain)
 
     @asynccontextmanager
     async def told(self) -> AsyncIterator[None]:
         """Say that it begins, and once, however it goes, that it has ended and how."""
         shape = self._shape
-        self._emit(SAMPLE_STARTED, breadth=shape.breadth, depth=shape.depth, checks=len(self._question.checks))
+        self._emit(
+            SAMPLE_STARTED,
+            breadth=shape.breadth,
+            depth=shape.depth,
+            checks=len(self._question.checks),
+        )
         try:
             yield
         finally:
             for name in await self._threads.close(GRACE):
-                warnings.warn(f"{self._scope.path}: {name} can't be stopped and is still running", stacklevel=2)
+                warnings.warn(
+                    f"{self._scope.path}: {name} can't be stopped and is still running",
+                    stacklevel=2,
+                )
             self._count_usage()
             counts = count(list(self._ledger.attempts.values()))
             winner = self._winner
             self._emit(
-                SAMPLE_ENDED, ok=winner is not None and winner.state == "passed", started=counts.started,
-                completed=counts.completed, cancelled=counts.cancelled, failed=counts.failed, rounds=counts.rounds,
+                SAMPLE_ENDED,
+                ok=winner is not None and winner.state == "passed",
+                started=counts.started,
+                completed=counts.completed,
+                cancelled=counts.cancelled,
+                failed=counts.failed,
+                rounds=counts.rounds,
                 winner=None if winner is None else winner.number,
-            )  # fmt: skip
+            )
 
     def _emit(self, kind: str, **facts: Any) -> None:
         journal = self._scope.setting.journal
@@ -168,13 +213,17 @@ class _Engine:
             item.add_usage(self._split_usage()[0])
 
     def _split_usage(self) -> tuple[Usage, Usage]:
-        return split_usage(list(self._ledger.attempts.values()), self._race.best or self._race.broken)
+        return split_usage(
+            list(self._ledger.attempts.values()), self._race.best or self._race.broken
+        )
 
     # --- the branches -----------------------------------------------------------------------------------------------
 
     async def run(self) -> SampleResult:
         breadth = self._shape.breadth
-        async with self._scope.map(self._branch, range(breadth), width=breadth, name=BRANCHES) as branches:
+        async with self._scope.map(
+            self._branch, range(breadth), width=breadth, name=BRANCHES
+        ) as branches:
             self._map = branches
             branches.leave_usage()  # a branch may hold draws past the winner
             async for outcome in branches:
@@ -183,7 +232,10 @@ class _Engine:
         return self._result(branches.timing_dependent)
 
     def _ended(self, branch: int, last: SampleAttempt | None) -> None:
-        """A branch has ended with that draw, now or in an earlier drive of the run; stop those that can't win now."""
+        """A branch has ended with that draw, now or in an earlier drive of the run.
+
+        Stop those that can't win now.
+        """
         race = self._race
         if last is not None and last.state == "passed":
             beaten = race.passed(branch, last.round)
@@ -191,7 +243,11 @@ class _Engine:
             beaten = race.broke(branch, last.round)
         else:
             beaten = race.ended(branch)
-        why = "another draw passed" if race.broken is None else "another draw met an error that concerns all"
+        why = (
+            "another draw passed"
+            if race.broken is None
+            else "another draw met an error that concerns all"
+        )
         for other in beaten:
             self._map.cancel(other, why)
 
@@ -243,12 +299,20 @@ class _Engine:
         model = self._model(turn.model)
         drawn.model = model.name
         temperature = draws.temperature
-        if temperature is None and getattr(model, "greedy", False) and self._shape.breadth * self._shape.depth > 1:
+        if (
+            temperature is None
+            and getattr(model, "greedy", False)
+            and self._shape.breadth * self._shape.depth > 1
+        ):
             temperature = WARM
         request = Request(
-            turn.messages, system=draws.system, temperature=temperature, seed=drawn.seed,
-            max_tokens=draws.max_tokens, schema=draws.schema,
-        )  # fmt: skip
+            turn.messages,
+            system=draws.system,
+            temperature=temperature,
+            seed=drawn.seed,
+            max_tokens=draws.max_tokens,
+            schema=draws.schema,
+        )
         drawn.reply = await model.complete(request)
         _check_usable(drawn.reply, model.name)
         self._warn_if_same(drawn)
@@ -261,7 +325,9 @@ class _Engine:
             return wanted or self._draws.model
         if wanted not in self._opened:
             if self._draws.open is None:
-                raise ValueError(f"the strategy asks {wanted!r}, and no models are opened by name here")
+                raise ValueError(
+                    f"the strategy asks {wanted!r}, and no models are opened by name here"
+                )
             self._opened[wanted] = self._draws.open(wanted)
         return self._opened[wanted]
 
@@ -271,14 +337,23 @@ class _Engine:
         item = current_item()
         if item is not None:
             item.note(
-                DRAW_ENDED, branch=attempt.branch, round=attempt.round, number=attempt.number, state=attempt.state,
+                DRAW_ENDED,
+                branch=attempt.branch,
+                round=attempt.round,
+                number=attempt.number,
+                state=attempt.state,
                 why=_why_not(attempt),
-            )  # fmt: skip
+            )
         return attempt
 
     def _warn_if_same(self, drawn: _Drawn) -> None:
         """Two branches whose first draws are alike, in spite of their seeds, will be alike all the way."""
-        if drawn.here.round or self._ledger.warned or drawn.reply is None or self._shape.breadth == 1:
+        if (
+            drawn.here.round
+            or self._ledger.warned
+            or drawn.reply is None
+            or self._shape.breadth == 1
+        ):
             return
         first = self._ledger.first
         first.append(drawn.reply.text)
@@ -286,8 +361,10 @@ class _Engine:
             self._ledger.warned = True
             warnings.warn(
                 f"all {self._shape.breadth} branches drew the same text: {drawn.model} seems to ignore seeds at this "
-                "temperature, so breadth multiplies the cost and brings nothing", SameAnswers, stacklevel=2,
-            )  # fmt: skip
+                "temperature, so breadth multiplies the cost and brings nothing",
+                SameAnswers,
+                stacklevel=2,
+            )
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -298,8 +375,11 @@ class _Engine:
         usage = sum((attempt.usage for attempt in attempts), NO_USAGE)
         if race.broken is not None and not self._shape.collect:
             self._raise(attempts)
-        # Which draws behind an error for all came to their end is a matter of timing: none of them is chosen.
-        counted = tuple(attempt for attempt in attempts if race.broken is None or _place(attempt) < race.broken)
+        # Which draws behind an error for all came to their end is a matter of timing: none of them
+        # is chosen.
+        counted = tuple(
+            attempt for attempt in attempts if race.broken is None or _place(attempt) < race.broken
+        )
         winner = self._selected(counted) if race.best is None else ledger.attempts[race.best]
         self._winner = winner
         ok = winner is not None and winner.state == "passed"
@@ -309,18 +389,26 @@ class _Engine:
             why |= {"pick=first"}
         failed = [place for place in ledger.errors if race.broken is None or place <= race.broken]
         self._scope.count_results("draw", done=count(counted).completed, failed=len(failed))
-        return SampleResult(ok, winner, attempts, count(attempts), usage, errors, why, self._split_usage()[1])
+        return SampleResult(
+            ok, winner, attempts, count(attempts), usage, errors, why, self._split_usage()[1]
+        )
 
     def _selected(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
         drawn = tuple(attempt for attempt in attempts if attempt.state in ("passed", "failed"))
         if not drawn:
             return None
         chosen = self._strategy.select(drawn)
-        if isinstance(chosen, bool) or (chosen is not None and not isinstance(chosen, (int, SampleAttempt))):
-            raise TypeError(f"{self._strategy!r} must choose an attempt or an index, not {chosen!r}")
+        if isinstance(chosen, bool) or (
+            chosen is not None and not isinstance(chosen, (int, SampleAttempt))
+        ):
+            raise TypeError(
+                f"{self._strategy!r} must choose an attempt or an index, not {chosen!r}"
+            )
         if isinstance(chosen, int):
             if not -len(drawn) <= chosen < len(drawn):
-                raise ValueError(f"{self._strategy!r} chose number {chosen} of {len(drawn)} attempts")
+                raise ValueError(
+                    f"{self._strategy!r} chose number {chosen} of {len(drawn)} attempts"
+                )
             return drawn[chosen]
         return chosen
 
@@ -351,11 +439,20 @@ class _Drawn:
         """As it is kept."""
         reply = self.reply
         return SampleAttempt(
-            self.here.branch, self.here.round, self.here.number, self.state, text=reply.text if reply else _said(error),
-            value=reply.value if reply else None, verdicts=self.verdicts, usage=used, seed=self.seed,
-            error=None if error is None else error_text(error), seconds=reply.seconds if reply else 0.0,
-            model=self.model, concerns=None if error is None else concern_of(error),
-        )  # fmt: skip
+            self.here.branch,
+            self.here.round,
+            self.here.number,
+            self.state,
+            text=reply.text if reply else _said(error),
+            value=reply.value if reply else None,
+            verdicts=self.verdicts,
+            usage=used,
+            seed=self.seed,
+            error=None if error is None else error_text(error),
+            seconds=reply.seconds if reply else 0.0,
+            model=self.model,
+            concerns=None if error is None else concern_of(error),
+        )
 
 
 def _call(what: Any) -> Any:  # noqa: ANN401 - a check of the user's
@@ -366,9 +463,12 @@ def _less(after: Usage, before: Usage) -> Usage:
     """What was used between two moments."""
     usd = None if after.usd is None or before.usd is None else after.usd - before.usd
     return Usage(
-        after.requests - before.requests, after.input_tokens - before.input_tokens,
-        after.output_tokens - before.output_tokens, usd, after.estimate and not before.estimate,
-    )  # fmt: skip
+        after.requests - before.requests,
+        after.input_tokens - before.input_tokens,
+        after.output_tokens - before.output_tokens,
+        usd,
+        after.estimate and not before.estimate,
+    )
 
 
 def _check_usable(reply: Reply, name: str) -> None:

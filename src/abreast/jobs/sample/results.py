@@ -90,7 +90,10 @@ class SampleCounts:
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
-    """What a sample came to. `attempts` are sorted by (branch, round), whatever order they ended in."""
+    """What a sample came to.
+
+    `attempts` are sorted by (branch, round), whatever order they ended in.
+    """
 
     ok: bool
     winner: SampleAttempt | None
@@ -127,10 +130,13 @@ def count(attempts: Sequence[SampleAttempt]) -> SampleCounts:
     )
 
 
-def split_usage(attempts: Sequence[SampleAttempt], last: tuple[int, int] | None) -> tuple[Usage, Usage]:
+def split_usage(
+    attempts: Sequence[SampleAttempt], last: tuple[int, int] | None
+) -> tuple[Usage, Usage]:
     """What draws up to the (round, branch) `last` used, and what the others did: those past it, or cut off.
 
-    The first is the same whatever the delays: it is what a sample of one draw after the other would have used.
+    The first is the same whatever the delays: it is what a sample of one draw after the other would
+    have used.
     """
     counted = speculative = NO_USAGE
     for attempt in by_branch(attempts):

@@ -8,7 +8,18 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from abreast.jobs.sample.arguments import ERRORS, SampleJob, make_job
-from abreast.jobs.sample.checks import Check, check, check_only, contains, is_json, judged, lines, obeys, regex, words
+from abreast.jobs.sample.checks import (
+    Check,
+    check,
+    check_only,
+    contains,
+    is_json,
+    judged,
+    lines,
+    obeys,
+    regex,
+    words,
+)
 from abreast.models.port import Model
 
 _HOTTEST: Final = 100
@@ -34,8 +45,14 @@ _PLAIN: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "on_error": (lambda given: given in ERRORS, " or ".join(ERRORS)),
     "system": (lambda given: isinstance(given, str), "a text"),
     "schema": (lambda given: isinstance(given, dict), "a JSON schema"),
-    "temperature": (lambda given: _is_number(given) and 0 <= given <= _HOTTEST, "a number of at least 0"),
-    "max_tokens": (lambda given: _is_number(given, whole=True) and given > 0, "a whole number of at least 1"),
+    "temperature": (
+        lambda given: _is_number(given) and 0 <= given <= _HOTTEST,
+        "a number of at least 0",
+    ),
+    "max_tokens": (
+        lambda given: _is_number(given, whole=True) and given > 0,
+        "a whole number of at least 1",
+    ),
     "budget": (lambda given: isinstance(given, str), "a text such as 50req"),
     "explain": (lambda given: isinstance(given, bool), "true or false"),
 }
@@ -44,7 +61,10 @@ _PLAIN: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:
-    """A sample in plain words; `checks` such as `json`, `max-words 20`, `regex ^a`, `judge: mentions rain`."""
+    """A sample in plain words.
+
+    `checks` such as `json`, `max-words 20`, `regex ^a`, `judge: mentions rain`.
+    """
 
     prompt: str
     model: str = "local/smollm2"
@@ -94,10 +114,21 @@ class SampleSpec:
         """The sample, checked; `find` gives the function of a `call`, `read` the schema in a file."""
         made = [parse_check(text, judge, find=find, read=read) for text in self.checks]
         return make_job(
-            self.prompt, model, checks=made, breadth=self.breadth, depth=self.depth, strategy=self.strategy,
-            pick=self.pick, on_error=self.on_error, system=self.system, schema=self.schema,  # type: ignore[arg-type]
-            temperature=self.temperature, max_tokens=self.max_tokens, budget=self.budget, explain=self.explain,
-        )  # fmt: skip
+            self.prompt,
+            model,
+            checks=made,
+            breadth=self.breadth,
+            depth=self.depth,
+            strategy=self.strategy,
+            pick=self.pick,
+            on_error=self.on_error,
+            system=self.system,
+            schema=self.schema,  # type: ignore[arg-type]
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            budget=self.budget,
+            explain=self.explain,
+        )
 
 
 def parse_check(
@@ -111,7 +142,9 @@ def parse_check(
     word, _, rest = text.strip().partition(" ")
     if word == "hidden":
         if not rest.strip():
-            raise ValueError("the check 'hidden' needs a check after it, such as 'hidden max-words 20'")
+            raise ValueError(
+                "the check 'hidden' needs a check after it, such as 'hidden max-words 20'"
+            )
         return check_only(parse_check(rest, judge, find=find, read=read))
     if word.startswith("judge:") or text.startswith("judge:"):
         wanted = text.strip().removeprefix("judge:").strip()
@@ -130,18 +163,29 @@ def parse_check(
     }
     if word not in makers:
         close = get_close_matches(word, makers, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(makers)} and 'judge: ...'"
+        hint = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else f"there are {', '.join(makers)} and 'judge: ...'"
+        )
         raise ValueError(f"there is no check {word!r}; {hint}")
     rest = rest.strip()
     if not rest and word != "json":
-        raise ValueError(f"the check {word!r} needs something after it, such as {_EXAMPLES[word]!r}")
+        raise ValueError(
+            f"the check {word!r} needs something after it, such as {_EXAMPLES[word]!r}"
+        )
     return makers[word](rest)
 
 
 _EXAMPLES: Final = {
-    "regex": "regex ^(red|blue)$", "contains": "contains rain", "lines": "lines 3", "max-words": "max-words 20",
-    "min-words": "min-words 5", "schema": "schema label.json", "call": "call pkg.mod:fn",
-}  # fmt: skip
+    "regex": "regex ^(red|blue)$",
+    "contains": "contains rain",
+    "lines": "lines 3",
+    "max-words": "max-words 20",
+    "min-words": "min-words 5",
+    "schema": "schema label.json",
+    "call": "call pkg.mod:fn",
+}
 
 
 def _number(given: str, text: str) -> int:

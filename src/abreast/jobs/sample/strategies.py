@@ -1,4 +1,7 @@
-"""Strategies: what to ask next in a branch, and which draw to choose. The loop is the engine's alone."""
+"""Strategies: what to ask next in a branch, and which draw to choose.
+
+The loop is the engine's alone.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,8 @@ class Question:
             return self.prompt
         said = self.prompt.rstrip()
         ended = said if said[-1:] in _ENDS else f"{said}."
-        # One sentence after another: small models take a list of requirements for something to be listed.
+        # One sentence after another: small models take a list of requirements for something to be
+        # listed.
         return f"{ended} {shown[0]}" if len(shown) == 1 else "\n".join((ended, *shown))
 
 
@@ -78,7 +82,10 @@ Chosen: TypeAlias = "SampleAttempt | int | None"
 
 
 class Strategy(Protocol):
-    """What to ask next, and which draw to choose. It keeps no state: two samples may share it at once."""
+    """What to ask next, and which draw to choose.
+
+    It keeps no state: two samples may share it at once.
+    """
 
     @property
     def early(self) -> bool:
@@ -92,11 +99,15 @@ class Strategy(Protocol):
 
 
 def failures(attempt: SampleAttempt) -> str:
-    """The checks that a draw did not pass, each with its reason, in their order; the passed ones are not named.
+    """The checks that a draw did not pass, each with its reason, in their order.
+
+    The passed ones are not named.
 
     Of a draw that no check has judged, why its reply was of no use.
     """
-    failed = [f"- {verdict.check}: {verdict.reason}" for verdict in attempt.verdicts if not verdict.ok]
+    failed = [
+        f"- {verdict.check}: {verdict.reason}" for verdict in attempt.verdicts if not verdict.ok
+    ]
     return "\n".join(failed + [f"- {USABLE}: {attempt.reason}"] * (attempt.error is not None))
 
 
@@ -135,7 +146,9 @@ class Repair:
         last = history.last
         text = question.text
         if last is not None:
-            text = self.template.format(prompt=question.text, answer=answer(last), failures=failures(last))
+            text = self.template.format(
+                prompt=question.text, answer=answer(last), failures=failures(last)
+            )
         return Turn((Message("user", text),))
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
@@ -153,12 +166,17 @@ class MultiTurn:
         """The conversation so far, and the next thing to say."""
         turns = [Message("user", question.text)]
         for attempt in history.attempts:
-            turns += [Message("assistant", answer(attempt)), Message("user", _TURN.format(failures=failures(attempt)))]
+            turns += [
+                Message("assistant", answer(attempt)),
+                Message("user", _TURN.format(failures=failures(attempt))),
+            ]
         return Turn(tuple(turns))
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The last turn of the branch whose last turn ranks best: the deepest repaired one, not the last to end."""
-        last = {attempt.branch: attempt for attempt in attempts if attempt.state in ("passed", "failed")}
+        last = {
+            attempt.branch: attempt for attempt in attempts if attempt.state in ("passed", "failed")
+        }
         return min(last.values(), key=rank, default=None)
 
 
@@ -185,7 +203,13 @@ class Vote:
             return best_failed(attempts)
         if self.risk is not None:
             risk = self.risk
-            return min(passing, key=lambda one: (sum(risk(one.text, other.text) for other in passing), *_place(one)))
+            return min(
+                passing,
+                key=lambda one: (
+                    sum(risk(one.text, other.text) for other in passing),
+                    *_place(one),
+                ),
+            )
         votes = Counter(self.same(attempt.text) for attempt in passing)
         return min(passing, key=lambda one: (-votes[self.same(one.text)], *_place(one)))
 
@@ -204,7 +228,9 @@ class BestOf:
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The highest score of those that passed; on a tie the earliest."""
         passing = [attempt for attempt in attempts if attempt.state == "passed"]
-        return min(passing, key=lambda one: (-self.score(one), *_place(one)), default=best_failed(attempts))
+        return min(
+            passing, key=lambda one: (-self.score(one), *_place(one)), default=best_failed(attempts)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +266,10 @@ class Escalate:
 
 
 def _stuck_at(attempts: Sequence[SampleAttempt]) -> int | None:
-    """How many draws the fast model made until one brought no progress over those before it; None if all did."""
+    """How many draws the fast model made until one brought no progress over those before it.
+
+    None if all did.
+    """
     best = -1
     for number, attempt in enumerate(attempts, 1):
         if attempt.passes <= best:
@@ -254,6 +283,10 @@ def _place(attempt: SampleAttempt) -> tuple[int, int]:
 
 
 STRATEGIES: Final[dict[str, Callable[[], Strategy]]] = {
-    "rejection": Rejection, "repair": Repair, "multi-turn": MultiTurn, "vote": Vote, "best-of": BestOf,
-}  # fmt: skip
+    "rejection": Rejection,
+    "repair": Repair,
+    "multi-turn": MultiTurn,
+    "vote": Vote,
+    "best-of": BestOf,
+}
 """Those that need nothing else, by the name that the command line and job files use."""

@@ -9,7 +9,16 @@ from typing import Any, ClassVar, Final
 
 from abreast.core.events import CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED, Event
 from abreast.store.port import RunRow
-from abreast.views.job_view import listed, manifest_of, many, mapping, number, short, value_in, whole
+from abreast.views.job_view import (
+    listed,
+    manifest_of,
+    many,
+    mapping,
+    number,
+    short,
+    value_in,
+    whole,
+)
 
 _STARTED: Final = "sample-started"
 _ENDED: Final = "sample-ended"
@@ -37,9 +46,9 @@ class _Draw:
 class SampleFold:
     """What has happened in a sample so far."""
 
-    KINDS: ClassVar = frozenset({
-        _STARTED, _ENDED, _DRAW_STARTED, _DRAW_ENDED, CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED,
-    })  # fmt: skip
+    KINDS: ClassVar = frozenset(
+        {_STARTED, _ENDED, _DRAW_STARTED, _DRAW_ENDED, CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED}
+    )
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -55,7 +64,10 @@ class SampleFold:
         """Take in the next event."""
         if event.kind == _STARTED and self._path in (None, event.path):
             self._path = event.path
-            self._breadth, self._depth = whole(event.data.get("breadth")) or 0, whole(event.data.get("depth")) or 0
+            self._breadth, self._depth = (
+                whole(event.data.get("breadth")) or 0,
+                whole(event.data.get("depth")) or 0,
+            )
             self._ended = None
         elif event.kind == RUN_RESUMED:
             self._ended = None
@@ -70,12 +82,15 @@ class SampleFold:
             self._drawn(event)
         elif event.kind == CALL_SETTLED:
             draw = self._now.get(event.path.partition("/call/")[0])
-            if draw is not None and not draw.text:  # the first call of a draw is its own; judges come after it
+            if (
+                draw is not None and not draw.text
+            ):  # the first call of a draw is its own; judges come after it
                 draw.text = short(mapping(value_in(event)).get("text"), _TEXT)
                 draw.facts = {
                     "seconds": sum(filter(None, map(number, listed(event.data.get("service"))))),
-                    "tokens": (whole(event.data.get("output_tokens")) or 0), "model": event.data.get("model"),
-                }  # fmt: skip
+                    "tokens": (whole(event.data.get("output_tokens")) or 0),
+                    "model": event.data.get("model"),
+                }
         elif event.path in self._branches:
             self._settled(event, self._branches[event.path])
 
@@ -98,7 +113,9 @@ class SampleFold:
         """A branch has ended: what is recorded of it says more than the events on the way."""
         if event.data.get("state") == "cancelled":
             self._why[branch] = short(event.data.get("reason"), _REASON)
-        for one in map(mapping, listed(value_in(event)) if event.data.get("state") == "done" else ()):
+        for one in map(
+            mapping, listed(value_in(event)) if event.data.get("state") == "done" else ()
+        ):
             if (number_of_round := whole(one.get("round"))) is None:
                 continue
             place = (branch, number_of_round)
@@ -107,15 +124,21 @@ class SampleFold:
             draw.text = short(one.get("text"), _TEXT)
             verdicts = [mapping(verdict) for verdict in listed(one.get("verdicts"))]
             draw.facts = {
-                "seconds": number(one.get("seconds")), "tokens": mapping(one.get("usage")).get("output_tokens"),
-                "model": short(one.get("model"), _REASON), "error": short(one.get("error"), _REASON) or None,
+                "seconds": number(one.get("seconds")),
+                "tokens": mapping(one.get("usage")).get("output_tokens"),
+                "model": short(one.get("model"), _REASON),
+                "error": short(one.get("error"), _REASON) or None,
                 "verdicts": [
-                    {"check": short(verdict.get("check"), _REASON), "ok": bool(verdict.get("ok")),
-                     "reason": short(verdict.get("reason"), _REASON), "score": number(verdict.get("score"))}
+                    {
+                        "check": short(verdict.get("check"), _REASON),
+                        "ok": bool(verdict.get("ok")),
+                        "reason": short(verdict.get("reason"), _REASON),
+                        "score": number(verdict.get("score")),
+                    }
                     for verdict in verdicts[:_CHECKS]
                 ],
                 "more_verdicts": max(0, len(verdicts) - _CHECKS),
-            }  # fmt: skip
+            }
 
     def _cut_off(self) -> None:
         for draw in self._now.values():
@@ -126,7 +149,10 @@ class SampleFold:
         """The tree; of many branches and rounds the first, the chosen draw's among them."""
         if state != "running":
             self._cut_off()
-        asked, paths = manifest_of(run, "sample"), {branch: path for path, branch in self._branches.items()}
+        asked, paths = (
+            manifest_of(run, "sample"),
+            {branch: path for path, branch in self._branches.items()},
+        )
         chosen = self._chosen()
         deepest = max((number_of_round + 1 for _, number_of_round in self._draws), default=1)
         rounds = min(deepest, _ROUNDS)
@@ -135,32 +161,53 @@ class SampleFold:
         if chosen is not None and chosen[0] not in shown:
             shown = [*shown[:-1], chosen[0]]
         return {
-            "prompt": short(asked.get("prompt"), _PROMPT), "model": short(asked.get("model"), _REASON),
-            "strategy": asked.get("strategy") or "rejection", "pick": asked.get("pick") or "ordered",
-            "breadth": self._breadth, "depth": self._depth, "over": self._ended is not None,
+            "prompt": short(asked.get("prompt"), _PROMPT),
+            "model": short(asked.get("model"), _REASON),
+            "strategy": asked.get("strategy") or "rejection",
+            "pick": asked.get("pick") or "ordered",
+            "breadth": self._breadth,
+            "depth": self._depth,
+            "over": self._ended is not None,
             "ok": None if self._ended is None else bool(self._ended.get("ok")),
             "chosen": None if chosen is None else {"branch": chosen[0], "round": chosen[1]},
             "counts": Counter(draw.state for draw in self._draws.values()),
             "branches": [
-                {"branch": branch, "path": paths[branch], "why": self._why.get(branch),
-                 "draws": self._row(branch, rounds, chosen)}
+                {
+                    "branch": branch,
+                    "path": paths[branch],
+                    "why": self._why.get(branch),
+                    "draws": self._row(branch, rounds, chosen),
+                }
                 for branch in shown
             ],
             "rounds": self._by_round(),
             "cut": self._cut(len(begun), len(shown), deepest, rounds),
-        }  # fmt: skip
+        }
 
     def _chosen(self) -> tuple[int, int] | None:
         winner = None if self._ended is None else whole(self._ended.get("winner"))
-        return next((place for place, draw in self._draws.items() if draw.number == winner), None) if winner else None
+        return (
+            next((place for place, draw in self._draws.items() if draw.number == winner), None)
+            if winner
+            else None
+        )
 
-    def _row(self, branch: int, rounds: int, chosen: tuple[int, int] | None) -> list[dict[str, object]]:
+    def _row(
+        self, branch: int, rounds: int, chosen: tuple[int, int] | None
+    ) -> list[dict[str, object]]:
         """The draws of a branch that are shown: the first, and the chosen one wherever it is."""
         numbers = [one for one in range(rounds) if (branch, one) in self._draws]
         if chosen is not None and chosen[0] == branch and chosen[1] >= rounds:
             numbers.append(chosen[1])
         return [
-            {"round": one, "number": draw.number, "state": draw.state, "text": draw.text, "why": draw.why, **draw.facts}
+            {
+                "round": one,
+                "number": draw.number,
+                "state": draw.state,
+                "text": draw.text,
+                "why": draw.why,
+                **draw.facts,
+            }
             for one in numbers
             for draw in [self._draws[branch, one]]
         ]

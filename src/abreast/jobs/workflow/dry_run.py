@@ -41,12 +41,18 @@ class PlannedStep:
 
 
 def plan(steps: Sequence[Step], inputs: Mapping[str, Any]) -> list[PlannedStep]:
-    """Every step in the file's order; both branches of an `if` count, as nobody knows which it will be."""
+    """Every step in the file's order.
+
+    Both branches of an `if` count, as nobody knows which it will be.
+    """
     return _plan(steps, inputs, 0, 1, ())
 
 
 def widest(steps: Sequence[Step], inputs: Mapping[str, Any]) -> int:
-    """The largest `max_concurrency`, as far as the file and the inputs tell; 1 if there is no fan-out."""
+    """The largest `max_concurrency`, as far as the file and the inputs tell.
+
+    1 if there is no fan-out.
+    """
     found = 1
     for step in steps:
         if isinstance(step, FanOut):

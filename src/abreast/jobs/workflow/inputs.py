@@ -16,17 +16,21 @@ _AUTO: Final = "auto"
 
 
 def resolve_inputs(
-    inputs: Sequence[WorkflowInput], given: Mapping[str, Any], ask: Callable[[WorkflowInput], str] | None = None
+    inputs: Sequence[WorkflowInput],
+    given: Mapping[str, Any],
+    ask: Callable[[WorkflowInput], str] | None = None,
 ) -> dict[str, Any]:
     """The value of every input: the given one, else its default, else what `ask` says if it is required.
 
-    Pass `ask` only where somebody is there to answer. An input that is neither given nor required and has no default
-    is left out. A ValueError has one line for each problem.
+    Pass `ask` only where somebody is there to answer. An input that is neither given nor required
+    and has no default is left out. A ValueError has one line for each problem.
 
     >>> resolve_inputs([Input("n", 1, type="number"), Input("loud", 2, has_default=True, default="no")], {"n": "4"})
     {'n': 4, 'loud': 'no'}
     """
-    problems = [_unknown(name, inputs) for name in given if name not in {one.name for one in inputs}]
+    problems = [
+        _unknown(name, inputs) for name in given if name not in {one.name for one in inputs}
+    ]
     found: dict[str, Any] = {}
     for one in inputs:
         try:
@@ -101,7 +105,11 @@ def _boolean(name: str, given: object) -> bool:
     return word in _TRUE
 
 
-_TYPES: Final[dict[str, Callable[[str, object], Any]]] = {"string": _text, "number": _number, "boolean": _boolean}
+_TYPES: Final[dict[str, Callable[[str, object], Any]]] = {
+    "string": _text,
+    "number": _number,
+    "boolean": _boolean,
+}
 
 
 def _unknown(name: str, inputs: Sequence[WorkflowInput]) -> str:
@@ -109,4 +117,6 @@ def _unknown(name: str, inputs: Sequence[WorkflowInput]) -> str:
     close = get_close_matches(name, names, 1)
     if close:
         return f"there is no input {name!r}; did you mean {close[0]}?"
-    return f"there is no input {name!r}; " + (f"there are {', '.join(names)}" if names else "the workflow takes none")
+    return f"there is no input {name!r}; " + (
+        f"there are {', '.join(names)}" if names else "the workflow takes none"
+    )

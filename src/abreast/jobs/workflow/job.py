@@ -1,7 +1,10 @@
-"""Runs a workflow: a plain walk through its steps. What is recorded of an earlier walk is not done again.
+"""Runs a workflow: a plain walk through its steps.
 
-Only steps that do something are journaled, under their ids (`fan/0003/check` within item 3 of `fan`); lists, branches
-and loops are walked anew when a run goes on, and find what is recorded where they left it: there is one bookkeeping.
+What is recorded of an earlier walk is not done again.
+
+Only steps that do something are journaled, under their ids (`fan/0003/check` within item 3 of
+`fan`); lists, branches and loops are walked anew when a run goes on, and find what is recorded
+where they left it: there is one bookkeeping.
 """
 
 from __future__ import annotations
@@ -63,7 +66,10 @@ from abreast.run.run import Run
 from abreast.store.codec import codec
 
 EVERY_STEP: Final = "every:step"
-"""The lane of all steps of a run that do something; no step can name it, for its name has a colon."""
+"""The lane of all steps of a run that do something.
+
+No step can name it, for its name has a colon.
+"""
 WORKFLOW_OUTLINED: Final = "workflow-outlined"
 """The event that keeps which steps there are, as the newest driver had them."""
 
@@ -99,9 +105,12 @@ class Flow:
         *,
         width: int | None = None,
     ) -> None:
-        """`verdicts` answer gates by their full ids; to `rehearse`, that makes up what a step gives.
+        """`verdicts` answer gates by their full ids.
 
-        At most `width` steps of the run do something at once; by default 64, or as many as its widest fan-out.
+        To `rehearse`, that makes up what a step gives.
+
+        At most `width` steps of the run do something at once; by default 64, or as many as its
+        widest fan-out.
         """
         self.workflow = workflow
         self.kit = kit
@@ -112,19 +121,31 @@ class Flow:
         self._fan_outs = FanOuts(self)
 
     async def run(self, run: Run, inputs: Mapping[str, Any]) -> FlowResult:
-        """Walk through it within `run`; what a kind raises by a fault of its own is raised here too."""
+        """Walk through it within `run`.
+
+        What a kind raises by a fault of its own is raised here too.
+        """
         if (journal := run.setting.journal) is not None:
-            journal.emit(WORKFLOW_OUTLINED, run.path, body=codec.encode(outline(self.workflow.steps), run.path))
+            journal.emit(
+                WORKFLOW_OUTLINED,
+                run.path,
+                body=codec.encode(outline(self.workflow.steps), run.path),
+            )
         self._places = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
         run.declare(EVERY_STEP, self._places)
         context = {"run_id": run.id or run.name, "workflow_dir": self.workflow.directory}
-        result = await self._walk(StepFrame.outermost(run, SealedInputs(self.workflow.inputs, inputs), context))
+        result = await self._walk(
+            StepFrame.outermost(run, SealedInputs(self.workflow.inputs, inputs), context)
+        )
         if result.ok:  # though steps failed that may fail
             run.count_results("workflow", done=1, failed=0)
         return result
 
     def place_of(self, step: Leaf) -> str | None:
-        """The lane of which a step holds a place while it works. A gate holds none: a person may take days."""
+        """The lane of which a step holds a place while it works.
+
+        A gate holds none: a person may take days.
+        """
         return None if self._places is None or isinstance(step, GateStep) else EVERY_STEP
 
     def make_room(self, width: int) -> None:
@@ -137,11 +158,20 @@ class Flow:
         halted = await self.sequence(frame, steps)
         if halted is not None:
             ended = [frame.full(step.common.id) for step in steps]
-            index = next((place for place, name in enumerate(ended) if name in records and records[name].halts), 0)
+            index = next(
+                (
+                    place
+                    for place, name in enumerate(ended)
+                    if name in records and records[name].halts
+                ),
+                0,
+            )
             return FlowResult(halted.fate, halted.error, records, at=halted.halted_at, index=index)
         last = next(reversed(records), None)
         try:
-            outputs = {name: resolve(value, frame.names) for name, value in self.workflow.outputs.items()}
+            outputs = {
+                name: resolve(value, frame.names) for name, value in self.workflow.outputs.items()
+            }
         except ExpressionFailed as error:
             return FlowResult("failed", f"outputs: {error}", records, index=len(steps) - 1)
         return FlowResult("completed", None, records, outputs, at=last, index=len(steps) - 1)
@@ -149,7 +179,10 @@ class Flow:
     # --- lists of steps -------------------------------------------------------------------------------------------
 
     async def sequence(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
-        """One after the other, or as they need each other; the record of the one that halts, if one does."""
+        """One after the other, or as they need each other.
+
+        The record of the one that halts, if one does.
+        """
         if any(step.common.needs is not None for step in steps):
             return await self._as_needed(frame, steps)
         for step in steps:
@@ -183,7 +216,11 @@ class Flow:
             if not runs(step, frame):
                 return skipped(common)
             given = resolve(common.input, frame.names)
-            does = self._leaf(frame, step) if isinstance(step, LEAVES) else self._composite(frame, step)
+            does = (
+                self._leaf(frame, step)
+                if isinstance(step, LEAVES)
+                else self._composite(frame, step)
+            )
             record = replace(await does, input=given)
         except ExpressionFailed as error:
             record = failed(common, str(error))
@@ -199,12 +236,21 @@ class Flow:
         async with AsyncExitStack() as stack:
             scope = frame.run
             if common.budget is not None:
-                scope = await stack.enter_async_context(scope.child(common.id, budget=common.budget))
+                scope = await stack.enter_async_context(
+                    scope.child(common.id, budget=common.budget)
+                )
             try:
                 plain = await scope.step(
-                    common.id, self.performing(step, frame), config, lane=common.lane, retry=retry_of(common),
-                    timeout=timeout_of(step), effect=common.effect, on_change="rerun", hold=self.place_of(step),
-                )  # fmt: skip
+                    common.id,
+                    self.performing(step, frame),
+                    config,
+                    lane=common.lane,
+                    retry=retry_of(common),
+                    timeout=timeout_of(step),
+                    effect=common.effect,
+                    on_change="rerun",
+                    hold=self.place_of(step),
+                )
             except BudgetSpent as error:
                 if scope.budget is None or error.budget is not scope.budget or scope is frame.run:
                     raise
@@ -213,9 +259,16 @@ class Flow:
                 return record_of(step, error)
         return Record.of(plain)
 
-    def performing(self, step: Leaf, frame: StepFrame) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
+    def performing(
+        self, step: Leaf, frame: StepFrame
+    ) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
         """The function that does a step with its config."""
-        kit, rehearse, full, names = self.kit, self.rehearse, frame.full(step.common.id), frame.names
+        kit, rehearse, full, names = (
+            self.kit,
+            self.rehearse,
+            frame.full(step.common.id),
+            frame.names,
+        )
         verdict = self.verdicts.get(full)
         sealed: SealedInputs = names["inputs"]
         secrets = Secrets(sealed.secrets.values())
@@ -225,7 +278,9 @@ class Flow:
             item = current_item()
             attempt, seed = (item.attempt, item.seed) if item is not None else (1, 0)
             run_id = names["context"]["run_id"]
-            context = StepContext(full, run_id, inputs, names["item"], attempt, seed, verdict, self.workflow.directory)
+            context = StepContext(
+                full, run_id, inputs, names["item"], attempt, seed, verdict, self.workflow.directory
+            )
             if rehearse:
                 return rehearse(step, config, context)
             if not secrets or isinstance(step, GateStep):  # what a gate asks is shown and recorded
@@ -236,7 +291,7 @@ class Flow:
 
     async def _perform_secretly(
         self, step: Leaf, frame: StepFrame, context: StepContext, secrets: Secrets
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Do a step whose expressions see the secrets; they are masked in all that comes of it."""
         try:
             config = configure(step, frame, self.workflow)
@@ -258,14 +313,18 @@ class Flow:
         common = step.common
         async with AsyncExitStack() as stack:
             if common.budget is not None:
-                scope = await stack.enter_async_context(frame.run.child(f"{common.id}:budget", budget=common.budget))
+                scope = await stack.enter_async_context(
+                    frame.run.child(f"{common.id}:budget", budget=common.budget)
+                )
                 frame = frame.within(scope)
             limit = asyncio.timeout(None)
             try:
                 async with limit:
                     if common.timeout is not None:
                         clock = frame.run.setting.clock
-                        timer = clock.call_at(clock.now() + common.timeout, lambda: limit.reschedule(0))
+                        timer = clock.call_at(
+                            clock.now() + common.timeout, lambda: limit.reschedule(0)
+                        )
                         stack.callback(timer.cancel)
                     return await _COMPOSITES[type(step)](self, frame, step)
             except TimeoutError:
@@ -279,16 +338,23 @@ class Flow:
 
     async def _if(self, frame: StepFrame, step: If) -> Record:
         holds = _truth(step.condition, frame)
-        return await self._under(frame, step, {"condition_result": holds}, step.then if holds else step.otherwise)
+        return await self._under(
+            frame, step, {"condition_result": holds}, step.then if holds else step.otherwise
+        )
 
     async def _switch(self, frame: StepFrame, step: Switch) -> Record:
         value = resolve(step.expression, frame.names)
         text = "" if value is None else str(value).strip()
         cases = dict(step.cases)
-        output = {"matched_case": text if text in cases else "__default__", "expression_value": value}
+        output = {
+            "matched_case": text if text in cases else "__default__",
+            "expression_value": value,
+        }
         return await self._under(frame, step, output, cases.get(text, step.default))
 
-    async def _under(self, frame: StepFrame, step: Step, output: dict[str, Any], steps: Sequence[Step]) -> Record:
+    async def _under(
+        self, frame: StepFrame, step: Step, output: dict[str, Any], steps: Sequence[Step]
+    ) -> Record:
         frame.note(step, Record(step.common.type, "completed", output))
         return summed_up(step, output, await self.sequence(frame, steps))
 
@@ -297,11 +363,18 @@ class Flow:
         holds = step.at_least_once or _truth(step.condition, frame)
         kind = "do-while" if step.at_least_once else "while"
         output: dict[str, Any] = {
-            "condition_result": holds, "max_iterations": step.max_iterations, "loop_type": kind, "iterations": 0,
+            "condition_result": holds,
+            "max_iterations": step.max_iterations,
+            "loop_type": kind,
+            "iterations": 0,
             "max_reached": False,
-        }  # fmt: skip
+        }
         if step.at_least_once:
-            output["condition"] = step.condition.text if isinstance(step.condition, ExpressionText) else step.condition
+            output["condition"] = (
+                step.condition.text
+                if isinstance(step.condition, ExpressionText)
+                else step.condition
+            )
         frame.note(step, Record(common.type, "completed", output))
         halted: Record | None = None
         number = 0
@@ -325,7 +398,8 @@ class Flow:
         secret = {one.name for one in inner.inputs if one.secret}
         revealed = {**frame.names, "inputs": frame.names["inputs"].revealed}
         given = {
-            name: resolve(value, revealed if name in secret else frame.names) for name, value in step.given.items()
+            name: resolve(value, revealed if name in secret else frame.names)
+            for name, value in step.given.items()
         }
         output: dict[str, Any] = {"workflow": inner.id, "status": "failed"}
         try:
@@ -345,7 +419,14 @@ class Flow:
         if found.ok:
             return Record(common.type, "completed", output)
         output["error"] = found.error
-        return Record(common.type, status_of(found.status), output, found.error, found.status, halted_at=found.at)
+        return Record(
+            common.type,
+            status_of(found.status),
+            output,
+            found.error,
+            found.status,
+            halted_at=found.at,
+        )
 
     async def _slot(self, _frame: StepFrame, step: SlotStep) -> Record:
         return Record(step.common.type, "skipped", {"slot": step.name})
@@ -355,9 +436,14 @@ class Flow:
 
 
 _COMPOSITES: Final[dict[type, Callable[[Flow, StepFrame, Any], Awaitable[Record]]]] = {
-    If: Flow._if, Switch: Flow._switch, Loop: Flow._loop, FanIn: Flow._fan_in, CallStep: Flow._call,  # noqa: SLF001
-    FanOut: Flow._fan_out, SlotStep: Flow._slot,  # noqa: SLF001
-}  # fmt: skip
+    If: Flow._if,
+    Switch: Flow._switch,
+    Loop: Flow._loop,
+    FanIn: Flow._fan_in,
+    CallStep: Flow._call,  # noqa: SLF001
+    FanOut: Flow._fan_out,
+    SlotStep: Flow._slot,  # noqa: SLF001
+}
 
 
 def summed_up(step: Step, output: dict[str, Any], halted: Record | None) -> Record:
@@ -365,7 +451,14 @@ def summed_up(step: Step, output: dict[str, Any], halted: Record | None) -> Reco
     common = step.common
     if halted is None:
         return Record(common.type, "completed", output)
-    return Record(common.type, status_of(halted.fate), output, halted.error, halted.fate, halted_at=halted.halted_at)
+    return Record(
+        common.type,
+        status_of(halted.fate),
+        output,
+        halted.error,
+        halted.fate,
+        halted_at=halted.halted_at,
+    )
 
 
 def _truth(condition: ExpressionText | bool, frame: StepFrame) -> bool:  # noqa: FBT001 - a file's value

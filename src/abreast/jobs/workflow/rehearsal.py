@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from abreast.jobs.workflow.spec import Command, Custom, GateStep, Leaf, Prompt, Python, Sample, Shell
+from abreast.jobs.workflow.spec import (
+    Command,
+    Custom,
+    GateStep,
+    Leaf,
+    Prompt,
+    Python,
+    Sample,
+    Shell,
+)
 from abreast.jobs.workflow.steps.records import Record
 from abreast.jobs.workflow.tools import StepContext
 
@@ -20,7 +29,9 @@ class Rehearsal:
         """`recorded` outputs come first."""
         self._recorded = recorded or {}
 
-    def __call__(self, step: Leaf, config: Mapping[str, Any], context: StepContext) -> dict[str, Any]:
+    def __call__(
+        self, step: Leaf, config: Mapping[str, Any], context: StepContext
+    ) -> dict[str, Any]:
         """A plain Record of a step that went well."""
         output = self._recorded.get(context.step)
         made = dict(output) if output is not None else _MADE[type(step)](step, config, context)
@@ -38,11 +49,15 @@ def example_of(schema: Mapping[str, Any], seed: int, depth: int = 0) -> Any:  # 
     kind = schema.get("type", "object" if "properties" in schema else "string")
     kind = kind[0] if isinstance(kind, list) and kind else kind
     if kind == "object" and depth < _DEEPEST:
-        return {name: example_of(one, seed + place, depth + 1)
-                for place, (name, one) in enumerate(schema.get("properties", {}).items())}  # fmt: skip
+        return {
+            name: example_of(one, seed + place, depth + 1)
+            for place, (name, one) in enumerate(schema.get("properties", {}).items())
+        }
     if kind == "array" and depth < _DEEPEST:
         count = min(max(_FEW, schema.get("minItems", 0)), schema.get("maxItems", _FEW))
-        return [example_of(schema.get("items", {}), seed + place, depth + 1) for place in range(count)]
+        return [
+            example_of(schema.get("items", {}), seed + place, depth + 1) for place in range(count)
+        ]
     if kind in ("integer", "number"):
         least = schema.get("minimum", 0)
         return min(least + seed % 10, schema.get("maximum", least + 9))
@@ -64,9 +79,18 @@ def _shell(step: Shell, _config: Mapping[str, Any], context: StepContext) -> dic
     return output
 
 
-def _prompt(step: Prompt | Command, config: Mapping[str, Any], context: StepContext) -> dict[str, Any]:
+def _prompt(
+    step: Prompt | Command, config: Mapping[str, Any], context: StepContext
+) -> dict[str, Any]:
     text = f"simulated {context.step}"
-    output = {**config, "text": text, "stdout": text, "stderr": "", "exit_code": 0, "dispatched": False}
+    output = {
+        **config,
+        "text": text,
+        "stdout": text,
+        "stderr": "",
+        "exit_code": 0,
+        "dispatched": False,
+    }
     for word in ("schema", "cwd", "env"):
         output.pop(word, None)
     if step.common.output_schema is not None:
@@ -74,13 +98,21 @@ def _prompt(step: Prompt | Command, config: Mapping[str, Any], context: StepCont
     return output
 
 
-def _function(step: Python | Custom, _config: Mapping[str, Any], context: StepContext) -> dict[str, Any]:
+def _function(
+    step: Python | Custom, _config: Mapping[str, Any], context: StepContext
+) -> dict[str, Any]:
     value = _value(step, context)
     return value if isinstance(value, dict) else {"value": value}
 
 
 def _sample(_step: Sample, _config: Mapping[str, Any], context: StepContext) -> dict[str, Any]:
-    return {"ok": True, "text": f"simulated {context.step}", "value": None, "counts": {}, "winner": None}
+    return {
+        "ok": True,
+        "text": f"simulated {context.step}",
+        "value": None,
+        "counts": {},
+        "winner": None,
+    }
 
 
 def _gate(step: GateStep, config: Mapping[str, Any], _context: StepContext) -> dict[str, Any]:
@@ -89,6 +121,11 @@ def _gate(step: GateStep, config: Mapping[str, Any], _context: StepContext) -> d
 
 
 _MADE: Final[dict[type, Any]] = {
-    Shell: _shell, Prompt: _prompt, Command: _prompt, Python: _function, Custom: _function, Sample: _sample,
+    Shell: _shell,
+    Prompt: _prompt,
+    Command: _prompt,
+    Python: _function,
+    Custom: _function,
+    Sample: _sample,
     GateStep: _gate,
-}  # fmt: skip
+}

@@ -1,7 +1,9 @@
-"""Secret inputs: expressions see a mask; only a step that does something gets the value, and what it gives is masked.
+"""Secret inputs: expressions see a mask.
 
-So no path, digest, condition or output can hold one, and a run that goes on with another value of a secret finds all
-that is recorded.
+Only a step that does something gets the value, and what it gives is masked.
+
+So no path, digest, condition or output can hold one, and a run that goes on with another value of a
+secret finds all that is recorded.
 """
 
 from __future__ import annotations
@@ -17,15 +19,22 @@ MASK: Final = "***"
 
 
 class SealedInputs(dict[str, Any]):
-    """Inputs as expressions see them. `secrets` are the values behind the masks; an empty one is no secret."""
+    """Inputs as expressions see them. `secrets` are the values behind the masks.
+
+    An empty one is no secret.
+    """
 
     def __init__(self, inputs: Sequence[WorkflowInput], values: Mapping[str, Any]) -> None:
         """`values` of the declared `inputs`."""
         hidden = {one.name for one in inputs if one.secret}
         self.secrets = {
-            name: str(value) for name, value in values.items() if name in hidden and value not in (None, "")
+            name: str(value)
+            for name, value in values.items()
+            if name in hidden and value not in (None, "")
         }
-        super().__init__({name: MASK if name in self.secrets else value for name, value in values.items()})
+        super().__init__(
+            {name: MASK if name in self.secrets else value for name, value in values.items()}
+        )
 
     @property
     def revealed(self) -> dict[str, Any]:
@@ -55,7 +64,9 @@ class Secrets:
         if isinstance(value, Mapping):
             return {self.hide(key): self.hide(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
-            make = getattr(value, "_make", type(value))  # of a named tuple, which takes its fields apart
+            make = getattr(
+                value, "_make", type(value)
+            )  # of a named tuple, which takes its fields apart
             return make([self.hide(one) for one in value])
         if is_dataclass(value) and not isinstance(value, type):
             facts = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
@@ -68,9 +79,14 @@ class Secrets:
         return replace(record, output=self.hide(record.output), error=self.hide(record.error))
 
     def hide_error(self, error: BaseException) -> BaseException:
-        """The error with masked words, and those that led to it; another one if that can't be done."""
+        """The error with masked words, and those that led to it.
+
+        Another one if that can't be done.
+        """
         for one in _chain(error):
-            one.args = tuple(self.hide(word) if isinstance(word, str) else word for word in one.args)
+            one.args = tuple(
+                self.hide(word) if isinstance(word, str) else word for word in one.args
+            )
         if not any(map(self._tells, _chain(error))):
             return error
         return RuntimeError(self.hide(f"{type(error).__name__}: {error}"))

@@ -17,7 +17,9 @@ SHELL_TIMEOUT: Final = 300.0
 MAX_ITERATIONS: Final = 10
 """Rounds of a loop that names no number."""
 
-Value: TypeAlias = "ExpressionText | str | int | float | bool | list[Value] | dict[str, Value] | None"
+Value: TypeAlias = (
+    "ExpressionText | str | int | float | bool | list[Value] | dict[str, Value] | None"
+)
 """A value of the file: every text that holds a `{{ }}` is a Template, all else is as it was written."""
 
 
@@ -70,7 +72,10 @@ class Prompt:
     max_tokens: int | None = None
     capture: bool = False
     capture_max_bytes: int | None = None
-    """Bytes of the reply that are kept, or of stdout and stderr each; None: what any step may give out; -1: all."""
+    """Bytes of the reply that are kept, or of stdout and stderr each.
+
+    None: what any step may give out; -1: all.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The first `items` run alone; unless `min_success` of them (a part of 1) succeed, nothing else does."""
+    """The first `items` run alone.
+
+    Unless `min_success` of them (a part of 1) succeed, nothing else does.
+    """
 
     items: int
     min_success: float
@@ -164,7 +172,10 @@ class FanOut:
     key: ExpressionText | None = None
     """A name for an item, by which it is known again when the list has changed."""
     template: Mapping[str, Any] | None = None
-    """`step` as it was written, for `steps.<id>.output.step_template`; None where it has `steps`."""
+    """`step` as it was written, for `steps.<id>.output.step_template`.
+
+    None where it has `steps`.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""What a workflow needs from outside: a shell, models, agents, somebody to ask. Handed in, never imported."""
+"""What a workflow needs from outside: a shell, models, agents, somebody to ask.
+
+Handed in, never imported.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from abreast.run.run import Run
 
 
 class CannotDo(AbreastError):
-    """A step asks for something that isn't there: an agent, a model, a function. The sentence says what to do."""
+    """A step asks for something that isn't there: an agent, a model, a function.
+
+    The sentence says what to do.
+    """
 
     retryable = False
 
@@ -83,9 +89,10 @@ class StepContext:
 class CustomKind(Protocol):
     """A kind of step that somebody registers by the entry point `abreast.steps`.
 
-    One object serves all steps of its type, and is called concurrently: it must keep nothing between calls. It gets
-    the step's own keys, resolved, and gives its output, a mapping of JSON values. `CannotDo` fails the step; anything
-    else that it raises is a fault, which ends the run and is raised there as it was.
+    One object serves all steps of its type, and is called concurrently: it must keep nothing
+    between calls. It gets the step's own keys, resolved, and gives its output, a mapping of JSON
+    values. `CannotDo` fails the step; anything else that it raises is a fault, which ends the run
+    and is raised there as it was.
     """
 
     def __call__(self, config: Mapping[str, Any], context: StepContext) -> Any:  # noqa: ANN401 - or awaitable
@@ -110,9 +117,15 @@ class WorkflowTools(Protocol):
         """
 
     async def agent(
-        self, integration: str, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS, *,
-        cwd: str | None = None, env: Mapping[str, str] | None = None,
-    ) -> AgentResult | None:  # fmt: skip
+        self,
+        integration: str,
+        prompt: str,
+        model: str | None,
+        more: AgentOptions = NO_OPTIONS,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> AgentResult | None:
         """Hand a prompt to an agent's command line; None if there is no such runner.
 
         `CannotDo` if the runner can't pass on the `more` that is asked of it: none of it is left out in silence.

@@ -58,7 +58,9 @@ class _Step:
     seconds: float = 0.0
     last: tuple[str, str, str] = ("", "", "")  # path, state, a line about it
     items: dict[str, int] = field(default_factory=dict)  # of a fan-out: how many, by its path
-    inner: dict[str, _Step] = field(default_factory=dict)  # by id, those whose paths lie beneath this one's
+    inner: dict[str, _Step] = field(
+        default_factory=dict
+    )  # by id, those whose paths lie beneath this one's
 
     def index(self) -> None:
         """Know the steps beneath by their ids: those of an `if` are found where the `if` itself is."""
@@ -70,7 +72,9 @@ class _Step:
     def alone(self) -> _Step | None:
         """The one step of a fan-out that does something itself: it has no path but the item's."""
         steps = [one for _, held in self.beneath for one in held] if self.type == "fan-out" else []
-        return steps[0] if len(steps) == 1 and not steps[0].beneath and not steps[0].budget else None
+        return (
+            steps[0] if len(steps) == 1 and not steps[0].beneath and not steps[0].budget else None
+        )
 
 
 def reached(steps: list[_Step]) -> Iterator[_Step]:
@@ -96,10 +100,20 @@ class _Gate:
 class WorkflowFold:
     """What has happened in a workflow so far."""
 
-    KINDS: ClassVar = frozenset({
-        _OUTLINED, _FAN_OUT_STARTED, _GATE_ASKED, MAP_STARTED, MAP_ENDED, ITEM_STARTED, CALL_STARTED, ITEM_SETTLED,
-        RUN_RESUMED, RUN_ENDED,
-    })  # fmt: skip
+    KINDS: ClassVar = frozenset(
+        {
+            _OUTLINED,
+            _FAN_OUT_STARTED,
+            _GATE_ASKED,
+            MAP_STARTED,
+            MAP_ENDED,
+            ITEM_STARTED,
+            CALL_STARTED,
+            ITEM_SETTLED,
+            RUN_RESUMED,
+            RUN_ENDED,
+        }
+    )
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -119,7 +133,10 @@ class WorkflowFold:
             self._told(event, *found)
 
     def _outlined(self, event: Event) -> None:
-        """The steps as the newest driver has them; what is known of those that are still there stays."""
+        """The steps as the newest driver has them.
+
+        What is known of those that are still there stays.
+        """
         if "/" in event.path:  # a workflow within another job
             return
         before = dict(_named(self._root, ()))
@@ -138,9 +155,18 @@ class WorkflowFold:
                 continue
             inner = step.inner.get(unescape(parts[at]))
             if inner is None:
-                return (step, "/".join(parts[:at]), False) if step is not self._root and not step.beneath else None
+                return (
+                    (step, "/".join(parts[:at]), False)
+                    if step is not self._root and not step.beneath
+                    else None
+                )
             step, at = inner, at + 1
-            if step.budget and not step.beneath and at < len(parts) and parts[at] == escape(step.id):
+            if (
+                step.budget
+                and not step.beneath
+                and at < len(parts)
+                and parts[at] == escape(step.id)
+            ):
                 at += 1
             if step.type == "fan-out" and at < len(parts):
                 at += 1
@@ -182,7 +208,9 @@ class WorkflowFold:
         else:
             value = mapping(value_in(event))
             said = _said(value)
-        if value.get("status") == "failed":  # a rejected gate has been decided, and yet it ends the run
+        if (
+            value.get("status") == "failed"
+        ):  # a rejected gate has been decided, and yet it ends the run
             state, said = "failed", str(value.get("error"))
         self._gates.pop(path, None)
         step.under_way.discard(path)
@@ -197,10 +225,14 @@ class WorkflowFold:
             return
         facts = mapping(value_in(event))
         self._gates[path] = _Gate(
-            step, short(event.data.get("gate"), _TEXT), path, short(facts.get("message"), _MESSAGE),
-            [short(one, _TEXT) for one in listed(facts.get("options"))[:20]], short(facts.get("on_reject"), _TEXT),
+            step,
+            short(event.data.get("gate"), _TEXT),
+            path,
+            short(facts.get("message"), _MESSAGE),
+            [short(one, _TEXT) for one in listed(facts.get("options"))[:20]],
+            short(facts.get("on_reject"), _TEXT),
             short(facts.get("show_file"), _TEXT),
-        )  # fmt: skip
+        )
 
     # --- the picture --------------------------------------------------------------------------------------------------
 
@@ -214,17 +246,25 @@ class WorkflowFold:
         total = sum(1 for _ in _every(self._root)) - 1
         waiting = list(self._gates.values())
         return {
-            "file": short(manifest_of(run, "workflow").get("file"), _TEXT), "state": state,
-            "reason": short(run.reason, _TEXT), "steps": steps,
+            "file": short(manifest_of(run, "workflow").get("file"), _TEXT),
+            "state": state,
+            "reason": short(run.reason, _TEXT),
+            "steps": steps,
             "gates": [
-                {"gate": one.gate, "path": one.path, "message": one.message, "options": one.options,
-                 "on_reject": one.on_reject, "show_file": one.show_file or None}
+                {
+                    "gate": one.gate,
+                    "path": one.path,
+                    "message": one.message,
+                    "options": one.options,
+                    "on_reject": one.on_reject,
+                    "show_file": one.show_file or None,
+                }
                 for one in waiting[:_GATES]
             ],
             "decidable": state != "running",
             "more_gates": max(0, len(waiting) - _GATES),
             "cut": None if total <= _STEPS else f"shown: {_STEPS:,} of {many(total, 'step')}",
-        }  # fmt: skip
+        }
 
 
 class _Telling:
@@ -245,18 +285,38 @@ class _Telling:
         return found
 
     def _one(self, step: _Step, names: tuple[str, ...]) -> dict[str, object]:
-        beneath = [{"name": name, "steps": self.steps(steps, (*names, name))} for name, steps in step.beneath]
-        counts, running, waiting = Counter(step.states.values()), len(step.under_way), self._asked[id(step)]
+        beneath = [
+            {"name": name, "steps": self.steps(steps, (*names, name))}
+            for name, steps in step.beneath
+        ]
+        counts, running, waiting = (
+            Counter(step.states.values()),
+            len(step.under_way),
+            self._asked[id(step)],
+        )
         return {
-            "id": step.id, "key": "/".join(names), "type": step.type, "needs": step.needs,
-            "state": self._state_of(step, counts, running, waiting, beneath), "counts": counts, "running": running,
-            "waiting": waiting, "items": sum(step.items.values()) if step.items else None,
-            "seconds": round(step.seconds, 3), "path": step.last[0] or None, "said": step.last[2],
+            "id": step.id,
+            "key": "/".join(names),
+            "type": step.type,
+            "needs": step.needs,
+            "state": self._state_of(step, counts, running, waiting, beneath),
+            "counts": counts,
+            "running": running,
+            "waiting": waiting,
+            "items": sum(step.items.values()) if step.items else None,
+            "seconds": round(step.seconds, 3),
+            "path": step.last[0] or None,
+            "said": step.last[2],
             "beneath": beneath,
-        }  # fmt: skip
+        }
 
     def _state_of(
-        self, step: _Step, counts: Mapping[str, int], running: int, waiting: int, beneath: list[dict[str, Any]]
+        self,
+        step: _Step,
+        counts: Mapping[str, int],
+        running: int,
+        waiting: int,
+        beneath: list[dict[str, Any]],
     ) -> str:
         """One word for all of it. What was never begun was skipped, once the run is done."""
         if waiting:
@@ -267,14 +327,20 @@ class _Telling:
         for word in ("waiting", "running", "failed", "tolerated", "cancelled"):
             if counts.get(word) or word in inner:
                 return "tolerated" if word == "failed" and self._state == "done" else word
-        if step.items and self._state == "running" and sum(counts.values()) < sum(step.items.values()):
+        if (
+            step.items
+            and self._state == "running"
+            and sum(counts.values()) < sum(step.items.values())
+        ):
             return "running"
         if counts.get("done") or "done" in inner:
             return "done"
         return "skipped" if self._state == "done" else "pending"
 
 
-def _read(outline: object, before: Mapping[tuple[str, ...], _Step], above: tuple[str, ...]) -> list[_Step]:
+def _read(
+    outline: object, before: Mapping[tuple[str, ...], _Step], above: tuple[str, ...]
+) -> list[_Step]:
     """Steps from an outline, with what is known of them."""
     found = []
     for facts in map(mapping, listed(outline)):
@@ -313,4 +379,7 @@ def _every(step: _Step) -> Iterator[_Step]:
 def _said(facts: Mapping[str, Any]) -> str:
     """What a person wants to see of a step's output in a line."""
     output = mapping(mapping(facts.get("last")).get("output") or facts.get("output"))
-    return next((str(output[word]) for word in ("choice", "text", "stdout", "value") if output.get(word)), "")
+    return next(
+        (str(output[word]) for word in ("choice", "text", "stdout", "value") if output.get(word)),
+        "",
+    )

@@ -10,10 +10,16 @@ _EAGER = 8  # calls, once one more than before was let in
 
 
 class ConcurrencySearch:
-    """A limit that grows while it is reached and nobody complains; never below 1, nor above the user's `cap`."""
+    """A limit that grows while it is reached and nobody complains.
+
+    Never below 1, nor above the user's `cap`.
+    """
 
     def __init__(self, start: int = 4, cap: int | None = None, known: int | None = None) -> None:
-        """The first call goes alone; once it got through, there is room for `start`. `known` were let in before."""
+        """The first call goes alone.
+
+        Once it got through, there is room for `start`. `known` were let in before.
+        """
         self.limit = known or 1
         self._start = start
         self._cap = cap
@@ -44,7 +50,10 @@ class ConcurrencySearch:
         self._most = max(self._most, flying)
 
     def accept(self, sent: float, *, ended: bool) -> None:
-        """A call that was sent then was let in; it counts if there was no room for another since."""
+        """A call that was sent then was let in.
+
+        It counts if there was no room for another since.
+        """
         self._alone = 0
         if self._full_at < sent:
             return
@@ -61,7 +70,9 @@ class ConcurrencySearch:
                 if self.limit > 1.25 * self._ceiling + 2:
                     self._ceiling = None
 
-    def reject(self, serial: int, last: int, flying: int, pause: tuple[float, float | None, float]) -> bool:
+    def reject(
+        self, serial: int, last: int, flying: int, pause: tuple[float, float | None, float]
+    ) -> bool:
         """A call was one too many beside `flying` others; whether that is news.
 
         `pause` is the time, the wait that the server asks for, and how long a second is: who was turned away with no

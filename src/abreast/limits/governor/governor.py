@@ -1,8 +1,11 @@
-"""The governor of a lane: how many calls may be in flight, and how fast they may go. Pure decisions of (state, now).
+"""The governor of a lane: how many calls may be in flight, and how fast they may go.
 
-It asks no clock and sends nothing: whoever does tells it what was sent, answered and turned away, and asks before each
-call. A call needs every gate: the number in flight, and each rate. The first call goes alone, as a scout; who was not
-turned away within a second was let in, however long the answer takes.
+Pure decisions of (state, now).
+
+It asks no clock and sends nothing: whoever does tells it what was sent, answered and turned away,
+and asks before each call. A call needs every gate: the number in flight, and each rate. The first
+call goes alone, as a scout; who was not turned away within a second was let in, however long the
+answer takes.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ Tellings: TypeAlias = Mapping[Dimension, HeaderFacts]
 
 CONCURRENCY: Literal["concurrency"] = "concurrency"
 _SCOUT = 4.0  # seconds that the first call is waited for, before others follow it
-_WORTH_TELLING = 0.1  # a number in flight that grew by less is no decision that anybody wants to read
+_WORTH_TELLING = (
+    0.1  # a number in flight that grew by less is no decision that anybody wants to read
+)
 
 
 class CallPermit(NamedTuple):
@@ -68,7 +73,10 @@ class Governor:
         rates: Costs | None = None,
         known: KnownLimits | None = None,
     ) -> None:
-        """`cap` and `rates` (in a minute) are the user's, and never passed; `minute` is how long one lasts."""
+        """`cap` and `rates` (in a minute) are the user's, and never passed.
+
+        `minute` is how long one lasts.
+        """
         self._minute = minute
         self._tick = minute / 60
         self._start = start
@@ -78,7 +86,9 @@ class Governor:
             "tokens": RateEstimate(minute, even=False),
         }
         # What the user allows is for calls that are sent, whatever becomes of them.
-        self._allowed = {name: RateEstimate(minute, rate, even=False) for name, rate in (rates or {}).items()}
+        self._allowed = {
+            name: RateEstimate(minute, rate, even=False) for name, rate in (rates or {}).items()
+        }
         self.search = ConcurrencySearch(start, cap, known.flying)
         for name, rate in known.rates.items():
             self._pace(name).expect(rate)
@@ -136,7 +146,10 @@ class Governor:
         self.failed(permit, now)
 
     def listens(self, permit: CallPermit) -> bool:
-        """Whether its headers can tell anything new; reading them takes longer than all else here."""
+        """Whether its headers can tell anything new.
+
+        Reading them takes longer than all else here.
+        """
         return permit.sent >= self._heard + OFTEN * self._tick
 
     def failed(self, permit: CallPermit, now: float) -> None:
@@ -152,7 +165,9 @@ class Governor:
             for _, pace in self._gates:
                 pace.settle(permit.serial, 0.0)
 
-    def rejected(self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings) -> bool:
+    def rejected(
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings
+    ) -> bool:
         """It was turned away: at what, for how long if the server says so; whether that is news."""
         self._flying.pop(permit.serial, None)
         self._unsure.pop(permit.serial, None)
@@ -170,7 +185,9 @@ class Governor:
                 pace.settle(permit.serial, 0.0)
                 pace.passed(permit.sent)
         if hit == CONCURRENCY:
-            news = self.search.reject(permit.serial, self._serial, len(self._flying), (now, wait, self._tick))
+            news = self.search.reject(
+                permit.serial, self._serial, len(self._flying), (now, wait, self._tick)
+            )
         return news
 
     def held_until(self, hit: Hit) -> float:
@@ -180,11 +197,16 @@ class Governor:
     # --- what was decided
 
     def changes(self, cause: str) -> list[WidthChange]:
-        """What is allowed otherwise than when this was last asked; growth in small steps is told now and then."""
+        """What is allowed otherwise than when this was last asked.
+
+        Growth in small steps is told now and then.
+        """
         changed: list[WidthChange] = []
         limit, noted = float(self.search.limit), self._noted[CONCURRENCY] or 1.0
         if limit < noted or limit >= noted + max(1.0, _WORTH_TELLING * noted):
-            changed.append(WidthChange(CONCURRENCY, noted, limit, cause if limit < noted else "room"))
+            changed.append(
+                WidthChange(CONCURRENCY, noted, limit, cause if limit < noted else "room")
+            )
             self._noted[CONCURRENCY] = limit
         for name, pace in self.paces.items():
             rate, before = pace.in_a_minute, self._noted.get(name)
@@ -195,7 +217,11 @@ class Governor:
 
     def known(self) -> KnownLimits:
         """What was found out, for another time."""
-        rates = {name: rate for name, pace in self.paces.items() if (rate := pace.in_a_minute) is not None}
+        rates = {
+            name: rate
+            for name, pace in self.paces.items()
+            if (rate := pace.in_a_minute) is not None
+        }
         return KnownLimits(self.search.proven, rates)
 
     # ---
@@ -231,6 +257,10 @@ class Governor:
             if not self._begun:
                 took = max(now - permit.sent, 0.1 * self._tick)
                 # Where answers take long, so do complaints: then it goes faster only slowly.
-                beat = self._tick * min(6.0, max(1.0, took / self._tick / 4)) if ended else 6 * self._tick
+                beat = (
+                    self._tick * min(6.0, max(1.0, took / self._tick / 4))
+                    if ended
+                    else 6 * self._tick
+                )
                 pace.start(now, self._start / min(self._tick, took), beat)
         self._begun = True

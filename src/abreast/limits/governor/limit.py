@@ -11,8 +11,8 @@ from abreast.limits.queue import WaitingLine
 class GovernorLimit:
     """Lets calls through as a governor decides.
 
-    Each call that got through is `answered` or `rejected` before it is given back; given back without a word, it was
-    let in and came to nothing, or was never sent if it used no request.
+    Each call that got through is `answered` or `rejected` before it is given back; given back
+    without a word, it was let in and came to nothing, or was never sent if it used no request.
     """
 
     lent = False
@@ -37,8 +37,13 @@ class GovernorLimit:
         """A call goes out; its permit."""
         return self.governor.send(_costs(need), now)
 
-    def answered(self, permit: CallPermit, now: float, used: Usage, told: Tellings) -> list[WidthChange]:
-        """It was answered: what it used, and what its headers told. What the governor has decided since."""
+    def answered(
+        self, permit: CallPermit, now: float, used: Usage, told: Tellings
+    ) -> list[WidthChange]:
+        """It was answered: what it used, and what its headers told.
+
+        What the governor has decided since.
+        """
         total, said = used.input_tokens + used.output_tokens, used.output_tokens
         if used.estimate and not total:
             self.governor.answered(permit, now, {}, told)
@@ -50,7 +55,10 @@ class GovernorLimit:
     def rejected(
         self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings
     ) -> list[WidthChange] | None:
-        """It was turned away: at what, and for how long if the server says so. None if that is no news."""
+        """It was turned away: at what, and for how long if the server says so.
+
+        None if that is no news.
+        """
         news = self.governor.rejected(permit, now, hit, wait, told)
         changes = self.governor.changes("429")
         return changes if news else None
@@ -65,4 +73,9 @@ class GovernorLimit:
 
 
 def _costs(need: Need) -> Costs:
-    return {"requests": 1.0, "tokens": need.tokens, "input": need.tokens - need.output, "output": need.output}
+    return {
+        "requests": 1.0,
+        "tokens": need.tokens,
+        "input": need.tokens - need.output,
+        "output": need.output,
+    }

@@ -1,11 +1,11 @@
 """One rate of a provider: what is left of it, as far as anybody knows, and how fast it comes back.
 
-Servers count in three ways: a bucket that fills evenly, a fixed minute, a minute that slides. What is left is foretold
-as if it were a bucket; where that promises too much, nothing is taken to come back before a minute is over, which holds
-for the other two.
+Servers count in three ways: a bucket that fills evenly, a fixed minute, a minute that slides. What
+is left is foretold as if it were a bucket; where that promises too much, nothing is taken to come
+back before a minute is over, which holds for the other two.
 
-What is known comes from the user, from headers as long as they are borne out, and from rejections: after each, there
-was nothing left, and what was let in between two of them is the rate.
+What is known comes from the user, from headers as long as they are borne out, and from rejections:
+after each, there was nothing left, and what was let in between two of them is the rate.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class HeaderFacts(NamedTuple):
 class RateEstimate:
     """A rate. Times are a clock's; `minute` is how long its minute lasts."""
 
-    def __init__(self, minute: float = 60.0, rate: float | None = None, *, even: bool = True) -> None:
+    def __init__(
+        self, minute: float = 60.0, rate: float | None = None, *, even: bool = True
+    ) -> None:
         """`rate`, if it is given, is so much in a minute, evenly; then nothing is learned.
 
         `even` says that each call takes one, as of requests; then calls go out evenly, never in a rush.
@@ -119,7 +121,9 @@ class RateEstimate:
             return None
         self._fill(now)
         lacking = min(cost + self._slack(), self.brim) - self._level
-        return None if lacking <= _CERTAIN else now + max(lacking / self._speed(), 1e-7 * self.minute)
+        return (
+            None if lacking <= _CERTAIN else now + max(lacking / self._speed(), 1e-7 * self.minute)
+        )
 
     def _slack(self) -> float:
         """What is kept back, as nobody knows exactly; it costs no time but once."""
@@ -135,7 +139,9 @@ class RateEstimate:
     @property
     def _boldness(self) -> float:
         """How much faster than measured: more with every call that was not turned away."""
-        return _PROBING + 0.01 * (exp2(min(10.0, self._passed / min(_BOLDER, max(_SHY, self._sample)))) - 1.0)
+        return _PROBING + 0.01 * (
+            exp2(min(10.0, self._passed / min(_BOLDER, max(_SHY, self._sample)))) - 1.0
+        )
 
     def _in_window(self, cost: float, now: float) -> float | None:
         self._sent.forget(now)
@@ -179,7 +185,9 @@ class RateEstimate:
             self._began = now
         if self._pulse is not None:
             most = self.in_a_minute
-            self._pulse.sent(now, None if most is None else most / self.minute, in_window=self.window is not None)
+            self._pulse.sent(
+                now, None if most is None else most / self.minute, in_window=self.window is not None
+            )
         if self._owes_probe and now >= self.hold:
             self._probe, self._owes_probe = now, False
             self._resumed = now
@@ -216,9 +224,13 @@ class RateEstimate:
             return  # nothing new, and looking at all that is in flight takes its time
         rate = self.rate or 0.0
         self.brim = max(
-            told.left + told.reset * rate if told.reset <= 1.1 * self.minute else told.limit, told.left, 1.0
+            told.left + told.reset * rate if told.reset <= 1.1 * self.minute else told.limit,
+            told.left,
+            1.0,
         )
-        if self._even and told.left < 1 and 0 < told.reset * rate < 2:  # one at a time: then all is back when one is  # noqa: PLR2004
+        if (
+            self._even and told.left < 1 and 0 < told.reset * rate < 2
+        ):  # one at a time: then all is back when one is
             self.rate = min(told.limit / self.minute, 1.0 / told.reset)
             self.brim = 1.0
         self._see_flow(told, serial, sent)
@@ -240,7 +252,10 @@ class RateEstimate:
         """Whether it comes back bit by bit, or all at once when a minute is over."""
         if self._flows is not None:
             return
-        if told.reset <= 1.1 * self.minute and told.left + told.reset * told.limit / self.minute > 1.2 * told.limit + 2:
+        if (
+            told.reset <= 1.1 * self.minute
+            and told.left + told.reset * told.limit / self.minute > 1.2 * told.limit + 2
+        ):
             self._flows = False  # no bucket holds that much: it is a minute that ends then
             self.window = told.limit
             return
@@ -255,8 +270,12 @@ class RateEstimate:
             if not self._flows:
                 self.window = told.limit
 
-    def reject(self, call: SentCall, now: float, wait: float | None, told: HeaderFacts | None = None) -> bool:
-        """The rate was passed: nothing was left then. It is news only once for all that had gone out; whether it was.
+    def reject(
+        self, call: SentCall, now: float, wait: float | None, told: HeaderFacts | None = None
+    ) -> bool:
+        """The rate was passed: nothing was left then.
+
+        It is news only once for all that had gone out; whether it was.
 
         For `wait` seconds nothing goes; after that one call alone, to see.
         """
@@ -268,7 +287,9 @@ class RateEstimate:
             return False
         self._epoch = self._last
         self._row += 1
-        if told is not None and told.left > cost and self.trusted:  # who has so much left does not turn it away
+        if (
+            told is not None and told.left > cost and self.trusted
+        ):  # who has so much left does not turn it away
             self.trusted = False
             self.rate = None if self._zero is None else self.rate
         if told is not None and self.trusted:
@@ -279,7 +300,9 @@ class RateEstimate:
         elif self.limit is not None and self.trusted and self.rate is not None:
             self._doubt(*self._move(serial, sent, -inf, 0.0), cost)
             # Calls don't arrive as evenly as they go out: so many more are kept back.
-            self._margin = min(max(2 * self._margin, self.mean), 0.1 * self.brim, self.rate * self.tick)
+            self._margin = min(
+                max(2 * self._margin, self.mean), 0.1 * self.brim, self.rate * self.tick
+            )
         else:
             self._measure(sent, spent, cost)
             self._move(serial, sent, 0.0, 0.0)
@@ -291,7 +314,9 @@ class RateEstimate:
         self._zero = (sent, spent)
         self._passed = self._calm = 0
         self._quiet_since = now
-        self._pulse = SlowStart(now, max(4 / self.tick, 2 * (self.rate or 0.0)), self._beat, self.tick)
+        self._pulse = SlowStart(
+            now, max(4 / self.tick, 2 * (self.rate or 0.0)), self._beat, self.tick
+        )
         if wait is None:
             wait = min(self.minute / 4, self.tick * 0.5 * 2.0 ** min(self._row - 1, 6))
         self._hold_for(wait, now, told)
@@ -300,10 +325,15 @@ class RateEstimate:
     def _hold_for(self, wait: float, now: float, told: HeaderFacts | None) -> None:
         """Let nothing go for so long, and then one call alone.
 
-        What lasts longer than a minute is no limit of a minute: that one call goes after a minute at the latest, or
-        when the headers say that all is back. If it is turned away too, the server is taken at its word from then on.
+        What lasts longer than a minute is no limit of a minute: that one call goes after a minute
+        at the latest, or when the headers say that all is back. If it is turned away too, the
+        server is taken at its word from then on.
         """
-        longest = self.minute if told is None or not self.trusted else min(self.minute, told.reset + 0.1 * self.tick)
+        longest = (
+            self.minute
+            if told is None or not self.trusted
+            else min(self.minute, told.reset + 0.1 * self.tick)
+        )
         if self._early and self._row > 1:
             self._is_strict = True
         self._early = not self._is_strict and wait > longest
@@ -318,7 +348,12 @@ class RateEstimate:
             return
         took = sent - zero[0]
         came_back = used > self._full + 0.5 * cost
-        if self.window is None and not came_back and took >= 3 * self.tick and took * self._hoped > 5 * self.mean:
+        if (
+            self.window is None
+            and not came_back
+            and took >= 3 * self.tick
+            and took * self._hoped > 5 * self.mean
+        ):
             self.window = max(self._full, cost)
 
     def _hear_of_window(self, used: float, sent: float, wait: float | None, cost: float) -> None:
@@ -332,7 +367,9 @@ class RateEstimate:
 
     def _doubt(self, off: float, span: float, cost: float) -> None:
         self._off, self._span = self._off + off, self._span + span
-        if off < -(2 + 2 * cost + (self.rate or 0.0) * self.tick):  # more than what a second's delay explains
+        if off < -(
+            2 + 2 * cost + (self.rate or 0.0) * self.tick
+        ):  # more than what a second's delay explains
             self._doubts += 1
             self.trusted = self._doubts < _DOUBTS
         if self.limit is not None:
@@ -342,7 +379,9 @@ class RateEstimate:
         """The rate, by what was let in since there was nothing left before."""
         if self._zero is not None and sent > self._zero[0]:
             took, used = sent - self._zero[0], spent - self._zero[1]
-            since = max(self._resumed, sent - 10 * self.tick if self._boldness > _BOLD else self._resumed)
+            since = max(
+                self._resumed, sent - 10 * self.tick if self._boldness > _BOLD else self._resumed
+            )
             if sent - since >= 3 * self.tick and since > sent - self.minute:
                 took, used = sent - since, self._sent.taken_between(since, sent)
             self._weigh(max(used, 0.5 * cost) / took, used / max(self.mean, cost))
@@ -372,7 +411,10 @@ class RateEstimate:
             self._off = self._span = 0.0
 
     def _move(self, serial: int, when: float, low: float, high: float) -> tuple[float, float]:
-        """There was between `low` and `high` left after that call; how far off we were, and over how many seconds."""
+        """There was between `low` and `high` left after that call.
+
+        How far off we were, and over how many seconds.
+        """
         rate = self.rate or 0.0
         start = self._anchored
         level, known = self._base, start is not None

@@ -67,7 +67,10 @@ class SentCalls:
             self._by_serial.pop(entry.serial, None)
 
     def after(self, serial: int) -> list[SentCall]:
-        """The calls after that one. They are as many as are in flight, while a minute has thousands."""
+        """The calls after that one.
+
+        They are as many as are in flight, while a minute has thousands.
+        """
         later: list[SentCall] = []
         for entry in reversed(self._entries):
             if entry.serial <= serial:
@@ -95,9 +98,16 @@ class SentCalls:
 
 
 def replay(
-    level: float, at: float, entries: Iterable[SentCall], bucket: tuple[float, float], until: float | None = None
+    level: float,
+    at: float,
+    entries: Iterable[SentCall],
+    bucket: tuple[float, float],
+    until: float | None = None,
 ) -> float:
-    """The level of a bucket (its rate and its brim) after calls that were sent since; at `until`, if that is later."""
+    """The level of a bucket (its rate and its brim) after calls that were sent since.
+
+    At `until`, if that is later.
+    """
     rate, brim = bucket
     for entry in entries:
         if entry.at > at:

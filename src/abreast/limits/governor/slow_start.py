@@ -15,7 +15,10 @@ class SlowStart:
     __slots__ = ("_beat", "_due", "_speed", "_start", "_tick")
 
     def __init__(self, now: float, speed: float, beat: float, tick: float) -> None:
-        """`speed` is in calls by the clock's second; `tick` is how long a second of the server is."""
+        """`speed` is in calls by the clock's second.
+
+        `tick` is how long a second of the server is.
+        """
         self._start = self._due = now
         self._speed = speed
         self._beat = beat

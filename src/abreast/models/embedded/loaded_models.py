@@ -1,7 +1,7 @@
 """Embedded models in memory, one per file however many use it, each with a thread per slot.
 
-One more request than there are slots waits in our own queue: where it is dropped at once when nobody wants it any more,
-which the library's queue can't do.
+One more request than there are slots waits in our own queue: where it is dropped at once when
+nobody wants it any more, which the library's queue can't do.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from abreast.models.embedded import weights
 from abreast.models.embedded.request import EmbeddedRequest, library
 from abreast.models.embedded.weights import Progress
 
-# Tokens reckoned in one go. From 64 tokens of one prompt on, llama.cpp's attention takes another way, which rounds
-# otherwise: with 64 or more, how a prompt was cut, and so its text, depended on what ran beside it (5 of 8 differed).
-# Below, all 8 were the same, for no more CPU time; and a call is stopped after 32 tokens of its prompt at the latest.
+# Tokens reckoned in one go. From 64 tokens of one prompt on, llama.cpp's attention takes another
+# way, which rounds otherwise: with 64 or more, how a prompt was cut, and so its text, depended on
+# what ran beside it (5 of 8 differed). Below, all 8 were the same, for no more CPU time; and a call
+# is stopped after 32 tokens of its prompt at the latest.
 BATCH = 32
 _SOCKET_LONGEST = 100  # a path of a Unix socket has room for 107 bytes
 
@@ -55,7 +56,9 @@ class Source:
     progress: Progress | None = None
 
     @classmethod
-    def of(cls, name: str, path: str | os.PathLike[str] | None, progress: Progress | None) -> Source:
+    def of(
+        cls, name: str, path: str | os.PathLike[str] | None, progress: Progress | None
+    ) -> Source:
         """Of a model by its name, or of the file that is given."""
         if path is not None:
             return cls(name, Path(path).expanduser().resolve())
@@ -87,7 +90,10 @@ class LoadSettings:
 
 
 class Loaded:
-    """A model in memory, or about to be, with a thread per slot; shared by all who name the same file."""
+    """A model in memory, or about to be, with a thread per slot.
+
+    Shared by all who name the same file.
+    """
 
     def __init__(self, source: Source, setting: LoadSettings) -> None:
         self.source = source
@@ -100,7 +106,8 @@ class Loaded:
         self._running: set[EmbeddedRequest] = set()
         self._loads = self._most = self._ended = self._stopped = self._unread = self._pieces = 0
         self._stop = threading.Event()
-        # Daemons, since others are waited for before the exit handlers run, which is where these are told to end.
+        # Daemons, since others are waited for before the exit handlers run, which is where these
+        # are told to end.
         self._threads = [
             threading.Thread(target=self._work, name=f"abreast-local-{slot}", daemon=True)
             for slot in range(setting.slots)
@@ -112,11 +119,20 @@ class Loaded:
         """What it has done so far, at one moment."""
         with self._counts:
             return Statistics(
-                self._loads, len(self._running), self._most, self._ended, self._stopped, self._unread, self._pieces
-            )  # fmt: skip
+                self._loads,
+                len(self._running),
+                self._most,
+                self._ended,
+                self._stopped,
+                self._unread,
+                self._pieces,
+            )
 
     def end(self) -> None:
-        """Stop every call, wait for the threads, free the memory. A running call ends at its next token or batch."""
+        """Stop every call, wait for the threads, free the memory.
+
+        A running call ends at its next token or batch.
+        """
         self._stop.set()
         for _ in self._threads:
             self.calls.put(None)
@@ -174,7 +190,10 @@ class Shared:
         self._by_file: dict[Path, Loaded] = {}
 
     def take(self, source: Source, setting: LoadSettings) -> Loaded:
-        """The model of this file, of which one more has hold now; the first one's setting counts."""
+        """The model of this file, of which one more has hold now.
+
+        The first one's setting counts.
+        """
         with self._guard:
             loaded = self._by_file.get(source.path)
             if loaded is None:
@@ -217,15 +236,20 @@ def _load(source: Source, setting: LoadSettings) -> Any:  # noqa: ANN401 - the l
     params.n_parallel = setting.slots
     params.n_ctx = setting.slots * setting.context
     params.n_batch = params.n_ubatch = BATCH
-    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED  # by rows: see BATCH
+    params.flash_attn_type = (
+        xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    )  # by rows: see BATCH
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = setting.threads
     params.n_gpu_layers = 0
     params.verbosity = -1  # nothing on our stderr
     params.offline = True
     params.fit_params = False  # or it would choose a context to its own liking
-    params.cache_ram_mib = 0  # what was kept of one prompt would change how the next is reckoned, and so its text
+    params.cache_ram_mib = (
+        0  # what was kept of one prompt would change how the next is reckoned, and so its text
+    )
     params.n_threads_http = 1
-    # It always serves HTTP too: on a socket in a folder that only we can enter, and that is gone once it is bound.
+    # It always serves HTTP too: on a socket in a folder that only we can enter, and that is gone
+    # once it is bound.
     folder = tempfile.mkdtemp(prefix="abreast-")
     if len(folder) > _SOCKET_LONGEST - len("/s.sock"):
         Path(folder).rmdir()
@@ -234,7 +258,9 @@ def _load(source: Source, setting: LoadSettings) -> Any:  # noqa: ANN401 - the l
     try:
         return xllamacpp.Server(params)
     except RuntimeError:
-        raise NoSuchModel(f"{source.name}: {source.path} is damaged, or of a kind that xllamacpp can't run") from None
+        raise NoSuchModel(
+            f"{source.name}: {source.path} is damaged, or of a kind that xllamacpp can't run"
+        ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

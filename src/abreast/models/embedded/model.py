@@ -6,7 +6,14 @@ import asyncio
 import os
 
 from abreast.core.errors import CallFailed
-from abreast.models.embedded.loaded_models import BATCH, SHARED, Loaded, LoadSettings, Source, Statistics
+from abreast.models.embedded.loaded_models import (
+    BATCH,
+    SHARED,
+    Loaded,
+    LoadSettings,
+    Source,
+    Statistics,
+)
 from abreast.models.embedded.request import EmbeddedRequest
 from abreast.models.embedded.weights import Progress
 from abreast.models.port import Hear, Reply, Request
@@ -18,12 +25,14 @@ CONTEXT = 2048  # tokens of one slot; 8 such slots of smollm2 take 380 MB
 class EmbeddedModel:
     """A model that runs in this process: `local/smollm2`, or any GGUF file as `local/path/to.gguf`.
 
-    It is loaded by the first call, once per process and file however many of these there are, and freed when the last
-    of them is closed. Several calls run side by side, as many as the one that loaded it has `slots`; others wait for
-    their turn, which is no part of `Reply.seconds`. With a temperature of 0, the default, or a seed, the same request
-    gives the same text, whatever runs beside it.
+    It is loaded by the first call, once per process and file however many of these there are, and
+    freed when the last of them is closed. Several calls run side by side, as many as the one that
+    loaded it has `slots`; others wait for their turn, which is no part of `Reply.seconds`. With a
+    temperature of 0, the default, or a seed, the same request gives the same text, whatever runs
+    beside it.
 
-    Without a `path`, `local/smollm2` is fetched into the cache when it isn't there, telling `progress`.
+    Without a `path`, `local/smollm2` is fetched into the cache when it isn't there, telling
+    `progress`.
 
         model = Embedded("local/smollm2")
         reply = await model.complete(Request((Message("user", "Name a colour."),), max_tokens=8))
@@ -47,7 +56,9 @@ class EmbeddedModel:
             raise ValueError(f"slots must be between 1 and {BATCH}, not {slots!r}")
         self._name = name
         self._source = Source.of(name, path, progress)
-        self._setting = LoadSettings(slots, context, threads or int(os.environ.get("ABREAST_LOCAL_THREADS", "1")))
+        self._setting = LoadSettings(
+            slots, context, threads or int(os.environ.get("ABREAST_LOCAL_THREADS", "1"))
+        )
         self._calls: set[EmbeddedRequest] = set()
         self._loaded: Loaded | None = None
         self._closed = False
@@ -65,10 +76,12 @@ class EmbeddedModel:
         return self._loaded.statistics() if self._loaded else Statistics(0, 0, 0, 0, 0, 0, 0)
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer once; waits for the model to be loaded, and for a slot. Cancelling stops it at the next token.
+        """Answer once; waits for the model to be loaded, and for a slot.
 
-        Raises TooLong for a prompt beyond the context, NoSuchModel for a file that can't be had or read,
-        RequestRefused, ReplyBroken and ReplyInvalid.
+        Cancelling stops it at the next token.
+
+        Raises TooLong for a prompt beyond the context, NoSuchModel for a file that can't be had or
+        read, RequestRefused, ReplyBroken and ReplyInvalid.
         """
         if self._closed:
             raise CallFailed(f"{self._name} is closed")

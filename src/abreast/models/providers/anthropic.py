@@ -9,7 +9,14 @@ from typing import Any, Unpack
 
 from abreast.models.http.client import HttpClient, Wire
 from abreast.models.port import Finish, Message, Request, ToolCall
-from abreast.models.providers.provider import Document, EventFold, Provider, ReplyDraft, arguments_of, count
+from abreast.models.providers.provider import (
+    Document,
+    EventFold,
+    Provider,
+    ReplyDraft,
+    arguments_of,
+    count,
+)
 from abreast.models.schema import boxed, unboxed
 
 _VERSION = "2023-06-01"
@@ -28,7 +35,9 @@ _write = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Anthropic(Provider):
-    """A model behind the messages API. Seeds are not known there; without a bound, replies have `max_tokens` at most.
+    """A model behind the messages API.
+
+    Seeds are not known there; without a bound, replies have `max_tokens` at most.
 
     model = Anthropic("anthropic/claude-sonnet-4-5", key=key)
     reply = await model.complete(Request((Message("user", "Hello"),)))
@@ -43,7 +52,9 @@ class Anthropic(Provider):
         max_tokens: int = 4096,
         **wire: Unpack[Wire],
     ) -> None:
-        http = HttpClient(name, {"x-api-key": key} if key else {}, version=("anthropic-version", _VERSION), **wire)
+        http = HttpClient(
+            name, {"x-api-key": key} if key else {}, version=("anthropic-version", _VERSION), **wire
+        )
         super().__init__(name, http, f"{base_url.rstrip('/')}/messages")
         self._most = max_tokens
 
@@ -54,7 +65,10 @@ class Anthropic(Provider):
             "max_tokens": self._most if request.max_tokens is None else request.max_tokens,
             "messages": _turns(request.messages),
         }
-        system = [request.system, *(each.content for each in request.messages if each.role == "system")]
+        system = [
+            request.system,
+            *(each.content for each in request.messages if each.role == "system"),
+        ]
         if any(system):
             body["system"] = "\n\n".join(filter(None, system))
         if request.temperature is not None:
@@ -64,8 +78,16 @@ class Anthropic(Provider):
         tools = [_tool(each) for each in request.tools]
         if request.schema is not None:
             about = "Give the final reply by calling this."
-            tools.append({"name": _ANSWER, "description": about, "input_schema": boxed(request.schema).schema})
-            body["tool_choice"] = {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER}
+            tools.append(
+                {
+                    "name": _ANSWER,
+                    "description": about,
+                    "input_schema": boxed(request.schema).schema,
+                }
+            )
+            body["tool_choice"] = (
+                {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER}
+            )
         if tools:
             body["tools"] = tools
         if request.extra:
@@ -80,7 +102,9 @@ class Anthropic(Provider):
         blocks = []
         for given in document["content"]:
             block = _Block(given["type"], given.get("id") or "", given.get("name") or "")
-            block.pieces.append(given["text"] if block.kind == "text" else _write(given.get("input")))
+            block.pieces.append(
+                given["text"] if block.kind == "text" else _write(given.get("input"))
+            )
             blocks.append(block)
         _count(draft, document.get("usage"))
         return _settled(draft, blocks, document.get("stop_reason"), request)
@@ -116,7 +140,9 @@ class _Events(EventFold):
             return self._delta(self._blocks[event["index"]], event["delta"])
         if kind == "content_block_start":
             given = event["content_block"]
-            self._blocks[event["index"]] = _Block(given["type"], given.get("id") or "", given.get("name") or "")
+            self._blocks[event["index"]] = _Block(
+                given["type"], given.get("id") or "", given.get("name") or ""
+            )
             return self._delta(self._blocks[event["index"]], {"text": given.get("text") or ""})
         if kind == "message_start":
             self.begun = True
@@ -133,7 +159,12 @@ class _Events(EventFold):
 
     def finished(self) -> ReplyDraft:
         """The message, put together."""
-        return _settled(self.draft, [block for _, block in sorted(self._blocks.items())], self._reason, self._request)
+        return _settled(
+            self.draft,
+            [block for _, block in sorted(self._blocks.items())],
+            self._reason,
+            self._request,
+        )
 
     def _delta(self, block: _Block, delta: Document) -> str:
         piece: str = delta.get("text") or delta.get("partial_json") or ""
@@ -143,8 +174,13 @@ class _Events(EventFold):
         return piece if block.name == _ANSWER else ""
 
 
-def _settled(draft: ReplyDraft, blocks: list[_Block], reason: str | None, request: Request) -> ReplyDraft:
-    """The draft with what its blocks say. With a schema, the text is the value; words beside it are dropped."""
+def _settled(
+    draft: ReplyDraft, blocks: list[_Block], reason: str | None, request: Request
+) -> ReplyDraft:
+    """The draft with what its blocks say. With a schema, the text is the value.
+
+    Words beside it are dropped.
+    """
     texts = [block for block in blocks if block.kind == "text"]
     uses = [block for block in blocks if block.kind == "tool_use"]
     answers = [use for use in uses if use.name == _ANSWER]
@@ -154,7 +190,9 @@ def _settled(draft: ReplyDraft, blocks: list[_Block], reason: str | None, reques
         draft.finish = "stop" if draft.finish == "tool_calls" else draft.finish
     else:
         draft.text = "".join(piece for block in texts for piece in block.pieces)
-        draft.tool_calls = tuple(ToolCall(use.id, use.name, "".join(use.pieces) or "{}") for use in uses)
+        draft.tool_calls = tuple(
+            ToolCall(use.id, use.name, "".join(use.pieces) or "{}") for use in uses
+        )
     if draft.finish == "refused":
         draft.refusal = draft.text or _FILTERED
     return draft
@@ -180,7 +218,9 @@ def _turns(messages: tuple[Message, ...]) -> list[Document]:
         if message.role == "system":
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        content: Any = _blocks(message) if message.tool_calls or message.role == "tool" else message.content
+        content: Any = (
+            _blocks(message) if message.tool_calls or message.role == "tool" else message.content
+        )
         last = turns[-1] if turns else None
         if last is not None and last["role"] == role and isinstance(last["content"], list):
             last["content"] += content if isinstance(content, list) else [_text(content)]
@@ -191,7 +231,9 @@ def _turns(messages: tuple[Message, ...]) -> list[Document]:
 
 def _blocks(message: Message) -> list[Document]:
     if message.role == "tool":
-        return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}]
+        return [
+            {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
+        ]
     said = [_text(message.content)] if message.content else []
     uses = [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}

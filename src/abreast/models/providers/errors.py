@@ -35,8 +35,12 @@ Clean = Callable[[str], str]
 """Takes secrets out of a text."""
 
 
-def fault_of(name: str, status: int, headers: Headers, body: bytes, *, clean: Clean = str) -> CallFailed:
-    """The error that an answer with this status means. `name` is the model's, `clean` takes secrets out of texts.
+def fault_of(
+    name: str, status: int, headers: Headers, body: bytes, *, clean: Clean = str
+) -> CallFailed:
+    """The error that an answer with this status means.
+
+    `name` is the model's, `clean` takes secrets out of texts.
 
     A 429 is Throttled, or QuotaSpent where waiting for a minute doesn't help; 5xx is a ServerFault. Both have
     `retry_after` where the provider told it.
@@ -56,7 +60,10 @@ def fault_of(name: str, status: int, headers: Headers, body: bytes, *, clean: Cl
 
 
 def fault_in(name: str, document: Mapping[str, Any], *, clean: Clean = str) -> CallFailed | None:
-    """The error inside a reply that began well, as streams and some gateways have it; None if there is none."""
+    """The error inside a reply that began well, as streams and some gateways have it.
+
+    None if there is none.
+    """
     error = document.get("error")
     if not error:
         return None
@@ -64,7 +71,10 @@ def fault_in(name: str, document: Mapping[str, Any], *, clean: Clean = str) -> C
 
 
 def raw_of(body: bytes, clean: Clean) -> str:
-    """The first part of a body as text. Cleaned before it is cut, or half a secret might be left at the end."""
+    """The first part of a body as text.
+
+    Cleaned before it is cut, or half a secret might be left at the end.
+    """
     return clean(body[: RAW + 4096].decode(errors="replace"))[:RAW]
 
 
@@ -74,7 +84,9 @@ def one_line(text: str) -> str:
     >>> one_line("a\n  b")
     'a b'
     """
-    line = " ".join(text.encode(errors="replace").decode().split())  # half a surrogate pair could not be stored
+    line = " ".join(
+        text.encode(errors="replace").decode().split()
+    )  # half a surrogate pair could not be stored
     return line if len(line) <= _SAID else line[: _SAID - 1].rstrip() + "…"
 
 
@@ -103,7 +115,9 @@ def _complaint(raw: str) -> _Complaint:
     details = error.get("details")
     listed = details if isinstance(details, list) else []
     marks = [str(error.get(key, "")) for key in ("type", "code", "status")]
-    words = " ".join([*marks, text, json.dumps(listed), json.dumps(error.get("innererror", ""))]).lower()
+    words = " ".join(
+        [*marks, text, json.dumps(listed), json.dumps(error.get("innererror", ""))]
+    ).lower()
     return _Complaint(one_line(text), words, listed)
 
 
@@ -135,15 +149,21 @@ _STATUS = {
 
 # --- which error it is
 
-_UNPAID = re.compile(r"insufficient[_ ](quota|balance|credit|fund)|billing_|credit balance|exceeded your.{0,20}budget")
+_UNPAID = re.compile(
+    r"insufficient[_ ](quota|balance|credit|fund)|billing_|credit balance|exceeded your.{0,20}budget"
+)
 _DAY = re.compile(r"per[ _-]?(day|month)|\b(daily|monthly)\b|of the day\b|\b(rpd|tpd)\b")
 _CONTEXT = re.compile(
     r"context[_ ](length|window|size|limit)|maximum context|\bcontext\b.*\btokens\b|exceed_context"
     r"|prompt is too long|input (token count|is too long)|request_too_large|too many tokens|string_above_max_length"
 )
 _OVERSIZE = re.compile(r"request (is )?too large")
-_FILTER = re.compile(r"content[_ ](filter|policy|management)|responsibleai|safety system|usage polic|flagged")
-_KEY = re.compile(r"api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|incorrect api key")
+_FILTER = re.compile(
+    r"content[_ ](filter|policy|management)|responsibleai|safety system|usage polic|flagged"
+)
+_KEY = re.compile(
+    r"api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|incorrect api key"
+)
 _MODEL = re.compile(
     r"model_not_found|(invalid|unknown|no such) model|\bmodel\b.{0,80}(not exist|not found|not supported)"
 )
@@ -187,24 +207,35 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], type[CallFailed], str], ...] = (
 
 
 def _throttled(name: str, headers: Headers, complaint: _Complaint, raw: str) -> CallFailed | None:
-    """Throttled; QuotaSpent or TooLong where a minute's wait would not help; None for what is unpaid."""
+    """Throttled; QuotaSpent or TooLong where a minute's wait would not help.
+
+    None for what is unpaid.
+    """
     words = complaint.words
     said = f": {complaint.message}" if complaint.message else ""
     if _UNPAID.search(words):
         return None
     if _OVERSIZE.search(words):  # more tokens than a minute has: it would be throttled for ever
-        return TooLong(f"{name} was sent more than its limit of tokens allows ({_TOO_MANY}){said}", status=429, raw=raw)
+        return TooLong(
+            f"{name} was sent more than its limit of tokens allows ({_TOO_MANY}){said}",
+            status=429,
+            raw=raw,
+        )
     told = retry_after(headers)
     wait = told if told is not None else _wait_in(complaint)
     if _DAY.search(words) and (wait is None or wait > _MINUTE or "perday" in words):
-        spent = QuotaSpent(f"{name} has no quota left for now ({_TOO_MANY}){said}", status=429, raw=raw)
+        spent = QuotaSpent(
+            f"{name} has no quota left for now ({_TOO_MANY}){said}", status=429, raw=raw
+        )
         vars(spent).update({} if wait is None else {"retry_after": wait})
         return spent
     if wait is None:
         wait = _until_reset(headers)
     limit = _limit(words, headers)
     about = f", limit of {limit}" if limit else ""
-    error = Throttled(f"{name} is throttled ({_TOO_MANY}{about}){said}", retry_after=wait, limit=limit, raw=raw)
+    error = Throttled(
+        f"{name} is throttled ({_TOO_MANY}{about}){said}", retry_after=wait, limit=limit, raw=raw
+    )
     vars(error)["headers"] = dict(headers)  # the lane reads there what is left of each limit
     return error
 
@@ -222,8 +253,12 @@ def _limit(words: str, headers: Headers) -> str:
 
 
 _LIMITS = {
-    "tokens": re.compile(r"^tokens\b|tokens[ _-]?(per|usage)|token limit|\btpm\b|tokensper|limit of (\w+ )?tokens"),
-    "requests": re.compile(r"^requests\b|requests[ _-]?per|\brpm\b|requests rate|limit of requests"),
+    "tokens": re.compile(
+        r"^tokens\b|tokens[ _-]?(per|usage)|token limit|\btpm\b|tokensper|limit of (\w+ )?tokens"
+    ),
+    "requests": re.compile(
+        r"^requests\b|requests[ _-]?per|\brpm\b|requests rate|limit of requests"
+    ),
 }
 
 
@@ -231,7 +266,10 @@ _LIMITS = {
 
 
 def retry_after(headers: Headers) -> float | None:
-    """The seconds that `retry-after-ms` or `Retry-After` tell, as a number or a date; None for none."""
+    """The seconds that `retry-after-ms` or `Retry-After` tell, as a number or a date.
+
+    None for none.
+    """
     thousandths = _number(headers.get("retry-after-ms"))
     if thousandths is not None:
         return thousandths / 1000
@@ -257,7 +295,10 @@ def _levels(headers: Headers) -> list[tuple[str, str, str]]:
     """Of each limit in the headers: its name, how much is left, and when it is whole again."""
     levels = []
     for kind in ("requests", "tokens", "input-tokens", "output-tokens"):
-        for left, reset in ((f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}"), _anthropic(kind)):
+        for left, reset in (
+            (f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}"),
+            _anthropic(kind),
+        ):
             if left in headers:
                 levels.append((kind, headers[left].strip(), headers.get(reset, "")))
     return levels
@@ -272,7 +313,9 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 def seconds_of(told: str, wall: float | None = None) -> float | None:
-    """Seconds from now, however they are told: a number, a stretch of time, or a moment. Never less than 0.
+    """Seconds from now, however they are told: a number, a stretch of time, or a moment.
+
+    Never less than 0.
 
     >>> seconds_of("1.5"), seconds_of("6m0s"), seconds_of("20ms"), seconds_of("soon")
     (1.5, 360.0, 0.02, None)
@@ -284,7 +327,11 @@ def seconds_of(told: str, wall: float | None = None) -> float | None:
     if parts and "".join(amount + unit for amount, unit in parts) == told:
         return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
     moment = _moment(told)
-    return None if moment is None else max(0.0, moment - (SYSTEM_CLOCK.wall() if wall is None else wall))
+    return (
+        None
+        if moment is None
+        else max(0.0, moment - (SYSTEM_CLOCK.wall() if wall is None else wall))
+    )
 
 
 def _number(told: str | None) -> float | None:

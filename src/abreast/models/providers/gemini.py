@@ -9,11 +9,27 @@ from urllib.parse import quote
 
 from abreast.models.http.client import HttpClient, Wire
 from abreast.models.port import Finish, Message, Request, ToolCall
-from abreast.models.providers.provider import Document, EventFold, Provider, ReplyDraft, arguments_of, count
+from abreast.models.providers.provider import (
+    Document,
+    EventFold,
+    Provider,
+    ReplyDraft,
+    arguments_of,
+    count,
+)
 
 _FINISH: dict[str | None, Finish] = {"STOP": "stop", "MAX_TOKENS": "length"}
 _REFUSED = frozenset(
-    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY", "MODEL_ARMOR"}
+    {
+        "SAFETY",
+        "RECITATION",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "LANGUAGE",
+        "IMAGE_SAFETY",
+        "MODEL_ARMOR",
+    }
 )
 _write = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -38,12 +54,17 @@ class Gemini(Provider):
         path = model if "/" in model else f"models/{model}"
         url = f"{base_url.rstrip('/')}/{path}"
         http = HttpClient(name, {"x-goog-api-key": key} if key else {}, **wire)
-        super().__init__(name, http, f"{url}:generateContent", f"{url}:streamGenerateContent?alt=sse")
+        super().__init__(
+            name, http, f"{url}:generateContent", f"{url}:streamGenerateContent?alt=sse"
+        )
 
     def write(self, request: Request, *, stream: bool) -> Document:  # noqa: ARG002 - the address says whether it streams
         """The body of a request."""
         body: Document = {"contents": _contents(request.messages)}
-        system = [request.system, *(each.content for each in request.messages if each.role == "system")]
+        system = [
+            request.system,
+            *(each.content for each in request.messages if each.role == "system"),
+        ]
         if any(system):
             body["systemInstruction"] = {"parts": [{"text": text} for text in system if text]}
         if request.tools:
@@ -53,7 +74,11 @@ class Gemini(Provider):
             body["generationConfig"] = config
         for key, value in request.extra.items():
             ours = body.get(key)
-            body[key] = {**ours, **value} if isinstance(ours, dict) and isinstance(value, Mapping) else value
+            body[key] = (
+                {**ours, **value}
+                if isinstance(ours, dict) and isinstance(value, Mapping)
+                else value
+            )
         return body
 
     def read(self, document: Document, request: Request) -> ReplyDraft:  # noqa: ARG002 - the same for every request
@@ -93,7 +118,9 @@ class _Candidates(EventFold):
                 _call(part["functionCall"], len(draft.tool_calls) + number)
                 for number, part in enumerate(part for part in parts if "functionCall" in part)
             )
-            return "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
+            return "".join(
+                part["text"] for part in parts if "text" in part and not part.get("thought")
+            )
         return ""
 
     def finished(self) -> ReplyDraft:
@@ -111,7 +138,9 @@ class _Candidates(EventFold):
 
 
 def _call(call: Document, number: int) -> ToolCall:
-    return ToolCall(call.get("id") or f"call-{number}", call["name"], _write(call.get("args") or {}))
+    return ToolCall(
+        call.get("id") or f"call-{number}", call["name"], _write(call.get("args") or {})
+    )
 
 
 def _count(draft: ReplyDraft, usage: Document | None) -> None:
@@ -160,8 +189,13 @@ def _parts(message: Message, names: dict[str, str]) -> list[Document]:
         if name is None:
             raise ValueError(f"no turn before it made the tool call {message.tool_call_id}")
         return [{"functionResponse": {"name": name, "response": _response(message.content)}}]
-    parts: list[Document] = [{"text": message.content}] if message.content or not message.tool_calls else []
-    parts += [{"functionCall": {"name": call.name, "args": arguments_of(call)}} for call in message.tool_calls]
+    parts: list[Document] = (
+        [{"text": message.content}] if message.content or not message.tool_calls else []
+    )
+    parts += [
+        {"functionCall": {"name": call.name, "args": arguments_of(call)}}
+        for call in message.tool_calls
+    ]
     return parts
 
 

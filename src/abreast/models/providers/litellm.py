@@ -31,7 +31,9 @@ class LiteLLM:
 
     def __init__(self, name: str) -> None:
         """`litellm/PROVIDER/MODEL`; keys are litellm's own business."""
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else importing it asks the network for prices
+        os.environ.setdefault(
+            "LITELLM_LOCAL_MODEL_COST_MAP", "True"
+        )  # else importing it asks the network for prices
         try:
             import litellm  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
@@ -39,7 +41,9 @@ class LiteLLM:
         self.name = name
         self._model = name.partition("/")[2]
         self._litellm: Any = litellm
-        litellm.suppress_debug_info = True  # else it prints advice to stdout, among the results, with each error
+        litellm.suppress_debug_info = (
+            True  # else it prints advice to stdout, among the results, with each error
+        )
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
         """Answer once; the text is told at its end. Cancelling closes the connection."""
@@ -59,8 +63,17 @@ class LiteLLM:
     def _body(self, request: Request) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
         turns = [{"role": each.role, "content": each.content} for each in request.messages]
-        body: dict[str, Any] = {"model": self._model, "messages": system + turns, "num_retries": 0, "max_retries": 0}
-        given = {"temperature": request.temperature, "seed": request.seed, "max_tokens": request.max_tokens}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": system + turns,
+            "num_retries": 0,
+            "max_retries": 0,
+        }
+        given = {
+            "temperature": request.temperature,
+            "seed": request.seed,
+            "max_tokens": request.max_tokens,
+        }
         body |= {name: value for name, value in given.items() if value is not None}
         if request.stop:
             body["stop"] = list(request.stop)
@@ -81,15 +94,24 @@ class LiteLLM:
         value = parse(text, request.schema) if request.schema is not None and not calls else None
         usage = Usage(1, used.prompt_tokens, used.completion_tokens, None)
         finish = _FINISH.get(choice.finish_reason, "other")
-        return Reply(text, value, calls, usage, finish, str(found.model or ""), str(found.id or ""), seconds)
+        return Reply(
+            text, value, calls, usage, finish, str(found.model or ""), str(found.id or ""), seconds
+        )
 
     def _fault(self, error: Exception) -> CallFailed:
         kinds: dict[str, type[CallFailed]] = {
-            "RateLimitError": Throttled, "AuthenticationError": KeyRefused, "PermissionDeniedError": KeyRefused,
-            "NotFoundError": NoSuchModel, "ContextWindowExceededError": TooLong, "Timeout": ReplyTimeout,
-            "ContentPolicyViolationError": Refused, "APIConnectionError": ConnectionLost,
-            "InternalServerError": ServerFault, "ServiceUnavailableError": ServerFault, "BadGatewayError": ServerFault,
-        }  # fmt: skip
+            "RateLimitError": Throttled,
+            "AuthenticationError": KeyRefused,
+            "PermissionDeniedError": KeyRefused,
+            "NotFoundError": NoSuchModel,
+            "ContextWindowExceededError": TooLong,
+            "Timeout": ReplyTimeout,
+            "ContentPolicyViolationError": Refused,
+            "APIConnectionError": ConnectionLost,
+            "InternalServerError": ServerFault,
+            "ServiceUnavailableError": ServerFault,
+            "BadGatewayError": ServerFault,
+        }
         kind = kinds.get(type(error).__name__, RequestRefused)
         said = " ".join(str(error).split())[:200]
         return kind(f"{self.name}: {said}", status=getattr(error, "status_code", None))

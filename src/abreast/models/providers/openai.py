@@ -25,9 +25,10 @@ _FILTERED = "a content filter stopped it"
 class OpenAI(Provider):
     """A model behind an endpoint of chat completions.
 
-    The options tell how an endpoint differs: `max_tokens` is its name for that bound; `seed`, `stream_usage` and `done`
-    say whether it knows seeds, can be asked for the usage of a stream, and ends streams by `[DONE]`; `structured` is
-    the way in which it takes a schema ("json_object" and "none" put it into the system prompt).
+    The options tell how an endpoint differs: `max_tokens` is its name for that bound; `seed`,
+    `stream_usage` and `done` say whether it knows seeds, can be asked for the usage of a stream,
+    and ends streams by `[DONE]`; `structured` is the way in which it takes a schema ("json_object"
+    and "none" put it into the system prompt).
 
         model = OpenAI("mistral/mistral-small", "https://api.mistral.ai/v1", key, max_tokens="max_tokens")
         reply = await model.complete(Request((Message("user", "Hello"),)))
@@ -60,7 +61,9 @@ class OpenAI(Provider):
         system = self._system(request)
         messages = [{"role": "system", "content": system}] if system else []
         messages += [
-            _message(each) if each.tool_calls or each.tool_call_id else {"role": each.role, "content": each.content}
+            _message(each)
+            if each.tool_calls or each.tool_call_id
+            else {"role": each.role, "content": each.content}
             for each in request.messages
         ]
         body: Document = {"model": self.model, "messages": messages}
@@ -122,7 +125,11 @@ class OpenAI(Provider):
             return {"type": "json_object"}
         whole = boxed(schema).schema
         form = strict(whole)
-        wanted = {"name": "reply", "schema": whole if form is None else form, "strict": form is not None}
+        wanted = {
+            "name": "reply",
+            "schema": whole if form is None else form,
+            "strict": form is not None,
+        }
         return {"type": "json_schema", "json_schema": wanted}
 
 
@@ -157,7 +164,8 @@ class _Chunks(EventFold):
         draft.text = self._model.opened(draft.text, self._request)
         draft.refusal = "".join(self._refusal)
         draft.tool_calls = tuple(
-            ToolCall(call.id, call.name, "".join(call.arguments)) for _, call in sorted(self._calls.items())
+            ToolCall(call.id, call.name, "".join(call.arguments))
+            for _, call in sorted(self._calls.items())
         )
         return _settled(draft)
 
@@ -185,7 +193,11 @@ def _message(message: Message) -> Document:
     if message.tool_calls:
         written["content"] = message.content or None
         written["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for call in message.tool_calls
         ]
     if message.tool_call_id is not None:
@@ -195,7 +207,9 @@ def _message(message: Message) -> Document:
 
 def _calls(calls: list[Document]) -> tuple[ToolCall, ...]:
     return tuple(
-        ToolCall(call.get("id") or "", call["function"]["name"], call["function"].get("arguments") or "")
+        ToolCall(
+            call.get("id") or "", call["function"]["name"], call["function"].get("arguments") or ""
+        )
         for call in calls
     )
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import CallFailed, ConnectionLost, Refused, ReplyBroken, ReplyInvalid, RequestRefused
+from abreast.core.errors import (
+    CallFailed,
+    ConnectionLost,
+    Refused,
+    ReplyBroken,
+    ReplyInvalid,
+    RequestRefused,
+)
 from abreast.core.outcome import Usage
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
 from abreast.models.port import Finish, Hear, Json, Reply, Request, ToolCall
@@ -52,7 +59,10 @@ class Events:
 
 @dataclass(slots=True)
 class ReplyDraft:
-    """A reply as it was read, in no provider's shape any more. Tokens are None where the provider did not tell them."""
+    """A reply as it was read, in no provider's shape any more.
+
+    Tokens are None where the provider did not tell them.
+    """
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -75,7 +85,10 @@ class Came(NamedTuple):
 
 @dataclass(slots=True)
 class EventFold(ABC):
-    """A stream while it is read. `ended` once its end marker came; `begun` once anything of a reply did."""
+    """A stream while it is read. `ended` once its end marker came.
+
+    `begun` once anything of a reply did.
+    """
 
     draft: ReplyDraft = field(default_factory=ReplyDraft)
     pieces: list[str] = field(default_factory=list)
@@ -100,7 +113,9 @@ class Provider(ABC):
     ends_by_marker = True
     """Whether nothing comes after the event that ends a stream."""
 
-    def __init__(self, name: str, http: HttpClient, url: str, stream_url: str | None = None) -> None:
+    def __init__(
+        self, name: str, http: HttpClient, url: str, stream_url: str | None = None
+    ) -> None:
         self.name = name
         self.model = name.partition("/")[2] or name
         self._http = http
@@ -112,14 +127,19 @@ class Provider(ABC):
         return f"<{type(self).__name__} {self.name} at {self._url.place.host}>"
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer once: no retries, no limits. Any error is beneath CallFailed; those of `hear` pass as they are."""
+        """Answer once: no retries, no limits. Any error is beneath CallFailed.
+
+        Those of `hear` pass as they are.
+        """
         body = self._written(request, stream=hear is not None)
         if hear is not None:
             return await self._streamed(request, body, hear)
         start = _now()
         answer = await self._http.post(self._url, body)
         seconds = _now() - start
-        return self._reply(request, self._read(answer, request), Came(answer.body, answer.headers, seconds))
+        return self._reply(
+            request, self._read(answer, request), Came(answer.body, answer.headers, seconds)
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -147,16 +167,24 @@ class Provider(ABC):
                 check_schema(request.schema)
             return _encode(self.write(request, stream=stream)).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise RequestRefused(f"{self.name} can't be sent this request: {one_line(str(error))}") from None
+            raise RequestRefused(
+                f"{self.name} can't be sent this request: {one_line(str(error))}"
+            ) from None
 
     def _read(self, answer: HttpAnswer, request: Request) -> ReplyDraft:
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - success
-            raise fault_of(self.name, answer.status, answer.headers, answer.body, clean=self._http.clean)
+            raise fault_of(
+                self.name, answer.status, answer.headers, answer.body, clean=self._http.clean
+            )
         if _is_coded(answer.headers):
-            raise self._http.broken("it is compressed, which nobody asked for", answer.body, answer.status)
+            raise self._http.broken(
+                "it is compressed, which nobody asked for", answer.body, answer.status
+            )
         kind = answer.headers.get("content-type", "json")
         if "json" not in kind:
-            raise self._http.broken(f"it is {one_line(self._http.clean(kind))}, not JSON", answer.body, answer.status)
+            raise self._http.broken(
+                f"it is {one_line(self._http.clean(kind))}, not JSON", answer.body, answer.status
+            )
         document = self._document(answer.body, lambda: answer.body)
         try:
             return self.read(document, request)
@@ -171,7 +199,10 @@ class Provider(ABC):
             raise self._http.broken(f"no JSON ({why})", kept(), 200) from None
         if not isinstance(document, dict):
             raise self._misshapen(kept())
-        if "error" in document and (fault := fault_in(self.name, document, clean=self._http.clean)) is not None:
+        if (
+            "error" in document
+            and (fault := fault_in(self.name, document, clean=self._http.clean)) is not None
+        ):
             raise fault
         return document
 
@@ -193,7 +224,9 @@ class Provider(ABC):
             first = await self._listen(exchange, fold, hear, start)
             seconds = _now() - start
             self._whole(fold, exchange)
-            reply = self._reply(request, fold.finished(), Came(exchange.kept(), exchange.headers, seconds, first))
+            reply = self._reply(
+                request, fold.finished(), Came(exchange.kept(), exchange.headers, seconds, first)
+            )
             if first is None and reply.text:
                 hear(reply.text)
             await exchange.drain()
@@ -201,8 +234,13 @@ class Provider(ABC):
         finally:
             exchange.close()
 
-    async def _listen(self, exchange: Exchange, fold: EventFold, hear: Hear, start: float) -> float | None:
-        """Read a stream to its end marker, or its end; the seconds until the first piece of text."""
+    async def _listen(
+        self, exchange: Exchange, fold: EventFold, hear: Hear, start: float
+    ) -> float | None:
+        """Read a stream to its end marker, or its end.
+
+        The seconds until the first piece of text.
+        """
         events = Events()
         first = None
         while True:
@@ -242,10 +280,17 @@ class Provider(ABC):
         body, headers, seconds, first = came
         text, calls, finish = clean(_sound(draft.text)), draft.tool_calls, draft.finish
         if calls:
-            calls = tuple(ToolCall(clean(each.id), clean(each.name), clean(each.arguments)) for each in calls)
+            calls = tuple(
+                ToolCall(clean(each.id), clean(each.name), clean(each.arguments)) for each in calls
+            )
         usage = self._usage(request, draft)
         if draft.refusal:
-            self._raise(Refused, f"refused to answer: {one_line(self._http.clean(draft.refusal))}", body, usage)
+            self._raise(
+                Refused,
+                f"refused to answer: {one_line(self._http.clean(draft.refusal))}",
+                body,
+                usage,
+            )
         if not text and not calls and not (request.stop and finish == "stop"):
             cut = ": max_tokens were used up before any text" if finish == "length" else ""
             self._raise(ReplyBroken, f"sent an empty reply{cut}", body, usage)
@@ -278,7 +323,11 @@ class Provider(ABC):
 
 def _is_stream(exchange: Exchange) -> bool:
     told = exchange.headers
-    return exchange.status == 200 and "event-stream" in told.get("content-type", "") and not _is_coded(told)  # noqa: PLR2004
+    return (
+        exchange.status == 200
+        and "event-stream" in told.get("content-type", "")
+        and not _is_coded(told)
+    )
 
 
 def _is_coded(headers: Mapping[str, str]) -> bool:
@@ -312,7 +361,9 @@ def tokens_in(request: Request) -> int:
     """About how many tokens a request has."""
     extras = "".join(map(str, request.tools)) if request.tools else ""
     return (
-        tokens_of(request.system or "") + tokens_of(extras) + sum(tokens_of(each.content) for each in request.messages)
+        tokens_of(request.system or "")
+        + tokens_of(extras)
+        + sum(tokens_of(each.content) for each in request.messages)
     )
 
 

@@ -39,7 +39,9 @@ class _Grant:
     def __init__(self) -> None:
         self.holds: tuple[Hold, ...] = ()
         self.borrowed: Borrowed | None = None  # slots of the item
-        self.credit: set[Limit] | None = None  # limits that the item was charged at for this request
+        self.credit: set[Limit] | None = (
+            None  # limits that the item was charged at for this request
+        )
         self.lent = False
 
 
@@ -47,11 +49,26 @@ class CallAttempts:
     """One call on its way: admitted, attempted, settled, perhaps several times."""
 
     __slots__ = (
-        "_backoff", "_began", "_book", "_budgets", "_caller", "_clock", "_estimate", "_gate", "_heard", "_item",
-        "_need", "_order", "_request", "_service", "_used",
-    )  # fmt: skip
+        "_backoff",
+        "_began",
+        "_book",
+        "_budgets",
+        "_caller",
+        "_clock",
+        "_estimate",
+        "_gate",
+        "_heard",
+        "_item",
+        "_need",
+        "_order",
+        "_request",
+        "_service",
+        "_used",
+    )
 
-    def __init__(self, caller: Caller, request: Request, item: CurrentItem | None, book: CallJournal | None) -> None:
+    def __init__(
+        self, caller: Caller, request: Request, item: CurrentItem | None, book: CallJournal | None
+    ) -> None:
         self._caller = caller
         self._request = request
         self._item = item
@@ -164,16 +181,22 @@ class CallAttempts:
         """Give back what was held; budgets and rates keep what was really used."""
         rest: Sequence[Hold] = grant.holds
         if grant.credit:
-            first = [hold for hold in rest if hold.limit in grant.credit]  # its request is paid for already
+            first = [
+                hold for hold in rest if hold.limit in grant.credit
+            ]  # its request is paid for already
             rest = [hold for hold in rest if hold.limit not in grant.credit]
-            self._gate.give(first, Usage(0, used.input_tokens, used.output_tokens, used.usd, used.estimate))
+            self._gate.give(
+                first, Usage(0, used.input_tokens, used.output_tokens, used.usd, used.estimate)
+            )
         self._gate.give(rest, used)
         if grant.borrowed is not None:
             grant.borrowed.give_back()
 
     # --- one attempt ----------------------------------------------------------------------------------------------
 
-    async def _attempt(self, grant: _Grant, hear: Hear | None) -> tuple[Reply | None, CallFailed | None]:
+    async def _attempt(
+        self, grant: _Grant, hear: Hear | None
+    ) -> tuple[Reply | None, CallFailed | None]:
         """A reply; or an error to back off from; or neither, after a 429."""
         caller, clock = self._caller, self._clock
         lane, sent = caller.lane, 0.0
@@ -188,7 +211,11 @@ class CallAttempts:
         except Throttled as error:
             now = clock.now()
             try:  # before it is given back, or who waits behind it would go
-                decided = lane.throttled(error, episode, now) if permit is None else lane.rejected(permit, error, now)
+                decided = (
+                    lane.throttled(error, episode, now)
+                    if permit is None
+                    else lane.rejected(permit, error, now)
+                )
             finally:
                 self._settle(grant, Usage())
                 self._give_back(grant)
@@ -199,10 +226,14 @@ class CallAttempts:
             after = getattr(error, "retry_after", None)
             parked = lane.park(error, after, clock.now())
             self._settle(grant, Usage())
-            self._tell([{"dimension": "quota", "old": None, "new": 0, "cause": "quota", "held": after}])
+            self._tell(
+                [{"dimension": "quota", "old": None, "new": 0, "cause": "quota", "held": after}]
+            )
             raise parked from error
         except CallFailed as error:
-            used = priced(getattr(error, "usage", _ONE), caller.price)  # a refusal, say, was paid for
+            used = priced(
+                getattr(error, "usage", _ONE), caller.price
+            )  # a refusal, say, was paid for
             self._settle(grant, used)
             self._service.append(clock.now() - sent)
             self._used += used
@@ -211,8 +242,11 @@ class CallAttempts:
             self._fail(error)
             raise
         except BaseException as error:
-            # Nobody will say what it cost: it is taken for what was reserved, if it was sent at all.
-            used = priced(Usage(1, *self._estimate, estimate=True), caller.price) if sent else Usage()
+            # Nobody will say what it cost: it is taken for what was reserved, if it was sent at
+            # all.
+            used = (
+                priced(Usage(1, *self._estimate, estimate=True), caller.price) if sent else Usage()
+            )
             self._settle(grant, used)
             self._service.append(clock.now() - sent if sent else 0.0)
             self._used += used
@@ -222,9 +256,13 @@ class CallAttempts:
 
     def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
         caller = self._caller
-        told = _ONE if reply.usage is NO_USAGE else reply.usage  # a model of your own may tell nothing
+        told = (
+            _ONE if reply.usage is NO_USAGE else reply.usage
+        )  # a model of your own may tell nothing
         used = priced(told, caller.price)
-        if permit is not None and (decided := caller.lane.answered(permit, used, reply.headers, self._clock.now())):
+        if permit is not None and (
+            decided := caller.lane.answered(permit, used, reply.headers, self._clock.now())
+        ):
             self._tell(decided)
         self._settle(grant, used)
         caller.lane.got_through()
@@ -233,12 +271,21 @@ class CallAttempts:
         total = used if self._used is NO_USAGE else self._used + used
         # Made anew rather than by dataclasses.replace, which takes four times as long.
         reply = Reply(
-            reply.text, reply.value, reply.tool_calls, total, reply.finish, reply.model, reply.id, reply.seconds,
+            reply.text,
+            reply.value,
+            reply.tool_calls,
+            total,
+            reply.finish,
+            reply.model,
+            reply.id,
+            reply.seconds,
             reply.first_token,
-        )  # fmt: skip
+        )
         if self._item is not None:
             self._item.add_usage(total)
-        return reply if self._book is None else self._book.replied(reply, self._request, self._times())
+        return (
+            reply if self._book is None else self._book.replied(reply, self._request, self._times())
+        )
 
     def _tell(self, decided: Sequence[Facts]) -> None:
         """What the lane has decided, in the journal of the run whose call it decided it on."""

@@ -14,7 +14,10 @@ from abreast.store.port import Store, each_event
 
 
 class StoreCache:
-    """Keeps replies in a store, for all runs that use it. Asked for by name: an answer from yesterday is an old one."""
+    """Keeps replies in a store, for all runs that use it.
+
+    Asked for by name: an answer from yesterday is an old one.
+    """
 
     def __init__(self, store: Store) -> None:
         """In this store."""
@@ -38,7 +41,8 @@ class StoreCache:
 class Replay:
     """A model that gives the recorded replies of a run again, without a connection: `replay/RUN`.
 
-    A call is found by its item's path within the run; if the item goes by another path now, by what was asked.
+    A call is found by its item's path within the run; if the item goes by another path now, by what
+    was asked.
     """
 
     def __init__(self, store: Store, run_id: str, model: str | None = None) -> None:
@@ -82,13 +86,17 @@ class Replay:
         if item is not None:
             asked = item.calls.counts[digest] - 1 if item.calls is not None else 0
             again = f"@{item.attempt}" if item.attempt > 1 else ""
-            found = self._by_path.get(f"{_within(item.path)}/{CALL}/{digest}-{max(0, asked)}{again}")
+            found = self._by_path.get(
+                f"{_within(item.path)}/{CALL}/{digest}-{max(0, asked)}{again}"
+            )
             if found is not None:
                 return found
         several = self._by_digest.get(digest)
         if several:
             return several[0]
-        raise NotRecorded(f"{self._run_id} never asked {self.recorded_name} this; a replay answers only what it did")
+        raise NotRecorded(
+            f"{self._run_id} never asked {self.recorded_name} this; a replay answers only what it did"
+        )
 
 
 def _within(path: str) -> str:

@@ -23,12 +23,16 @@ from abreast.store.codec import codec
 CALL: Final = "call"
 """The part of a path beneath which an item's calls are."""
 
-_DIGEST: Final = 8  # bytes; identical requests are counted apart, so two that collide in one item are still told apart
+# bytes; identical requests are counted apart, so two that collide in one item are still told apart
+_DIGEST: Final = 8
 
 
 def digest_of(model: str, request: Request, size: int = _DIGEST) -> str:
     """A short name for a question to a model: the same for equal requests, in every process."""
-    said: dict[str, object] = {"model": model, "messages": [_turn(message) for message in request.messages]}
+    said: dict[str, object] = {
+        "model": model,
+        "messages": [_turn(message) for message in request.messages],
+    }
     if request.system is not None:
         said["system"] = request.system
     if request.temperature is not None:
@@ -45,17 +49,24 @@ def digest_of(model: str, request: Request, size: int = _DIGEST) -> str:
         said["tools"] = list(request.tools)
     if request.extra:
         said["extra"] = dict(request.extra)
-    return hashlib.blake2b(_CANONICAL(said).encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+    return hashlib.blake2b(
+        _CANONICAL(said).encode("utf-8", "surrogatepass"), digest_size=size
+    ).hexdigest()
 
 
 _CANONICAL: Final = codec.json_writer(sort_keys=True)
-_LONGEST_ASKED: Final = 20_000  # characters of one turn; whoever has larger ones has them elsewhere, too
+_LONGEST_ASKED: Final = (
+    20_000  # characters of one turn; whoever has larger ones has them elsewhere, too
+)
 
 
 def _turn(message: Any) -> list[object]:
     turn: list[object] = [message.role, message.content]
     if message.tool_calls or message.tool_call_id:
-        turn += [[[call.id, call.name, call.arguments] for call in message.tool_calls], message.tool_call_id]
+        turn += [
+            [[call.id, call.name, call.arguments] for call in message.tool_calls],
+            message.tool_call_id,
+        ]
     return turn
 
 
@@ -86,7 +97,9 @@ class CallJournal:
 
     __slots__ = ("_asked", "_item", "_journal", "_lane", "_model", "path")
 
-    def __init__(self, item: CurrentItem, journal: Journal, *, path: str, model: str, lane: str) -> None:
+    def __init__(
+        self, item: CurrentItem, journal: Journal, *, path: str, model: str, lane: str
+    ) -> None:
         """For the call at `path`, beneath `item`."""
         self._item = item
         self._journal = journal
@@ -96,26 +109,36 @@ class CallJournal:
         self.path = path
 
     def started(self, need: Need, request: Request, *, wait: bool) -> asyncio.Future[None] | None:
-        """Note what is asked and reserved; before a paid call, something to wait for: a kill can't undo it any more."""
+        """Note what is asked and reserved.
+
+        Before a paid call, something to wait for: a kill can't undo it any more.
+        """
         facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
         if need.usd:
             facts["usd"] = need.usd
-        body = None if self._asked else asked_text(request, self.path, self._item.drive.setting.redact)
+        body = (
+            None if self._asked else asked_text(request, self.path, self._item.drive.setting.redact)
+        )
         self._asked = True
         if not wait:
             self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
             return None
         kept: asyncio.Future[None] = self._item.drive.setting.loop.create_future()
         self._journal.emit(
-            CALL_STARTED, self.path, lane=self._lane, data=facts, body=body, written=partial(_done, kept)
+            CALL_STARTED,
+            self.path,
+            lane=self._lane,
+            data=facts,
+            body=body,
+            written=partial(_done, kept),
         )
         return kept
 
     def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
         """Write a reply down; the reply as a resumed run would get it.
 
-        The journal keeps its order: whatever is recorded of what is done with the reply comes after it, and so does the
-        start of the next paid call, which is waited for.
+        The journal keeps its order: whatever is recorded of what is done with the reply comes after
+        it, and so does the start of the next paid call, which is waited for.
         """
         redact = self._item.drive.setting.redact
         if redact is not None:
@@ -126,7 +149,12 @@ class CallJournal:
         if reply.first_token is not None:
             facts["first_token"] = reply.first_token
         self._journal.emit(
-            CALL_SETTLED, self.path, lane=self._lane, data=facts, body=reply_text(reply, self.path), written=_HEARD
+            CALL_SETTLED,
+            self.path,
+            lane=self._lane,
+            data=facts,
+            body=reply_text(reply, self.path),
+            written=_HEARD,
         )
         return reply
 
@@ -134,9 +162,17 @@ class CallJournal:
         """Write a failure down; it rides along with the next commit."""
         state = "failed" if isinstance(error, CallFailed) else "cancelled"
         body = codec.encode_error(error) if state == "failed" else None
-        self._journal.emit(CALL_SETTLED, self.path, lane=self._lane, data=self._facts(state, used, times), body=body)
+        self._journal.emit(
+            CALL_SETTLED,
+            self.path,
+            lane=self._lane,
+            data=self._facts(state, used, times),
+            body=body,
+        )
 
-    def _facts(self, state: str, used: Usage, times: Sequence[float]) -> dict[str, Plain | list[float]]:
+    def _facts(
+        self, state: str, used: Usage, times: Sequence[float]
+    ) -> dict[str, Plain | list[float]]:
         waited, backoff, *service = times
         facts = usage_facts(used)
         facts["state"], facts["model"], facts["service"] = state, self._model, service
@@ -154,7 +190,9 @@ async def recorded_calls_of(item: CurrentItem) -> Calls:
     scribe, store, row = setting.scribe, setting.store, setting.row
     if not item.afresh and scribe is not None and store is not None and row is not None:
         prefix = f"{item.path}/{CALL}/"
-        found = await scribe.read(lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000))
+        found = await scribe.read(
+            lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
+        )
         known = {event.path: event for event in found if event.data.get("state") != "cancelled"}
     if item.calls is None:  # another call of the item may have been faster
         item.calls = Calls(known)
@@ -168,20 +206,31 @@ def restore(event: Event, request: Request) -> Reply:
         raise _failure(event.body or "{}")
     service = data.get("service") or [0.0]
     reply = restored(event.body or "{}", request)
-    return replace(reply, usage=usage_of(data), seconds=float(service[-1]), first_token=data.get("first_token"))
+    return replace(
+        reply, usage=usage_of(data), seconds=float(service[-1]), first_token=data.get("first_token")
+    )
 
 
 def restored(text: str, request: Request) -> Reply:
     """A reply from how it was written down."""
     said: Any = codec.decode(text)
     return Reply(
-        text=said["text"], value=_value(said["text"], request), tool_calls=_tool_calls(said),
-        finish=said.get("finish", "stop"), model=said.get("model", ""), id=said.get("id", ""),
-    )  # fmt: skip
+        text=said["text"],
+        value=_value(said["text"], request),
+        tool_calls=_tool_calls(said),
+        finish=said.get("finish", "stop"),
+        model=said.get("model", ""),
+        id=said.get("id", ""),
+    )
 
 
-def asked_text(request: Request, where: str, redact: Callable[[str, object], object] | None = None) -> str:
-    """A question as it is written down: for people, who want to see it. Of a long turn only the beginning."""
+def asked_text(
+    request: Request, where: str, redact: Callable[[str, object], object] | None = None
+) -> str:
+    """A question as it is written down: for people, who want to see it.
+
+    Of a long turn only the beginning.
+    """
     turns = [("system", request.system)] if request.system is not None else []
     turns += ((turn.role, turn.content) for turn in request.messages)
     if redact is not None:
@@ -208,7 +257,10 @@ def _tool_calls(said: Mapping[str, Any]) -> tuple[ToolCall, ...]:
 
 
 def _value(text: str, request: Request) -> Json:
-    """The value that a recorded text stands for; none if it was redacted and is no value any more."""
+    """The value that a recorded text stands for.
+
+    None if it was redacted and is no value any more.
+    """
     if request.schema is None:
         return None
     from abreast.models.schema import parse
@@ -225,7 +277,9 @@ def _failure(body: str) -> BaseException:
     if not isinstance(kind, type) or not issubclass(kind, CallFailed):
         return recorded
     status, raw = recorded.details.get("status"), recorded.details.get("raw")
-    return kind(recorded.message, status=status if isinstance(status, int) else None, raw=str(raw or ""))
+    return kind(
+        recorded.message, status=status if isinstance(status, int) else None, raw=str(raw or "")
+    )
 
 
 def _nobody() -> None:

@@ -21,7 +21,9 @@ from abreast.run.calls.rate_limit_headers import hit_by, told_by
 if TYPE_CHECKING:
     from abreast.run.calls.learned_limits import LearnedLimits
 
-_FIRST_HOLD = 1.0  # seconds after a 429 that names none; doubled with each episode until a call gets through
+_FIRST_HOLD = (
+    1.0  # seconds after a 429 that names none; doubled with each episode until a call gets through
+)
 _LONGEST_HOLD = 60.0
 _TOO_LONG = 3600.0  # seconds: a provider that asks for more means a quota, not a minute's limit
 
@@ -32,8 +34,9 @@ Facts = dict[str, Plain | list[float]]
 class ModelLane:
     """Limits shared by all models of one provider and account, in one process.
 
-    With a governor, the limits are found out, and a 429 holds only what was hit. Without, they are numbers, and a 429
-    holds the whole lane; once per episode: a call that was sent before the hold began says nothing new.
+    With a governor, the limits are found out, and a 429 holds only what was hit. Without, they are
+    numbers, and a 429 holds the whole lane; once per episode: a call that was sent before the hold
+    began says nothing new.
     """
 
     def __init__(
@@ -44,15 +47,21 @@ class ModelLane:
         profile: LearnedLimits | None = None,
         held: Sequence[Limit] = (),
     ) -> None:
-        """`limits` and `governed` hold unless a run declares a lane of that name; `profile` keeps what is learned.
+        """`limits` and `governed` hold unless a run declares a lane of that name.
 
-        Items of a run that declares just this lane hold `held`, or the `limits` that its calls hold too.
+        `profile` keeps what is learned.
+
+        Items of a run that declares just this lane hold `held`, or the `limits` that its calls hold
+        too.
         """
         self.name = name
         self.limits = tuple(limits)
         self.governed = governed
         self.every = self.limits if governed is None else (governed, *self.limits)
-        """What each call asks for. Items hold `limits` alone: of a governor, only a call can say what became of it."""
+        """What each call asks for.
+
+        Items hold `limits` alone: of a governor, only a call can say what became of it.
+        """
         self.held = tuple(held) or self.limits
         self._profile = profile
         self.server = ServerHold()
@@ -72,7 +81,9 @@ class ModelLane:
                     return hold.handed if isinstance(hold.handed, CallPermit) else None
         return None
 
-    def answered(self, permit: CallPermit, used: Usage, headers: Mapping[str, str] | None, now: float) -> list[Facts]:
+    def answered(
+        self, permit: CallPermit, used: Usage, headers: Mapping[str, str] | None, now: float
+    ) -> list[Facts]:
         """A call got through: what the governor decided on that."""
         if self.governed is None:
             return []
@@ -94,7 +105,9 @@ class ModelLane:
         if changes is None:
             return []
         held: Facts = {"limit": hit, "held": max(0.0, self.governed.governor.held_until(hit) - now)}
-        return [_facts(change) | held for change in changes or [WidthChange(hit, None, None, "429")]]
+        return [
+            _facts(change) | held for change in changes or [WidthChange(hit, None, None, "429")]
+        ]
 
     def throttled(self, error: Throttled, sent_in: int, now: float) -> list[Facts]:
         """Hold the lane, if it has no governor, after a 429 to a call that was sent in episode `sent_in`."""
@@ -112,7 +125,14 @@ class ModelLane:
             after *= 1.0 + 0.25 * derive_fraction(self.episode, self.name)
         self.server.hold(now + after)
         hit = error.limit or "requests"
-        facts: Facts = {"dimension": hit, "old": None, "new": None, "cause": "429", "limit": hit, "held": after}
+        facts: Facts = {
+            "dimension": hit,
+            "old": None,
+            "new": None,
+            "cause": "429",
+            "limit": hit,
+            "held": after,
+        }
         return [facts] if fresh else []
 
     def got_through(self) -> None:
@@ -126,7 +146,10 @@ class ModelLane:
             self._profile.write(self.governed.governor.known())
 
     def park(self, why: QuotaSpent | str, after: float | None, now: float) -> LaneParked:
-        """Close the lane, for as long as its provider says or for this process; the error to raise."""
+        """Close the lane, for as long as its provider says or for this process.
+
+        The error to raise.
+        """
         reason = f"{self.name} takes no more requests: {why}"
         if after is not None:
             until = datetime.fromtimestamp(SYSTEM_CLOCK.wall() + after, UTC)
@@ -136,7 +159,12 @@ class ModelLane:
 
 
 def _facts(change: WidthChange) -> Facts:
-    return {"dimension": change.dimension, "old": change.old, "new": change.new, "cause": change.cause}
+    return {
+        "dimension": change.dimension,
+        "old": change.old,
+        "new": change.new,
+        "cause": change.cause,
+    }
 
 
 def _spoken(seconds: float) -> str:

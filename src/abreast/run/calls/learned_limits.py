@@ -1,7 +1,7 @@
 """What a lane has learned of its provider's limits, kept on disk for the next time.
 
-One small file for each lane, account and address. What is in it is where a governor begins; headers and rejections
-correct it. A file that can't be read is as good as none.
+One small file for each lane, account and address. What is in it is where a governor begins; headers
+and rejections correct it. A file that can't be read is as good as none.
 """
 
 from __future__ import annotations
@@ -50,9 +50,16 @@ def state_directory() -> Path:
 class LearnedLimits:
     """The file of one lane."""
 
-    def __init__(self, lane: str, address: str | None, key: str | None, folder: Path | None = None) -> None:
-        """`key` tells accounts apart; no more than a short digest of it is in the file's name, and nothing in it."""
-        told = hashlib.blake2b(f"{address}\0{key}".encode(), digest_size=6, person=b"abreast-lane").hexdigest()
+    def __init__(
+        self, lane: str, address: str | None, key: str | None, folder: Path | None = None
+    ) -> None:
+        """`key` tells accounts apart.
+
+        No more than a short digest of it is in the file's name, and nothing in it.
+        """
+        told = hashlib.blake2b(
+            f"{address}\0{key}".encode(), digest_size=6, person=b"abreast-lane"
+        ).hexdigest()
         self.path = (folder or state_directory() / "lanes") / f"{file_name(lane)}-{told}.json"
 
     def read(self) -> Learned | None:
@@ -73,7 +80,12 @@ class LearnedLimits:
         """Keep it, all or nothing; where that can't be, it is noted."""
         if known.flying is None and not known.rates:
             return
-        facts = {"version": VERSION, "at": SYSTEM_CLOCK.wall(), "flying": known.flying, "rates": dict(known.rates)}
+        facts = {
+            "version": VERSION,
+            "at": SYSTEM_CLOCK.wall(),
+            "flying": known.flying,
+            "rates": dict(known.rates),
+        }
         mine = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -43,13 +43,16 @@ class Cache(Protocol):
 
 
 class Caller:
-    """A model with all that a call needs around it. Made by `abreast.open_model`; safe to share among items.
+    """A model with all that a call needs around it.
+
+    Made by `abreast.open_model`; safe to share among items.
 
         async with abreast.open_model("local/smollm2") as model:
             reply = await model.ask("Name a colour.", max_tokens=5)
             print(reply.text, reply.usage)
 
-    Inside an item of a run, a call is recorded under the item's path and is not made again when the run is resumed.
+    Inside an item of a run, a call is recorded under the item's path and is not made again when the
+    run is resumed.
     """
 
     def __init__(
@@ -99,7 +102,10 @@ class Caller:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of connections and memory; harmless the second time. What its lane has learned is kept."""
+        """Let go of connections and memory.
+
+        Harmless the second time. What its lane has learned is kept.
+        """
         await self.model.close()
         self.lane.keep()
 
@@ -133,13 +139,21 @@ class Caller:
 
             shape = schema_of(schema)
         request = Request(
-            (Message("user", prompt),), system=system, temperature=temperature, seed=seed, stop=stop,
-            max_tokens=max_tokens, schema=shape,
-        )  # fmt: skip
+            (Message("user", prompt),),
+            system=system,
+            temperature=temperature,
+            seed=seed,
+            stop=stop,
+            max_tokens=max_tokens,
+            schema=shape,
+        )
         return await self.complete(request, hear)
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer a request, once it is this call's turn; without a seed it gets that of its item."""
+        """Answer a request, once it is this call's turn.
+
+        Without a seed it gets that of its item.
+        """
         item = current_item()
         book: CallJournal | None = None
         if item is not None and item.drive.setting.journal is not None:
@@ -150,18 +164,34 @@ class Caller:
             path = calls.path_of(item, digest_of(self._recorded_name, request))
             known = calls.known.get(path)
             if known is not None:
-                item.add_usage(usage_of(known.data))  # before it is restored: that raises a recorded failure
+                item.add_usage(
+                    usage_of(known.data)
+                )  # before it is restored: that raises a recorded failure
                 return restore(known, request)
-            book = CallJournal(item, item.drive.setting.journal, path=path, model=self.name, lane=self.lane.name)
-        if self._cache is not None and (found := await self._cache.find(self.name, request)) is not None:
+            book = CallJournal(
+                item, item.drive.setting.journal, path=path, model=self.name, lane=self.lane.name
+            )
+        if (
+            self._cache is not None
+            and (found := await self._cache.find(self.name, request)) is not None
+        ):
             found = replace(found, usage=Usage(requests=0), seconds=0.0, first_token=None)
             return book.replied(found, request, (0.0, 0.0)) if book is not None else found
-        if item is not None and (task := asyncio.current_task()) is not item.task and task is not None:
+        if (
+            item is not None
+            and (task := asyncio.current_task()) is not item.task
+            and task is not None
+        ):
             return await self._astray(item, task, request, hear, book)
         return await self._asked(item, request, hear, book)
 
     async def _astray(
-        self, item: CurrentItem, task: asyncio.Task[Any], request: Request, hear: Hear | None, book: CallJournal | None
+        self,
+        item: CurrentItem,
+        task: asyncio.Task[Any],
+        request: Request,
+        hear: Hear | None,
+        book: CallJournal | None,
     ) -> Reply:
         """A call from a task that the item has started itself: it must not outlive the item."""
         strays = item.strays = item.strays or set()
@@ -172,7 +202,11 @@ class Caller:
             strays.discard(task)
 
     async def _asked(
-        self, item: CurrentItem | None, request: Request, hear: Hear | None, book: CallJournal | None
+        self,
+        item: CurrentItem | None,
+        request: Request,
+        hear: Hear | None,
+        book: CallJournal | None,
     ) -> Reply:
         sent = _seeded(request, item) if self._takes_seed else request
         reply = await CallAttempts(self, sent, item, book).answer(hear)
@@ -200,9 +234,11 @@ class Caller:
         if self.price is not None:
             usd = self.price.of(*estimate)
         elif any("usd" in budget.caps for budget in budgets):
-            raise PriceUnknown(f"the budget has a cap on money, and the price of {self.name} is not known: give it as "
-                               f"price = {{input = ..., output = ...}} under [lanes.{self.lane.name}] in abreast.toml, "
-                               "or install 'abreast[prices]'")  # fmt: skip
+            raise PriceUnknown(
+                f"the budget has a cap on money, and the price of {self.name} is not known: give it as "
+                f"price = {{input = ..., output = ...}} under [lanes.{self.lane.name}] in abreast.toml, "
+                "or install 'abreast[prices]'"
+            )
         asked, said = estimate
         return Need(1, 1, asked + said, usd, said), estimate
 
@@ -218,10 +254,20 @@ class Caller:
 
 
 def _seeded(request: Request, item: CurrentItem | None) -> Request:
-    """The request as it is sent. Its name in the journal is that of the question, whatever the run's seed is."""
+    """The request as it is sent.
+
+    Its name in the journal is that of the question, whatever the run's seed is.
+    """
     if item is None or request.seed is not None:
         return request
     return Request(
-        request.messages, request.system, request.temperature, item.seed & _SEEDS, request.stop, request.max_tokens,
-        request.schema, request.tools, request.extra,
-    )  # fmt: skip
+        request.messages,
+        request.system,
+        request.temperature,
+        item.seed & _SEEDS,
+        request.stop,
+        request.max_tokens,
+        request.schema,
+        request.tools,
+        request.extra,
+    )

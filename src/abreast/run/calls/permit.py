@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class LanePermit:
     """One place on a lane, from `take` to `give`.
 
-    While it is `attached` to its item, calls that the item makes on the lane work in this place instead of asking for
-    another: one at a time, as with the slots that an item holds by `lane=`. Otherwise it counts beside them.
+    While it is `attached` to its item, calls that the item makes on the lane work in this place
+    instead of asking for another: one at a time, as with the slots that an item holds by `lane=`.
+    Otherwise it counts beside them.
     """
 
     def __init__(self, caller: Caller, item: CurrentItem) -> None:
@@ -34,13 +35,18 @@ class LanePermit:
 
     @property
     def is_governed(self) -> bool:
-        """Whether a governor decides on the lane; it learns from calls alone, so these need permits of their own."""
+        """Whether a governor decides on the lane.
+
+        It learns from calls alone, so these need permits of their own.
+        """
         return self._lane.governed is not None and self._lane.governed in self._limits
 
     async def take(self) -> None:
         """Wait for a place. The first one taken is charged as a request, at the rates of the lane."""
         again = self._order is not None
-        limits: list[Limit] = [limit for limit in self._limits if not (again and self._is_charged(limit))]
+        limits: list[Limit] = [
+            limit for limit in self._limits if not (again and self._is_charged(limit))
+        ]
         needs = [(self._lane.name, limit, ONE) for limit in (self._lane.server, *limits)]
         ticket = Ticket(needs)
         if self._order is not None:
@@ -52,16 +58,24 @@ class LanePermit:
         self._holds = tuple(hold for hold in ticket.holds if not self._is_charged(hold.limit))
 
     def attach(self) -> None:
-        """Let the item's own calls work in this place; the first of them is the request that was charged."""
+        """Let the item's own calls work in this place.
+
+        The first of them is the request that was charged.
+        """
         item = self._item
         self._attached = True
         item.holds = (*item.holds, *self._holds)
         item.permit = Ticket([(hold.lane, hold.limit, hold.need) for hold in self._holds])
         item.permit.order = self._order or item.permit.order
-        item.credits = {limit for limit in self._limits if self._is_charged(limit)} | (item.credits or set())
+        item.credits = {limit for limit in self._limits if self._is_charged(limit)} | (
+            item.credits or set()
+        )
 
     def detach(self) -> bool:
-        """Keep the place apart from the item's calls again; False if one of them has it at the moment."""
+        """Keep the place apart from the item's calls again.
+
+        False if one of them has it at the moment.
+        """
         if not self._attached:
             return bool(self._holds)
         self._attached = False
@@ -75,7 +89,10 @@ class LanePermit:
         return bool(own)
 
     def give(self, *, sent: bool = True) -> None:
-        """Give the place back; unless `sent`, nothing was asked of the provider in it. Harmless the second time."""
+        """Give the place back; unless `sent`, nothing was asked of the provider in it.
+
+        Harmless the second time.
+        """
         self.detach()
         holds, self._holds = self._holds, ()
         self._gate.give(holds, None if sent else Usage())

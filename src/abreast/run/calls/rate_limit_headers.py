@@ -12,16 +12,28 @@ from abreast.models.providers.errors import seconds_of
 
 _OPENAI: Final[tuple[Dimension, ...]] = ("requests", "tokens")
 _ANTHROPIC: Final[Mapping[Dimension, str]] = {
-    "requests": "requests", "tokens": "tokens", "input": "input-tokens", "output": "output-tokens",
-}  # fmt: skip
+    "requests": "requests",
+    "tokens": "tokens",
+    "input": "input-tokens",
+    "output": "output-tokens",
+}
 _NAMES: Final[list[tuple[Dimension, str, str, str]]] = [
-    (name, f"x-ratelimit-limit-{name}", f"x-ratelimit-remaining-{name}", f"x-ratelimit-reset-{name}")
+    (
+        name,
+        f"x-ratelimit-limit-{name}",
+        f"x-ratelimit-remaining-{name}",
+        f"x-ratelimit-reset-{name}",
+    )
     for name in _OPENAI
 ] + [
-    (name, f"anthropic-ratelimit-{word}-limit", f"anthropic-ratelimit-{word}-remaining",
-     f"anthropic-ratelimit-{word}-reset")
+    (
+        name,
+        f"anthropic-ratelimit-{word}-limit",
+        f"anthropic-ratelimit-{word}-remaining",
+        f"anthropic-ratelimit-{word}-reset",
+    )
     for name, word in _ANTHROPIC.items()
-]  # fmt: skip
+]
 _NOTHING: Final[Tellings] = {}
 
 
@@ -36,7 +48,10 @@ def told_by(headers: Mapping[str, str] | None) -> Tellings:
         return _NOTHING
     told: dict[Dimension, HeaderFacts] = {}
     for name, limit, left, reset in _NAMES:
-        if limit in headers and (found := _told(headers[limit], headers.get(left), headers.get(reset))) is not None:
+        if (
+            limit in headers
+            and (found := _told(headers[limit], headers.get(left), headers.get(reset))) is not None
+        ):
             told[name] = found
     return told
 
@@ -56,7 +71,10 @@ def _reset(told: str) -> float:
 
 
 def hit_by(limit: str, told: Tellings) -> Hit:
-    """Which gate a 429 was about. Where input and output are counted apart, the one that has less left."""
+    """Which gate a 429 was about.
+
+    Where input and output are counted apart, the one that has less left.
+    """
     if limit == "concurrency":
         return "concurrency"
     if limit != "tokens":

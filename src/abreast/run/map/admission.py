@@ -24,7 +24,9 @@ class Admission:
         """For the map of this drive."""
         self._drive = drive
         self._options = drive.options
-        self._keys: set[int] = set()  # hashes of all keys that are no positions: memory O(n) where keys are given
+        self._keys: set[int] = (
+            set()
+        )  # hashes of all keys that are no positions: memory O(n) where keys are given
         self._first_named: int | None = None
         self._needs_of: dict[str | None, Needs] = {}
 
@@ -69,9 +71,14 @@ class Admission:
         if not isinstance(key, str) or not key:
             raise TypeError(f"{self._drive.path}: a key must be text, not {key!r}")
         if self._first_named is None:
-            self._first_named = index  # those before it go by their positions, and are not in the set
+            self._first_named = (
+                index  # those before it go by their positions, and are not in the set
+            )
         by_position = (
-            key.isdecimal() and len(key) <= _DIGITS and int(key) < self._first_named and key == position_key(int(key))
+            key.isdecimal()
+            and len(key) <= _DIGITS
+            and int(key) < self._first_named
+            and key == position_key(int(key))
         )
         mark = hash(key)
         if by_position or mark in self._keys:

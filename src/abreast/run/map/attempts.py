@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Attempts:
-    """Executes the items of one map. What comes of each goes to `drive.settled` or `drive.paused`."""
+    """Executes the items of one map.
+
+    What comes of each goes to `drive.settled` or `drive.paused`.
+    """
 
     def __init__(self, drive: Scheduler, call: Callable[[Any], Awaitable[Any]]) -> None:
         """`call` does an item's work."""
@@ -45,7 +48,9 @@ class Attempts:
         work.started = self._now()
         work.task = drive.spawn(self._execute(work))
         if timeout is not None:
-            work.timer = drive.setting.clock.call_at(work.started + timeout, lambda: self._time_out(work))
+            work.timer = drive.setting.clock.call_at(
+                work.started + timeout, lambda: self._time_out(work)
+            )
 
     def _time_out(self, work: CurrentItem) -> None:
         if work.task is not None and work.stop_reason is None:
@@ -123,7 +128,12 @@ class Attempts:
             service = work.service = (*work.service, now - started)
             if error is not None and self._retries(work, error, now):
                 return
-            times = (0.0, max(0.0, now - admitted - sum(service) - work.backoff), work.backoff, *service)
+            times = (
+                0.0,
+                max(0.0, now - admitted - sum(service) - work.backoff),
+                work.backoff,
+                *service,
+            )
         self._drive.settled(work, self._outcome(work, value, error, times))
 
     def _ends_the_map(self, error: Stopped) -> bool:
@@ -132,7 +142,9 @@ class Attempts:
             return error.budget in self._drive.run.lanes.budgets
         return isinstance(error, (LaneParked, Paused))
 
-    def _outcome(self, work: CurrentItem, value: Any, error: BaseException | None, times: Times) -> Outcome[Any]:
+    def _outcome(
+        self, work: CurrentItem, value: Any, error: BaseException | None, times: Times
+    ) -> Outcome[Any]:
         usage = work.usage or NO_USAGE
         if error is None:
             return Done(work.index, work.key, value, work.lane, usage, times)
@@ -145,7 +157,9 @@ class Attempts:
         if work.stop_reason != "timeout":
             return error
         self._drive.why.add("timeout")
-        late = TimedOut(f"{work.path}: attempt {work.attempt} took longer than {self._drive.options.timeout:g} s")
+        late = TimedOut(
+            f"{work.path}: attempt {work.attempt} took longer than {self._drive.options.timeout:g} s"
+        )
         late.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
         return late
 
@@ -156,7 +170,9 @@ class Attempts:
         if retry is None or drive.is_past_end(work) or work.stop_reason not in (None, "timeout"):
             return False
         cause = self._cause(work, error)
-        delay = retry.delay(cause, work.attempt, drive.setting.seed, drive.setting.seeded_part(work.path))
+        delay = retry.delay(
+            cause, work.attempt, drive.setting.seed, drive.setting.seeded_part(work.path)
+        )
         if delay is None:
             return False
         if drive.book is not None:

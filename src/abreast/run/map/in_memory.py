@@ -1,7 +1,8 @@
 """The quick way, for maps in memory that have nothing to ask, to write, to judge, to repeat or to watch.
 
-That is most of what people run in large numbers. Its items go the same way as all others, with the calls on it folded
-into two: 6 us an item against 10. Whatever isn't a plain success turns off to the ordinary way.
+That is most of what people run in large numbers. Its items go the same way as all others, with the
+calls on it folded into two: 6 us an item against 10. Whatever isn't a plain success turns off to
+the ordinary way.
 """
 
 from __future__ import annotations
@@ -25,13 +26,21 @@ def may_be_quick(drive: Scheduler, setting: RunContext) -> bool:
     options = drive.options
     asks = options.lane is not None or options.hold or drive.run.lanes.budgets
     watched = setting.journal is not None or options.timeout is not None or drive.release.judges
-    return not asks and not watched and options.retry is None and options.key is None and options.order == "item"
+    return (
+        not asks
+        and not watched
+        and options.retry is None
+        and options.key is None
+        and options.order == "item"
+    )
 
 
 class InMemoryMap:
     """Launches and lands items of one drive."""
 
-    def __init__(self, drive: Scheduler, call: Callable[[Any], Awaitable[Any]], attempts: Attempts) -> None:
+    def __init__(
+        self, drive: Scheduler, call: Callable[[Any], Awaitable[Any]], attempts: Attempts
+    ) -> None:
         """`call` does an item's work; `attempts` takes over where it isn't a plain success."""
         self._drive = drive
         self._call = call

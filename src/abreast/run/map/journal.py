@@ -41,10 +41,18 @@ class FunctionChanged(UserWarning):
 
 
 class MapJournal:
-    """Writes a map's events; with a store, keeps values in the form they will have when read back."""
+    """Writes a map's events.
 
-    def __init__(self, setting: RunContext, journal: Journal, path: str, *, repeats: bool = False) -> None:
-        """For the map at `path`; with `repeats`, in a further attempt of the item that it is beneath."""
+    With a store, keeps values in the form they will have when read back.
+    """
+
+    def __init__(
+        self, setting: RunContext, journal: Journal, path: str, *, repeats: bool = False
+    ) -> None:
+        """For the map at `path`.
+
+        With `repeats`, in a further attempt of the item that it is beneath.
+        """
         self._setting = setting
         self._journal = journal
         self._path = path
@@ -64,10 +72,17 @@ class MapJournal:
         self._reruns = self._repeats or options.on_change == "rerun"
         if self._setting.resumed:
             await self._look_back(fingerprint, options, is_ours=_is_ours(fn))
-        self._journal.emit(MAP_STARTED, self._path, data={
-            "width": options.width, "span": options.span, "order": options.order, "effect": options.effect,
-            "function": fingerprint,
-        })  # fmt: skip
+        self._journal.emit(
+            MAP_STARTED,
+            self._path,
+            data={
+                "width": options.width,
+                "span": options.span,
+                "order": options.order,
+                "effect": options.effect,
+                "function": fingerprint,
+            },
+        )
 
     def queued(self, work: CurrentItem) -> None:
         """The item was read and has to wait."""
@@ -75,7 +90,9 @@ class MapJournal:
 
     def waited(self, work: CurrentItem, limit: str, seconds: float) -> None:
         """The item has what it waited for."""
-        self._journal.emit(LIMIT_WAITED, work.path, lane=work.lane, data={"limit": limit, "seconds": seconds})
+        self._journal.emit(
+            LIMIT_WAITED, work.path, lane=work.lane, data={"limit": limit, "seconds": seconds}
+        )
 
     def started(self, work: CurrentItem, durable: Callable[[], None] | None = None) -> None:
         """An attempt begins; only a further one says which."""
@@ -89,10 +106,17 @@ class MapJournal:
         """An attempt failed and there will be another."""
         self._journal.over(work.path)
         facts: Facts = {"index": work.index, "attempt": work.attempt, "backoff": backoff}
-        self._journal.emit(ATTEMPT_FAILED, work.path, lane=work.lane, data=facts, body=codec.encode_error(error))
+        self._journal.emit(
+            ATTEMPT_FAILED, work.path, lane=work.lane, data=facts, body=codec.encode_error(error)
+        )
 
-    def recorded_form(self, work: CurrentItem, outcome: Outcome[Any]) -> tuple[Outcome[Any], str | None]:
-        """The outcome as a resumed run would read it, and its text; a failure where its value can't be stored."""
+    def recorded_form(
+        self, work: CurrentItem, outcome: Outcome[Any]
+    ) -> tuple[Outcome[Any], str | None]:
+        """The outcome as a resumed run would read it, and its text.
+
+        A failure where its value can't be stored.
+        """
         if isinstance(outcome, Done):
             return self._storable(work, outcome)
         return outcome, codec.encode_error(outcome.error) if isinstance(outcome, Failed) else None
@@ -116,9 +140,14 @@ class MapJournal:
             facts["speculative"] = True
         self._journal.over(work.path)
         self._journal.emit(
-            ITEM_SETTLED, work.path, lane=work.lane, data=facts, body=body,
-            written=None if freed is None else partial(freed, work), durable=partial(landed, work, outcome),
-        )  # fmt: skip
+            ITEM_SETTLED,
+            work.path,
+            lane=work.lane,
+            data=facts,
+            body=body,
+            written=None if freed is None else partial(freed, work),
+            durable=partial(landed, work, outcome),
+        )
 
     def hurry(self) -> None:
         """Nothing is under way any more but to the disk."""
@@ -141,10 +170,15 @@ class MapJournal:
         if self.stored:
             work.digest = codec.digest(work.value)
 
-    async def lookup(self, works: Sequence[CurrentItem], *, charged: bool = False) -> dict[int, Outcome[Any]]:
-        """What is recorded of these items and still stands, by index. `ItemChanged` names those that differ.
+    async def lookup(
+        self, works: Sequence[CurrentItem], *, charged: bool = False
+    ) -> dict[int, Outcome[Any]]:
+        """What is recorded of these items and still stands, by index.
 
-        With `charged` (there is a budget) it is noted of the others whether they were charged for a request already.
+        `ItemChanged` names those that differ.
+
+        With `charged` (there is a budget) it is noted of the others whether they were charged for a
+        request already.
         """
         if not (self._setting.resumed or self._repeats) or not works:
             return {}
@@ -159,17 +193,27 @@ class MapJournal:
                 if not self._reruns:
                     changed.append(work.key)
             elif is_final(recorded, retry_failed=self._retries(work.key)):
-                known[work.index] = replace(restore(recorded, self._setting.types), index=work.index, key=work.key)
+                known[work.index] = replace(
+                    restore(recorded, self._setting.types), index=work.index, key=work.key
+                )
             else:
                 work.afresh = recorded.data["state"] == "failed"
         if changed:
-            raise ItemChanged(f"{self._path}: {_listed(changed)} changed since the run recorded them; "
-                              "start a new run, or give the items keys that name their content")  # fmt: skip
+            raise ItemChanged(
+                f"{self._path}: {_listed(changed)} changed since the run recorded them; "
+                "start a new run, or give the items keys that name their content"
+            )
         for path, work in paths.items():
-            if path in self._in_doubt and path not in found and not self._retries(work.key, unknown=True):
+            if (
+                path in self._in_doubt
+                and path not in found
+                and not self._retries(work.key, unknown=True)
+            ):
                 known[work.index] = self._unknown(work)
         if charged:
-            await self._find_charged([work for work in works if work.index not in known and not work.afresh])
+            await self._find_charged(
+                [work for work in works if work.index not in known and not work.afresh]
+            )
         return known
 
     async def _find_charged(self, works: Sequence[CurrentItem]) -> None:
@@ -219,7 +263,10 @@ class MapJournal:
         return await self._scribe.read(lambda: look(setting.store, run_id))
 
     def _storable(self, work: CurrentItem, outcome: Done[Any]) -> tuple[Outcome[Any], str | None]:
-        """The outcome as it will be read back, and its text; a failure naming the item where there is no text."""
+        """The outcome as it will be read back, and its text.
+
+        A failure naming the item where there is no text.
+        """
         if not self.stored:
             return outcome, None
         value = outcome.value
@@ -228,34 +275,56 @@ class MapJournal:
         try:
             body = codec.encode(value, work.path)
         except CannotStore as error:
-            failed = Failed(outcome.index, outcome.key, error, outcome.lane, outcome.usage, outcome.times)
+            failed = Failed(
+                outcome.index, outcome.key, error, outcome.lane, outcome.usage, outcome.times
+            )
             return failed, codec.encode_error(error)
         read = codec.read_back(value, body)
         if read is not outcome.value:
-            # Made anew rather than by dataclasses.replace, which costs as much as the commit of an event.
-            outcome = Done(outcome.index, outcome.key, read, outcome.lane, outcome.usage, outcome.times)
+            # Made anew rather than by dataclasses.replace, which costs as much as the commit of an
+            # event.
+            outcome = Done(
+                outcome.index, outcome.key, read, outcome.lane, outcome.usage, outcome.times
+            )
         return outcome, body
 
     async def _look_back(self, fingerprint: str, options: MapOptions, *, is_ours: bool) -> None:
-        started = await self._read(lambda store, run: store.events(run, kinds={MAP_STARTED}, prefix=self._path))
-        before = next((event.data.get("function") for event in started if event.path == self._path), fingerprint)
-        is_comparable = str(before).partition(":")[0] == fingerprint.partition(":")[0] and not is_ours
+        started = await self._read(
+            lambda store, run: store.events(run, kinds={MAP_STARTED}, prefix=self._path)
+        )
+        before = next(
+            (event.data.get("function") for event in started if event.path == self._path),
+            fingerprint,
+        )
+        is_comparable = (
+            str(before).partition(":")[0] == fingerprint.partition(":")[0] and not is_ours
+        )
         if before != fingerprint and is_comparable:
-            warnings.warn(f"{self._path}: the function changed since outcomes were recorded; they are kept as they are",
-                          FunctionChanged, stacklevel=2)  # fmt: skip
+            warnings.warn(
+                f"{self._path}: the function changed since outcomes were recorded; they are kept as they are",
+                FunctionChanged,
+                stacklevel=2,
+            )
         if options.effect == "once":
-            events = await self._read(lambda store, run: store.events(run, kinds={ITEM_STARTED}, prefix=self._path,
-                                                                      limit=1_000_000))  # fmt: skip
+            events = await self._read(
+                lambda store, run: store.events(
+                    run, kinds={ITEM_STARTED}, prefix=self._path, limit=1_000_000
+                )
+            )
             self._in_doubt = frozenset(event.path for event in events)
 
     def _unknown(self, work: CurrentItem) -> Outcome[Any]:
-        error = OutcomeUnknown(f"{work.path} was in flight when its driver died, and may run only once: "
-                               "see whether it took effect; to run it again, resume with retry")  # fmt: skip
+        error = OutcomeUnknown(
+            f"{work.path} was in flight when its driver died, and may run only once: "
+            "see whether it took effect; to run it again, resume with retry"
+        )
         return Failed(work.index, work.key, error, work.lane)
 
 
 def _listed(keys: Sequence[str]) -> str:
-    shown = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
+    shown = ", ".join(keys[:_NAMED]) + (
+        f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    )
     return f"item {shown}" if len(keys) == 1 else f"items {shown}"
 
 
@@ -279,5 +348,7 @@ def _fingerprint(fn: Any) -> str:
 
 def _code_bytes(code: CodeType) -> bytes:
     """What a function does, without where it stands: its code and constants, those of inner functions too."""
-    consts = b"".join(_code_bytes(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts[0:])
+    consts = b"".join(
+        _code_bytes(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts[0:]
+    )
     return code.co_code + consts + repr(code.co_names).encode()

@@ -85,10 +85,22 @@ def check_options(
         raise TypeError(f"lane must be a lane's name or a function of the item, not {lane!r}")
     Halting(until, on_error)
     return MapOptions(
-        name=check_name(name if name is not None else name_of(fn)), width=width, span=span, order=order, until=until,
-        on_error=on_error, lane=lane, key=key, retry=Retry.of(retry), timeout=check_timeout(timeout), effect=effect,
-        hold=weights_of(hold), executor=executor, on_change=on_change, single=single,
-    )  # fmt: skip
+        name=check_name(name if name is not None else name_of(fn)),
+        width=width,
+        span=span,
+        order=order,
+        until=until,
+        on_error=on_error,
+        lane=lane,
+        key=key,
+        retry=Retry.of(retry),
+        timeout=check_timeout(timeout),
+        effect=effect,
+        hold=weights_of(hold),
+        executor=executor,
+        on_change=on_change,
+        single=single,
+    )
 
 
 def check_timeout(timeout: Any) -> float | None:

@@ -18,9 +18,9 @@ R = TypeVar("R")
 class Map(Generic[T, R]):
     """Outcomes of a function over items, side by side, in item order.
 
-    Iterate it with `async for`, once. As `async with run.map(...) as outcomes:` it starts at once, and everything it
-    started has ended when the block does. Leaving a plain loop early stops it when Python drops the iterator, and at
-    the latest when the run's block ends.
+    Iterate it with `async for`, once. As `async with run.map(...) as outcomes:` it starts at once,
+    and everything it started has ended when the block does. Leaving a plain loop early stops it
+    when Python drops the iterator, and at the latest when the run's block ends.
     """
 
     def __init__(self, drive: Scheduler) -> None:
@@ -49,12 +49,18 @@ class Map(Generic[T, R]):
 
     @property
     def speculative(self) -> Usage:
-        """What items used whose outcomes were not taken: those past the stopping point. It depends on timing."""
+        """What items used whose outcomes were not taken: those past the stopping point.
+
+        It depends on timing.
+        """
         return sum((used for _, used in sorted(self._drive.unclaimed.items())), NO_USAGE)
 
     @property
     def timing_dependent(self) -> frozenset[str]:
-        """What was in play that lets timing change the answer; empty when the law holds unconditionally."""
+        """What was in play that lets timing change the answer.
+
+        Empty when the law holds unconditionally.
+        """
         return frozenset(self._drive.why)
 
     def __aiter__(self) -> AsyncIterator[Outcome[R]]:
@@ -80,7 +86,10 @@ class Map(Generic[T, R]):
         await self._drive.close("left")
 
     def cancel(self, index: int, reason: str) -> None:
-        """End one item, whose outcome is then `Cancelled(reason)`; harmless when it has ended already."""
+        """End one item, whose outcome is then `Cancelled(reason)`.
+
+        Harmless when it has ended already.
+        """
         self._drive.cancel(index, reason)
 
     def leave_usage(self) -> None:
@@ -92,7 +101,9 @@ class Map(Generic[T, R]):
         outcomes = [outcome async for outcome in self]
         errors = tuple(outcome.error for outcome in outcomes if isinstance(outcome, Failed))
         if len(errors) > 1:
-            raise ItemsFailed(f"{len(errors)} of {len(outcomes)} items of {self.path} failed", errors) from errors[0]
+            raise ItemsFailed(
+                f"{len(errors)} of {len(outcomes)} items of {self.path} failed", errors
+            ) from errors[0]
         if errors:
             raise errors[0]
         return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
@@ -140,7 +151,11 @@ class Map(Generic[T, R]):
             drive.stop("left")
 
     def _noted(self, outcome: Outcome[R]) -> BaseException:
-        error = outcome.error if isinstance(outcome, Failed) else RuntimeError(f"{self.path}: {outcome}")
+        error = (
+            outcome.error
+            if isinstance(outcome, Failed)
+            else RuntimeError(f"{self.path}: {outcome}")
+        )
         for loser in self.losers:
             error.add_note(f"item {loser.key} of {self.path} failed too: {loser.error!r}")
         return error

@@ -28,7 +28,10 @@ class Stocked(Protocol):
 
 
 class Reader:
-    """Feeds a drive from a task of its own, as the window makes room; what is at hand needs no turn of it."""
+    """Feeds a drive from a task of its own, as the window makes room.
+
+    What is at hand needs no turn of it.
+    """
 
     def __init__(self, drive: Scheduler, items: Iterable[Any] | AsyncIterable[Any]) -> None:
         """For items of either kind."""
@@ -42,7 +45,9 @@ class Reader:
         drive = self._drive
         if self._idle is None or self._idle.done():
             return
-        if self._stock is not None and not drive.looks_up:  # else it is looked up first, which takes a while
+        if (
+            self._stock is not None and not drive.looks_up
+        ):  # else it is looked up first, which takes a while
             self._feed_from(self._stock)
         if (drive.wants_more or drive.stopped) and not self._idle.done():
             self._idle.set_result(None)
@@ -71,7 +76,11 @@ class Reader:
             try:
                 works = await self._read()
                 charged = bool(drive.run.lanes.budgets)
-                known = await drive.book.lookup(works, charged=charged) if drive.book is not None else {}
+                known = (
+                    await drive.book.lookup(works, charged=charged)
+                    if drive.book is not None
+                    else {}
+                )
             except (ItemChanged, KeyReused, StoreError) as error:
                 drive.fail(error)
                 return
@@ -84,7 +93,9 @@ class Reader:
         try:
             if isinstance(source, AsyncIterator):
                 works.append(drive.admit(await anext(source)))
-                while drive.looks_up and stock is not None and stock.stocked and self._reads_on(works):
+                while (
+                    drive.looks_up and stock is not None and stock.stocked and self._reads_on(works)
+                ):
                     works.append(drive.admit(stock.take()))
             else:
                 while self._reads_on(works):

@@ -20,21 +20,28 @@ _PAGE = 500  # events read from the journal at once when all are wanted
 _FEW = 64  # the same, when their items are wanted one after the other
 _FRESH = 1 << 20  # characters of items kept in memory between being journaled and being asked for
 _BATCH = 100  # items handed to the loop at once, at most
-_TOGETHER = 1 << 14  # characters of items in one event: it costs as much for a hundred short ones as for one
-_FARTHEST = 1_000_000  # items journaled and not yet given out, at most: an endless pipe must not fill the disk
+_TOGETHER = (
+    1 << 14
+)  # characters of items in one event: it costs as much for a hundred short ones as for one
+# items journaled and not yet given out, at most: an endless pipe must not fill the disk
+_FARTHEST = 1_000_000
 _LARGEST = 256 << 20  # the same, in characters
 
 
 class InputIncomplete(AbreastError):
-    """An earlier driver died before it had read all items; they must be handed in once more, and be the same."""
+    """An earlier driver died before it had read all items.
+
+    They must be handed in once more, and be the same.
+    """
 
 
 class RecordedInput:
     """Reads `items` in a thread as fast as they come, and gives them out as they are asked for.
 
-    With a store each item is journaled as it is read, and given out from the journal: memory stays flat however far the
-    reading is ahead. A later driver gives out what is journaled; only if the reading had not come to its end does it
-    read `items` again, and each must then be what was read in its place before.
+    With a store each item is journaled as it is read, and given out from the journal: memory stays
+    flat however far the reading is ahead. A later driver gives out what is journaled; only if the
+    reading had not come to its end does it read `items` again, and each must then be what was read
+    in its place before.
     """
 
     def __init__(self, setting: RunContext, path: str, items: Iterable[Any]) -> None:
@@ -46,18 +53,24 @@ class RecordedInput:
         self._journaled = 0  # items that may be given out
         self._complete = False
         self._error: BaseException | None = None
-        self._total: int | None = None  # items that were read, once there are no more, or no more can be
+        self._total: int | None = (
+            None  # items that were read, once there are no more, or no more can be
+        )
         self._given = 0
         self._ahead = 0  # characters journaled and not yet given out
         self._held_back = False
-        self._stock: deque[tuple[int, Any]] = deque()  # the next items with their sizes; not all may be journaled yet
+        self._stock: deque[tuple[int, Any]] = (
+            deque()
+        )  # the next items with their sizes; not all may be journaled yet
         self._kept = 0  # characters of those
         self._after = 0  # number of the event that the last of them is in
         self._spilled = False  # later items are not among them, and must be read from the journal
         self._news: asyncio.Future[None] | None = None
         self._room = threading.Condition()
         self._pending: list[Any] = []  # read, not yet taken in
-        self._busy = False  # a batch is on its way: what is read meanwhile waits, and goes over together
+        self._busy = (
+            False  # a batch is on its way: what is read meanwhile waits, and goes over together
+        )
         self._taken = 0  # items taken in, or matched with those of an earlier driver
         self._closed = False
 
@@ -83,7 +96,11 @@ class RecordedInput:
     def take(self) -> Any:
         """The next item, where there is one at hand."""
         size, item = self._stock.popleft()
-        self._given, self._ahead, self._kept = self._given + 1, self._ahead - size, self._kept - size
+        self._given, self._ahead, self._kept = (
+            self._given + 1,
+            self._ahead - size,
+            self._kept - size,
+        )
         if self._held_back:
             self._read_on()
         elif self._setting.scribe is None and not self._stock:
@@ -105,11 +122,15 @@ class RecordedInput:
 
     async def _restock(self) -> None:
         page = await self._read(self._after, {ITEM_READ}, _FEW)
-        if not page:  # they were only jotted down, and can't be committed any more: the run is about to end
+        if (
+            not page
+        ):  # they were only jotted down, and can't be committed any more: the run is about to end
             await self._wait()
         for event in page:
             _, bodies = items_read(event)
-            self._keep(event.seq, bodies, [codec.decode(body, self._setting.types) for body in bodies])
+            self._keep(
+                event.seq, bodies, [codec.decode(body, self._setting.types) for body in bodies]
+            )
 
     def _ended(self) -> bool:
         if self._error is not None:
@@ -127,7 +148,9 @@ class RecordedInput:
     # --- the reading thread, and what it hands over -----------------------------------------------------------------
 
     def _start(self) -> None:
-        threading.Thread(target=self._work, name=f"abreast-intake-{self._path}", daemon=True).start()
+        threading.Thread(
+            target=self._work, name=f"abreast-intake-{self._path}", daemon=True
+        ).start()
 
     def _work(self) -> None:
         error: BaseException | None = None
@@ -139,8 +162,10 @@ class RecordedInput:
                 if not self._hand_over(item):
                     return
             if place < len(self._before):
-                error = InputIncomplete(f"{self._path}: an earlier driver died while it read its items (it had "
-                                        f"{len(self._before)}); hand them in again")  # fmt: skip
+                error = InputIncomplete(
+                    f"{self._path}: an earlier driver died while it read its items (it had "
+                    f"{len(self._before)}); hand them in again"
+                )
         except Exception as raised:  # noqa: BLE001 - the items' own error, raised where they are asked for
             error = raised
         self._call(self._finish, error)
@@ -158,15 +183,21 @@ class RecordedInput:
 
     def _check(self, item: Any, place: int) -> None:
         if place < len(self._before) and not self._is_before(item, self._before[place]):
-            raise InputIncomplete(f"{self._path}: item {place} is not the one read before; hand in the same items")
+            raise InputIncomplete(
+                f"{self._path}: item {place} is not the one read before; hand in the same items"
+            )
 
     def _is_before(self, item: Any, before: str) -> bool:
         """Whether the item is the one recorded, also where an earlier version wrote the same value differently."""
         text = codec.encode(item, self._path)
-        return text == before or text == codec.encode(codec.decode(before, self._setting.types), self._path)
+        return text == before or text == codec.encode(
+            codec.decode(before, self._setting.types), self._path
+        )
 
     def _call(self, what: Any, *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever wanted the items
+        with contextlib.suppress(
+            RuntimeError
+        ):  # the loop is gone, and with it whoever wanted the items
             self._setting.loop.call_soon_threadsafe(what, *args)
 
     def _take_in(self) -> None:
@@ -191,7 +222,9 @@ class RecordedInput:
         end = first + len(bodies)
         for together in _portions(bodies):
             last = first + len(together) == end
-            facts = {"index": first, "count": len(together)} if len(together) > 1 else {"index": first}
+            facts = (
+                {"index": first, "count": len(together)} if len(together) > 1 else {"index": first}
+            )
             path = f"{self._path}/{position_key(first)}"
             written = functools.partial(self._written, end) if last else None
             journal.emit(ITEM_READ, path, data=facts, body="\n".join(together), written=written)
@@ -204,10 +237,17 @@ class RecordedInput:
             self._take_in()
 
     def _keep_fresh(self, seq: int, bodies: Sequence[str], items: Sequence[Any]) -> None:
-        """Keep a few items for those who ask for them soon; from the first that is one too many, they are read back."""
+        """Keep a few items for those who ask for them soon.
+
+        From the first that is one too many, they are read back.
+        """
         self._spilled = self._spilled or self._kept + sum(map(len, bodies)) > _FRESH
         if not self._spilled:
-            self._keep(seq, bodies, [codec.read_back(item, body) for item, body in zip(items, bodies, strict=True)])
+            self._keep(
+                seq,
+                bodies,
+                [codec.read_back(item, body) for item, body in zip(items, bodies, strict=True)],
+            )
 
     def _keep(self, seq: int, bodies: Sequence[str], items: Sequence[Any]) -> None:
         self._after = seq
@@ -272,7 +312,9 @@ class RecordedInput:
         scribe, store, row = self._setting.scribe, self._setting.store, self._setting.row
         if scribe is None or store is None or row is None:
             return []
-        return await scribe.read(lambda: store.events(row.id, after=after, limit=limit, kinds=kinds, prefix=self._path))
+        return await scribe.read(
+            lambda: store.events(row.id, after=after, limit=limit, kinds=kinds, prefix=self._path)
+        )
 
 
 def _portions(bodies: Sequence[str]) -> Iterator[list[str]]:

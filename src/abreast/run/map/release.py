@@ -59,7 +59,10 @@ class Release:
         self.judges = not halting.always_goes_on
 
     def settle(self, outcome: Outcome[Any]) -> int | None:
-        """The index after which no item is wanted any more, now that this outcome is known; None while that is open."""
+        """The index after which no item is wanted any more, now that this outcome is known.
+
+        None while that is open.
+        """
         if not self._foresees:
             return None
         self._halting.settle(outcome)

@@ -1,8 +1,9 @@
 """The driver: the only scheduler loop there is.
 
-A map is driven by what happens to it: an item ends, a limit is granted, the caller takes an outcome. Each of these
-calls `pump`, which reads and starts as much as the window allows. Nothing polls, and there is no task but those that do
-the work (and one that feeds, where items come asynchronously or may be recorded already).
+A map is driven by what happens to it: an item ends, a limit is granted, the caller takes an
+outcome. Each of these calls `pump`, which reads and starts as much as the window allows. Nothing
+polls, and there is no task but those that do the work (and one that feeds, where items come
+asynchronously or may be recorded already).
 
     read -> Admission -> ask (window, limits) -> Attempts -> settled -> on disk -> Release -> the caller
 """
@@ -51,9 +52,13 @@ class Scheduler:
     """Drives one map, from its first item to the last trace of it."""
 
     def __init__(
-        self, run: Run, setting: RunContext, fn: Callable[..., Any], items: Iterable[Any] | AsyncIterable[Any],
+        self,
+        run: Run,
+        setting: RunContext,
+        fn: Callable[..., Any],
+        items: Iterable[Any] | AsyncIterable[Any],
         options: MapOptions,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Nothing starts before `begin`."""
         self.run = run
         self.path: str = f"{run.path}/{escape(options.name)}"
@@ -67,14 +72,18 @@ class Scheduler:
         self.release: Release = Release(self.window, Halting(options.until, options.on_error))
         self.works: dict[int, CurrentItem] = {}  # items read whose outcome has not landed
         self.losers: list[Failed] = []
-        self.unclaimed: dict[int, Usage] = {}  # what items used whose outcomes the caller has not taken
+        self.unclaimed: dict[
+            int, Usage
+        ] = {}  # what items used whose outcomes the caller has not taken
         self.counts_usage = True  # what an outcome used is added to the item that takes it
         self.why: set[str] = {"order=completion"} if options.order == "completion" else set()
         self.error: BaseException | None = None
         self.book: MapJournal | None = None
         self._failed = self._cancelled = 0  # of the outcomes that the caller has taken
         self.exhausted = self.stopped = False
-        self._end: int | None = None  # the item at which the map ends at the latest, once that is known
+        self._end: int | None = (
+            None  # the item at which the map ends at the latest, once that is known
+        )
         self._fn = fn
         self._items = items
         self._admission = Admission(self)
@@ -101,7 +110,10 @@ class Scheduler:
 
     @property
     def over(self) -> bool:
-        """Whether no outcome will come any more. What is still under way then is ended by `close`, within its grace."""
+        """Whether no outcome will come any more.
+
+        What is still under way then is ended by `close`, within its grace.
+        """
         if self.release.ripe:
             return False
         if self.stopped:
@@ -115,8 +127,8 @@ class Scheduler:
     def claim_usage(self, index: int) -> None:
         """The caller takes an outcome: what it used counts for the caller's item from now on.
 
-        Not before: a plain loop would not have run what is never taken. What is recorded comes this way too, so that a
-        resumed item has used what an undisturbed one has.
+        Not before: a plain loop would not have run what is never taken. What is recorded comes this
+        way too, so that a resumed item has used what an undisturbed one has.
         """
         used = self.unclaimed.pop(index, None)
         if used is not None and self.parent is not None and self.counts_usage:
@@ -130,7 +142,10 @@ class Scheduler:
             self._cancelled += 1
 
     async def wait(self) -> None:
-        """Wait until there is something to hand out; slots of the item that waits are free meanwhile."""
+        """Wait until there is something to hand out.
+
+        Slots of the item that waits are free meanwhile.
+        """
         parent = self.parent
         lent = parent is not None and lend(parent, self.setting)
         waiter = self.setting.loop.create_future()
@@ -151,7 +166,10 @@ class Scheduler:
     # --- beginning ------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Ask the deciders, look into the journal, and start the first items. Harmless the second time."""
+        """Ask the deciders, look into the journal, and start the first items.
+
+        Harmless the second time.
+        """
         if self._begun:
             return
         self._begun = True
@@ -179,7 +197,10 @@ class Scheduler:
             self.pump()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task in a copy of the caller's context. Not by loop.create_task, whose wrapper costs half as much."""
+        """Start a task in a copy of the caller's context.
+
+        Not by loop.create_task, whose wrapper costs half as much.
+        """
         return asyncio.Task(work, loop=self.setting.loop, context=self.context.copy())
 
     def look_after(self, task: asyncio.Task[None]) -> None:
@@ -197,7 +218,9 @@ class Scheduler:
     @property
     def wants_more(self) -> bool:
         """Whether an item read now could start now."""
-        window = self.window  # not by its own two properties: this is asked thrice for every item of a pipe
+        window = (
+            self.window
+        )  # not by its own two properties: this is asked thrice for every item of a pipe
         return window.executing < window.width and window.admitted - window.taken < window.span
 
     def pump(self) -> None:
@@ -208,9 +231,11 @@ class Scheduler:
                 self._feeder.nudge()
             return
         while (
-            window.executing < window.width and window.admitted - window.taken < window.span
-            and not self.exhausted and not self.stopped
-        ):  # fmt: skip
+            window.executing < window.width
+            and window.admitted - window.taken < window.span
+            and not self.exhausted
+            and not self.stopped
+        ):
             try:
                 value = next(source)
                 if quick is not None and type(value) is not Item:
@@ -237,7 +262,10 @@ class Scheduler:
         return work
 
     def exhaust(self, error: BaseException | None = None) -> None:
-        """There are no more items; or reading them failed, which is raised after the outcomes of those before."""
+        """There are no more items.
+
+        Or reading them failed, which is raised after the outcomes of those before.
+        """
         self.exhausted = True
         if self.error is None:
             self.error = error
@@ -253,7 +281,9 @@ class Scheduler:
             del self.works[work.index]
             if self.book is not None and self.book.timed_out(known):
                 self.why.add("timeout")
-            if known.usage is not NO_USAGE and not self.repeats:  # else the earlier attempt has counted it
+            if (
+                known.usage is not NO_USAGE and not self.repeats
+            ):  # else the earlier attempt has counted it
                 self.unclaimed[work.index] = known.usage
             self._foresee(known)
             self.window.settle(work.index, known)
@@ -293,7 +323,8 @@ class Scheduler:
             charged = [hold for hold in held if hold.limit.charged]
             work.holds = tuple(hold for hold in held if not hold.limit.charged)
             work.credits = {hold.limit for hold in charged} | (work.credits or set())
-            # An item's request is spent when it starts: kept as a reservation, what runs beneath could wait for it.
+            # An item's request is spent when it starts: kept as a reservation, what runs beneath
+            # could wait for it.
             self.setting.gate.give(charged)
             if ticket.parked is not None and self.book is not None:
                 waited = self.setting.clock.now() - work.admitted - sum(work.service) - work.backoff
@@ -330,9 +361,12 @@ class Scheduler:
             work.settling = True
             outcome, body = self.book.recorded_form(work, outcome)
             self._foresee(outcome)
-            # Where it may end the map it keeps its place: what started there would be for nothing, and perhaps paid.
+            # Where it may end the map it keeps its place: what started there would be for nothing,
+            # and perhaps paid.
             freed = None if self.release.judges else self._free
-            self.book.settle(work, outcome, body, freed, self._land, speculative=self.is_past_end(work))
+            self.book.settle(
+                work, outcome, body, freed, self._land, speculative=self.is_past_end(work)
+            )
 
     def _foresee(self, outcome: Outcome[Any]) -> None:
         """If this outcome ends the map whatever came before it: start nothing after it, and end what runs there."""
@@ -352,7 +386,9 @@ class Scheduler:
         if not self.stopped:
             self._make_room()
         window = self.window
-        if self.book is not None and (not window.executing or not (window.may_admit or self.release.ripe)):
+        if self.book is not None and (
+            not window.executing or not (window.may_admit or self.release.ripe)
+        ):
             self.book.hurry()  # nothing can go on before what was freed is on disk
 
     def _land(self, work: CurrentItem, outcome: Outcome[Any]) -> None:
@@ -373,9 +409,17 @@ class Scheduler:
             elif not work.freed:
                 self._make_room()
             return
-        far = self.book is not None and self.book.stored and work.index - window.ripened > SPAN_IN_MEMORY * window.width
-        kept = self.release.judges and type(outcome) is Failed  # it may be past the end, and is told of then
-        window.settle(work.index, Stub(work) if far and not kept and window.order == "item" else outcome)
+        far = (
+            self.book is not None
+            and self.book.stored
+            and work.index - window.ripened > SPAN_IN_MEMORY * window.width
+        )
+        kept = (
+            self.release.judges and type(outcome) is Failed
+        )  # it may be past the end, and is told of then
+        window.settle(
+            work.index, Stub(work) if far and not kept and window.order == "item" else outcome
+        )
         self._advance()
         if not work.freed:
             self._make_room()
@@ -413,7 +457,9 @@ class Scheduler:
             self.error = todo.error or self.error if todo.at is None else todo.error
             if self.book is not None and todo.at is not None:
                 self.book.halted(todo.at, todo.reason)
-            self.losers.extend(held for held in self.window.settled.values() if type(held) is Failed)
+            self.losers.extend(
+                held for held in self.window.settled.values() if type(held) is Failed
+            )
             self.stop("stopped", drain=todo.at is None and getattr(todo.error, "drains", False))
         self.wake()
 
@@ -441,7 +487,10 @@ class Scheduler:
     # --- ending ---------------------------------------------------------------------------------------------------
 
     def stop(self, reason: str, *, drain: bool = False) -> None:
-        """Start and ripen nothing more; end what is under way (or, to drain, let it end by itself)."""
+        """Start and ripen nothing more.
+
+        End what is under way (or, to drain, let it end by itself).
+        """
         if self.stopped or self._ended:
             return
         self.stopped = True
@@ -493,7 +542,10 @@ class Scheduler:
         self.wake()
 
     async def close(self, reason: str, grace: float | None = None) -> None:
-        """End everything that is under way, and wait for it, as long as the run's grace. Harmless when nothing is."""
+        """End everything that is under way, and wait for it, as long as the run's grace.
+
+        Harmless when nothing is.
+        """
         if grace is None:
             grace = self.setting.grace
         if not self._begun:
@@ -506,7 +558,11 @@ class Scheduler:
             return
         self._ended = True
         for name in await self._bound.close(grace) if self._bound is not None else ():
-            warnings.warn(f"{self.path}: {name} can't be stopped and is still running", LeftBehind, stacklevel=2)
+            warnings.warn(
+                f"{self.path}: {name} can't be stopped and is still running",
+                LeftBehind,
+                stacklevel=2,
+            )
         await self._close_source()
         if self.book is not None:
             self.book.ended(self.window.peak, self.window.taken, self.why)
@@ -515,7 +571,10 @@ class Scheduler:
         self.run.release(self)
 
     async def _settle_tasks(self, grace: float) -> None:
-        """Wait for tasks to end; cancel once more those that swallowed the first; name those that swallowed both."""
+        """Wait for tasks to end; cancel once more those that swallowed the first.
+
+        Name those that swallowed both.
+        """
         for helper in self._helpers:
             helper.cancel()
         for patience in (grace, min(grace, _LAST_GRACE)):
@@ -526,7 +585,11 @@ class Scheduler:
                 self._attempts.cut(work, work.stop_reason or "left")
         for work in list(self.works.values()):
             if work.task is not None:
-                warnings.warn(f"{work.path} ignores its cancellation and is still running", LeftBehind, stacklevel=2)
+                warnings.warn(
+                    f"{work.path} ignores its cancellation and is still running",
+                    LeftBehind,
+                    stacklevel=2,
+                )
                 self.works.pop(work.index)
         while self.works:  # outcomes on their way to the disk
             await self.wait()
@@ -536,5 +599,7 @@ class Scheduler:
             aclose, close = getattr(source, "aclose", None), getattr(source, "close", None)
             if aclose is not None:
                 await aclose()
-            elif close is not None and hasattr(source, "send"):  # a generator; a file is its owner's to close
+            elif close is not None and hasattr(
+                source, "send"
+            ):  # a generator; a file is its owner's to close
                 close()

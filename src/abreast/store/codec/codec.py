@@ -24,8 +24,12 @@ MAX_INT_BITS: Final = 2100
 """A longer int is tagged: it may have more digits than `sys.set_int_max_str_digits` lets through."""
 
 _MAX_TRACE: Final = 64 * 1024
-_SHORT: Final = 600  # characters: a text this short holds no int past MAX_INT_BITS, whatever else is in it
-_MARK: Final = '{"~":'  # inside a JSON string its quotes would be escaped, so this is always a tagged object
+_SHORT: Final = (
+    600  # characters: a text this short holds no int past MAX_INT_BITS, whatever else is in it
+)
+_MARK: Final = (
+    '{"~":'  # inside a JSON string its quotes would be escaped, so this is always a tagged object
+)
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _STR: Final = frozenset({str})
 _PLAIN: Final = 1 << 63
@@ -38,7 +42,11 @@ def json_writer(*, ascii_only: bool = False, sort_keys: bool = False) -> Callabl
     `JSONEncoder.encode` makes its C encoder anew for each call: 3.6 us for a small dict, against 2.0 with one kept.
     """
     encoder = json.JSONEncoder(
-        ensure_ascii=ascii_only, allow_nan=False, check_circular=False, separators=(",", ":"), sort_keys=sort_keys
+        ensure_ascii=ascii_only,
+        allow_nan=False,
+        check_circular=False,
+        separators=(",", ":"),
+        sort_keys=sort_keys,
     )
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # not CPython
@@ -56,7 +64,9 @@ _READ: Final = json.JSONDecoder().raw_decode
 
 
 def encode(value: object, where: str) -> str:
-    """The JSON text of `value`; `CannotStore` names `where`, the place inside the value, and the type.
+    """The JSON text of `value`.
+
+    `CannotStore` names `where`, the place inside the value, and the type.
 
     >>> encode({"when": (1, 2)}, "the value of item 0007")
     '{"when":{"~":"tuple","v":[1,2]}}'
@@ -66,7 +76,10 @@ def encode(value: object, where: str) -> str:
 
 
 def digest(value: object) -> str | None:
-    """A short name for the value's content, the same for equal dicts in any order; None if it can't be encoded."""
+    """A short name for the value's content, the same for equal dicts in any order.
+
+    None if it can't be encoded.
+    """
     if type(value) is int and -_PLAIN < value < _PLAIN:
         return f"{value}"  # its own name; a hash is for what is long, or nobody's business
     text = _flat_text(value, _SORTED)
@@ -113,7 +126,9 @@ def decode(text: str, types: Mapping[str, type] = NO_TYPES) -> object:
     except (ValueError, TypeError) as error:
         raise StoreCorrupt(f"a recorded value is damaged: {error}") from error
     except RecursionError as error:
-        raise StoreError("a recorded value is nested too deeply to be read from so deep a call") from error
+        raise StoreError(
+            "a recorded value is nested too deeply to be read from so deep a call"
+        ) from error
 
 
 def decode_facts(text: str) -> object:
@@ -145,7 +160,9 @@ def encode_error(error: BaseException) -> str:
 
     Never raises, whatever `error` does.
     """
-    if type(error) is RecordedError:  # read back from a store, and failed with again: it stays what it was
+    if (
+        type(error) is RecordedError
+    ):  # read back from a store, and failed with again: it stays what it was
         kind, message, trace = error.kind, error.message, error.trace
     else:
         kind, message, trace = type_name(type(error)), _said(str, error), _said(_format, error)
@@ -177,7 +194,11 @@ def is_recorded(error: RecordedError, kind: type[AbreastError]) -> bool:
 
 def type_name(kind: type) -> str:
     """A type's name for people: `module.Qual`, without `builtins`."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def is_text(value: str) -> bool:
@@ -199,7 +220,10 @@ def _read(text: str) -> object:
 
 
 def _flat_text(value: object, dumps: Callable[[object], str]) -> str | None:
-    """The text of a scalar, or of a list or dict of scalars; None for all that needs a closer look."""
+    """The text of a scalar, or of a list or dict of scalars.
+
+    None for all that needs a closer look.
+    """
     inner = (value,) if type(value) is str else _if_flat(value)
     if inner is None:
         return None
@@ -238,21 +262,33 @@ def _whole_text(value: object, where: str, *, canonical: bool) -> str:
     try:
         text = (_SORTED if canonical else _STRICT)(to_form(value, canonical=canonical))
     except ValueRefused as refused:
-        raise CannotStore(f"{where} can't be stored: {refused.place or 'it'} {refused.why}") from refused.__cause__
+        raise CannotStore(
+            f"{where} can't be stored: {refused.place or 'it'} {refused.why}"
+        ) from refused.__cause__
     except RecursionError:
-        raise CannotStore(f"{where} can't be stored: it is nested too deeply, or contains itself") from None
+        raise CannotStore(
+            f"{where} can't be stored: it is nested too deeply, or contains itself"
+        ) from None
     except RuntimeError as error:
-        raise CannotStore(f"{where} can't be stored: it changed while it was written ({error})") from error
+        raise CannotStore(
+            f"{where} can't be stored: it changed while it was written ({error})"
+        ) from error
     size = len(text) if text.isascii() else len(text.encode())
     if size > MAX_BYTES:
-        raise CannotStore(f"{where} can't be stored: it is {size} bytes long, and the most is {MAX_BYTES >> 20} MiB")
+        raise CannotStore(
+            f"{where} can't be stored: it is {size} bytes long, and the most is {MAX_BYTES >> 20} MiB"
+        )
     return text
 
 
 def _details(error: BaseException) -> str | None:
     try:
         details = getattr(error, "details", None)
-        return encode(details, "the details of an error") if type(details) is dict and details else None
+        return (
+            encode(details, "the details of an error")
+            if type(details) is dict and details
+            else None
+        )
     except Exception:  # noqa: BLE001 - an error whose details can't be kept must still be recorded
         return None
 

@@ -33,11 +33,16 @@ class ValueRefused(Exception):
     @property
     def place(self) -> str:
         """Such as `.field[3]`; empty for the whole value, and only its end when it is a long way down."""
-        return ("..." if len(self._steps) > _STEPS else "") + "".join(reversed(self._steps[:_STEPS]))
+        return ("..." if len(self._steps) > _STEPS else "") + "".join(
+            reversed(self._steps[:_STEPS])
+        )
 
 
 class Encoder:
-    """One walk through a value; `canonical` gives equal dicts equal forms, whatever the order of their keys."""
+    """One walk through a value.
+
+    `canonical` gives equal dicts equal forms, whatever the order of their keys.
+    """
 
     __slots__ = ("_room", "_writer_of", "canonical", "depth")
 
@@ -98,7 +103,11 @@ def _leaf(value: object) -> object:
     """The form of a scalar; None for all else."""
     kind = type(value)
     if kind is str:
-        return value if is_text(value) else tagged("str", value.encode("unicode_escape").decode("ascii"))  # type: ignore[arg-type, attr-defined]
+        return (
+            value
+            if is_text(value)
+            else tagged("str", value.encode("unicode_escape").decode("ascii"))
+        )  # type: ignore[arg-type, attr-defined]
     if kind is bool:
         return value
     if kind is int:

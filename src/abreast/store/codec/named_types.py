@@ -1,7 +1,8 @@
 """Values of types that are found again by name: dataclasses, enums, named tuples and pydantic models.
 
-They are written by their state and made again without running `__init__`, `__post_init__` or validators, so that what
-is read back is what was written. A field that the type has gained since then gets its default.
+They are written by their state and made again without running `__init__`, `__post_init__` or
+validators, so that what is read back is what was written. A field that the type has gained since
+then gets its default.
 
 A store may come from anywhere, so reading one imports nothing but abreast's own modules, by the table of
 `abreast.store.codec.type_names`. A type of the user's has to be imported already, or be handed in.
@@ -57,7 +58,9 @@ def types_by_name(types: Iterable[object]) -> Types:
     found: dict[str, type] = {}
     for kind in types:
         if not isinstance(kind, type) or not any(fits(kind) for fits in _KINDS):
-            raise TypeError(f"types must be dataclasses, enums, named tuples or pydantic models, not {kind!r}")
+            raise TypeError(
+                f"types must be dataclasses, enums, named tuples or pydantic models, not {kind!r}"
+            )
         found[_place_of(kind)] = kind
     return found
 
@@ -69,11 +72,14 @@ def _place_of(kind: type) -> str:
 def _name_of(kind: type, walk: Encoder) -> str:
     """The name to write, once it is sure that the type will be found by it again.
 
-    A digest is made of the name that a type had first: it must be the same as that of a value recorded before.
+    A digest is made of the name that a type had first: it must be the same as that of a value
+    recorded before.
     """
     place = _place_of(kind)
     if "<locals>" in place:
-        raise ValueRefused(f"is a {type_name(kind)}, a class made inside a function; move it to the top of its module")
+        raise ValueRefused(
+            f"is a {type_name(kind)}, a class made inside a function; move it to the top of its module"
+        )
     module = sys.modules.get(kind.__module__)
     if module is None or _within(module, kind.__qualname__) is not kind:
         raise ValueRefused(
@@ -95,7 +101,9 @@ def _find(name: str, given: Types) -> object:
     found: object = given.get(name)
     if found is None and module is not None:
         found = _within(module, qualname)
-    if found is None and module_name == _MAIN:  # recorded by a script that is imported under its own name now
+    if (
+        found is None and module_name == _MAIN
+    ):  # recorded by a script that is imported under its own name now
         same = [kind for kind in given.values() if kind.__qualname__ == qualname]
         found = same[0] if len(same) == 1 else None
     if found is None:
@@ -106,7 +114,10 @@ def _find(name: str, given: Types) -> object:
 
 
 def _within(module: ModuleType, qualname: str) -> object:
-    """What a module holds under a name; None if nothing. No `__getattr__` is called: it may import, or do anything."""
+    """What a module holds under a name.
+
+    None if nothing. No `__getattr__` is called: it may import, or do anything.
+    """
     found: object = module
     for part in qualname.split("."):
         found = vars(found).get(part) if isinstance(found, (ModuleType, type)) else None
@@ -117,8 +128,12 @@ def _not_loaded(module: str, qualname: str) -> TypeNotLoaded:
     said = f"a recorded value is a {module}:{qualname}"
     given = f"pass open_run(types=[{qualname}])"
     if module == _MAIN:
-        return TypeNotLoaded(f"{said}, a type of the script that recorded it: resume with that script, or {given}")
-    return TypeNotLoaded(f"{said}, and a store's types are never imported: import {module} first, or {given}")
+        return TypeNotLoaded(
+            f"{said}, a type of the script that recorded it: resume with that script, or {given}"
+        )
+    return TypeNotLoaded(
+        f"{said}, and a store's types are never imported: import {module} first, or {given}"
+    )
 
 
 def _type(form: Form, fits: Callable[[Any], bool], given: Types) -> type[Any]:
@@ -130,7 +145,10 @@ def _type(form: Form, fits: Callable[[Any], bool], given: Types) -> type[Any]:
 
 
 def _beside(value: object, known: Container[str]) -> dict[str, object]:
-    """Attributes beside the known ones, such as `__post_init__` may set; what is only cached isn't kept."""
+    """Attributes beside the known ones, such as `__post_init__` may set.
+
+    What is only cached isn't kept.
+    """
     return {
         name: inner
         for name, inner in getattr(value, "__dict__", {}).items()
@@ -143,10 +161,14 @@ def _write_dataclass(value: object, walk: Encoder) -> Form:
     try:
         object.__new__(kind)
     except TypeError:
-        raise ValueRefused(f"is a {type_name(kind)}, a dataclass that is also a builtin container or error") from None
+        raise ValueRefused(
+            f"is a {type_name(kind)}, a dataclass that is also a builtin container or error"
+        ) from None
     names = [field.name for field in dataclasses.fields(kind)]
     state = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    return tagged("dataclass", walk.fields({**state, **_beside(value, state)}), t=_name_of(kind, walk))
+    return tagged(
+        "dataclass", walk.fields({**state, **_beside(value, state)}), t=_name_of(kind, walk)
+    )
 
 
 def read_dataclass(form: Form, given: Types) -> object:
@@ -165,7 +187,9 @@ def read_dataclass(form: Form, given: Types) -> object:
 
 def _write_enum(value: enum.Enum, walk: Encoder) -> Form:
     name = _name_of(type(value), walk)
-    if isinstance(value, enum.Flag):  # a combination of flags is no member, so it goes by its number
+    if isinstance(
+        value, enum.Flag
+    ):  # a combination of flags is no member, so it goes by its number
         return tagged("flag", walk.form(value.value), t=name)
     return tagged("enum", value.name, t=name)
 
@@ -184,7 +208,11 @@ def _write_namedtuple(value: tuple[object, ...], walk: Encoder) -> Form:
     kind: Any = type(value)
     if getattr(value, "__dict__", None):
         raise ValueRefused(f"is a {type_name(kind)}, a named tuple with attributes of its own")
-    return tagged("namedtuple", walk.fields(dict(zip(kind._fields, value, strict=True))), t=_name_of(kind, walk))
+    return tagged(
+        "namedtuple",
+        walk.fields(dict(zip(kind._fields, value, strict=True))),
+        t=_name_of(kind, walk),
+    )
 
 
 def read_namedtuple(form: Form, given: Types) -> object:

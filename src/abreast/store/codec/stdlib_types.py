@@ -19,7 +19,9 @@ from abreast.store.codec.codec import TAG, is_text, json_writer, type_name
 from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tagged
 
 _LINE: Final = json_writer(sort_keys=True)
-_PATHS: Final = {kind.__name__: kind for kind in (PurePosixPath, PureWindowsPath, PosixPath, WindowsPath)}
+_PATHS: Final = {
+    kind.__name__: kind for kind in (PurePosixPath, PureWindowsPath, PosixPath, WindowsPath)
+}
 _FOREIGN_PATH: Final = "PosixPath" if os.name == "nt" else "WindowsPath"
 
 
@@ -35,14 +37,18 @@ def revive(form: Form, types: named.Types) -> object:
         return form
     reader, by_name = _READERS.get(tag), _READERS_BY_NAME.get(tag)
     if reader is None and by_name is None:
-        raise StoreError(f"a recorded value has the form {tag!r}, which this version of abreast doesn't know")
+        raise StoreError(
+            f"a recorded value has the form {tag!r}, which this version of abreast doesn't know"
+        )
     try:
         return reader(form) if by_name is None else by_name(form, types)  # type: ignore[misc]
     except TypeNotLoaded:
         raise
     except Exception as error:
         what = form.get("t", tag)
-        raise StoreError(f"a recorded value, a {what}, can't be read back: {type(error).__name__}: {error}") from error
+        raise StoreError(
+            f"a recorded value, a {what}, can't be read back: {type(error).__name__}: {error}"
+        ) from error
 
 
 def revive_facts(form: Form) -> object:
@@ -68,7 +74,11 @@ def _write_dict(value: dict[Any, object], walk: Encoder) -> Form:
         try:
             pairs.append([walk.form(key), walk.form(inner)])
         except ValueRefused as refused:
-            shown = repr(key)[:80] if type(key) in (str, int, float, bytes) else f"a {type_name(type(key))}"
+            shown = (
+                repr(key)[:80]
+                if type(key) in (str, int, float, bytes)
+                else f"a {type_name(type(key))}"
+            )
             raise refused.step(f"[{shown}]") from None
     if walk.canonical:
         pairs.sort(key=_LINE)
@@ -93,7 +103,9 @@ def _write_moment(value: dt.datetime | dt.time, walk: Encoder) -> Form:
 
 
 def _read_moment(form: Form, kind: type[dt.datetime | dt.time]) -> object:
-    return kind.fromisoformat(form["v"]).replace(tzinfo=form.get("tzinfo"), fold=form.get("fold", 0))
+    return kind.fromisoformat(form["v"]).replace(
+        tzinfo=form.get("tzinfo"), fold=form.get("fold", 0)
+    )
 
 
 def _flat_moment(form: Form) -> str:
@@ -136,14 +148,21 @@ _WRITERS: Final[Mapping[type, Writer]] = {
     dt.datetime: _write_moment,
     dt.time: _write_moment,
     dt.date: lambda value, _: tagged("date", value.isoformat()),
-    dt.timedelta: lambda value, _: tagged("timedelta", [value.days, value.seconds, value.microseconds]),
+    dt.timedelta: lambda value, _: tagged(
+        "timedelta", [value.days, value.seconds, value.microseconds]
+    ),
     dt.timezone: _write_timezone,
     zoneinfo.ZoneInfo: _write_zone,
     Decimal: lambda value, _: tagged("decimal", str(value)),
-    Fraction: lambda value, walk: tagged("fraction", walk.each([value.numerator, value.denominator])),
+    Fraction: lambda value, walk: tagged(
+        "fraction", walk.each([value.numerator, value.denominator])
+    ),
     complex: lambda value, walk: tagged("complex", walk.each([value.real, value.imag])),
     UUID: lambda value, _: tagged("uuid", str(value)),
-    **dict.fromkeys(_PATHS.values(), lambda value, walk: tagged("path", walk.form(str(value)), t=type(value).__name__)),
+    **dict.fromkeys(
+        _PATHS.values(),
+        lambda value, walk: tagged("path", walk.form(str(value)), t=type(value).__name__),
+    ),
 }
 
 _READERS: Final[Mapping[str, Callable[[Form], object]]] = {

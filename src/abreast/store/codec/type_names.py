@@ -1,10 +1,10 @@
 """Stable names for abreast's own types in a store, so that a recorded value outlives a rename of its class or module.
 
-A store of version 0.x before this table names a type by where it stood then, `module:qualname`. From then on the stable
-name is written. Both are read, and lead to where the type stands today.
+A store of version 0.x before this table names a type by where it stood then, `module:qualname`.
+From then on the stable name is written. Both are read, and lead to where the type stands today.
 
-When a class moves or is renamed, add one line to `_MOVED`; `_FIRST` never changes, because stores hold these names and
-digests of recorded items are made of them.
+When a class moves or is renamed, add one line to `_MOVED`; `_FIRST` never changes, because stores
+hold these names and digests of recorded items are made of them.
 """
 
 from __future__ import annotations
@@ -262,7 +262,9 @@ def digest_name(stable: str) -> str:
 
 
 def home_of(name: str) -> str | None:
-    """Where the type that a store names stands today, by its stable or its first name; None if it isn't abreast's.
+    """Where the type that a store names stands today, by its stable or its first name.
+
+    None if it isn't abreast's.
 
     >>> home_of("abreast:Reply") == home_of("abreast.models.port:Reply") == "abreast.models.port:Reply"
     True

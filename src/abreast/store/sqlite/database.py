@@ -16,10 +16,14 @@ from abreast.core.errors import StoreCorrupt, StoreError, StoreGone, StoreNewer,
 from abreast.store.os_errors import one_sentence
 from abreast.store.sqlite.sql import migrations
 
-APPLICATION_ID: Final = 0x61627265  # "abre", so that `file` and we can tell a store from another database
+APPLICATION_ID: Final = (
+    0x61627265  # "abre", so that `file` and we can tell a store from another database
+)
 _IDLE: Final = 4  # read connections kept open between uses
 _FLUSH: Final = getattr(os, "fdatasync", os.fsync)
-_RETRY: Final = 0.01  # seconds between two tries at the one statement SQLite's own busy handler doesn't cover
+_RETRY: Final = (
+    0.01  # seconds between two tries at the one statement SQLite's own busy handler doesn't cover
+)
 _SLICE: Final = 0.1  # seconds that SQLite may wait by itself: while it does, no signal is heard
 
 
@@ -32,7 +36,9 @@ class Database:
         self._busy_timeout = busy_timeout
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
-        self._log: int | None = None  # the write-ahead log, which is there as long as a connection is
+        self._log: int | None = (
+            None  # the write-ahead log, which is there as long as a connection is
+        )
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._refusal: str | None = None
@@ -51,7 +57,8 @@ class Database:
     def writing(self, *, sync: bool = True) -> Iterator[sqlite3.Connection]:
         """One transaction, taken for writing at once so that it never has to be upgraded, and on disk afterwards.
 
-        Without `sync` it is in the file afterwards: that survives the end of this process, but not that of the machine.
+        Without `sync` it is in the file afterwards: that survives the end of this process, but not
+        that of the machine.
         """
         with self._lock, one_sentence(self.path):
             self._check_open()
@@ -63,7 +70,9 @@ class Database:
                 yield db
                 db.execute("COMMIT")
             except BaseException:
-                with suppress(sqlite3.Error):  # SQLite may have rolled back by itself; the first error is to be told
+                with suppress(
+                    sqlite3.Error
+                ):  # SQLite may have rolled back by itself; the first error is to be told
                     db.execute("ROLLBACK")
                 raise
         if sync:
@@ -145,7 +154,9 @@ class Database:
         except OSError:  # it can't be known, as for a user who may not look there any more
             there = True
         if not there:
-            raise StoreGone(f"{self.path} was removed or replaced while it was in use: nothing more can be recorded")
+            raise StoreGone(
+                f"{self.path} was removed or replaced while it was in use: nothing more can be recorded"
+            )
 
     def _identity(self) -> tuple[int, int]:
         facts = os.stat(self.path)  # noqa: PTH116 - before every transaction
@@ -156,7 +167,9 @@ class Database:
         try:
             patience = self._busy_timeout if query_only else min(self._busy_timeout, _SLICE)
             db.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
-            db.execute("PRAGMA synchronous = NORMAL")  # the log is flushed by `sync`, apart from the commits
+            db.execute(
+                "PRAGMA synchronous = NORMAL"
+            )  # the log is flushed by `sync`, apart from the commits
             if query_only:
                 db.execute("PRAGMA query_only = ON")
         except BaseException:
@@ -171,7 +184,9 @@ class Database:
         while version < len(scripts):
             self._patiently(db, "BEGIN IMMEDIATE")
             try:
-                version = self._version(db, newest=len(scripts))  # another process may have been faster
+                version = self._version(
+                    db, newest=len(scripts)
+                )  # another process may have been faster
                 if version < len(scripts):
                     _run_script(db, scripts[version])
                     version += 1
@@ -189,7 +204,9 @@ class Database:
             " FROM pragma_application_id, pragma_user_version"
         ).fetchone()
         if application != APPLICATION_ID and (application or version or tables):
-            raise StoreCorrupt(f"{self.path} is a database of another program, not an abreast store")
+            raise StoreCorrupt(
+                f"{self.path} is a database of another program, not an abreast store"
+            )
         if version > newest:
             raise StoreNewer(
                 f"{self.path} has schema version {version}, made by a later abreast; this one knows up to {newest}"
@@ -197,10 +214,15 @@ class Database:
         return int(version)
 
     def _use_wal(self, db: sqlite3.Connection) -> None:
-        """Turn on the write-ahead log; while another process does the same, SQLite refuses without waiting."""
+        """Turn on the write-ahead log.
+
+        While another process does the same, SQLite refuses without waiting.
+        """
         (mode,) = self._patiently(db, "PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise StoreError(f"{self.path} is on a file system that SQLite can't keep a write-ahead log on")
+            raise StoreError(
+                f"{self.path} is on a file system that SQLite can't keep a write-ahead log on"
+            )
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
         """Execute what others may hold up, and try again for as long as the store is patient."""
@@ -209,7 +231,10 @@ class Database:
             try:
                 return db.execute(statement)
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or SYSTEM_CLOCK.now() >= deadline:
+                if (
+                    error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY
+                    or SYSTEM_CLOCK.now() >= deadline
+                ):
                     raise
                 pause(_RETRY)
 
@@ -217,15 +242,18 @@ class Database:
 def _make_file(path: str) -> None:
     """Make the file unless it is there; OSError if it can't be a store.
 
-    One that is there is not opened: to close it again would end every lock that SQLite has on it for this process, and
-    another process, which takes itself for the last, would remove the log that we write to.
+    One that is there is not opened: to close it again would end every lock that SQLite has on it
+    for this process, and another process, which takes itself for the last, would remove the log
+    that we write to.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         if Path(path).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
-        if not os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        if not os.access(
+            path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids
+        ):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 

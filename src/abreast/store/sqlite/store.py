@@ -16,7 +16,16 @@ from abreast.store.atomic_file import appearing
 from abreast.store.driver_locks import DriverLocks
 from abreast.store.notes import WriteAheadNotes, left_in
 from abreast.store.os_errors import one_sentence
-from abreast.store.port import PRUNED, ControlRequest, Driver, JsonValue, Recorded, Replies, RunRow, RunState
+from abreast.store.port import (
+    PRUNED,
+    ControlRequest,
+    Driver,
+    JsonValue,
+    Recorded,
+    Replies,
+    RunRow,
+    RunState,
+)
 from abreast.store.rows import (
     SEQ_BITS,
     Row,
@@ -36,9 +45,17 @@ from abreast.store.rows import (
 from abreast.store.sqlite.database import Database
 from abreast.store.sqlite.sql import sql
 
-_FEW_PAGES: Final = 20  # outcomes beneath a prefix are looked up by index up to this many pages of them
+_FEW_PAGES: Final = (
+    20  # outcomes beneath a prefix are looked up by index up to this many pages of them
+)
 
-_GLANCES: Final = (0.02, 0.02, 0.02, 0.02, 0.0)  # seconds until a lock is asked for again: another may only be looking
+_GLANCES: Final = (
+    0.02,
+    0.02,
+    0.02,
+    0.02,
+    0.0,
+)  # seconds until a lock is asked for again: another may only be looking
 
 _LISTS: Final = {  # kinds that have an index of their own
     frozenset({ITEM_READ}): "list_inputs",
@@ -50,7 +67,9 @@ _LISTS: Final = {  # kinds that have an index of their own
 
 
 class SqliteStore:
-    """Runs in the SQLite file at `path`, which is made if need be (mode 0600). Any thread may use it.
+    """Runs in the SQLite file at `path`, which is made if need be (mode 0600).
+
+    Any thread may use it.
 
     Other processes may have the same file open, each driving runs of its own; a writer that can't get its turn within
     `busy_timeout` seconds raises `StoreLocked`.
@@ -61,13 +80,19 @@ class SqliteStore:
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0) -> None:
         """Open it; a clear `StoreError` if it is newer, damaged, read-only or on a full disk."""
-        where = os.path.realpath(path)  # one name for one file, or two drivers would each hold a lock of their own
+        where = os.path.realpath(
+            path
+        )  # one name for one file, or two drivers would each hold a lock of their own
         self.path = where
         self.url = f"sqlite:///{where}"
         self._db = Database(where, busy_timeout)
         self._locks = DriverLocks(f"{where}-locks")
-        self._driving: dict[str, int] = {}  # numbers of the runs this store holds; a number is never used again
-        self._spools: dict[str, WriteAheadNotes] = {}  # what is noted of them and may not be committed yet
+        self._driving: dict[
+            str, int
+        ] = {}  # numbers of the runs this store holds; a number is never used again
+        self._spools: dict[
+            str, WriteAheadNotes
+        ] = {}  # what is noted of them and may not be committed yet
         for number in self._locks.written_in():
             self._recover(number)
 
@@ -76,10 +101,20 @@ class SqliteStore:
         return f"<SqliteStore {self.path} driving {len(self._driving)}>"
 
     def begin(
-        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
-        driver: Driver, run_id: str | None = None,
-    ) -> RunRow:  # fmt: skip
-        """Make a new run, driven by `driver`; its id is `name-N`, or just the `run_id` that is given."""
+        self,
+        name: str,
+        *,
+        kind: str,
+        seed: int,
+        manifest: Mapping[str, JsonValue],
+        tags: Sequence[str],
+        driver: Driver,
+        run_id: str | None = None,
+    ) -> RunRow:
+        """Make a new run, driven by `driver`.
+
+        Its id is `name-N`, or just the `run_id` that is given.
+        """
         columns = {
             "name": name,
             "kind": kind,
@@ -102,7 +137,10 @@ class SqliteStore:
         return self.get(run_id)
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
-        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it."""
+        """Become the driver of an existing run: its epoch goes up by one.
+
+        `RunBusy` if another is alive on it.
+        """
         number = self._hold(run_id)
         try:
             with self._db.writing() as db:
@@ -116,7 +154,10 @@ class SqliteStore:
         return row
 
     def driven(self, run_id: str) -> bool:
-        """Whether somebody alive drives the run right now; a `running` run without a driver has crashed."""
+        """Whether somebody alive drives the run right now.
+
+        A `running` run without a driver has crashed.
+        """
         number = self._number(run_id)
         with one_sentence(self.path):
             taken = self._locks.is_taken(number)
@@ -124,8 +165,13 @@ class SqliteStore:
             self._recover(number)
         return taken
 
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
-        """Write events in one transaction; `sync` puts them on disk. `DriverReplaced` if the epoch is not the run's."""
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
+        """Write events in one transaction.
+
+        `sync` puts them on disk. `DriverReplaced` if the epoch is not the run's.
+        """
         number = self._driving.get(run_id) or self._number(run_id)
         step = _step(number, epoch, events, spent)  # before anybody has to wait for us
         with self._db.writing(sync=False) as db:
@@ -135,8 +181,13 @@ class SqliteStore:
         if spool is not None and events:
             spool.committed(events[-1].seq)
 
-    def jot(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:
-        """Note events, quickly, so that they survive the end of this process; False, and nothing noted, if it can't."""
+    def jot(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> bool:
+        """Note events, quickly, so that they survive the end of this process.
+
+        False, and nothing noted, if it can't.
+        """
         spool = self._spools.get(run_id)
         return spool is not None and spool.add(epoch, events, spent)
 
@@ -169,11 +220,18 @@ class SqliteStore:
             return run_row(_one(db, "find_run", run_id))
 
     def runs(
-        self, *, name: str | None = None, state: str | None = None, tag: str | None = None, limit: int = 100
+        self,
+        *,
+        name: str | None = None,
+        state: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first."""
         with self._db.reading() as db:
-            rows = db.execute(sql("list_runs"), {"name": name, "state": state, "tag": tag, "limit": limit}).fetchall()
+            rows = db.execute(
+                sql("list_runs"), {"name": name, "state": state, "tag": tag, "limit": limit}
+            ).fetchall()
         return [run_row(row) for row in rows]
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
@@ -184,13 +242,17 @@ class SqliteStore:
             rows = [row for path in paths for row in db.execute(look, (number, path))]
         return {row[0]: recorded_row(row) for row in rows}
 
-    def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
+    def outcomes(
+        self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000
+    ) -> list[Recorded]:
         """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
         most = _FEW_PAGES * limit
         with self._db.reading() as db:
             bounds = {**_bounds(db, run_id, after), **beneath(prefix), "limit": limit, "most": most}
             few = prefix and db.execute(sql("count_settled"), bounds).fetchone()[0] < most
-            rows = db.execute(sql("list_outcomes_beneath" if few else "list_outcomes"), bounds).fetchall()
+            rows = db.execute(
+                sql("list_outcomes_beneath" if few else "list_outcomes"), bounds
+            ).fetchall()
         return [recorded_row(row) for row in rows]
 
     def count_states(self, run_id: str, most: int) -> dict[str, int]:
@@ -200,7 +262,13 @@ class SqliteStore:
             return dict(db.execute(sql("count_states"), {"run": number, "most": most}).fetchall())
 
     def events(
-        self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        kinds: Collection[str] = (),
+        prefix: str = "",
     ) -> list[Event]:
         """Events in order of `seq`, from after that one."""
         statement = sql(_LISTS.get(frozenset(kinds), "list_events"))
@@ -214,14 +282,19 @@ class SqliteStore:
         """Leave a request for the run's driver; its id."""
         with self._db.writing() as db:
             (number,) = _one(db, "find_number", run_id)
-            [(request,)] = db.execute(sql("insert_request"), (number, kind, facts_text(data), at)).fetchall()
+            [(request,)] = db.execute(
+                sql("insert_request"), (number, kind, facts_text(data), at)
+            ).fetchall()
         return int(request)
 
     def asked(self, run_id: str) -> list[ControlRequest]:
         """Requests not yet carried out, oldest first."""
         with self._db.reading() as db:
             rows = db.execute(sql("list_requests"), _one(db, "find_number", run_id)).fetchall()
-        return [ControlRequest(number, run_id, kind, facts_of(data), at) for number, kind, data, at in rows]
+        return [
+            ControlRequest(number, run_id, kind, facts_of(data), at)
+            for number, kind, data, at in rows
+        ]
 
     def answer(self, request_id: int, at: float) -> None:
         """Mark a request as carried out."""
@@ -254,7 +327,11 @@ class SqliteStore:
         number, removed = self._hold(run_id), False
         try:
             with self._db.writing() as db:
-                bounds = {"run": number, "start": number << SEQ_BITS, "end": (number + 1) << SEQ_BITS}
+                bounds = {
+                    "run": number,
+                    "start": number << SEQ_BITS,
+                    "end": (number + 1) << SEQ_BITS,
+                }
                 for what in ("events", "blobs", "requests", "run"):
                     db.execute(sql(f"remove_{what}"), bounds)
             removed = True
@@ -262,9 +339,14 @@ class SqliteStore:
             self._locks.free(number, for_good=removed)
 
     def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
-        """Remove the runs in these states that ended before that time, and aren't driven; their ids, oldest first."""
+        """Remove the runs in these states that ended before that time, and aren't driven.
+
+        Their ids, oldest first.
+        """
         with self._db.reading() as db:
-            rows = db.execute(sql("list_old"), {"before": before, "states": facts_text(list(states))}).fetchall()
+            rows = db.execute(
+                sql("list_old"), {"before": before, "states": facts_text(list(states))}
+            ).fetchall()
         return [run_id for (run_id,) in rows if self._removed(run_id)]
 
     def backup(self, path: str) -> None:
@@ -272,7 +354,11 @@ class SqliteStore:
         target = Path(path).resolve()
         if Path(f"{target}-wal").exists():
             raise StoreError(f"{target} is a store in use: a copy over it would damage it")
-        with self._db.reading() as db, appearing(target) as part, closing(sqlite3.connect(part)) as copy:
+        with (
+            self._db.reading() as db,
+            appearing(target) as part,
+            closing(sqlite3.connect(part)) as copy,
+        ):
             db.backup(copy)
 
     def vacuum(self) -> None:
@@ -301,7 +387,9 @@ class SqliteStore:
     def _take(self, number: int, run_id: str) -> None:
         if not self._locked(number):  # a stranger's lock: the file was put back from an older copy
             raise RunBusy(f"the lock of the new run {run_id} is held by another process")
-        os.ftruncate(self._locks.file(number), 0)  # before it is known to exist: what is in there was another's
+        os.ftruncate(
+            self._locks.file(number), 0
+        )  # before it is known to exist: what is in there was another's
 
     def _locked(self, number: int) -> bool:
         for patience in _GLANCES:
@@ -317,7 +405,10 @@ class SqliteStore:
         self._driving[run_id] = number
 
     def _commit_left(self, db: sqlite3.Connection, number: int) -> bool:
-        """Commit what the last driver of a run had noted and could commit no more; False if there is no such run."""
+        """Commit what the last driver of a run had noted and could commit no more.
+
+        False if there is no such run.
+        """
         place = db.execute(sql("find_place"), (number,)).fetchone()
         if place is None:
             return False
@@ -325,7 +416,10 @@ class SqliteStore:
         events, then = left_in(self._locks.path(number), epoch, last)
         if events:
             known = facts_of(spent)
-            most = {name: max(then.get(name, 0), known.get(name, 0)) for name in then.keys() | known.keys()}
+            most = {
+                name: max(then.get(name, 0), known.get(name, 0))
+                for name in then.keys() | known.keys()
+            }
             _take_step(db, *_step(number, epoch, events, most))
         return True
 
@@ -336,7 +430,8 @@ class SqliteStore:
             if self._locks.is_taken(number):
                 return
             try:
-                # The lock only while we may write: who wants to drive the run would be turned away meanwhile.
+                # The lock only while we may write: who wants to drive the run would be turned away
+                # meanwhile.
                 with self._db.writing(sync=False) as db:
                     taken = self._locks.take(number)
                     found = taken and self._commit_left(db, number)
@@ -368,7 +463,9 @@ def _step(
     return (last, facts_text(spent), beat, number, epoch), *event_columns(number, events)
 
 
-def _take_step(db: sqlite3.Connection, columns: Row, rows: Sequence[Row], blobs: Sequence[Row]) -> bool:
+def _take_step(
+    db: sqlite3.Connection, columns: Row, rows: Sequence[Row], blobs: Sequence[Row]
+) -> bool:
     """Write them; False if the run is no longer this driver's."""
     if not db.execute(sql("advance_run"), columns).rowcount:
         return False

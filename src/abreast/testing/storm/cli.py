@@ -47,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain("the storm server needs aiohttp: pip install 'abreast[storm]'", code=1)
     except OSError as error:
-        return _complain(f"can't listen on 127.0.0.1:{options.port}: {os.strerror(error.errno or 0)}", code=1)
+        return _complain(
+            f"can't listen on 127.0.0.1:{options.port}: {os.strerror(error.errno or 0)}", code=1
+        )
 
 
 def _complain(sentence: str, code: int = _USAGE_ERROR) -> int:
@@ -75,9 +77,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--port", type=_port, default=0, help="the port to listen on (one that is free)")
+    parser.add_argument(
+        "--port", type=_port, default=0, help="the port to listen on (one that is free)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (0)")
-    parser.add_argument("--json", action="store_true", help="say where it listens as one line of JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="say where it listens as one line of JSON"
+    )
     parser.add_argument("--until-eof", action="store_true", help="end when the standard input does")
     for each in fields(Settings):
         if each.name not in _OWN_FLAGS:
@@ -88,12 +94,28 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_own(parser: argparse.ArgumentParser) -> None:
     docs = {each.name: each.metadata["doc"] for each in fields(Settings)}
-    parser.add_argument("--retry-after", type=_number_or_word, metavar="HOW", help=docs["retry_after"])
-    parser.add_argument("--no-markers", dest="markers", action="store_false", default=None, help="obey no fault-NAME")
-    parser.add_argument("--fault", type=_rate, action="append", metavar="NAME=RATE", help=docs["faults"])
-    parser.add_argument("--fault-at", type=_nth, action="append", metavar="N=NAME", help=docs["fault_at"])
-    parser.add_argument("--step", type=_step, action="append", metavar="SECONDS:NAME=VALUE,...", help=docs["steps"])
-    parser.add_argument("--settings", type=_object, default={}, metavar="JSON", help="settings as an object of JSON")
+    parser.add_argument(
+        "--retry-after", type=_number_or_word, metavar="HOW", help=docs["retry_after"]
+    )
+    parser.add_argument(
+        "--no-markers",
+        dest="markers",
+        action="store_false",
+        default=None,
+        help="obey no fault-NAME",
+    )
+    parser.add_argument(
+        "--fault", type=_rate, action="append", metavar="NAME=RATE", help=docs["faults"]
+    )
+    parser.add_argument(
+        "--fault-at", type=_nth, action="append", metavar="N=NAME", help=docs["fault_at"]
+    )
+    parser.add_argument(
+        "--step", type=_step, action="append", metavar="SECONDS:NAME=VALUE,...", help=docs["steps"]
+    )
+    parser.add_argument(
+        "--settings", type=_object, default={}, metavar="JSON", help="settings as an object of JSON"
+    )
 
 
 def _flag(name: str) -> str:
@@ -102,7 +124,9 @@ def _flag(name: str) -> str:
 
 def _argument(each: Field[Any]) -> dict[str, Any]:
     default = None if each.default is MISSING else each.default
-    doc = each.metadata["doc"] + ("" if default is None else f" ({default:g})" if default != str(default) else "")
+    doc = each.metadata["doc"] + (
+        "" if default is None else f" ({default:g})" if default != str(default) else ""
+    )
     if isinstance(default, str):
         return {"help": f"{doc} ({default})", "metavar": "HOW"}
     whole = isinstance(default, int) or each.name == "concurrency"
@@ -114,7 +138,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     given["faults"] = dict(options.fault) if options.fault else None
     given["fault_at"] = dict(options.fault_at) if options.fault_at else None
     given["steps"] = tuple(options.step) if options.step else None
-    return from_json(options.settings | {name: value for name, value in given.items() if value is not None})
+    return from_json(
+        options.settings | {name: value for name, value in given.items() if value is not None}
+    )
 
 
 def _port(text: str) -> int:
@@ -159,7 +185,9 @@ def _step(text: str) -> SettingsStep:
     at, _, changes = text.partition(":")
     pairs = [pair.partition("=") for pair in changes.split(",")]
     try:
-        return SettingsStep.of((_number(at), {name.replace("-", "_"): _value(value) for name, _, value in pairs}))
+        return SettingsStep.of(
+            (_number(at), {name.replace("-", "_"): _value(value) for name, _, value in pairs})
+        )
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -188,7 +216,8 @@ async def _serve(settings: Settings, options: argparse.Namespace) -> int:
         loop.add_signal_handler(number, ended.set)
     given = {each.name: getattr(settings, each.name) for each in fields(Settings)}
     async with open_storm(seed=options.seed, port=options.port, **given) as storm:
-        # The log only grows: looking through it for garbage again and again would be half of the work.
+        # The log only grows: looking through it for garbage again and again would be half of the
+        # work.
         gc.freeze()
         gc.set_threshold(100_000, 50, 1000)
         _announce(storm, as_json=options.json)
@@ -200,7 +229,11 @@ async def _serve(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _announce(storm: Storm, *, as_json: bool) -> None:
-    said = json.dumps({"url": storm.url, "pid": os.getpid()}) if as_json else f"storm: listening on {storm.url}"
+    said = (
+        json.dumps({"url": storm.url, "pid": os.getpid()})
+        if as_json
+        else f"storm: listening on {storm.url}"
+    )
     sys.stdout.write(said + "\n")
     sys.stdout.flush()
 
@@ -218,4 +251,8 @@ def _read(ended: asyncio.Event) -> None:
 
 
 def _summary(storm: Storm) -> str:
-    return ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in asdict(storm.stats()).items() if value)
+    return ", ".join(
+        f"{value} {name.replace('_', ' ')}"
+        for name, value in asdict(storm.stats()).items()
+        if value
+    )

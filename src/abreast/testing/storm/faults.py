@@ -39,7 +39,9 @@ FAULTS = {
         StormFault("context", "more tokens than the context holds", 400, early=True),
         StormFault("429", "too many requests, with Retry-After in seconds", 429, early=True),
         StormFault("429-bare", "too many requests, without Retry-After", 429, early=True),
-        StormFault("429-date", "too many requests, with Retry-After as an HTTP date", 429, early=True),
+        StormFault(
+            "429-date", "too many requests, with Retry-After as an HTTP date", 429, early=True
+        ),
         StormFault("429-concurrency", "too many requests in flight", 429, early=True),
         StormFault("quota", "the day's quota is used up", 429, early=True),
     )
@@ -50,7 +52,9 @@ _MARKER = re.compile(r"(?<![\w-])fault-([a-z0-9]+?(?:-[a-z]+?)?)(?:x(\d+))?(?![\
 
 
 def marked(text: str, turn: int) -> StormFault | None:
-    """The fault that a text asks for, if it does. `fault-500x2` is asked for by the first two requests that are alike.
+    """The fault that a text asks for, if it does.
+
+    `fault-500x2` is asked for by the first two requests that are alike.
 
     >>> marked("please fault-500x2", turn=1).name, marked("please fault-500x2", turn=3)
     ('500', None)

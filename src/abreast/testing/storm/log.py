@@ -40,7 +40,10 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The numbers of a storm at one moment. What ended is `ok + faults + disconnects`; `faults` includes refusals."""
+    """The numbers of a storm at one moment. What ended is `ok + faults + disconnects`.
+
+    `faults` includes refusals.
+    """
 
     arrived: int
     admitted: int

@@ -44,11 +44,17 @@ class Storm:
         return self._server.stats()
 
     def change(self, **changes: Any) -> None:
-        """Other limits, speed or faults from now on: `storm.change(rpm=150)`. ValueError for what can't be."""
+        """Other limits, speed or faults from now on: `storm.change(rpm=150)`.
+
+        ValueError for what can't be.
+        """
         self.world.change(SYSTEM_CLOCK.now(), **changes)
 
     async def until(self, holds: Callable[[Stats], bool], timeout: float = 10.0) -> None:
-        """Wait until the numbers are so, as in `storm.until(lambda s: s.in_flight == 3)`; TimeoutError if never."""
+        """Wait until the numbers are so, as in `storm.until(lambda s: s.in_flight == 3)`.
+
+        TimeoutError if never.
+        """
         async with asyncio.timeout(timeout):
             await self._server.until(holds)
 

@@ -18,7 +18,10 @@ _PATIENCE = 10.0  # seconds, for a server that answers at once and ends at once
 
 
 class StormProcess:
-    """A storm that listens in a child process. Each look at its log or its numbers is a request to it."""
+    """A storm that listens in a child process.
+
+    Each look at its log or its numbers is a request to it.
+    """
 
     def __init__(self, url: str, pid: int) -> None:
         self.url = url
@@ -63,9 +66,19 @@ def start_process(*, seed: int = 0, **settings: Any) -> Iterator[StormProcess]:
     """
     wanted = make_settings(settings)
     plain = settings | ({"steps": [_plain(step) for step in wanted.steps]} if wanted.steps else {})
-    command = [sys.executable, "-m", "abreast.testing.storm", "--json", "--until-eof", "--seed", str(seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "abreast.testing.storm",
+        "--json",
+        "--until-eof",
+        "--seed",
+        str(seed),
+    ]
     command += ["--settings", json.dumps(plain)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         try:
             said = child.stdout.readline() if child.stdout is not None else ""
             if not said:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aiohttp import web
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.testing.storm.dialects.bodies import JSON, SSE, StormAnswer, dumped, error_answer, reply_answer
+from abreast.testing.storm.dialects.bodies import (
+    JSON,
+    SSE,
+    StormAnswer,
+    dumped,
+    error_answer,
+    reply_answer,
+)
 from abreast.testing.storm.dialects.dialect import BadRequest, Dialect, StormRequest, count_tokens
 from abreast.testing.storm.dialects.replies import Script, fixed_text
 from abreast.testing.storm.dialects.routes import route
@@ -30,7 +37,9 @@ if TYPE_CHECKING:
 
 _LARGEST = 256 * 1024 * 1024  # bytes of a request
 _AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: closing resets
-_PATIENCE = 1.0  # seconds for handlers to end when the storm does; they were cancelled, so they do at once
+_PATIENCE = (
+    1.0  # seconds for handlers to end when the storm does; they were cancelled, so they do at once
+)
 
 Watcher = tuple[Callable[[Stats], bool], "asyncio.Future[None]"]
 
@@ -45,7 +54,9 @@ class StormServer:
         self._script = script
         self._closing = False
         self._watchers: list[Watcher] = []
-        self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True, access_log=None)
+        self._http = web.Server(
+            self._handle, request_factory=_make_request, handler_cancellation=True, access_log=None
+        )
         self._listening: asyncio.Server | None = None
 
     async def open(self, port: int = 0) -> None:
@@ -69,10 +80,15 @@ class StormServer:
     def stats(self) -> Stats:
         """The world's numbers, and those of the socket."""
         used = os.times()
-        return replace(self.world.stats(), connections=self.connections, cpu_seconds=used.user + used.system)
+        return replace(
+            self.world.stats(), connections=self.connections, cpu_seconds=used.user + used.system
+        )
 
     async def until(self, holds: Callable[[Stats], bool]) -> None:
-        """Wait until the numbers are as `holds` wants them; it is asked after everything that happens."""
+        """Wait until the numbers are as `holds` wants them.
+
+        It is asked after everything that happens.
+        """
         if holds(self.stats()):
             return
         watcher: Watcher = (holds, asyncio.get_running_loop().create_future())
@@ -124,7 +140,12 @@ class StormServer:
         return response
 
     async def _serve(
-        self, request: web.BaseRequest, shape: Dialect, ask: StormRequest, verdict: StormVerdict, text: str | None
+        self,
+        request: web.BaseRequest,
+        shape: Dialect,
+        ask: StormRequest,
+        verdict: StormVerdict,
+        text: str | None,
     ) -> web.StreamResponse:
         fault = verdict.fault.name if verdict.fault is not None else ""
         if fault == "stall":
@@ -139,19 +160,27 @@ class StormServer:
             await asyncio.sleep(wait)
         if fault == "reset":
             _reset(request)
-            return web.Response()  # at once: what is awaited now would be cancelled, as if the client had left
+            return (
+                web.Response()
+            )  # at once: what is awaited now would be cancelled, as if the client had left
         self.world.first(SYSTEM_CLOCK.now(), verdict.id)
         if not streams and answer.ends == "well":
             return _whole(answer, verdict)
         return await self._send(request, answer, verdict)
 
-    async def _send(self, request: web.BaseRequest, answer: StormAnswer, verdict: StormVerdict) -> web.StreamResponse:
+    async def _send(
+        self, request: web.BaseRequest, answer: StormAnswer, verdict: StormVerdict
+    ) -> web.StreamResponse:
         """Send the parts evenly over the time that the tokens take, and end as the answer does."""
         response = web.StreamResponse(status=answer.status, headers=_headers(answer, verdict))
         if answer.missing:
             response.content_length = sum(map(len, answer.parts)) + answer.missing
         await response.prepare(request)
-        pause = (verdict.latency - verdict.first) / max(1, len(answer.parts) - 1) if answer.kind == SSE else 0.0
+        pause = (
+            (verdict.latency - verdict.first) / max(1, len(answer.parts) - 1)
+            if answer.kind == SSE
+            else 0.0
+        )
         for number, part in enumerate(answer.parts):
             if number and pause:
                 await asyncio.sleep(pause)
@@ -171,16 +200,29 @@ class StormServer:
         if request.path == "/storm/log":
             since = request.query.get("since", "0")
             if not since.isdecimal():
-                return _json({"error": {"message": f"since is a whole number, not {since!r}"}}, status=400)
-            lines = (json.dumps(entry.as_dict()) + "\n" for entry in self.world.ledger.entries[int(since) :])
+                return _json(
+                    {"error": {"message": f"since is a whole number, not {since!r}"}}, status=400
+                )
+            lines = (
+                json.dumps(entry.as_dict()) + "\n"
+                for entry in self.world.ledger.entries[int(since) :]
+            )
             return web.Response(text="".join(lines), content_type="application/x-ndjson")
         if request.path == "/storm/stats":
             return _json(asdict(self.stats()))
         if request.path == "/storm/settings" and request.method == "POST":
             return self._change(await request.read())
         if request.path == "/v1/models":
-            return _json({"object": "list", "data": [{"id": "storm", "object": "model", "owned_by": "storm"}]})
-        return _json({"error": {"message": f"There is nothing at {request.path}.", "type": "not_found"}}, status=404)
+            return _json(
+                {
+                    "object": "list",
+                    "data": [{"id": "storm", "object": "model", "owned_by": "storm"}],
+                }
+            )
+        return _json(
+            {"error": {"message": f"There is nothing at {request.path}.", "type": "not_found"}},
+            status=404,
+        )
 
     def _change(self, body: bytes) -> web.Response:
         try:
@@ -209,7 +251,9 @@ def _make_request(
 
 def _request(shape: Dialect, ask: StormRequest, text: str | None) -> WorldRequest:
     output = None if text is None else count_tokens(text)
-    return WorldRequest(ask.key, ask.input_tokens, ask.max_tokens, output, shape.lane, ask.model, ask.prompt)
+    return WorldRequest(
+        ask.key, ask.input_tokens, ask.max_tokens, output, shape.lane, ask.model, ask.prompt
+    )
 
 
 def _asked(shape: Dialect, body: dict[str, Any], model: str, *, stream: bool) -> StormRequest:
@@ -230,14 +274,20 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _headers(answer: StormAnswer, verdict: StormVerdict) -> dict[str, str]:
-    headers = {"content-type": answer.kind, "x-request-id": f"storm-{verdict.id}", **(verdict.headers or {})}
+    headers = {
+        "content-type": answer.kind,
+        "x-request-id": f"storm-{verdict.id}",
+        **(verdict.headers or {}),
+    }
     if verdict.retry_after is not None:
         headers["retry-after"] = verdict.retry_after
     return headers
 
 
 def _whole(answer: StormAnswer, verdict: StormVerdict) -> web.Response:
-    return web.Response(status=answer.status, body=b"".join(answer.parts), headers=_headers(answer, verdict))
+    return web.Response(
+        status=answer.status, body=b"".join(answer.parts), headers=_headers(answer, verdict)
+    )
 
 
 def _json(body: Mapping[str, Any], *, status: int = 200) -> web.Response:

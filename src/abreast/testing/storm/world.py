@@ -35,9 +35,10 @@ class WorldRequest(NamedTuple):
 class StormVerdict(NamedTuple):
     """What is to happen to a request.
 
-    Admitted: it takes `latency` seconds, the first `first` of them silent, and ends as `fault` says, if that is set.
-    Rejected: `status`, and `kind` for the limit that was hit; `ready_at` is the true time when it would have been
-    admitted, None if nobody knows, and `retry_after` what the client is told.
+    Admitted: it takes `latency` seconds, the first `first` of them silent, and ends as `fault`
+    says, if that is set. Rejected: `status`, and `kind` for the limit that was hit; `ready_at` is
+    the true time when it would have been admitted, None if nobody knows, and `retry_after` what the
+    client is told.
     """
 
     id: int
@@ -56,7 +57,9 @@ class StormVerdict(NamedTuple):
 
 
 class World:
-    """A storm without a socket: exact limits, seeded faults, and a log of the truth. It never asks what time it is.
+    """A storm without a socket: exact limits, seeded faults, and a log of the truth.
+
+    It never asks what time it is.
 
     `start` is the clock's time at which it begins, `wall` the time of day then, for headers that tell one.
 
@@ -67,7 +70,12 @@ class World:
     """
 
     def __init__(
-        self, settings: Settings | None = None, seed: int = 0, *, start: float = 0.0, wall: float = 0.0
+        self,
+        settings: Settings | None = None,
+        seed: int = 0,
+        *,
+        start: float = 0.0,
+        wall: float = 0.0,
     ) -> None:
         self.settings = settings or make_settings({})
         self.seed = seed
@@ -180,7 +188,9 @@ class World:
 
     def _admitted(self, now: float, request: WorldRequest, plan: _Plan) -> StormVerdict:
         settings = self.settings
-        noise = self._draw("noise", request.key, plan.turn) * settings.noise if settings.noise else 0.0
+        noise = (
+            self._draw("noise", request.key, plan.turn) * settings.noise if settings.noise else 0.0
+        )
         first = (settings.latency + noise) * settings.scale
         failed = plan.fault is not None and plan.fault.status >= 500  # noqa: PLR2004 - a server's error
         output = 0 if failed else plan.output
@@ -210,7 +220,9 @@ class World:
         if fault.name == "quota":
             day = _DAY * self.settings.minute
             wait = day - (now - self.start) % day
-        return self._turned_away(now, request, _KIND.get(fault.name, fault.name), wait, told, fault=fault)
+        return self._turned_away(
+            now, request, _KIND.get(fault.name, fault.name), wait, told, fault=fault
+        )
 
     def _turned_away(
         self,
@@ -240,7 +252,9 @@ class World:
             headers=self._headers(now, request),
         )
 
-    def _enter(self, now: float, request: WorldRequest, verdict: str, kind: str, output: int) -> LogEntry:
+    def _enter(
+        self, now: float, request: WorldRequest, verdict: str, kind: str, output: int
+    ) -> LogEntry:
         ledger = self.ledger
         return LogEntry(
             len(ledger.entries) + 1,
@@ -269,4 +283,10 @@ class _Plan(NamedTuple):
     cut: bool
 
 
-_KIND = {"429": "rpm", "429-bare": "rpm", "429-date": "rpm", "429-concurrency": "concurrency", "quota": "per_day"}
+_KIND = {
+    "429": "rpm",
+    "429-bare": "rpm",
+    "429-date": "rpm",
+    "429-concurrency": "concurrency",
+    "quota": "per_day",
+}

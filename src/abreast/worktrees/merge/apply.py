@@ -6,8 +6,8 @@
     4 the journal is renamed: now it is done
     5 with a `record`, the old files stay in `.abreast/applied-*`, for `undo`
 
-Whatever fails before 4, a full disk or a Ctrl-C, is taken back by the journal at once. After a kill, `recover` does it;
-after a kill between 4 and 5 it completes the rest.
+Whatever fails before 4, a full disk or a Ctrl-C, is taken back by the journal at once. After a
+kill, `recover` does it; after a kill between 4 and 5 it completes the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ from abreast.worktrees.merge.disk import (
     replaced_folders,
     state,
 )
-from abreast.worktrees.merge.errors import ApplyInterrupted, ApplyRunning, MergeBlocked, SourceChanged
+from abreast.worktrees.merge.errors import (
+    ApplyInterrupted,
+    ApplyRunning,
+    MergeBlocked,
+    SourceChanged,
+)
 from abreast.worktrees.merge.merge import Merged, MergeStrategy
 from abreast.worktrees.merge.snapshots import Changed, Snapshots
 
@@ -73,7 +78,9 @@ def apply(
             check(root, each)
         if not changed:
             return ()
-        contents = snapshots.read_many(each.after.blob for each in changed if each.after is not None)
+        contents = snapshots.read_many(
+            each.after.blob for each in changed if each.after is not None
+        )
         with ApplyStage(root, disk or Disk()) as stage:
             stage.write_new(changed, contents)
             stage.begin(changed, emptied=folders_of_deleted(changed), record=record)
@@ -90,7 +97,8 @@ def put(snapshots: Snapshots, root: Path, tree: str) -> None:
 def recover(root: Path) -> int:
     """Take back every apply and undo that was killed in the middle, and complete those that were done; how many.
 
-    Raises `ApplyRunning` if one is under way, `ApplyInterrupted` or `OSError` if it can't be taken back.
+    Raises `ApplyRunning` if one is under way, `ApplyInterrupted` or `OSError` if it can't be taken
+    back.
     """
     if not stages(root):
         return 0
@@ -115,19 +123,26 @@ def writing(root: Path) -> Iterator[None]:
     """Hold the lock of a tree, in which no apply is under way or was cut off, to write to it."""
     with _locked(root):
         if left := stages(root):
-            raise ApplyInterrupted(f"an apply was interrupted, and is not taken back yet: {left[0]}")
+            raise ApplyInterrupted(
+                f"an apply was interrupted, and is not taken back yet: {left[0]}"
+            )
         yield
 
 
 @contextlib.contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Hold the lock on a directory, which ends with the process; `ApplyRunning` if another has it."""
+    """Hold the lock on a directory, which ends with the process.
+
+    `ApplyRunning` if another has it.
+    """
     opened = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ApplyRunning(f"a merge is written into {root} at this moment; try again when it is done") from None
+            raise ApplyRunning(
+                f"a merge is written into {root} at this moment; try again when it is done"
+            ) from None
         except OSError:  # a file system without locks
             pass
         yield
@@ -136,16 +151,26 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 def read_journal(file: Path) -> dict[str, Any]:
-    """What is to happen, or has; `ApplyInterrupted` if it is none of ours: it may have come with a repository."""
+    """What is to happen, or has.
+
+    `ApplyInterrupted` if it is none of ours: it may have come with a repository.
+    """
     try:
         journal: dict[str, Any] = json.loads(file.read_text())
         paths = [one["path"] for one in journal["files"]]
-        paths += [*journal["made"], *journal["removed"], *journal.get("emptied", ()), *journal.get("modes", {})]
+        paths += [
+            *journal["made"],
+            *journal["removed"],
+            *journal.get("emptied", ()),
+            *journal.get("modes", {}),
+        ]
         odd = [path for path in paths if not _NEVER.isdisjoint(path.split("/"))]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ApplyInterrupted(f"{file} can't be read: {error}") from error
     if odd:
-        raise ApplyInterrupted(f"{file} is none that abreast wrote: no merge has a path such as {odd[0]}")
+        raise ApplyInterrupted(
+            f"{file} is none that abreast wrote: no merge has a path such as {odd[0]}"
+        )
     return journal
 
 
@@ -172,7 +197,9 @@ class ApplyStage:
             try:
                 _take_back(self._root, self.place, self._journal)
             except OSError as error:
-                raise ApplyInterrupted(f"it failed, and could not be taken back; all is in {self.place}") from error
+                raise ApplyInterrupted(
+                    f"it failed, and could not be taken back; all is in {self.place}"
+                ) from error
         _clear(self._root, self.place)
 
     def write_new(self, changed: Sequence[Changed], contents: Mapping[str, bytes]) -> None:
@@ -239,7 +266,10 @@ class ApplyStage:
         }
 
     def swap(self, changed: Sequence[Changed]) -> None:
-        """Move the old files away and the new ones to their places; `SourceChanged` if another was quicker."""
+        """Move the old files away and the new ones to their places.
+
+        `SourceChanged` if another was quicker.
+        """
         for number, each in enumerate(changed):
             if each.before is not None:
                 old = self.place / f"old-{number}"
@@ -256,7 +286,9 @@ class ApplyStage:
                 try:
                     self._disk.place(self.place / f"new-{number}", self._root / each.path)
                 except FileExistsError as error:
-                    raise SourceChanged(f"{each.path} appeared while the merge was applied") from error
+                    raise SourceChanged(
+                        f"{each.path} appeared while the merge was applied"
+                    ) from error
 
     def finish(self) -> None:
         """It is done."""
@@ -267,13 +299,17 @@ def _take_back(root: Path, stage: Path, journal: dict[str, Any]) -> None:
     """Undo what has happened so far, whatever that is: every move can be seen from where its file is now."""
     for number, file in enumerate(journal["files"]):
         new, place = stage / f"new-{number}", root / file["path"]
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # not there yet, or not any more
+        with contextlib.suppress(
+            FileNotFoundError, NotADirectoryError
+        ):  # not there yet, or not any more
             if file["new"] and not os.path.lexists(new):
                 place.rename(new)
             elif file["new"] and os.path.samestat(new.lstat(), place.lstat()):
                 place.unlink()  # it was about to be removed from the stage
     for folder in reversed(journal["made"]):
-        with contextlib.suppress(OSError):  # not made yet; or it has a file by now that is not ours, and stays
+        with contextlib.suppress(
+            OSError
+        ):  # not made yet; or it has a file by now that is not ours, and stays
             (root / folder).rmdir()
     for folder in reversed(journal["removed"]):
         if not (root / folder).is_dir():

@@ -14,7 +14,9 @@ from typing import Final
 from abreast.worktrees.merge.errors import SourceChanged
 from abreast.worktrees.merge.snapshots import EXECUTABLE, LINK, REGULAR, Changed, TreeEntry
 
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})  # a file system without hard links
+_NO_LINKS: Final = frozenset(
+    {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}
+)  # a file system without hard links
 _READ: Final = 0o444
 _ALL_EXECUTE: Final = 0o111
 
@@ -46,7 +48,10 @@ class Disk:
         place.rename(to)
 
     def place(self, new: Path, to: Path) -> None:
-        """Put a file where none is; `FileExistsError` if one has just appeared, which renaming would replace."""
+        """Put a file where none is.
+
+        `FileExistsError` if one has just appeared, which renaming would replace.
+        """
         try:
             os.link(new, to, follow_symlinks=False)
         except OSError as error:
@@ -76,7 +81,9 @@ def check(root: Path, each: Changed) -> None:
     """The path is as it was merged, and no link leads out of the tree to it."""
     for folder in reversed(Path(each.path).parents):
         if (root / folder).is_symlink() and folder != Path():
-            raise SourceChanged(f"{folder.as_posix()} is a link by now, and {each.path} was beneath it")
+            raise SourceChanged(
+                f"{folder.as_posix()} is a link by now, and {each.path} was beneath it"
+            )
     if state(root / each.path) != each.before:
         raise SourceChanged(f"{each.path} is not what was merged with")
 
@@ -91,7 +98,9 @@ def state(place: Path) -> TreeEntry | None:
         return TreeEntry(LINK, _blob(os.fsencode(place.readlink())))
     if not stat.S_ISREG(found.st_mode):
         return None
-    return TreeEntry(EXECUTABLE if found.st_mode & stat.S_IXUSR else REGULAR, _blob(place.read_bytes()))
+    return TreeEntry(
+        EXECUTABLE if found.st_mode & stat.S_IXUSR else REGULAR, _blob(place.read_bytes())
+    )
 
 
 def _blob(content: bytes) -> str:
@@ -113,9 +122,13 @@ def modes_of(root: Path, folders: Iterable[str]) -> dict[str, int]:
     return {folder: stat.S_IMODE((root / folder).stat().st_mode) for folder in folders}
 
 
-def missing_folders(root: Path, changed: Sequence[Changed], others: Iterable[str] = ()) -> list[str]:
+def missing_folders(
+    root: Path, changed: Sequence[Changed], others: Iterable[str] = ()
+) -> list[str]:
     """Directories that are to be made, for files and by themselves, upper ones first."""
-    wanted = {folder for each in changed if each.after is not None for folder in Path(each.path).parents}
+    wanted = {
+        folder for each in changed if each.after is not None for folder in Path(each.path).parents
+    }
     missing = [folder for folder in wanted.union(map(Path, others)) if not (root / folder).is_dir()]
     return sorted(folder.as_posix() for folder in missing)
 
@@ -126,7 +139,10 @@ def replaced_folders(root: Path, changed: Sequence[Changed]) -> list[str]:
     found: list[str] = []
     for top in tops:
         if top.is_dir() and not top.is_symlink():
-            found += [Path(place).relative_to(root).as_posix() for place, _, _ in os.walk(top, topdown=False)]
+            found += [
+                Path(place).relative_to(root).as_posix()
+                for place, _, _ in os.walk(top, topdown=False)
+            ]
     return found
 
 

@@ -13,22 +13,34 @@ from abreast.core.errors import AbreastError
 
 
 class MergeBlocked(AbreastError):
-    """A merge has conflicts, refusals, requests or faults, and can't be applied; the message has a line for each."""
+    """A merge has conflicts, refusals, requests or faults, and can't be applied.
+
+    The message has a line for each.
+    """
 
     retryable = False
 
 
 class SourceChanged(AbreastError):
-    """The source tree is no longer what was merged into; the message names the path. Merge again."""
+    """The source tree is no longer what was merged into.
+
+    The message names the path. Merge again.
+    """
 
     retryable = False
 
 
 class ApplyInterrupted(AbreastError):
-    """An apply was interrupted and not taken back yet; the message says where it is. Call `recover`."""
+    """An apply was interrupted and not taken back yet.
+
+    The message says where it is. Call `recover`.
+    """
 
     retryable = False
 
 
 class ApplyRunning(AbreastError):
-    """An apply or an undo is under way in the same tree; the message names it. Try again when it has ended."""
+    """An apply or an undo is under way in the same tree.
+
+    The message names it. Try again when it has ended.
+    """

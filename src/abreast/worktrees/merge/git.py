@@ -11,7 +11,10 @@ from typing import Final
 from abreast.worktrees.git import GitFailed, environment
 
 OURS: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-"""For repositories of our own: nobody's configuration. In a user's own, theirs says which directories are safe."""
+"""For repositories of our own: nobody's configuration.
+
+In a user's own, theirs says which directories are safe.
+"""
 
 
 def git(
@@ -21,17 +24,24 @@ def git(
     extra: Mapping[str, str] | None = None,
     accept: Sequence[int] = (0,),
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a git command to its end; `GitFailed` if its exit code is none of `accept`, or there is no git."""
+    """Run a git command to its end.
+
+    `GitFailed` if its exit code is none of `accept`, or there is no git.
+    """
     command = ["git", *map(str, arguments)]
     pinned = {**environment(), **(extra or {})}
     try:
-        done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, env=pinned, check=False)
+        done = subprocess.run(
+            command, cwd=cwd, input=stdin, capture_output=True, env=pinned, check=False
+        )
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise
         raise GitFailed("git is not installed, or not on the PATH") from error
     if done.returncode not in accept:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        said = done.stderr.decode(errors="replace").strip().splitlines() or [
+            f"exit code {done.returncode}"
+        ]
         raise GitFailed(f"git {command[1]}: {said[-1]}")
     return done
 

@@ -1,4 +1,7 @@
-"""The paths of a directory's files: those that git tracks or doesn't ignore; without git, all of them."""
+"""The paths of a directory's files: those that git tracks or doesn't ignore.
+
+Without git, all of them.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,12 @@ _LEFT_OUT: Final = frozenset({".git", ".hg", ".svn", ".abreast", "__pycache__"})
 
 
 def list_paths(root: Path, git_dir: Path | None = None) -> list[str]:
-    """What a snapshot has: files and links that git tracks or doesn't ignore; without git, all of them. Sorted.
+    """What a snapshot has: files and links that git tracks or doesn't ignore.
 
-    With a `git_dir`, that is what says what is tracked and ignored, and `root` is a worktree whose own git directory
-    may have been changed or removed: what is tracked there besides is listed too.
+    Without git, all of them. Sorted.
+
+    With a `git_dir`, that is what says what is tracked and ignored, and `root` is a worktree whose
+    own git directory may have been changed or removed: what is tracked there besides is listed too.
     """
     listed = list_tracked(root, untracked=True, git_dir=git_dir)
     solid = WithoutLinks(root)
@@ -42,11 +47,20 @@ def list_submodules(root: Path) -> list[str]:
 def list_tracked(
     root: Path, *, untracked: bool, git_dir: Path | None = None
 ) -> tuple[list[str], set[str], list[str]] | None:
-    """Paths, those of submodules, and notes on what is left out; None where git tracks nothing and lists nothing."""
-    extra = {} if git_dir is None else {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(_top(root, git_dir))}
+    """Paths, those of submodules, and notes on what is left out.
+
+    None where git tracks nothing and lists nothing.
+    """
+    extra = (
+        {}
+        if git_dir is None
+        else {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(_top(root, git_dir))}
+    )
     try:
         listed = git("ls-files", "-z", "--stage", cwd=root, extra=extra).stdout
-        others = names(git("ls-files", "-z", "--others", "--exclude-standard", cwd=root, extra=extra).stdout)
+        others = names(
+            git("ls-files", "-z", "--others", "--exclude-standard", cwd=root, extra=extra).stdout
+        )
     except GitFailed as error:
         if "not a git repository" in str(error) or "not installed" in str(error):
             return None
@@ -57,13 +71,19 @@ def list_tracked(
             listed += git("ls-files", "-z", "--stage", cwd=root, extra=own).stdout
     staged = [line.split("\t", 1) for line in names(listed)]
     paths = {path for _, path in staged}  # a set: a path with an unsettled merge comes three times
-    others = [path for path in others if not path.endswith("/") and path.split("/", 1)[0] not in _LEFT_OUT]
+    others = [
+        path for path in others if not path.endswith("/") and path.split("/", 1)[0] not in _LEFT_OUT
+    ]
     if not paths and not others:
         return None
     links = {path for mode, path in staged if mode.startswith(_GIT_LINK)}
     if untracked or not paths:
         return [*paths, *others], links, []
-    notes = [count_in_words(len(others), "file is", "files are", "not tracked by git, and left out")] if others else []
+    notes = (
+        [count_in_words(len(others), "file is", "files are", "not tracked by git, and left out")]
+        if others
+        else []
+    )
     return list(paths), links, notes
 
 
@@ -79,7 +99,10 @@ def walk_tree(root: Path) -> Iterator[str]:
         linked = [name for name in kept if Path(place, name).is_symlink()]
         folders[:] = [name for name in kept if name not in linked]
         above = Path(place).relative_to(root).as_posix()
-        for name in [*(name for name in files if name != ".git"), *linked]:  # of a worktree whose repository is gone
+        for name in [
+            *(name for name in files if name != ".git"),
+            *linked,
+        ]:  # of a worktree whose repository is gone
             yield name if above == "." else f"{above}/{name}"
 
 

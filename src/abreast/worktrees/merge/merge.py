@@ -4,9 +4,10 @@
     merged.conflicts, merged.requests     # what stands in the way
     apply(merged, snapshots, root)        # in apply.py: all of it, or nothing
 
-Each change is merged against the snapshot that its own subplan started from: with any other base, what was merged
-before would look deleted. A rename is one change: both halves go in, or neither. Whatever does not go in is listed: a
-conflict, a refusal, a request to the owner, or, with `last-wins`, what was overwritten.
+Each change is merged against the snapshot that its own subplan started from: with any other base,
+what was merged before would look deleted. A rename is one change: both halves go in, or neither.
+Whatever does not go in is listed: a conflict, a refusal, a request to the owner, or, with
+`last-wins`, what was overwritten.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from typing import Protocol
 from abreast.worktrees.merge.merge_change import SOURCE, Change, Conflict, MergedSoFar, TreeDraft
 from abreast.worktrees.merge.snapshots import Changed, ChangeStep, Snapshots, TreeDifference
 
-__all__ = ["SOURCE", "Change", "Conflict", "MergeRequest", "MergeStrategy", "Merged", "Outside", "WriteRules", "merge"]
+__all__ = [
+    "SOURCE",
+    "Change",
+    "Conflict",
+    "MergeRequest",
+    "MergeStrategy",
+    "Merged",
+    "Outside",
+    "WriteRules",
+    "merge",
+]
 
 
 class WriteRules(Protocol):
@@ -42,7 +53,10 @@ class MergeStrategy(StrEnum):
     FAIL_ON_CONFLICT = "fail-on-conflict"
     """The first conflict ends the merge; that change and those after it are left out."""
     LAST_WINS = "last-wins"
-    """The later subplan replaces the earlier one; each such file is listed in `overwritten`. What changed in the source
+    """The later subplan replaces the earlier one; each such file is listed in `overwritten`.
+
+    What changed in the source
+
     tree itself is never replaced: against that, a conflict blocks as with any other strategy."""
 
 
@@ -57,7 +71,10 @@ class Outside(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """A write of `leaf` to a path that others own; if it is half of a rename, `rename` has both names."""
+    """A write of `leaf` to a path that others own.
+
+    If it is half of a rename, `rename` has both names.
+    """
 
     leaf: str
     owners: tuple[str, ...]
@@ -106,10 +123,13 @@ def merge(
 ) -> Merged:
     """Merge changes, in their order, into the snapshot `source` of the tree as it is now.
 
-    Without an ownership every leaf may write everything. Only the object database of `snapshots` is written to.
+    Without an ownership every leaf may write everything. Only the object database of `snapshots` is
+    written to.
     """
     differences = {change: snapshots.changes(change.base, change.result) for change in changes}
-    work = _Merge(snapshots, source, MergeStrategy(strategy), Outside(outside), ownership, differences)
+    work = _Merge(
+        snapshots, source, MergeStrategy(strategy), Outside(outside), ownership, differences
+    )
     for place, change in enumerate(changes):
         if not work.take(change):
             work.left_out += [each.leaf for each in changes[place + 1 :]]
@@ -148,7 +168,10 @@ class _Merge:
         if self.strategy is MergeStrategy.LAST_WINS:
             self.overwritten += draft.overwrite()
         self.conflicts += draft.conflicts
-        if draft.conflicts and self.strategy in {MergeStrategy.SEQUENTIAL, MergeStrategy.FAIL_ON_CONFLICT}:
+        if draft.conflicts and self.strategy in {
+            MergeStrategy.SEQUENTIAL,
+            MergeStrategy.FAIL_ON_CONFLICT,
+        }:
             draft.take_back()
             self.left_out.append(change.leaf)
             return self.strategy is MergeStrategy.SEQUENTIAL
@@ -169,7 +192,9 @@ class _Merge:
             tuple(self.overwritten),
         )
 
-    def _by_owner(self, leaf: str, difference: TreeDifference) -> tuple[list[ChangeStep], list[MergeRequest]]:
+    def _by_owner(
+        self, leaf: str, difference: TreeDifference
+    ) -> tuple[list[ChangeStep], list[MergeRequest]]:
         """What a leaf may do, and what it may not: a rename of which it owns only one half is not its own."""
         own: list[ChangeStep] = []
         foreign: list[MergeRequest] = []
@@ -201,7 +226,11 @@ class _Merge:
 def _moves(steps: Sequence[ChangeStep]) -> list[ChangeStep]:
     """Files that went and came again under the same name elsewhere, too much changed for git to call it a rename."""
     gone, come = _by_name(steps, came=False), _by_name(steps, came=True)
-    pairs = [(gone[name][0], come[name][0]) for name in gone if len(gone[name]) == len(come.get(name, ())) == 1]
+    pairs = [
+        (gone[name][0], come[name][0])
+        for name in gone
+        if len(gone[name]) == len(come.get(name, ())) == 1
+    ]
     return [ChangeStep((old, new), (old.path, new.path)) for old, new in pairs]
 
 

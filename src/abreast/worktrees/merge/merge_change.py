@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from abreast.worktrees.merge.snapshots import Changed, ChangeStep, Snapshots, TreeDifference, TreeEntry
+from abreast.worktrees.merge.snapshots import (
+    Changed,
+    ChangeStep,
+    Snapshots,
+    TreeDifference,
+    TreeEntry,
+)
 from abreast.worktrees.merge.three_way import Clash, ConflictKind, merge_entry
 
 SOURCE: Final = "source"
@@ -39,13 +45,17 @@ class Conflict:
 
     def __str__(self) -> str:
         """One line."""
-        return f"{self.path}: {self.kind} conflict between {self.other} and {self.leaf}: {self.detail}"
+        return (
+            f"{self.path}: {self.kind} conflict between {self.other} and {self.leaf}: {self.detail}"
+        )
 
 
 class MergedSoFar:
     """The tree merged so far: its files, the leaf that changed each, and what the source tree had in their place."""
 
-    def __init__(self, snapshots: Snapshots, source: str, differences: Mapping[Change, TreeDifference]) -> None:
+    def __init__(
+        self, snapshots: Snapshots, source: str, differences: Mapping[Change, TreeDifference]
+    ) -> None:
         """Start with the source tree; `differences` are all that are to be merged."""
         self.snapshots = snapshots
         self.entries = snapshots.entries(source)
@@ -92,14 +102,20 @@ class MergedSoFar:
         found: dict[str, tuple[str, str]] = {}
         for path, to in self.snapshots.changes(base, self._source).renames.items():
             leaf = self._made_by(to, self._before[to])
-            # After an earlier apply, what one leaf has deleted and another has created is no rename, however alike.
-            if leaf is None or any(each.leaf == leaf and self._differences[each].renames.get(path) == to
-                                   for each in self._differences):  # fmt: skip
+            # After an earlier apply, what one leaf has deleted and another has created is no
+            # rename, however alike.
+            if leaf is None or any(
+                each.leaf == leaf and self._differences[each].renames.get(path) == to
+                for each in self._differences
+            ):
                 found[path] = (to, leaf or SOURCE)
         return found
 
     def on_source(self, each: Changed) -> TreeEntry | Clash | None:
-        """What a change makes of its path in the source tree alone; a clash if that has an edit of its own there."""
+        """What a change makes of its path in the source tree alone.
+
+        A clash if that has an edit of its own there.
+        """
         now = self._before.get(each.path)
         if self._made_by(each.path, now) or now in self._started_from(each.path, each.before):
             return each.after
@@ -122,16 +138,27 @@ class MergedSoFar:
         return found
 
     def _made_by(self, path: str, entry: TreeEntry | None) -> str | None:
-        """The leaf whose result the source tree has at a path, from an earlier apply; of a rename, with both halves."""
+        """The leaf whose result the source tree has at a path, from an earlier apply.
+
+        Of a rename, with both halves.
+        """
         for change, difference in self._differences.items():
             each, to = difference.at(path), difference.renames.get(path, "")
             moved = difference.at(to)
-            if each is not None and each.after == entry and (moved is None or self._before.get(to) == moved.after):
+            if (
+                each is not None
+                and each.after == entry
+                and (moved is None or self._before.get(to) == moved.after)
+            ):
                 return change.leaf
         return None
 
     def _changes_of(self, path: str) -> Iterator[Changed]:
-        return (each for difference in self._differences.values() if (each := difference.at(path)) is not None)
+        return (
+            each
+            for difference in self._differences.values()
+            if (each := difference.at(path)) is not None
+        )
 
 
 class TreeDraft:
@@ -155,14 +182,21 @@ class TreeDraft:
         return [each for found in self._conflicts.values() for each in found]
 
     def _agrees(self, step: ChangeStep) -> bool:
-        """Whether a step goes with what is there; else its conflicts are listed, and none of its halves goes in."""
+        """Whether a step goes with what is there.
+
+        Else its conflicts are listed, and none of its halves goes in.
+        """
         entries = self._so_far.entries
-        if all(entries.get(each.path) == each.after for each in step.changed) and not self._renamed_and_deleted(step):
+        if all(
+            entries.get(each.path) == each.after for each in step.changed
+        ) and not self._renamed_and_deleted(step):
             return self._settle(step)
         if step.rename is not None and self._origin_gone(step, *step.rename):
             return False
         for each in step.changed:
-            found = merge_entry(self._so_far.snapshots, each.before, entries.get(each.path), each.after)
+            found = merge_entry(
+                self._so_far.snapshots, each.before, entries.get(each.path), each.after
+            )
             if isinstance(found, Clash):
                 self._clash(step, each, found)
             else:
@@ -176,7 +210,11 @@ class TreeDraft:
     def _renamed_and_deleted(self, step: ChangeStep) -> bool:
         """A file that this change deletes and the other side has renamed."""
         each = step.changed[0]
-        gone = None if step.rename or each.after else self._so_far.renamed_by(self._change.base, each.path)
+        gone = (
+            None
+            if step.rename or each.after
+            else self._so_far.renamed_by(self._change.base, each.path)
+        )
         if gone is None:
             return False
         detail = f"the first renamed it to {gone[0]}, the second deleted it"
@@ -191,7 +229,9 @@ class TreeDraft:
         other = self._so_far.renamed_by(self._change.base, origin)
         if other is None:
             detail = f"the first deleted it, the second renamed it to {to}"
-            self._list(step, ConflictKind.RENAME, gone, other=self._so_far.who(origin), detail=detail)
+            self._list(
+                step, ConflictKind.RENAME, gone, other=self._so_far.who(origin), detail=detail
+            )
         elif other[0] != to:
             detail = f"{origin} was renamed to {other[0]} and to {to}"
             self._list(step, ConflictKind.RENAME, moved, other=other[1], detail=detail)
@@ -202,34 +242,65 @@ class TreeDraft:
         ours = self._so_far.entries.get(each.path)
         detail = _DETAILS[kind]
         if kind is ConflictKind.DELETE_MODIFY:
-            detail = "the first deleted what the second changed" if ours is None else "the second deleted it"
+            detail = (
+                "the first deleted what the second changed"
+                if ours is None
+                else "the second deleted it"
+            )
             gone = self._so_far.renamed_by(self._change.base, each.path) if ours is None else None
             if gone is not None:
                 kind, other = ConflictKind.RENAME, gone[1]
                 detail = f"the first renamed it to {gone[0]}, the second changed it"
             elif step.rename is not None:
-                kind, detail = ConflictKind.RENAME, f"the second renamed it to {step.rename[1]}, the first changed it"
+                kind, detail = (
+                    ConflictKind.RENAME,
+                    f"the second renamed it to {step.rename[1]}, the first changed it",
+                )
         elif kind is ConflictKind.CREATE_CREATE and step.rename is not None:
             kind, detail = ConflictKind.RENAME, f"the second renamed {step.rename[0]} to it"
         self._list(step, kind, each, other=other, detail=detail, marked=clash.marked)
 
     def _list(
-        self, step: ChangeStep, kind: ConflictKind, each: Changed, *, other: str, detail: str, marked: str | None = None
+        self,
+        step: ChangeStep,
+        kind: ConflictKind,
+        each: Changed,
+        *,
+        other: str,
+        detail: str,
+        marked: str | None = None,
     ) -> None:
         ours = self._so_far.entries.get(each.path)
-        found = Conflict(kind, each.path, self._change.leaf, other, detail, each.before, ours, each.after, marked)
+        found = Conflict(
+            kind, each.path, self._change.leaf, other, detail, each.before, ours, each.after, marked
+        )
         self._conflicts.setdefault(step, []).append(found)
 
     def _place(self) -> bool:
-        """Put in what agrees, first what goes away: a file may take the place of a directory. Whether all had room."""
+        """Put in what agrees, first what goes away: a file may take the place of a directory.
+
+        Whether all had room.
+        """
         entries = self._so_far.entries
-        changed = [(step, each, self._values[each.path]) for step in self._put_in for each in step.changed]
+        changed = [
+            (step, each, self._values[each.path]) for step in self._put_in for each in step.changed
+        ]
         room = True
         for step, each, value in sorted(changed, key=lambda one: (one[2] is not None, one[1].path)):
-            blocking = self._so_far.in_the_way(each.path) if value is not None and each.path not in entries else []
+            blocking = (
+                self._so_far.in_the_way(each.path)
+                if value is not None and each.path not in entries
+                else []
+            )
             for other in blocking:
-                detail = f"{other} is a file there" if each.path.startswith(f"{other}/") else f"{other} is beneath it"
-                self._list(step, ConflictKind.DIRECTORY, each, other=self._so_far.who(other), detail=detail)
+                detail = (
+                    f"{other} is a file there"
+                    if each.path.startswith(f"{other}/")
+                    else f"{other} is beneath it"
+                )
+                self._list(
+                    step, ConflictKind.DIRECTORY, each, other=self._so_far.who(other), detail=detail
+                )
                 room = False
             if not blocking:
                 self._put(each.path, value)
@@ -242,14 +313,22 @@ class TreeDraft:
             self._so_far.put(path, entry)
 
     def overwrite(self) -> list[Conflict]:
-        """Let this change win over other leaves; the conflicts that it won. Against the source tree it wins none."""
+        """Let this change win over other leaves.
+
+        The conflicts that it won. Against the source tree it wins none.
+        """
         overwritten: list[Conflict] = []
-        steps = sorted(self._conflicts, key=lambda step: (step.changed[-1].after is not None, step.changed[-1].path))
+        steps = sorted(
+            self._conflicts,
+            key=lambda step: (step.changed[-1].after is not None, step.changed[-1].path),
+        )
         for step in steps:
             values = {each.path: self._so_far.on_source(each) for each in step.changed}
             away = self._removed_by(step)
             if self._is_against_source(step, values, away):
-                self._conflicts[step] = [replace(each, other=SOURCE) for each in self._conflicts[step]]
+                self._conflicts[step] = [
+                    replace(each, other=SOURCE) for each in self._conflicts[step]
+                ]
                 continue
             for path in away:
                 self._put(path, None)
@@ -263,10 +342,17 @@ class TreeDraft:
         """The files that have to go for a step to win: those in its way, and what another has renamed its file to."""
         paths = {each.path for each in step.changed}
         found = [
-            other for each in step.changed if each.after is not None for other in self._so_far.in_the_way(each.path)
+            other
+            for each in step.changed
+            if each.after is not None
+            for other in self._so_far.in_the_way(each.path)
         ]
         for each in step.changed:
-            gone = None if each.path in self._so_far.entries else self._so_far.renamed_by(self._change.base, each.path)
+            gone = (
+                None
+                if each.path in self._so_far.entries
+                else self._so_far.renamed_by(self._change.base, each.path)
+            )
             if each.before is not None and gone is not None:
                 found.append(gone[0])
         return [path for path in found if path not in paths and path in self._so_far.entries]
@@ -275,7 +361,8 @@ class TreeDraft:
         self, step: ChangeStep, values: Mapping[str, TreeEntry | Clash | None], away: Iterable[str]
     ) -> bool:
         by_source = any(
-            each.other == SOURCE and each.kind is not ConflictKind.DIRECTORY for each in self._conflicts[step]
+            each.other == SOURCE and each.kind is not ConflictKind.DIRECTORY
+            for each in self._conflicts[step]
         )
         clashes = any(isinstance(value, Clash) for value in values.values())
         return by_source or clashes or any(self._so_far.is_users_own(path) for path in away)

@@ -17,8 +17,8 @@ from abreast.worktrees.merge.git import git, names
 def repair(root: Path) -> list[str]:
     """Take back or complete every apply and undo that was killed; one line for each.
 
-    Looks in `root`, in the directories above it that belong to the same repository, and in those beneath it that have
-    files. Raises what `recover` raises.
+    Looks in `root`, in the directories above it that belong to the same repository, and in those
+    beneath it that have files. Raises what `recover` raises.
     """
     found = []
     for place in [*_around(root.resolve()), *_beneath(root.resolve())]:
@@ -46,7 +46,9 @@ def _beneath(root: Path) -> list[Path]:
         folders = _folders(names(git("ls-files", "-z", cwd=root).stdout))
     except GitFailed:
         folders = [Path(place).relative_to(root).as_posix() for place, _, _ in os.walk(root)]
-    return [root / folder for folder in folders if folder != "." and (root / folder / HOME).is_dir()]
+    return [
+        root / folder for folder in folders if folder != "." and (root / folder / HOME).is_dir()
+    ]
 
 
 def _folders(paths: Iterable[str]) -> list[str]:

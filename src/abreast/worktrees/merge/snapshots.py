@@ -30,7 +30,8 @@ LINK: Final = "120000"
 _EXACT: Final = "* -text -eol -ident -filter -working-tree-encoding !merge !conflict-marker-size\n"
 _NOTHING: Final = "0" * 40
 _TICK: Final = 50_000_000  # ns; a file system's clock may tick as slowly
-# All is read again within the hour, any name was on disk already, and no reference holds anything in here.
+# All is read again within the hour, any name was on disk already, and no reference holds anything
+# in here.
 _SETTINGS: Final = """
 [core]
 	looseCompression = 0
@@ -73,11 +74,16 @@ class ChangeStep:
 
 @dataclass(frozen=True, slots=True)
 class TreeDifference:
-    """What changed between two snapshots, sorted. A rename is a deletion and a creation; `renames` says which."""
+    """What changed between two snapshots, sorted. A rename is a deletion and a creation.
+
+    `renames` says which.
+    """
 
     changed: tuple[Changed, ...] = ()
     renames: Mapping[str, str] = field(default_factory=dict)
-    _by_path: dict[str, Changed] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _by_path: dict[str, Changed] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Find paths at once."""
@@ -102,7 +108,8 @@ class TreeDifference:
 class SeenTree:
     """How the files of a directory looked when a snapshot was taken, and the index that has their contents by name.
 
-    Git's own way to see that a file has changed counts whole seconds, and misses one that got its old time back.
+    Git's own way to see that a file has changed counts whole seconds, and misses one that got its
+    old time back.
     """
 
     index: Path
@@ -110,13 +117,22 @@ class SeenTree:
     _known: set[str] = field(default_factory=set)
 
     def changed(self, root: Path, paths: Sequence[str]) -> list[str]:
-        """Paths that may have changed since the last time, or are no more; from now on, this is the last time."""
+        """Paths that may have changed since the last time, or are no more.
+
+        From now on, this is the last time.
+        """
         before, self._looks = self._looks, {}
         now = SYSTEM_CLOCK.wall() * 1e9
         same = set()
         for path in paths:
             facts = (root / path).lstat()
-            look = (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_mode)
+            look = (
+                facts.st_ino,
+                facts.st_size,
+                facts.st_mtime_ns,
+                facts.st_ctime_ns,
+                facts.st_mode,
+            )
             if before.get(path) == look:
                 same.add(path)
             if now - facts.st_ctime_ns > _TICK:  # or a change right after it might not show
@@ -130,13 +146,18 @@ class SeenTree:
 
 
 class Snapshots:
-    """An object database at `home`, made if there is none. Safe to use from several threads and processes."""
+    """An object database at `home`, made if there is none.
+
+    Safe to use from several threads and processes.
+    """
 
     def __init__(self, home: Path) -> None:
         """Open it, or make it."""
         self.home = home.absolute()
         if not (self.home / "info" / "attributes").exists():
-            git("init", "-q", "--bare", "--object-format=sha1", "--template=", self.home, extra=OURS)
+            git(
+                "init", "-q", "--bare", "--object-format=sha1", "--template=", self.home, extra=OURS
+            )
             with (self.home / "config").open("a") as config:
                 config.write(_SETTINGS)
             (self.home / "info").mkdir(exist_ok=True)
@@ -145,8 +166,8 @@ class Snapshots:
     def take(self, root: Path, seen: SeenTree | None = None, git_dir: Path | None = None) -> str:
         """The tree of what is in `root` now, without what git ignores there, or what that `git_dir` does.
 
-        With what was `seen` there the last time, only what has changed in between is read again: of 1,500 files in a
-        tenth of the time. Nobody else may use that at the same time.
+        With what was `seen` there the last time, only what has changed in between is read again: of
+        1,500 files in a tenth of the time. Nobody else may use that at the same time.
         """
         paths = list_paths(root, git_dir)
         if seen is not None:
@@ -159,11 +180,15 @@ class Snapshots:
         with self._index() as index:
             return self._take(root, paths, index, [])
 
-    def _take(self, root: Path, paths: Sequence[str], index: Mapping[str, str], anew: Sequence[str]) -> str:
+    def _take(
+        self, root: Path, paths: Sequence[str], index: Mapping[str, str], anew: Sequence[str]
+    ) -> str:
         place = {**index, "GIT_WORK_TREE": str(root.absolute())}
         for way, listed in (("--force-remove", anew), ("--remove", paths)):
             given = b"".join(os.fsencode(path) + b"\0" for path in listed)
-            self._git("update-index", "-z", "--add", way, "--stdin", stdin=given, extra=place, cwd=root)
+            self._git(
+                "update-index", "-z", "--add", way, "--stdin", stdin=given, extra=place, cwd=root
+            )
         return self._git("write-tree", extra=index).strip().decode()
 
     def entries(self, tree: str) -> dict[str, TreeEntry]:
@@ -176,7 +201,10 @@ class Snapshots:
         return found
 
     def changes(self, base: str, result: str) -> TreeDifference:
-        """What is different in `result`; a file that moved with at least half of its content is a rename."""
+        """What is different in `result`.
+
+        A file that moved with at least half of its content is a rename.
+        """
         fields = iter(self._git("diff-tree", "-r", "-z", "-M", base, result).split(b"\0"))
         changed: list[Changed] = []
         renames: dict[str, str] = {}
@@ -201,7 +229,9 @@ class Snapshots:
     def read_many(self, blobs: Iterable[str]) -> dict[str, bytes]:
         """Many contents at once, each once."""
         wanted = sorted(set(blobs))
-        printed = self._git("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in wanted).encode())
+        printed = self._git(
+            "cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in wanted).encode()
+        )
         found: dict[str, bytes] = {}
         at = 0
         for blob in wanted:
@@ -227,10 +257,13 @@ class Snapshots:
 
     def refer(self, name: str, tree: str) -> None:
         """Set a reference: what it refers to is never collected."""
-        # By ourselves: a git that is killed in the middle leaves a lock, which stands in the way of the next one.
+        # By ourselves: a git that is killed in the middle leaves a lock, which stands in the way of
+        # the next one.
         place = self.home / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", prefix="reference-", dir=self.home, delete=False) as written:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="reference-", dir=self.home, delete=False
+        ) as written:
             written.write(f"{tree}\n")
         Path(written.name).replace(place)
 
@@ -244,10 +277,16 @@ class Snapshots:
     def references(self, beneath: str) -> dict[str, str]:
         """The references beneath a name, which ends with a slash, and what they refer to."""
         printed = self._git("for-each-ref", "--format=%(refname) %(objectname)", beneath).decode()
-        return {name: tree for name, _, tree in (line.partition(" ") for line in printed.splitlines())}
+        return {
+            name: tree for name, _, tree in (line.partition(" ") for line in printed.splitlines())
+        }
 
     def _git(
-        self, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        extra: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> bytes:
         place = {**OURS, "GIT_DIR": str(self.home), **(extra or {})}
         return git(*arguments, stdin=stdin, extra=place, cwd=cwd).stdout

@@ -1,8 +1,9 @@
 """One file, changed on two sides: what becomes of it, or why nobody can say.
 
-The text of a file is merged by `git merge-file`, which is what `git merge` does for each. All else is decided here and
-not by `git merge-tree`: that takes no base other than the one it finds in a history (before git 2.40), tells of
-conflicts in prose, and follows a rename into a file that somebody else may own.
+The text of a file is merged by `git merge-file`, which is what `git merge` does for each. All else
+is decided here and not by `git merge-tree`: that takes no base other than the one it finds in a
+history (before git 2.40), tells of conflicts in prose, and follows a rename into a file that
+somebody else may own.
 """
 
 from __future__ import annotations
@@ -35,14 +36,20 @@ class ConflictKind(StrEnum):
     SYMLINK = "symlink"
     """Both changed it, and it is or was a symbolic link."""
     CRLF = "crlf"
-    """Both changed it, and they differ in the ends of lines; apart from these there is no conflict."""
+    """Both changed it, and they differ in the ends of lines.
+
+    Apart from these there is no conflict.
+    """
     DIRECTORY = "directory/file"
     """One made a directory where the other has a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """A conflict in one file; `marked` is the name of a content with conflict markers, where there can be one."""
+    """A conflict in one file.
+
+    `marked` is the name of a content with conflict markers, where there can be one.
+    """
 
     kind: ConflictKind
     marked: str | None = None
@@ -61,7 +68,9 @@ def merge_entry(
     return _merge_both(snapshots, base, ours, theirs)
 
 
-def _merge_both(snapshots: Snapshots, base: TreeEntry | None, ours: TreeEntry, theirs: TreeEntry) -> TreeEntry | Clash:
+def _merge_both(
+    snapshots: Snapshots, base: TreeEntry | None, ours: TreeEntry, theirs: TreeEntry
+) -> TreeEntry | Clash:
     if ours.link or theirs.link or (base is not None and base.link):
         return Clash(ConflictKind.SYMLINK)
     if base is None:
@@ -95,5 +104,15 @@ def _merge_file(sides: list[bytes]) -> tuple[bool, bytes]:
         for file, side in zip(files, sides, strict=True):
             file.write_bytes(side)
         labels = ("-L", "ours", "-L", "base", "-L", "theirs")
-        done = git("merge-file", "-p", "-q", "--diff3", *labels, *files, cwd=Path(place), extra=OURS, accept=range(128))
+        done = git(
+            "merge-file",
+            "-p",
+            "-q",
+            "--diff3",
+            *labels,
+            *files,
+            cwd=Path(place),
+            extra=OURS,
+            accept=range(128),
+        )
     return done.returncode == 0, done.stdout

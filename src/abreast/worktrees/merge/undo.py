@@ -4,8 +4,9 @@
     changed_since(root, latest)           # the paths that stand in the way
     undo(root, latest)
 
-The old files themselves were kept, so permissions, times and links come back too, and so do directories that went with
-their last file. It is written like an apply: killed at any moment, `recover` takes it back or completes it.
+The old files themselves were kept, so permissions, times and links come back too, and so do
+directories that went with their last file. It is written like an apply: killed at any moment,
+`recover` takes it back or completes it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Applied:
 def applies(root: Path) -> list[Applied]:
     """The applies to a directory that can be taken back, the newest last."""
     found = sorted((root / HOME).glob(f"{APPLIED}*"))
-    return [Applied(place, read_journal(place / DONE)) for place in found if (place / DONE).exists()]
+    return [
+        Applied(place, read_journal(place / DONE)) for place in found if (place / DONE).exists()
+    ]
 
 
 def changed_since(root: Path, applied: Applied) -> list[str]:
@@ -53,7 +56,11 @@ def changed_since(root: Path, applied: Applied) -> list[str]:
     for file, each, old in _reversed(applied):
         try:
             check(root, each)
-            same = each.before is None or each.before.link or _permissions(root / each.path) == file["permissions"]
+            same = (
+                each.before is None
+                or each.before.link
+                or _permissions(root / each.path) == file["permissions"]
+            )
         except SourceChanged:
             same = False
         if not same or (old is not None and state(old) != each.after):
@@ -69,13 +76,20 @@ def undo(root: Path, applied: Applied, *, disk: Disk | None = None) -> tuple[str
     """
     with writing(root):
         if changed := changed_since(root, applied):
-            raise SourceChanged("\n".join(f"{path}: changed since it was applied" for path in changed))
+            raise SourceChanged(
+                "\n".join(f"{path}: changed since it was applied" for path in changed)
+            )
         steps = [each for _, each, _ in _reversed(applied)]
         journal = applied.journal
-        gone = {folder: journal["modes"][folder] for folder in (*journal["emptied"], *journal["removed"])}
+        gone = {
+            folder: journal["modes"][folder]
+            for folder in (*journal["emptied"], *journal["removed"])
+        }
         with ApplyStage(root, disk or Disk()) as stage:
             stage.bring_new([old for _, _, old in _reversed(applied)])
-            stage.begin(steps, emptied=journal["made"][::-1], folders=gone, forget=applied.place.name)
+            stage.begin(
+                steps, emptied=journal["made"][::-1], folders=gone, forget=applied.place.name
+            )
             stage.swap(steps)
             stage.finish()
     return applied.paths
@@ -84,8 +98,14 @@ def undo(root: Path, applied: Applied, *, disk: Disk | None = None) -> tuple[str
 def _reversed(applied: Applied) -> Iterator[tuple[dict[str, Any], Changed, Path | None]]:
     """Each file as it was written, the change that takes it back, and where its old content is."""
     for number, file in enumerate(applied.journal["files"]):
-        before, after = (None if file[side] is None else TreeEntry(*file[side]) for side in ("before", "after"))
-        yield file, Changed(file["path"], after, before), applied.place / f"old-{number}" if before else None
+        before, after = (
+            None if file[side] is None else TreeEntry(*file[side]) for side in ("before", "after")
+        )
+        yield (
+            file,
+            Changed(file["path"], after, before),
+            applied.place / f"old-{number}" if before else None,
+        )
 
 
 def _permissions(place: Path) -> int:

@@ -45,9 +45,13 @@ def tree(project):
 
 def killed(project, steps, *words):
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, *words], cwd=project.folder, capture_output=True, check=False, timeout=PATIENCE,
+        [sys.executable, "-c", KILLED, *words],
+        cwd=project.folder,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE,
         env={**project.environment, "STEPS": str(steps)},
-    )  # fmt: skip
+    )
     assert done.returncode == -signal.SIGKILL, done
 
 
@@ -76,7 +80,9 @@ COMMANDS = {
 def test_the_next_command_of_a_plan_takes_a_killed_apply_back(ran, name):
     ran.file("plan.yaml", "plan:\n  path: src\n  command: cat alpha/m0.py\n")
     before = tree(ran)
-    killed(ran, 24, "plan", "apply", "plan")  # with 4 x 3 files: old ones are away, and no new one is there
+    killed(
+        ran, 24, "plan", "apply", "plan"
+    )  # with 4 x 3 files: old ones are away, and no new one is there
     assert tree(ran) != before
     said = ran(*COMMANDS[name])
     assert said.code == 0, said
@@ -105,7 +111,9 @@ def test_an_apply_is_undone_and_can_be_applied_again(ran):
     found = json.loads(said.out)
     assert (found["run"], len(found["restored"]), found["changed"]) == ("plan-1", 12, [])
     assert tree(ran) == before
-    assert ran.git("--git-dir", "src/.abreast/plan.git", "for-each-ref") == refs  # what was done is held again
+    assert (
+        ran.git("--git-dir", "src/.abreast/plan.git", "for-each-ref") == refs
+    )  # what was done is held again
     said = ran("plan", "undo", "plan")
     assert (said.code, "taken back already" in said.err) == (2, True)
     assert ran("plan", "undo").code == 2
@@ -124,7 +132,10 @@ def test_what_was_changed_since_is_named_and_stops_an_undo(ran):
         ["beta/m1.py: changed since it was applied", "beta/m2.py: changed since it was applied"],
     )
     assert tree(ran) == before
-    assert json.loads(ran("plan", "undo", "plan", "--json").out)["changed"] == ["beta/m1.py", "beta/m2.py"]
+    assert json.loads(ran("plan", "undo", "plan", "--json").out)["changed"] == [
+        "beta/m1.py",
+        "beta/m2.py",
+    ]
 
 
 def test_a_killed_undo_is_taken_back_and_undone_by_the_next(ran):
@@ -197,13 +208,17 @@ def test_a_rename_to_another_part_s_directory_loses_no_file(project):
 
 def test_last_wins_lists_what_it_overwrites_and_never_overwrites_the_user_s_own(project):
     project.environment["ABREAST_CACHE"] = str(project.folder.parent / "cache")
-    command = 'echo "by $ABREAST_SUBPLAN" > shared.py'  # a new file beside all parts: each may write it
+    command = (
+        'echo "by $ABREAST_SUBPLAN" > shared.py'  # a new file beside all parts: each may write it
+    )
     assert project("plan", "run", "src", "--command", command).code == 0
     said = project("plan", "apply", "plan", "--strategy", "last-wins", "--no-gate", "--json")
     assert said.code == 0, said
     overwritten = json.loads(said.out)["overwritten"]
     assert len(overwritten) == 3
-    assert all(line.startswith("shared.py: create/create conflict between ") for line in overwritten)
+    assert all(
+        line.startswith("shared.py: create/create conflict between ") for line in overwritten
+    )
     assert (project.folder / "src/shared.py").read_text().startswith("by gamma")
     assert project("plan", "undo").code == 0
     said = project("plan", "apply", "plan", "--strategy", "last-wins", "--no-gate")

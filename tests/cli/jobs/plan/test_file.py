@@ -43,7 +43,10 @@ def test_its_check_is_kept_for_the_merge(project):
 
 def test_it_is_shown_and_checked_without_running(project):
     project.file("plan.yaml", FILE)
-    assert project("run", "plan.yaml", "--dry-run", "--json").out == project("plan", "show", "src", "--json").out
+    assert (
+        project("run", "plan.yaml", "--dry-run", "--json").out
+        == project("plan", "show", "src", "--json").out
+    )
     assert "6 files" in project("run", "plan.yaml", "--dry-run").out
     assert project("run", "plan.yaml", "--check").code == 0
     assert json.loads(project("run", "plan.yaml", "--check", "--json").out)["ok"] is True
@@ -54,20 +57,38 @@ def test_it_is_shown_and_checked_without_running(project):
     ("text", "said"),
     [
         ("plan: 7\n", "plan.yaml:1: plan must be a mapping"),
-        ("plan:\n  width: 2\n", "plan.yaml:2: it is not said what to do: give command, call or prompt"),
-        ("plan:\n  command: x\n  widht: 2\n", "plan.yaml:3: widht: there is no 'widht' in a plan; did you mean width?"),
-        ("plan:\n  command: x\n  width: many\n", "plan.yaml:3: width: must be a whole number, not 'many'"),
+        (
+            "plan:\n  width: 2\n",
+            "plan.yaml:2: it is not said what to do: give command, call or prompt",
+        ),
+        (
+            "plan:\n  command: x\n  widht: 2\n",
+            "plan.yaml:3: widht: there is no 'widht' in a plan; did you mean width?",
+        ),
+        (
+            "plan:\n  command: x\n  width: many\n",
+            "plan.yaml:3: width: must be a whole number, not 'many'",
+        ),
         (
             "plan:\n  command: x\n  order: alphabet\n",
             "plan.yaml:3: order: it must be one of parallel, sequential, depe",
         ),
-        ("plan:\n  command: x\n  fail_fast: 1\n", "plan.yaml:3: fail_fast: it must be true or false, not 1"),
+        (
+            "plan:\n  command: x\n  fail_fast: 1\n",
+            "plan.yaml:3: fail_fast: it must be true or false, not 1",
+        ),
         ("plan:\n  command: x\n  timeout: soon\n", "plan.yaml:3: timeout: "),
         ("plan:\n  command: x\n  budget: lots\n", "plan.yaml:3: budget: "),
         ("plan:\n  command: [x]\n", "plan.yaml:2: command: it must be a text, not ['x']"),
-        ("plan:\n  command: x\n  call: a:b\n", "plan.yaml:2: command and plan.yaml:3: call exclude each other"),
+        (
+            "plan:\n  command: x\n  call: a:b\n",
+            "plan.yaml:2: command and plan.yaml:3: call exclude each other",
+        ),
         ("plan:\n  call: a:b\n  temperature: 1\n", "plan.yaml:3: temperature is for a model"),
-        ("plan:\n  prompt: x\n  temperature: -1\n", "plan.yaml:3: temperature: it must be a number of at least 0"),
+        (
+            "plan:\n  prompt: x\n  temperature: -1\n",
+            "plan.yaml:3: temperature: it must be a number of at least 0",
+        ),
         ("plan:\n  command: x\n  path: nowhere\n", "nowhere is no directory"),
     ],
 )

@@ -10,7 +10,11 @@ IMPORTED = "import sys; sys.path.insert(1, sys.argv[1]); import _abreast_child.c
 
 def imported(place):
     return subprocess.run(
-        [sys.executable, "-B", "-c", IMPORTED, str(place)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-B", "-c", IMPORTED, str(place)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -20,7 +24,10 @@ def test_our_own_interpreter_has_nothing_to_compile(tmp_path):
         if text.read_text("utf-8"):
             text.write_text("raise SystemExit('compiled anew')", "utf-8")
     ended = imported(tmp_path)
-    assert (ended.returncode, ended.stdout.strip()) == (0, str(tmp_path / "_abreast_child" / "child" / "timed.py"))
+    assert (ended.returncode, ended.stdout.strip()) == (
+        0,
+        str(tmp_path / "_abreast_child" / "child" / "timed.py"),
+    )
 
 
 def test_another_one_compiles_the_texts(tmp_path):

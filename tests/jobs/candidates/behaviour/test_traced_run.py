@@ -44,7 +44,9 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 async def words(tmp_path):
-    async with open_project(tmp_path / "words", {"words.py": WORDS, "test_words.py": TEST_WORDS}) as project:
+    async with open_project(
+        tmp_path / "words", {"words.py": WORDS, "test_words.py": TEST_WORDS}
+    ) as project:
         yield project
 
 
@@ -58,7 +60,10 @@ async def test_every_call_has_the_name_of_its_test_and_its_number(words):
         "test_words.py::TestAll::test_both_ways#0",
         "test_words.py::TestAll::test_both_ways#1",
     ]
-    assert str(watched.invocations[2].after) == "{'arguments': ('a b a'), 'keywords': {}, 'returned': {'a': 2, 'b': 1}}"
+    assert (
+        str(watched.invocations[2].after)
+        == "{'arguments': ('a b a'), 'keywords': {}, 'returned': {'a': 2, 'b': 1}}"
+    )
     assert "environment" in watched.confinement
     assert "4 passed" in watched.stdout
 
@@ -88,7 +93,9 @@ async def test_another_way_is_the_same_and_another_answer_is_wrong(words):
 
 async def test_a_call_that_is_missing_or_one_too_many_is_a_difference(words):
     original = await words.watch()
-    cut = Watched.from_plain(original.to_plain() | {"invocations": original.to_plain()["invocations"][:-1]})
+    cut = Watched.from_plain(
+        original.to_plain() | {"invocations": original.to_plain()["invocations"][:-1]}
+    )
     missing, extra = judge_behaviour(original, cut, STRICT), judge_behaviour(cut, original, STRICT)
     assert [(one.verdict, one.findings[0].part) for one in (missing, extra)] == [
         ("wrong", "missing"),
@@ -106,9 +113,14 @@ async def test_a_test_that_failed_before_may_fail_and_one_that_passed_may_not(tm
         def test_bad():
             assert count("b") == 3
     """
-    async with open_project(tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}) as project:
+    async with open_project(
+        tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}
+    ) as project:
         original = await project.watch()
-        assert dict(original.outcomes) == {"test_words.py::test_good": "passed", "test_words.py::test_bad": "failed"}
+        assert dict(original.outcomes) == {
+            "test_words.py::test_good": "passed",
+            "test_words.py::test_bad": "failed",
+        }
         assert original.passed == 1
         assert (await project.judge(WORDS + "\n# the same\n")).verdict == "same"
         broken = await project.watch("def count(text):\n    raise KeyError(text)\n")
@@ -255,7 +267,10 @@ SEEN = {
     "endless": ["{'arguments': (), 'keywords': {}, 'yielded': generator(0, 1, 2)}"],
     "lazy": ["{'arguments': ([1, 2]), 'keywords': {}, 'yielded': builtins.map('1')}"],
     "nested": ["{'arguments': (), 'keywords': {}, 'returned': [<builtins.list_iterator>, 2]}"],
-    "later": ["{'arguments': (1), 'keywords': {}, 'returned': 2}", "{'arguments': (2), 'keywords': {}, 'returned': 3}"],
+    "later": [
+        "{'arguments': (1), 'keywords': {}, 'returned': 2}",
+        "{'arguments': (2), 'keywords': {}, 'returned': 3}",
+    ],
     "stream": ["{'arguments': (2), 'keywords': {}, 'yielded': builtins.async_generator([0], [1])}"],
     "Account.pay": [
         "{'self': kinds.Account(held=3), 'arguments': (2), 'keywords': {}, 'returned': kinds.Account(held=3)"
@@ -264,14 +279,18 @@ SEEN = {
         "{'self': type('kinds.Account'), 'arguments': (5), 'keywords': {}, 'returned': kinds.Account(held=5)}"
     ],
     "Account.round": ["{'arguments': (2.5), 'keywords': {}, 'returned': 2}"],
-    "Account.rich": ["{'self': kinds.Account(held=5), 'arguments': (), 'keywords': {}, 'returned': True}"],
+    "Account.rich": [
+        "{'self': kinds.Account(held=5), 'arguments': (), 'keywords': {}, 'returned': True}"
+    ],
 }
 
 
 @pytest.mark.parametrize("qualname", SEEN)
 async def test_every_kind_of_function_is_seen_and_goes_on_working(tmp_path, qualname):
     files = {"kinds.py": KINDS, "test_kinds.py": TEST_KINDS}
-    async with open_project(tmp_path / "kinds", files, f"kinds.py::{qualname}", ("test_kinds.py",)) as project:
+    async with open_project(
+        tmp_path / "kinds", files, f"kinds.py::{qualname}", ("test_kinds.py",)
+    ) as project:
         watched = await project.watch()
         assert (watched.failure, watched.messages) == (None, {})
         shown = [str(one.after) for one in watched.invocations]
@@ -294,10 +313,12 @@ async def test_every_kind_of_function_is_seen_and_goes_on_working(tmp_path, qual
         ("Account.pay", "self.held -= amount", "self.held -= amount; self.memory = amount", "self"),
         ("later", "return n + 1", "return n + 1.0", "returned"),
     ],
-)  # fmt: skip
+)
 async def test_a_difference_in_any_part_is_found(tmp_path, qualname, old, new, part):
     files = {"kinds.py": KINDS, "test_kinds.py": TEST_KINDS}
-    async with open_project(tmp_path / "kinds", files, f"kinds.py::{qualname}", ("test_kinds.py",)) as project:
+    async with open_project(
+        tmp_path / "kinds", files, f"kinds.py::{qualname}", ("test_kinds.py",)
+    ) as project:
         behaviour = await project.judge(KINDS.replace(old, new))
         assert behaviour.verdict == "wrong"
         assert part in {one.part for one in behaviour.findings}, behaviour.findings
@@ -307,9 +328,13 @@ async def test_recursion_may_become_a_loop_and_what_cannot_be_compared_is_said(t
     files = {"kinds.py": KINDS, "test_kinds.py": TEST_KINDS}
     loop = "def fibonacci(n):\n    a, b = 0, 1\n    for _ in range(n):\n        a, b = b, a + b\n    return a\n"
     recursive = KINDS[KINDS.index("def fibonacci") : KINDS.index("def generator")]
-    async with open_project(tmp_path / "kinds", files, "kinds.py::fibonacci", ("test_kinds.py",)) as project:
+    async with open_project(
+        tmp_path / "kinds", files, "kinds.py::fibonacci", ("test_kinds.py",)
+    ) as project:
         assert (await project.judge(KINDS.replace(recursive, loop))).verdict == "same"
-    async with open_project(tmp_path / "again", files, "kinds.py::nested", ("test_kinds.py",)) as project:
+    async with open_project(
+        tmp_path / "again", files, "kinds.py::nested", ("test_kinds.py",)
+    ) as project:
         behaviour = await project.judge(KINDS)
         assert behaviour.verdict == "undecided"
         assert "can't be compared" in behaviour.reason
@@ -327,14 +352,19 @@ async def test_too_many_calls_are_counted_and_said(tmp_path):
         def test_one():
             count("b")
     """
-    async with open_project(tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}) as project:
+    async with open_project(
+        tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}
+    ) as project:
         watched = await project.watch()
         assert len(watched.invocations) == 401
         assert (watched.left_out, watched.cut) == ((), {"test_words.py::test_many": 400})
         assert judge_behaviour(watched, watched, STRICT).verdict == "same"
         assert Watched.from_plain(watched.to_plain()) == watched
-        # Of what the original was not seen to do, nothing is held against the candidate; of all before it, everything.
-        sooner = replace(watched, cut={"test_words.py::test_many": 300}, invocations=_first(watched, 300))
+        # Of what the original was not seen to do, nothing is held against the candidate; of all
+        # before it, everything.
+        sooner = replace(
+            watched, cut={"test_words.py::test_many": 300}, invocations=_first(watched, 300)
+        )
         assert judge_behaviour(sooner, watched, STRICT).verdict == "same"
         assert judge_behaviour(watched, sooner, STRICT).verdict == "wrong"
 
@@ -353,8 +383,12 @@ async def test_a_million_calls_too_many_are_one_line_of_what_is_said(tmp_path, m
             for _ in range(20_000):
                 count("a")
     """
-    monkeypatch.setattr(watching, "Testimony", lambda data: said.append(data) or witnessed.Trace(data))
-    async with open_project(tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}) as project:
+    monkeypatch.setattr(
+        watching, "Testimony", lambda data: said.append(data) or witnessed.Trace(data)
+    )
+    async with open_project(
+        tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}
+    ) as project:
         assert len((await project.watch()).invocations) == 400
     lines = said[0].splitlines()
     assert sum(line.startswith(b'["cut"') for line in lines) == 1
@@ -367,7 +401,19 @@ def test_what_comes_after_the_cut_is_not_known(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["test#399", "test#0", "other#400", "test", "#", "", "test#", "test#-1", "test#x", f"test#{'9' * 5000}"]
+    "name",
+    [
+        "test#399",
+        "test#0",
+        "other#400",
+        "test",
+        "#",
+        "",
+        "test#",
+        "test#-1",
+        "test#x",
+        f"test#{'9' * 5000}",
+    ],
 )
 def test_what_comes_before_it_is_and_so_is_what_no_child_of_ours_would_say(name):
     assert replace(NOTHING, cut={"test": 400}).knows(name)
@@ -397,9 +443,12 @@ async def test_an_object_that_holds_the_target_is_the_same_with_other_code_behin
             assert str(inspect.signature(till.pay)) == "(amount)"
     """
     files = {"till.py": HANDLERS, "test_till.py": tests}
-    async with open_project(tmp_path / "till", files, "till.py::Till.pay", ("test_till.py",)) as project:
+    async with open_project(
+        tmp_path / "till", files, "till.py::Till.pay", ("test_till.py",)
+    ) as project:
         faster = HANDLERS.replace(
-            "        for _ in range(amount):\n            self.held += 1", "        self.held += amount"
+            "        for _ in range(amount):\n            self.held += 1",
+            "        self.held += amount",
         )
         assert faster != HANDLERS
         behaviour = await project.judge(faster)
@@ -409,10 +458,17 @@ async def test_an_object_that_holds_the_target_is_the_same_with_other_code_behin
 
 async def test_the_walls_that_the_system_refuses_are_told_with_the_reason(tmp_path, monkeypatch):
     refuse(monkeypatch, tmp_path, "unshare")
-    monkeypatch.setattr(confine.shutil, "which", lambda name: None if name == "bwrap" else which(name))
-    async with open_project(tmp_path / "p", {"words.py": WORDS, "test_words.py": TEST_WORDS}) as project:
+    monkeypatch.setattr(
+        confine.shutil, "which", lambda name: None if name == "bwrap" else which(name)
+    )
+    async with open_project(
+        tmp_path / "p", {"words.py": WORDS, "test_words.py": TEST_WORDS}
+    ) as project:
         watched = await project.watch()
     assert watched.failure is None
     assert watched.unconfined["network"] == "Operation not permitted"
     assert "memory" in watched.confinement
-    assert Watched.from_plain(json.loads(json.dumps(watched.to_plain()))).unconfined == watched.unconfined
+    assert (
+        Watched.from_plain(json.loads(json.dumps(watched.to_plain()))).unconfined
+        == watched.unconfined
+    )

@@ -40,7 +40,9 @@ def arguments(inputs):
     return [build(json.loads(json.dumps(call.to_json()["args"]))) for call in inputs.calls]
 
 
-scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary())
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary()
+)
 values = st.recursive(
     scalars,
     lambda inner: st.one_of(
@@ -94,7 +96,12 @@ def test_what_cannot_be_made_again_is_said():
     for value in (loop, lambda: 0, iter([1]), list(range(4_000))):
         with pytest.raises(NotPlain):
             described(take_snapshot(value, consume=False))
-    for plain in (["nothing", "", []], ["instance", "no.such.Class", []], ["int", "x", []], ["call", "range", []]):
+    for plain in (
+        ["nothing", "", []],
+        ["instance", "no.such.Class", []],
+        ["int", "x", []],
+        ["call", "range", []],
+    ):
         with pytest.raises(Unbuildable):
             build(plain)
 
@@ -119,7 +126,9 @@ def test_smaller_ones_are_offered_until_nothing_is_left():
 
 def test_the_same_recorded_calls_and_seed_give_the_same_inputs():
     calls = recorded(([3, 1, 2], "ab"), ([5, 4], "ba"))
-    first, second, other = (generate(calls, "def f(items, text): ...", F, count=60, seed=seed) for seed in (1, 1, 2))
+    first, second, other = (
+        generate(calls, "def f(items, text): ...", F, count=60, seed=seed) for seed in (1, 1, 2)
+    )
     assert first.encode() == second.encode() != other.encode()
     assert len(first.calls) > 40
     assert len({call.whole for call in first.calls}) == len(first.calls)
@@ -127,7 +136,9 @@ def test_the_same_recorded_calls_and_seed_give_the_same_inputs():
 
 def test_what_all_recorded_inputs_have_in_common_is_kept():
     graph = {"a": ["b", "c"], "b": ["c"], "c": []}
-    calls = recorded(([1, 2, 3], graph, [[1, 2], [3, 4]]), ([2, 5, 9], {"x": ["y"], "y": []}, [[0, 0], [0, 1]]))
+    calls = recorded(
+        ([1, 2, 3], graph, [[1, 2], [3, 4]]), ([2, 5, 9], {"x": ["y"], "y": []}, [[0, 0], [0, 1]])
+    )
     made = generate(calls, "def f(items, graph, rows): ...", F)
     inputs = arguments(made)
     assert len(inputs) > 50
@@ -159,13 +170,21 @@ def test_type_hints_are_enough():
     for n, name, rows, table, pair in arguments(inputs):
         assert (type(n), type(name)) == (int, str)
         assert all(type(one) is float and type(other) is bool for one, other in rows)
-        assert all(type(key) is str and type(held) in (int, type(None)) for key, held in table.items())
+        assert all(
+            type(key) is str and type(held) in (int, type(None)) for key, held in table.items()
+        )
         assert all(type(one) is int for one in pair)
     assert {build(call.to_json()["kwargs"])["flag"] for call in inputs.calls} == {None, True, False}
 
 
 @pytest.mark.parametrize(
-    "source", ["def f(a): ...", "def f(a: int, *b: int): ...", "def f(a: Widget): ...", "def f(a: list): ..."]
+    "source",
+    [
+        "def f(a): ...",
+        "def f(a: int, *b: int): ...",
+        "def f(a: Widget): ...",
+        "def f(a: list): ...",
+    ],
 )
 def test_without_calls_or_hints_that_are_understood_there_are_no_inputs(source):
     assert generate([], source, F).calls == ()
@@ -236,7 +255,9 @@ def project(tmp_path, monkeypatch):
     use_cache(monkeypatch, tmp_path)
 
     def opened(original=ORIGINAL, test=TEST):
-        return open_project(tmp_path / "p", {"f.py": original, "test_f.py": test}, "f.py::f", ("test_f.py",))
+        return open_project(
+            tmp_path / "p", {"f.py": original, "test_f.py": test}, "f.py::f", ("test_f.py",)
+        )
 
     return opened
 
@@ -246,7 +267,13 @@ def side(project, text=None, limits=LIMITS):
         await project.slot.reset()
         if text is not None:
             project.slot.write_candidate(project.target.file, dedent(text))
-        return await watch(project.slot, project.target, Tests((), python=sys.executable), limits=limits, inputs=inputs)
+        return await watch(
+            project.slot,
+            project.target,
+            Tests((), python=sys.executable),
+            limits=limits,
+            inputs=inputs,
+        )
 
     return run
 
@@ -308,11 +335,15 @@ async def test_what_the_original_itself_cannot_answer_is_dropped_and_counted(pro
 
 
 async def test_an_input_without_end_is_a_timeout_that_names_the_call(project):
-    hanging = SLOW_TO_DIFFER.replace("    return", "    while len(items) > 6:\n        pass\n    return")
+    hanging = SLOW_TO_DIFFER.replace(
+        "    return", "    while len(items) > 6:\n        pass\n    return"
+    )
     async with project() as opened:
         original = await opened.watch()
         probe = await prepare(side(opened), original.invocations, ORIGINAL, opened.target)
-        behaviour = await probe.check(side(opened, hanging, ResourceLimits(seconds=4)), side(opened))
+        behaviour = await probe.check(
+            side(opened, hanging, ResourceLimits(seconds=4)), side(opened)
+        )
         assert behaviour.verdict == "timeout"
         assert ": f([" in behaviour.reason
 
@@ -346,7 +377,9 @@ async def test_methods_and_async_functions_are_tried_on_what_was_recorded(tmp_pa
         probe = await prepare(side(opened), original.invocations, METHOD, opened.target)
         assert len(probe.inputs.calls) > 10
         assert [reason for reason in probe.dropped if "unusual" not in reason] == []
-        wrong = METHOD.replace("self.held.insert(at, book)", "self.held[at:at] = [book] if book else []")
+        wrong = METHOD.replace(
+            "self.held.insert(at, book)", "self.held[at:at] = [book] if book else []"
+        )
         behaviour = await probe.check(side(opened, wrong), side(opened))
         assert behaviour.verdict == "wrong"
         assert behaviour.findings[0].name == "Shelf(held=['a']).add('', at=0)"

@@ -85,9 +85,17 @@ def test_an_honest_candidate_and_the_original_itself_pass():
         ("def keys(text):\n    pass\n", "refused", "least is missing"),
         ("def keys(words, *, least=1):\n    pass\n", "refused", "text became words"),
         ("def keys(text, /, *, least=1):\n    pass\n", "refused", "can no longer be given by name"),
-        ("def keys(text, more, *, least=1):\n    pass\n", "refused", "more is new and must be given"),
+        (
+            "def keys(text, more, *, least=1):\n    pass\n",
+            "refused",
+            "more is new and must be given",
+        ),
         ("def keys(text, *, least):\n    pass\n", "refused", "least must be given now"),
-        ("def keys(text, *, least=2):\n    pass\n", "refused", "the default of least was 1, and is 2"),
+        (
+            "def keys(text, *, least=2):\n    pass\n",
+            "refused",
+            "the default of least was 1, and is 2",
+        ),
         ("def keys(*, least=1):\n    pass\n", "refused", "text is missing"),
         ("async def keys(text, *, least=1):\n    pass\n", "refused", "async"),
     ],
@@ -124,7 +132,10 @@ def test_what_takes_the_rest_must_go_on_taking_it():
         (candidate("import ctypes.util"), "imports ctypes"),
         (candidate("open('/tmp/x', 'w')"), "opens a file"),
         (candidate("eval('1')"), "runs code made from text"),
-        (candidate("import sys\nsys.modules['time'] = None"), "changes what is imported: sys.modules"),
+        (
+            candidate("import sys\nsys.modules['time'] = None"),
+            "changes what is imported: sys.modules",
+        ),
         (candidate("import sys\nsys._getframe()"), "looks at its callers"),
         (candidate(top="from contextvars import ContextVar"), "imports contextvars"),
     ],
@@ -149,11 +160,19 @@ CHEATS = {
         candidate(top="import time\ntime.perf_counter = lambda: 0"),
         "patches time.perf_counter",
     ),
-    "patches a clock when called": (candidate("import time\ntime.monotonic = lambda: 0"), "patches time.monotonic"),
+    "patches a clock when called": (
+        candidate("import time\ntime.monotonic = lambda: 0"),
+        "patches time.monotonic",
+    ),
     "patches pytest": (candidate("import pytest\npytest.raises = None"), "patches pytest.raises"),
-    "patches a built-in": (candidate("import builtins\nbuiltins.sum = max"), "patches builtins.sum"),
+    "patches a built-in": (
+        candidate("import builtins\nbuiltins.sum = max"),
+        "patches builtins.sum",
+    ),
     "changes a test": (
-        candidate("import test_words\ntest_words.test_least.__code__ = (lambda text: None).__code__"),
+        candidate(
+            "import test_words\ntest_words.test_least.__code__ = (lambda text: None).__code__"
+        ),
         "changes code that is not its own: test_words.test_least",
     ),
     "replaces a test": (
@@ -169,7 +188,10 @@ CHEATS = {
         candidate("try:\n    open('/etc/abreast-was-here', 'w')\nexcept OSError:\n    pass"),
         "writes /etc/abreast-was-here",
     ),
-    "makes a link": (candidate("import os\nos.symlink('words.py', 'more.py')"), "touches other files: more.py"),
+    "makes a link": (
+        candidate("import os\nos.symlink('words.py', 'more.py')"),
+        "touches other files: more.py",
+    ),
     "reads the tests": (candidate("open('test_words.py').read()"), "reads test_words.py"),
     "leaves when imported": (
         candidate(top="import os\nos._exit(0)"),
@@ -179,9 +201,14 @@ CHEATS = {
         candidate("import os\nos._exit(0)"),
         "left with success before the tests had ended, in test_words.py::test_keys",
     ),
-    "exits when imported": (candidate(top="import sys\nsys.exit(0)"), "ends the program when it is imported"),
+    "exits when imported": (
+        candidate(top="import sys\nsys.exit(0)"),
+        "ends the program when it is imported",
+    ),
     "keeps a dict": (
-        candidate("if text in SEEN: return dict(SEEN[text])\nSEEN[text] = {'a': 2}", top="SEEN = {}"),
+        candidate(
+            "if text in SEEN: return dict(SEEN[text])\nSEEN[text] = {'a': 2}", top="SEEN = {}"
+        ),
         "keeps something from one call to the next: words.SEEN went from 1 to",
     ),
     "keeps a dict that hides it": (
@@ -192,7 +219,10 @@ CHEATS = {
         ),
         "words.SEEN went from",
     ),
-    "keeps a default": (candidate("_seen[text] = least", default=", _seen={}"), "words.keys went from"),
+    "keeps a default": (
+        candidate("_seen[text] = least", default=", _seen={}"),
+        "words.keys went from",
+    ),
     "keeps an attribute": (candidate("keys.seen = text"), "words.keys went from"),
     "keeps a new global": (candidate("global SEEN\nSEEN = [text]"), "words.SEEN went from 0 to"),
     "keeps it in a class": (
@@ -214,13 +244,7 @@ CHEATS = {
     ),
     "keeps it elsewhere": (candidate("import math\nmath.seen = text"), "patches math.seen"),
     "keeps it in sys": (candidate("import sys\nsys.seen = text"), "patches sys.seen"),
-    "keeps a generator": (
-        candidate(
-            "HELD.send(text)",
-            top=HOLD,
-        ),
-        "words.HELD went from",
-    ),
+    "keeps a generator": (candidate("HELD.send(text)", top=HOLD), "words.HELD went from"),
     "keeps a context": (
         candidate(
             "HELD.get()[text] = 1",
@@ -232,14 +256,28 @@ CHEATS = {
         candidate("HELD.text = text", top="import threading\nHELD = threading.local()"),
         "words.HELD went",
     ),
-    "keeps a count": (candidate("next(HELD)", top="from itertools import count\nHELD = count()"), "words.HELD went"),
+    "keeps a count": (
+        candidate("next(HELD)", top="from itertools import count\nHELD = count()"),
+        "words.HELD went",
+    ),
     "asks the network": (
-        candidate("import socket\ntry:\n    socket.create_connection(('127.0.0.1', 9))\nexcept OSError:\n    pass"),
+        candidate(
+            "import socket\ntry:\n    socket.create_connection(('127.0.0.1', 9))\nexcept OSError:\n    pass"
+        ),
         "opens a socket",
     ),
-    "starts a process": (candidate("import subprocess\nsubprocess.run(['true'])"), "starts a process"),
-    "allocates without end": (candidate("x = bytearray(10 << 30)"), "asks for more memory than it may have"),
-    "dies": (candidate("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"), "was ended by signal 9"),
+    "starts a process": (
+        candidate("import subprocess\nsubprocess.run(['true'])"),
+        "starts a process",
+    ),
+    "allocates without end": (
+        candidate("x = bytearray(10 << 30)"),
+        "asks for more memory than it may have",
+    ),
+    "dies": (
+        candidate("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"),
+        "was ended by signal 9",
+    ),
     "forges its record": (
         candidate(
             "import glob, os\nplace = os.path.dirname(os.path.dirname(os.environ['TMPDIR']))\n"
@@ -253,7 +291,11 @@ CHEATS = {
 @pytest.mark.parametrize("part", range(6))
 async def test_a_cheat_is_refused_and_told(tmp_path, part):
     """A few in one project: what the original does is seen once."""
-    files = {"words.py": ORIGINAL, "test_words.py": TEST, "conftest.py": "def pytest_configure():\n    pass\n"}
+    files = {
+        "words.py": ORIGINAL,
+        "test_words.py": TEST,
+        "conftest.py": "def pytest_configure():\n    pass\n",
+    }
     async with open_project(tmp_path / "p", files, "words.py::keys", ("test_words.py",)) as project:
         for name in list(CHEATS)[part::6]:
             text, told = CHEATS[name]
@@ -264,9 +306,7 @@ async def test_a_cheat_is_refused_and_told(tmp_path, part):
 
 async def test_an_honest_candidate_is_the_same(tmp_path):
     """Among them one with a cache that lives no longer than its call, and one that imports when it is called."""
-    inner = (
-        "from functools import cache\n@cache\ndef size(word):\n    return size(word[1:]) + 1 if word else 0\nsize(text)"
-    )
+    inner = "from functools import cache\n@cache\ndef size(word):\n    return size(word[1:]) + 1 if word else 0\nsize(text)"
     lazy = "import heapq, random, zoneinfo\nrandom.Random(text), zoneinfo.ZoneInfo('UTC')"
     table = GOOD + "\nTABLE = {'keys': keys}\nALL = [keys]\n"
     honest = [GOOD, candidate(inner), candidate(lazy), table, ORIGINAL]
@@ -281,14 +321,20 @@ async def test_an_honest_candidate_is_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("inside", "verdict", "told"),
     [
-        ("while True:\n    pass", "timeout", "it did not end within 4 s, in test_words.py::test_keys"),
+        (
+            "while True:\n    pass",
+            "timeout",
+            "it did not end within 4 s, in test_words.py::test_keys",
+        ),
         ("import os\nwhile True:\n    os.fork()", "refused", "starts a process"),
     ],
 )
 async def test_what_does_not_end_is_ended_and_told(tmp_path, inside, verdict, told):
     files = {"words.py": ORIGINAL, "test_words.py": TEST}
     async with open_project(tmp_path / "p", files, "words.py::keys", ("test_words.py",)) as project:
-        behaviour = await project.judge(candidate(inside), limits=ResourceLimits(seconds=4, processes=30))
+        behaviour = await project.judge(
+            candidate(inside), limits=ResourceLimits(seconds=4, processes=30)
+        )
         assert behaviour.verdict == verdict
         assert told in behaviour.reason
 
@@ -297,7 +343,9 @@ async def test_no_key_is_found_in_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     files = {"words.py": ORIGINAL, "test_words.py": TEST}
     async with open_project(tmp_path / "p", files, "words.py::keys", ("test_words.py",)) as project:
-        watched = await project.watch(candidate("import os\nprint(sorted(os.environ), 'sk-secret' in str(os.environ))"))
+        watched = await project.watch(
+            candidate("import os\nprint(sorted(os.environ), 'sk-secret' in str(os.environ))")
+        )
         assert "OPENAI_API_KEY" not in watched.invocations[0].stdout
         assert "False" in watched.invocations[0].stdout
 
@@ -319,7 +367,19 @@ async def test_no_key_is_found_in_the_environment(tmp_path, monkeypatch):
         '["cut", [1, 1]]',
         '["cut", ["a", "many"]]',
         '["end", {}]',
-        json.dumps(["end", {"exit": 0, "found": [], "elsewhere": [], "broken": [], "codes": {}, "grown": {"a": [1]}}]),
+        json.dumps(
+            [
+                "end",
+                {
+                    "exit": 0,
+                    "found": [],
+                    "elsewhere": [],
+                    "broken": [],
+                    "codes": {},
+                    "grown": {"a": [1]},
+                },
+            ]
+        ),
     ],
 )
 def test_a_line_that_the_child_did_not_write_is_no_testimony(line):

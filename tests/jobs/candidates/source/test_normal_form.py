@@ -8,24 +8,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abreast.jobs.candidates.source.normal_form import Register, Standing, normal_form, normalise, same_code
+from abreast.jobs.candidates.source.normal_form import (
+    Register,
+    Standing,
+    normal_form,
+    normalise,
+    same_code,
+)
 from abreast.jobs.candidates.values.invocation import judge, observe
 
 SAME = {
     "layout": ("def f(a):\n    return (a  +  1)", "def f(a): return a+1  # more"),
-    "docstring": ('def f():\n    """Does."""\n    return 1', 'def f():\n    """Says."""\n    return 1'),
+    "docstring": (
+        'def f():\n    """Does."""\n    return 1',
+        'def f():\n    """Says."""\n    return 1',
+    ),
     "no docstring": ('"""Module."""\ndef f():\n    "Doc"\n    return 1', "def f():\n    return 1"),
     "only a docstring": ('def f():\n    "a"', "def f():\n    pass"),
     "a local": ("def f(a):\n    x = a\n    return x", "def f(a):\n    y = a\n    return y"),
-    "two locals": ("def f(a):\n  x = 1\n  y = 2\n  return x - y", "def f(a):\n  y = 1\n  x = 2\n  return y - x"),
+    "two locals": (
+        "def f(a):\n  x = 1\n  y = 2\n  return x - y",
+        "def f(a):\n  y = 1\n  x = 2\n  return y - x",
+    ),
     "a loop": (
         "def f(a):\n  s = 0\n  for i in a:\n    s += i\n  return s",
         "def f(a):\n  t = 0\n  for k in a:\n    t += k\n  return t",
     ),
-    "a comprehension": ("def f(a): return [x for x in a if x]", "def f(a): return [y for y in a if y]"),
-    "nested": ("def f(a): return {x: [y for y in x] for x in a}", "def f(a): return {p: [q for q in p] for p in a}"),
+    "a comprehension": (
+        "def f(a): return [x for x in a if x]",
+        "def f(a): return [y for y in a if y]",
+    ),
+    "nested": (
+        "def f(a): return {x: [y for y in x] for x in a}",
+        "def f(a): return {p: [q for q in p] for p in a}",
+    ),
     "of the module": ("A = [x for x in range(3)]", "A = [y for y in range(3)]"),
-    "of a class": ("class A:\n  b = {x for x in range(3)}", "class A:\n  b = {y for y in range(3)}"),
+    "of a class": (
+        "class A:\n  b = {x for x in range(3)}",
+        "class A:\n  b = {y for y in range(3)}",
+    ),
     "in a lambda": ("f = lambda a: [x for x in a]", "f = lambda a: [y for y in a]"),
     "a local in a comprehension": (
         "def f(a):\n  k = 2\n  return [x * k for x in a]",
@@ -53,9 +74,15 @@ SAME = {
         "async def f(a):\n  async for x in a:\n    return x",
         "async def f(a):\n  async for y in a:\n    return y",
     ),
-    "getattr by name": ("def f(a):\n  x = getattr(a, 'b')\n  return x", "def f(a):\n  y = getattr(a, 'b')\n  return y"),
+    "getattr by name": (
+        "def f(a):\n  x = getattr(a, 'b')\n  return x",
+        "def f(a):\n  y = getattr(a, 'b')\n  return y",
+    ),
     "text": ("def f(a):\n  x = 1\n  return f'{x}'", "def f(a):\n  y = 1\n  return f'{y}'"),
-    "generator": ("def f(a): return sum(x for x in a for y in x)", "def f(a): return sum(p for p in a for q in p)"),
+    "generator": (
+        "def f(a): return sum(x for x in a for y in x)",
+        "def f(a): return sum(p for p in a for q in p)",
+    ),
 }
 
 OTHER = {
@@ -71,7 +98,10 @@ OTHER = {
     "attribute": ("def f(a): a.x = 1", "def f(a): a.y = 1"),
     "class": ("class A: pass", "class B: pass"),
     "class variable": ("class A:\n  x = 1", "class A:\n  y = 1"),
-    "inner function": ("def f():\n  def x(): pass\n  return x", "def f():\n  def y(): pass\n  return y"),
+    "inner function": (
+        "def f():\n  def x(): pass\n  return x",
+        "def f():\n  def y(): pass\n  return y",
+    ),
     "closure": ("def f():\n  x = 1\n  return lambda: x", "def f():\n  y = 1\n  return lambda: y"),
     "which is closed over": (
         "def f():\n  x = 1\n  y = 2\n  return lambda: x",
@@ -85,16 +115,31 @@ OTHER = {
         "def f():\n  x = 1\n  def g():\n    nonlocal x\n    x = 2\n  g()\n  return x",
         "def f():\n  y = 1\n  def g():\n    nonlocal y\n    y = 2\n  g()\n  return y",
     ),
-    "swapped": ("def f(a):\n  x = 1\n  y = 2\n  return x - y", "def f(a):\n  x = 1\n  y = 2\n  return y - x"),
-    "mixed up": ("def f(a):\n  x = 1\n  y = 2\n  return x", "def f(a):\n  x = 1\n  x = 2\n  return x"),
-    "captured": ("def f(a):\n  x = a\n  return [a for b in x]", "def f(a):\n  x = a\n  return [b for b in x]"),
+    "swapped": (
+        "def f(a):\n  x = 1\n  y = 2\n  return x - y",
+        "def f(a):\n  x = 1\n  y = 2\n  return y - x",
+    ),
+    "mixed up": (
+        "def f(a):\n  x = 1\n  y = 2\n  return x",
+        "def f(a):\n  x = 1\n  x = 2\n  return x",
+    ),
+    "captured": (
+        "def f(a):\n  x = a\n  return [a for b in x]",
+        "def f(a):\n  x = a\n  return [b for b in x]",
+    ),
     "shadowed": ("def f(x): return [x for y in x]", "def f(x): return [y for y in x]"),
-    "its own name": ("def f(a):\n  x = 1\n  return locals()", "def f(a):\n  y = 1\n  return locals()"),
+    "its own name": (
+        "def f(a):\n  x = 1\n  return locals()",
+        "def f(a):\n  y = 1\n  return locals()",
+    ),
     "comment seen": (
         "import inspect\ndef f(): return inspect.getsource(f)",
         "import inspect\ndef f(): return inspect.getsource(f)  # a",
     ),
-    "maybe unbound": ("def f(a):\n  if a:\n    x = 1\n  return x", "def f(a):\n  if a:\n    y = 1\n  return y"),
+    "maybe unbound": (
+        "def f(a):\n  if a:\n    x = 1\n  return x",
+        "def f(a):\n  if a:\n    y = 1\n  return y",
+    ),
     "unbound after a loop": (
         "def f(a):\n  for x in a:\n    pass\n  return x",
         "def f(a):\n  for y in a:\n    pass\n  return y",
@@ -121,16 +166,31 @@ OTHER = {
     ),
     "unbound at first": ("def f(a):\n  x += 1", "def f(a):\n  y += 1"),
     "declared only": ("def f(a):\n  x: int\n  return x", "def f(a):\n  y: int\n  return y"),
-    "deleted": ("def f(a):\n  x = 1\n  del x\n  return x", "def f(a):\n  y = 1\n  del y\n  return y"),
+    "deleted": (
+        "def f(a):\n  x = 1\n  del x\n  return x",
+        "def f(a):\n  y = 1\n  del y\n  return y",
+    ),
     "unbound in a comprehension": (
         "def f(a): return [1 for y in a for x in x]",
         "def f(a): return [1 for y in a for z in z]",
     ),
     "walrus": ("def f(a):\n  return a and (x := 1)", "def f(a):\n  return a and (y := 1)"),
-    "except": ("def f(a):\n  try: a()\n  except E as x: return x", "def f(a):\n  try: a()\n  except E as y: return y"),
-    "import": ("def f():\n  import json as x\n  return x", "def f():\n  import json as y\n  return y"),
-    "pattern": ("def f(a):\n  match a:\n    case x: return x", "def f(a):\n  match a:\n    case y: return y"),
-    "rest": ("def f(a):\n  match a:\n    case {**x}: return x", "def f(a):\n  match a:\n    case {**y}: return y"),
+    "except": (
+        "def f(a):\n  try: a()\n  except E as x: return x",
+        "def f(a):\n  try: a()\n  except E as y: return y",
+    ),
+    "import": (
+        "def f():\n  import json as x\n  return x",
+        "def f():\n  import json as y\n  return y",
+    ),
+    "pattern": (
+        "def f(a):\n  match a:\n    case x: return x",
+        "def f(a):\n  match a:\n    case y: return y",
+    ),
+    "rest": (
+        "def f(a):\n  match a:\n    case {**x}: return x",
+        "def f(a):\n  match a:\n    case {**y}: return y",
+    ),
     "said": ("def f(a):\n  x = 1\n  return f'{x=}'", "def f(a):\n  y = 1\n  return f'{y=}'"),
     "mangled": (
         "class A:\n  def f(self):\n    __x = 1\n    return __x",
@@ -140,9 +200,18 @@ OTHER = {
         "def f(a):\n  x = 1\n  return getattr(a, a)()",
         "def f(a):\n  y = 1\n  return getattr(a, a)()",
     ),
-    "star import": ("from a import *\ndef f():\n  x = 1\n  return x", "from a import *\ndef f():\n  y = 1\n  return y"),
-    "an alias of exec": ("e = exec\ndef f():\n  x = 1\n  return x", "e = exec\ndef f():\n  y = 1\n  return y"),
-    "frames": ("import sys\ndef f():\n  x = 1\n  sys._getframe()", "import sys\ndef f():\n  y = 1\n  sys._getframe()"),
+    "star import": (
+        "from a import *\ndef f():\n  x = 1\n  return x",
+        "from a import *\ndef f():\n  y = 1\n  return y",
+    ),
+    "an alias of exec": (
+        "e = exec\ndef f():\n  x = 1\n  return x",
+        "e = exec\ndef f():\n  y = 1\n  return y",
+    ),
+    "frames": (
+        "import sys\ndef f():\n  x = 1\n  sys._getframe()",
+        "import sys\ndef f():\n  y = 1\n  sys._getframe()",
+    ),
     "from inspect": (
         "from inspect import stack as s\ndef f():\n  x = 1",
         "from inspect import stack as s\ndef f():\n  y = 1",
@@ -197,11 +266,15 @@ def test_what_is_nested_too_deep_is_its_own_form():
 def test_the_original_is_skipped_and_a_duplicate_names_the_first():
     register = Register("def f(a):\n    return sorted(a)")
     assert register.enter("one", "def f(a): return sorted(a)  # as it was") == Standing("original")
-    assert register.enter("two", "def f(a):\n    found = list(a)\n    return found") == Standing("new")
-    assert register.enter("three", "def f(a):\n    x = list(a)\n    return x") == Standing("duplicate", "two")
-    assert register.enter("four", "def f(a):\n    very_long_name = list(a)\n    return very_long_name") == Standing(
+    assert register.enter("two", "def f(a):\n    found = list(a)\n    return found") == Standing(
+        "new"
+    )
+    assert register.enter("three", "def f(a):\n    x = list(a)\n    return x") == Standing(
         "duplicate", "two"
     )
+    assert register.enter(
+        "four", "def f(a):\n    very_long_name = list(a)\n    return very_long_name"
+    ) == Standing("duplicate", "two")
     assert register.enter("five", "def f(") == Standing("new")
     assert register.enter("six", "def f(") == Standing("duplicate", "five")
     assert register.source_of("two") == "def f(a):\n    x = list(a)\n    return x"
@@ -237,7 +310,9 @@ class Writer:
             lambda: f"[{inner()} for {self.name()} in range(2) for {self.name()} in [{inner()}]]",
             lambda: f"(lambda {self.name()}: {inner()})({inner()})",
             lambda: f"f'{{{self.name()}}}'",
-            lambda: f"({self.name()} := {inner()})" if self.random.random() < 0.3 else f"[{inner()}]",
+            lambda: (
+                f"({self.name()} := {inner()})" if self.random.random() < 0.3 else f"[{inner()}]"
+            ),
         ][pick]()
 
     def block(self, depth=2):

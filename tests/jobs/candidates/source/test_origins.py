@@ -1,9 +1,18 @@
-"""Where candidates come from: files, patches, refs. Each is read, none is run, one that is bad loses no other."""
+"""Where candidates come from: files, patches, refs.
+
+Each is read, none is run, one that is bad loses no other.
+"""
 
 import pytest
 
 from abreast.jobs.candidates.results import patch_of
-from abreast.jobs.candidates.source.origins import SourceMissing, from_directory, from_patches, from_refs, patches_in
+from abreast.jobs.candidates.source.origins import (
+    SourceMissing,
+    from_directory,
+    from_patches,
+    from_refs,
+    patches_in,
+)
 from abreast.jobs.candidates.source.target import Target
 from tests.worktrees.repositories import ENVIRONMENT, fingerprint, git, make_repository, write
 
@@ -20,7 +29,9 @@ def environment(monkeypatch):
 
 @pytest.fixture
 def project(tmp_path):
-    return make_repository(tmp_path / "project", {"pkg/mod.py": ORIGINAL, "pkg/other.py": "x = 1\n"})
+    return make_repository(
+        tmp_path / "project", {"pkg/mod.py": ORIGINAL, "pkg/other.py": "x = 1\n"}
+    )
 
 
 def facts(found):
@@ -28,7 +39,17 @@ def facts(found):
 
 
 def test_the_python_files_of_a_directory_by_name(tmp_path):
-    write(tmp_path, {"b.py": OTHER, "a.py": "a", "notes.md": "", ".hidden.py": "", "__init__.py": "", "c.py": b"\xff"})
+    write(
+        tmp_path,
+        {
+            "b.py": OTHER,
+            "a.py": "a",
+            "notes.md": "",
+            ".hidden.py": "",
+            "__init__.py": "",
+            "c.py": b"\xff",
+        },
+    )
     found = from_directory(tmp_path)
     assert facts(found[:2]) == [("a", "a", None), ("b", OTHER, None)]
     assert (found[2].fault, found[2].reason) == ("error", "c.py is not in UTF-8")
@@ -51,11 +72,18 @@ def test_patches_are_applied_in_memory_and_touch_nothing_else(project, tmp_path)
     rename += "rename from pkg/mod.py\nrename to pkg/moved.py\n"
     stale = good.replace("+ 1", "+ 7")
     files = {
-        "1-good.patch": good, "2-both.patch": good + other, "3-new.diff": good + new, "4-stale.patch": stale,
-        "5-none.patch": "hello\n", "6-rename.patch": rename, "7-crlf.txt": good,
-    }  # fmt: skip
+        "1-good.patch": good,
+        "2-both.patch": good + other,
+        "3-new.diff": good + new,
+        "4-stale.patch": stale,
+        "5-none.patch": "hello\n",
+        "6-rename.patch": rename,
+        "7-crlf.txt": good,
+    }
     write(tmp_path / "patches", files)
-    found = {one.name: one for one in from_patches(patches_in(tmp_path / "patches"), TARGET, ORIGINAL)}
+    found = {
+        one.name: one for one in from_patches(patches_in(tmp_path / "patches"), TARGET, ORIGINAL)
+    }
     assert facts([found["1-good"]]) == [("1-good", OTHER, None)]
     assert found["2-both"].reason == "it touches pkg/other.py, and only pkg/mod.py may change"
     assert "touches pkg/new.py" in found["3-new"].reason
@@ -73,7 +101,11 @@ def test_refs_have_the_file_as_it_is_there(project):
     git(project, "rm", "--quiet", "pkg/mod.py")
     git(project, "commit", "--quiet", "--message=third")
     found = from_refs(["first", "HEAD~1", "HEAD"], TARGET, project)
-    assert facts(found) == [("first", ORIGINAL, None), ("HEAD~1", OTHER, None), ("HEAD", "", "error")]
+    assert facts(found) == [
+        ("first", ORIGINAL, None),
+        ("HEAD~1", OTHER, None),
+        ("HEAD", "", "error"),
+    ]
     for bad in ("nobody", "--all", ""):
         with pytest.raises(SourceMissing, match="there is no commit or branch"):
             from_refs([bad], TARGET, project)

@@ -5,7 +5,13 @@ import textwrap
 
 import pytest
 
-from abreast.jobs.candidates.source.target import CandidateInvalid, Target, TargetInvalid, candidate_text, parse_target
+from abreast.jobs.candidates.source.target import (
+    CandidateInvalid,
+    Target,
+    TargetInvalid,
+    candidate_text,
+    parse_target,
+)
 
 FILE = '''\
 #!/usr/bin/env python
@@ -116,7 +122,9 @@ def test_overloads_are_passed_over_and_real_doubles_refused(root):
 
 
 def test_a_function_under_an_if_or_a_try_is_found(root):
-    (root / "deep.py").write_text("try:\n    import x\nexcept ImportError:\n    if 1:\n        def f(): return 1\n")
+    (root / "deep.py").write_text(
+        "try:\n    import x\nexcept ImportError:\n    if 1:\n        def f(): return 1\n"
+    )
     assert parse_target("deep.py::f", root) == Target("deep.py", "f")
 
 
@@ -147,7 +155,10 @@ def test_a_method_may_come_alone_or_in_its_class_and_is_indented_like_the_origin
 
 
 def test_lines_inside_of_strings_keep_their_indentation():
-    text = made('def words(self):\n    """One\n  two"""\n    return f"""a\n{self.text}\n  b"""\n', "Bag.words")
+    text = made(
+        'def words(self):\n    """One\n  two"""\n    return f"""a\n{self.text}\n  b"""\n',
+        "Bag.words",
+    )
     function = next(one for one in ast.walk(ast.parse(text)) if getattr(one, "name", "") == "words")
     assert ast.get_docstring(function, clean=False) == "One\n  two"
     assert "a\n{self.text}\n  b" in text
@@ -203,7 +214,10 @@ def test_what_is_repeated_from_the_original_is_no_change():
     [
         ("def top(:\n", r"the candidate is not Python: .*\(line 1\)"),
         ("def other():\n    return 1\n", "the candidate has no function top"),
-        ("def last():\n    return 2\ndef top(text, n):\n    return []\n", "changes last too: give the whole file"),
+        (
+            "def last():\n    return 2\ndef top(text, n):\n    return []\n",
+            "changes last too: give the whole file",
+        ),
         ("from json import wraps\ndef top(text, n):\n    return []\n", "imports another wraps"),
         ("import json as last\ndef top(text, n):\n    return []\n", "imports another last"),
         ("def top(text, n):\n    return []\nprint(1)\n", "line 3 of the candidate is neither"),
@@ -217,7 +231,9 @@ def test_what_would_change_more_than_the_function_is_refused(candidate, said):
 
 
 def test_line_ends_of_the_file_are_kept():
-    text = made("import heapq\ndef top(text, n):\n    return []\n", original=FILE.replace("\n", "\r\n"))
+    text = made(
+        "import heapq\ndef top(text, n):\n    return []\n", original=FILE.replace("\n", "\r\n")
+    )
     assert "\n" not in text.replace("\r\n", "")
 
 
@@ -231,9 +247,13 @@ def test_the_docstring_stays_unless_the_candidate_has_its_own():
         '"""Words."""\n\n\n@g(1)\n@h\ndef top(\n    text,\n):\n    # quick\n    """All\n    of them."""\n'
         "    return text.split()\n"
     )
-    assert '"""Mine."""' in made('def top(text):\n    """Mine."""\n    return 1\n', original=original)
+    assert '"""Mine."""' in made(
+        'def top(text):\n    """Mine."""\n    return 1\n', original=original
+    )
     assert "All" not in made('def top(text):\n    """Mine."""\n    return 1\n', original=original)
-    assert made("def top(text): return 1\n", original=original).endswith("@f\ndef top(text): return 1\n")
+    assert made("def top(text): return 1\n", original=original).endswith(
+        "@f\ndef top(text): return 1\n"
+    )
 
 
 # --- the whole file
@@ -246,9 +266,9 @@ def test_a_whole_file_is_taken_as_it_is():
 
 def test_one_function_for_a_file_of_one_function_keeps_the_imports_that_it_uses():
     original = "import re\n\n\ndef top(text):\n    return re.split(text)\n"
-    assert made("def top(text):\n    return re.findall(text)\n", original=original) == original.replace(
-        "split", "findall"
-    )
+    assert made(
+        "def top(text):\n    return re.findall(text)\n", original=original
+    ) == original.replace("split", "findall")
     whole = "import json\n\n\ndef top(text):\n    return text.split()\n\n\nprint(top('a'))\n"
     assert made(whole, original=original) == whole
 

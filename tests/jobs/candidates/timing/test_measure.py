@@ -46,7 +46,9 @@ def test_a_block_runs_each_arm_there_and_back_with_one_seed():
         assert [turn.lap for turn in turns] == [0, 0, 0, 1, 1, 1]
         longer = turns_of(block, 7, 4)
         assert longer[:6] == turns
-        assert [(turn.which, turn.lap) for turn in longer[6:]] == [(turn.which, turn.lap + 2) for turn in turns]
+        assert [(turn.which, turn.lap) for turn in longer[6:]] == [
+            (turn.which, turn.lap + 2) for turn in turns
+        ]
         assert sorted(turn.which for turn in turns) == sorted(ARMS * 2)
         assert len({(turn.block, turn.seed) for turn in turns}) == 1
         orders.add(tuple(turn.which for turn in turns[:3]))
@@ -86,7 +88,9 @@ async def test_the_number_of_runs_is_bounded():
 
 async def test_the_quickest_of_all_laps_counts():
     async def run_once(turn):
-        return 3.0 if turn.lap < 3 else {"original": 1.0, "candidate": 0.5, "control": 1.0}[turn.which]
+        return (
+            3.0 if turn.lap < 3 else {"original": 1.0, "candidate": 0.5, "control": 1.0}[turn.which]
+        )
 
     measured = await measure(run_once, plan=MeasurePlan(laps=4))
     assert (measured.verdict, measured.candidate.ratio) == ("faster", pytest.approx(2.0))
@@ -139,7 +143,16 @@ def test_a_plan_that_makes_no_sense_is_an_error(wrong):
 
 def test_the_quantiles_are_students():
     # From the tables: t for 99.95%, with few degrees of freedom and with many.
-    table = ((1, 636.619), (2, 31.599), (3, 12.924), (4, 8.610), (7, 5.408), (10, 4.587), (30, 3.646), (100, 3.390))
+    table = (
+        (1, 636.619),
+        (2, 31.599),
+        (3, 12.924),
+        (4, 8.610),
+        (7, 5.408),
+        (10, 4.587),
+        (30, 3.646),
+        (100, 3.390),
+    )
     for freedom, expected in table:
         assert student_t(0.9995, freedom) == pytest.approx(expected, rel=0.0002)
 
@@ -178,7 +191,10 @@ def test_the_spread_counts_both_directions():
 
 def times(candidate, control, blocks=40, jitter=0.001):
     def arm(ratio):
-        return [(1 / ratio * (1 + jitter * (at % 3)), 1 / ratio * (1 + jitter * (at % 2))) for at in range(blocks)]
+        return [
+            (1 / ratio * (1 + jitter * (at % 3)), 1 / ratio * (1 + jitter * (at % 2)))
+            for at in range(blocks)
+        ]
 
     return {"original": arm(1.0), "candidate": arm(candidate), "control": arm(control)}
 
@@ -258,7 +274,9 @@ def test_at_the_end_an_interval_wholly_below_one_is_slower_however_loud_the_mach
     noise=st.lists(st.floats(0.8, 1.25), min_size=6, max_size=30),
 )
 @settings(max_examples=60, deadline=None)
-def test_at_the_end_no_interval_below_one_is_undecided_and_none_with_one_in_it_is_decided(ratio, control, noise):
+def test_at_the_end_no_interval_below_one_is_undecided_and_none_with_one_in_it_is_decided(
+    ratio, control, noise
+):
     taken = times(ratio, control, blocks=len(noise))
     taken["candidate"] = [(noise[at] / ratio,) * 2 for at in range(len(noise))]
     measured = judge_times(taken, MeasurePlan(first=6, most=len(noise)))
@@ -279,7 +297,9 @@ async def test_a_candidate_that_is_many_times_slower_is_known_after_a_block():
 
 def test_only_what_is_slower_in_every_run_is_hopeless():
     def of(candidate, original=((1.0, 1.1),) * 2):
-        return is_hopeless({"original": list(original), "control": list(original), "candidate": list(candidate)})
+        return is_hopeless(
+            {"original": list(original), "control": list(original), "candidate": list(candidate)}
+        )
 
     assert of([(41.0, 40.0), (45.0, 44.0)])
     assert of([(2.3, 2.4), (2.3, 2.5)])
@@ -329,11 +349,17 @@ async def seconds_of(count):
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("count", "wanted"), [(400_000, {"same", "undecided"}), (200_000, {"faster"})])
+@pytest.mark.parametrize(
+    ("count", "wanted"), [(400_000, {"same", "undecided"}), (200_000, {"faster"})]
+)
 async def test_real_processes(count, wanted):
     async def run_once(turn):
         return await seconds_of(count if turn.which == "candidate" else 400_000)
 
     measured = await measure(run_once, plan=MeasurePlan(most=40))
-    print(measured.verdict, measured.candidate, f"noise floor {measured.noise_floor:.3f}, {measured.blocks} blocks")  # noqa: T201 - the numbers are what it is run for
+    print(
+        measured.verdict,
+        measured.candidate,
+        f"noise floor {measured.noise_floor:.3f}, {measured.blocks} blocks",
+    )
     assert measured.verdict in wanted

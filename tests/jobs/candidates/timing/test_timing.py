@@ -29,7 +29,8 @@ TARGET = Target("sums.py", "pairs")
 TESTS = Tests(("test_sums.py",), sys.executable)
 INPUTS = TimedCalls((TimedCall("test_sums.py::test_many#0", 0.002, copyable=True),), 3, 1)
 
-# It owns its process: answers at once when it is timed, and does all the work when its records are wanted.
+# It owns its process: answers at once when it is timed, and does all the work when its records are
+# wanted.
 EARLY = """
 
 import sys
@@ -82,7 +83,9 @@ def cache(tmp_path, monkeypatch):
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(racing, "_WORTH", 1e-9)  # the noise does not matter here, and starting interpreters takes long
+    monkeypatch.setattr(
+        racing, "_WORTH", 1e-9
+    )  # the noise does not matter here, and starting interpreters takes long
 
 
 @pytest.fixture
@@ -107,9 +110,20 @@ def call(number, seconds, digest, copyable=True):
 
 def test_inputs_that_differ_and_take_longest_are_chosen_as_far_as_a_round_stays_short():
     found = choose(
-        [call(0, 0.001, "a"), call(1, 0.002, "b"), call(2, 0.001, "a"), call(3, 9.0, "c"), call(4, 0.05, "d")]
+        [
+            call(0, 0.001, "a"),
+            call(1, 0.002, "b"),
+            call(2, 0.001, "a"),
+            call(3, 9.0, "c"),
+            call(4, 0.05, "d"),
+        ]
     )
-    assert [one.name for one in found.chosen] == ["t#3", "t#4", "t#1", "t#0"]  # the longest whatever it takes
+    assert [one.name for one in found.chosen] == [
+        "t#3",
+        "t#4",
+        "t#1",
+        "t#0",
+    ]  # the longest whatever it takes
     assert (found.of, found.rounds) == (4, 1)
     assert found.notes == ("t#3 takes long, and was called once a turn",)
     assert [found.chunks_of(one) for one in found.chosen] == [0, 2, 2, 2]
@@ -119,7 +133,10 @@ def test_what_is_left_out_is_named_the_longest_first():
     found = choose([call(number, 0.05 - number / 1000, str(number)) for number in range(9)])
     assert [one.name for one in found.chosen] == ["t#0"]
     assert [one.name for one in found.left] == [f"t#{number}" for number in range(1, 9)]
-    assert found.untimed == "1 of 9 different inputs were timed, not t#1 (49 ms), t#2 (48 ms), t#3 (47 ms) and 5 more"
+    assert (
+        found.untimed
+        == "1 of 9 different inputs were timed, not t#1 (49 ms), t#2 (48 ms), t#3 (47 ms) and 5 more"
+    )
     assert found.untimed in found.notes
 
 
@@ -137,7 +154,9 @@ def test_the_longest_call_is_always_timed_and_everything_else_is_timed_or_left_o
 
 
 def test_a_call_whose_arguments_were_not_looked_at_differs_from_all_others():
-    found = choose([call(0, 0.001, ""), call(1, 0.001, ""), call(2, 0.001, "a"), call(3, 0.001, "a")])
+    found = choose(
+        [call(0, 0.001, ""), call(1, 0.001, ""), call(2, 0.001, "a"), call(3, 0.001, "a")]
+    )
     assert found.of == 3
 
 
@@ -148,7 +167,9 @@ def test_short_calls_are_repeated_and_that_is_said():
     assert choose([call(0, 0.0005, "a")]).rounds == 2
 
 
-@pytest.mark.parametrize(("seconds", "laps"), [(0.00001, 8), (0.001, 8), (0.01, 8), (0.02, 4), (0.2, 2), (5.0, 1)])
+@pytest.mark.parametrize(
+    ("seconds", "laps"), [(0.00001, 8), (0.001, 8), (0.01, 8), (0.02, 4), (0.2, 2), (5.0, 1)]
+)
 def test_short_turns_go_there_and_back_more_often(seconds, laps):
     assert choose([call(0, seconds, "a")]).laps == laps
 
@@ -171,7 +192,11 @@ def test_no_calls_are_an_error():
 def race(original, candidate, noise=0.0):
     """A race of which only this is known, of either side: milliseconds of first calls, later ones, and all around."""
     found = Race(None, (None, None), TARGET, TESTS, INPUTS)
-    for which, (first, later, around) in {"original": original, "candidate": candidate, "control": original}.items():
+    for which, (first, later, around) in {
+        "original": original,
+        "candidate": candidate,
+        "control": original,
+    }.items():
         arm = found.arms[which]
         arm.first, arm.work = {0: first / 1000}, [later / 1000] * 12
         arm.by_input, arm.inside = {0: arm.work}, [later * INPUTS.chunks / 1000] * 12
@@ -186,7 +211,9 @@ def test_a_candidate_that_is_very_fast_is_believed_though_its_first_calls_pay_fo
 def test_a_busy_machine_makes_nobody_one_that_remembers():
     found = race((13.8, 11.6, 60), (3.2, 0.8, 20))
     for which, later in (("original", 11.6), ("candidate", 0.8)):
-        found.arms[which].work = [time * 3 / 1000 for time in (later, later, later / 3)]  # nearly always disturbed
+        found.arms[which].work = [
+            time * 3 / 1000 for time in (later, later, later / 3)
+        ]  # nearly always disturbed
         found.arms[which].by_input = {0: found.arms[which].work}
     assert found.first_calls() > 0.9
 
@@ -236,7 +263,9 @@ def test_what_is_saved_must_be_saved_on_the_whole():
 
 def test_where_the_noise_is_more_than_what_is_saved_nobody_can_say_where_it_works():
     assert race((3, 2, 50), (3, 1.9, 50), noise=30).works_elsewhere() is None
-    assert race((3, 2, 50), (3, 1.9, 55), noise=30).works_elsewhere() is None  # which is no reason to refuse it
+    assert (
+        race((3, 2, 50), (3, 1.9, 55), noise=30).works_elsewhere() is None
+    )  # which is no reason to refuse it
     assert race((3, 2, 50), (3, 2.1, 50)).works_elsewhere() is not True
 
 
@@ -259,7 +288,9 @@ class Starts:
         return Made((0.001,) * len(chunks), 0.1, "as before", None)
 
 
-async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms(monkeypatch):
+async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms(
+    monkeypatch,
+):
     monkeypatch.setattr(racing, "_WORTH", 2.0)
     stands = Starts()
     found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
@@ -281,7 +312,9 @@ async def test_in_a_lap_all_arms_begin_on_one_cpu_and_in_the_next_on_another(mon
     stands = Starts()
     found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
     await measure(found.run_once, plan=MeasurePlan(first=4, most=4, laps=4))
-    known = [cpu for cpu in stands.cpus if cpu is not None]  # whatever is made only to see what it does may be anywhere
+    known = [
+        cpu for cpu in stands.cpus if cpu is not None
+    ]  # whatever is made only to see what it does may be anywhere
     first, second = [3, 3, 3, 5, 5, 5] * 2, [5, 5, 5, 3, 3, 3] * 2
     assert known == (first + second) * 2
 
@@ -317,8 +350,13 @@ async def test_a_candidate_that_is_much_faster_is_found_and_nothing_is_touched(p
 
 
 @pytest.mark.parametrize("event", [racing._INSTRUCTIONS, (1, 1)])
-async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_is_said(project, monkeypatch, event):
-    """Once for instructions, which not every machine counts; once for a clock of the kernel, which all have."""
+async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_is_said(
+    project, monkeypatch, event
+):
+    """Once for instructions, which not every machine counts.
+
+    Once for a clock of the kernel, which all have.
+    """
     monkeypatch.setattr(racing, "_INSTRUCTIONS", event)
     found = await timed(project, candidate_text(SLOW, TARGET, FAST), most=4)
     if found.instruction_ratio is None:
@@ -334,14 +372,31 @@ async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_
 @pytest.mark.parametrize(
     ("line", "verdict", "said"),
     [
-        ("    if any('timed' in name for name in sys.modules): return 7\n", "refused", "it behaved otherwise"),
-        ("    if any('timed' in name for name in sys.modules): numbers.clear()\n", "refused", "it behaved otherwise"),
-        ("    if 'busy' in STATE: os._exit(0)\n    STATE.add('busy')\n", "refused", "ended|no answer|could not"),
-        ("    while any('timed' in name for name in sys.modules) and STATE.add(1) or len(STATE) and LATE(): pass\n",
-         "timeout", "did not end within"),
+        (
+            "    if any('timed' in name for name in sys.modules): return 7\n",
+            "refused",
+            "it behaved otherwise",
+        ),
+        (
+            "    if any('timed' in name for name in sys.modules): numbers.clear()\n",
+            "refused",
+            "it behaved otherwise",
+        ),
+        (
+            "    if 'busy' in STATE: os._exit(0)\n    STATE.add('busy')\n",
+            "refused",
+            "ended|no answer|could not",
+        ),
+        (
+            "    while any('timed' in name for name in sys.modules) and STATE.add(1) or len(STATE) and LATE(): pass\n",
+            "timeout",
+            "did not end within",
+        ),
     ],
-)  # fmt: skip
-async def test_what_behaves_otherwise_when_it_is_timed_is_refused(project, monkeypatch, line, verdict, said):
+)
+async def test_what_behaves_otherwise_when_it_is_timed_is_refused(
+    project, monkeypatch, line, verdict, said
+):
     monkeypatch.setattr(racing, "PATIENCE", 2.0)
     head = "import os\nimport sys\nSTATE = set()\nLATE = lambda: sys._getframe(3).f_code.co_name == '_timed'\n\n\n"
     text = head + SLOW.replace("    found = 0\n", line + "    found = 0\n", 1)
@@ -358,7 +413,9 @@ def one_that_remembers():
 
 
 async def test_what_is_fast_only_the_second_time_is_refused(project):
-    for _ in range(5):  # with too much else to do, a machine's first calls can be so long that they tell nothing
+    for _ in range(
+        5
+    ):  # with too much else to do, a machine's first calls can be so long that they tell nothing
         found = await timed(project, one_that_remembers(), most=20)
         if found.verdict == "refused":
             assert found.reason.startswith("it is faster only when a call is repeated")
@@ -388,14 +445,17 @@ async def test_where_noise_hides_its_first_calls_it_is_measured_for_longer_and_n
 @pytest.mark.parametrize("liar", [EARLY, BEFORE], ids=["after", "before"])
 async def test_what_works_before_the_word_or_after_it_said_done_is_refused(project, liar):
     found = await timed(project, SLOW.replace("def pairs", "def count") + liar, most=20)
-    if found.verdict == "undecided":  # a machine with too much else to do: nothing is accepted there
+    if (
+        found.verdict == "undecided"
+    ):  # a machine with too much else to do: nothing is accepted there
         assert "where it is timed" in found.reason
     else:
         assert found.verdict == "refused"
         assert found.reason.startswith("it works elsewhere than where it is timed")
 
 
-# A workload: `add` counts up to `size` by steps, some calls of the tests are long, and `step` says by which way.
+# A workload: `add` counts up to `size` by steps, some calls of the tests are long, and `step` says
+# by which way.
 STEPS = """\
 def add(size, step=1):
     found = 0
@@ -407,8 +467,13 @@ WORK = Target("sums.py", "add")
 
 
 def workload(place, **sizes):
-    tests = "".join(f"def test_{name}():\n    assert add({size}) == {size}\n\n\n" for name, size in sizes.items())
-    return make_sums(place, **{"sums.py": STEPS, "test_sums.py": "from sums import add\n\n\n" + tests})
+    tests = "".join(
+        f"def test_{name}():\n    assert add({size}) == {size}\n\n\n"
+        for name, size in sizes.items()
+    )
+    return make_sums(
+        place, **{"sums.py": STEPS, "test_sums.py": "from sums import add\n\n\n" + tests}
+    )
 
 
 async def timed_as_chosen(project, text, *, most=20):
@@ -435,7 +500,8 @@ def short_round(monkeypatch):
 async def test_a_candidate_that_is_slower_in_the_one_long_call_is_never_faster(tmp_path):
     project = workload(tmp_path / "work", short=2_000, other=1_500, long=LONG)
     text = STEPS.replace(
-        "    found = 0\n", f"    if size < {LONG}:\n        return size\n    found, step = 0, step * 20\n"
+        "    found = 0\n",
+        f"    if size < {LONG}:\n        return size\n    found, step = 0, step * 20\n",
     )
     inputs, found = await timed_as_chosen(project, text)
     assert inputs.chosen[0].name == "test_sums.py::test_long#0"
@@ -447,7 +513,9 @@ async def test_a_candidate_that_is_slower_in_the_one_long_call_is_never_faster(t
 @pytest.mark.usefixtures("short_round")
 async def test_a_candidate_that_is_much_faster_in_the_one_long_call_is_faster(tmp_path):
     project = workload(tmp_path / "work", short=2_000, other=1_500, long=LONG)
-    text = STEPS.replace("    found = 0\n", f"    if size == {LONG}:\n        return size\n    found = 0\n")
+    text = STEPS.replace(
+        "    found = 0\n", f"    if size == {LONG}:\n        return size\n    found = 0\n"
+    )
     seen = []
 
     async def time_once():
@@ -497,7 +565,9 @@ async def test_the_time_of_a_generator_is_that_until_its_end_and_its_test_sees_a
     assert seconds["test_sums.py::test_90000#0"] > 5 * min(seconds.values())
 
 
-async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inputs_are_fresh(tmp_path):
+async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inputs_are_fresh(
+    tmp_path,
+):
     """One that empties its argument would have nothing to do the second time, and answer otherwise."""
     source = (
         "class Bag:\n    def __init__(self, size):\n        self.size = size\n\n"
@@ -516,7 +586,12 @@ async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inpu
     )
     project = make_sums(tmp_path / "other", **{"sums.py": source, "test_sums.py": tests})
     async with open_worktrees(project, 2) as trees:
-        for name, test in (("Bag.each", "each"), ("later", "later"), ("steps", "steps"), ("drain", "drain")):
+        for name, test in (
+            ("Bag.each", "each"),
+            ("later", "later"),
+            ("steps", "steps"),
+            ("drain", "drain"),
+        ):
             target = Target("sums.py", name)
             call = f"test_sums.py::test_{test}#0"
             inputs = TimedCalls((TimedCall(call, 0.0005, copyable=True),), 1, 2)
@@ -533,7 +608,9 @@ async def test_the_line_profile_counts_the_lines_of_the_target(project):
     before = fingerprint(project)
     async with open_worktrees(project, 1) as trees:
         found = await line_profile(trees.slots[0], TARGET, TESTS, INPUTS)
-        assert (trees.slots[0].path / "sums.py").read_text() == SLOW  # nothing is written into what it measures
+        assert (
+            trees.slots[0].path / "sums.py"
+        ).read_text() == SLOW  # nothing is written into what it measures
     assert fingerprint(project) == before
     loop = SLOW.splitlines().index("        for other in numbers[at + 1 :]:") + 1
     assert found[loop + 1][0] == 240 * 239 // 2

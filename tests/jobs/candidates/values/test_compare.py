@@ -77,7 +77,10 @@ CASES = {
     "zero": (lambda: 0.0, [lambda: -0.0, lambda: 0, lambda: 5e-324]),
     "infinity": (lambda: math.inf, [lambda: -math.inf, lambda: NAN, lambda: 1.7e308]),
     "nan": (lambda: NAN, [lambda: 0.0, lambda: None, lambda: decimal.Decimal("NaN")]),
-    "complex": (lambda: complex(NAN, -0.0), [lambda: complex(NAN, 0.0), lambda: complex(0, -0.0), lambda: NAN]),
+    "complex": (
+        lambda: complex(NAN, -0.0),
+        [lambda: complex(NAN, 0.0), lambda: complex(0, -0.0), lambda: NAN],
+    ),
     "decimal": (lambda: decimal.Decimal("1.10"), [lambda: decimal.Decimal("1.1"), lambda: 1.10]),
     "decimal nan": (
         lambda: decimal.Decimal("NaN"),
@@ -95,24 +98,46 @@ CASES = {
     ),
     "tuple": (lambda: (1, 2), [lambda: (2, 1), lambda: [1, 2], lambda: Pair(1, 2)]),
     "named tuple": (lambda: Pair(1, 2), [lambda: Pair(1, 3), lambda: Classic(1, 2)]),
-    "dict": (lambda: {"a": 1, "b": 2}, [lambda: {"a": 1}, lambda: {"a": 1, "b": 3}, lambda: {"b": 2, "a": 1}]),
+    "dict": (
+        lambda: {"a": 1, "b": 2},
+        [lambda: {"a": 1}, lambda: {"a": 1, "b": 3}, lambda: {"b": 2, "a": 1}],
+    ),
     "dict of 1": (lambda: {1: "x"}, [lambda: {True: "x"}, lambda: {1.0: "x"}, lambda: {"1": "x"}]),
-    "dict of nan": (lambda: {NAN: 1}, [lambda: {1: NAN}, lambda: {NAN: 2}, lambda: {NAN: 1, OTHER_NAN: 1}]),
+    "dict of nan": (
+        lambda: {NAN: 1},
+        [lambda: {1: NAN}, lambda: {NAN: 2}, lambda: {NAN: 1, OTHER_NAN: 1}],
+    ),
     "ordered dict": (
         lambda: collections.OrderedDict(a=1, b=2),
         [lambda: collections.OrderedDict(b=2, a=1), lambda: {"a": 1, "b": 2}],
     ),
     "default dict": (
         lambda: collections.defaultdict(list, a=1),
-        [lambda: collections.defaultdict(set, a=1), lambda: collections.defaultdict(None, a=1), lambda: {"a": 1}],
+        [
+            lambda: collections.defaultdict(set, a=1),
+            lambda: collections.defaultdict(None, a=1),
+            lambda: {"a": 1},
+        ],
     ),
-    "counter": (lambda: collections.Counter("aab"), [lambda: collections.Counter("abb"), lambda: {"a": 2, "b": 1}]),
+    "counter": (
+        lambda: collections.Counter("aab"),
+        [lambda: collections.Counter("abb"), lambda: {"a": 2, "b": 1}],
+    ),
     "chain map": (
         lambda: collections.ChainMap({"a": 1}, {"b": 2}),
-        [lambda: collections.ChainMap({"a": 1, "b": 2}), lambda: collections.ChainMap({"b": 2}, {"a": 1})],
+        [
+            lambda: collections.ChainMap({"a": 1, "b": 2}),
+            lambda: collections.ChainMap({"b": 2}, {"a": 1}),
+        ],
     ),
-    "user dict": (lambda: collections.UserDict(a=1), [lambda: collections.UserDict(a=2), lambda: {"a": 1}]),
-    "proxy": (lambda: types.MappingProxyType({"a": 1}), [lambda: types.MappingProxyType({"a": 2}), lambda: {"a": 1}]),
+    "user dict": (
+        lambda: collections.UserDict(a=1),
+        [lambda: collections.UserDict(a=2), lambda: {"a": 1}],
+    ),
+    "proxy": (
+        lambda: types.MappingProxyType({"a": 1}),
+        [lambda: types.MappingProxyType({"a": 2}), lambda: {"a": 1}],
+    ),
     "keys": ({"a": 1}.keys, [{"b": 1}.keys, {"a": 1}.values, lambda: ["a"]]),
     "values": ({"a": 1}.values, [{"a": 2}.values]),
     "items": ({"a": 1}.items, [{"a": 2}.items]),
@@ -121,18 +146,38 @@ CASES = {
         [lambda: {1, "b"}, lambda: {1, "b", (2, 4)}, lambda: frozenset({1, "b", (2, 3)})],
     ),
     "set of 1": (lambda: {1}, [lambda: {True}, lambda: {1.0}]),
-    "set of nan": (lambda: {NAN, 1.0}, [lambda: {NAN}, lambda: {0.0, 1.0}, lambda: {NAN, OTHER_NAN, 1.0}]),
+    "set of nan": (
+        lambda: {NAN, 1.0},
+        [lambda: {NAN}, lambda: {0.0, 1.0}, lambda: {NAN, OTHER_NAN, 1.0}],
+    ),
     "set of two nans": (lambda: {NAN, OTHER_NAN}, [lambda: {NAN}, lambda: {NAN, 2.0}]),
-    "set of sets": (lambda: {frozenset({1, 2}), frozenset()}, [lambda: {frozenset({1, 3}), frozenset()}]),
-    "set of objects": (lambda: {Plain(a=1), Plain(a=2)}, [lambda: {Plain(a=1), Plain(a=3)}, lambda: {Plain(a=1)}]),
-    "set of alike": (lambda: {Plain(), Plain()}, [lambda: {Plain()}, lambda: {Plain(), Plain(a=1)}]),
+    "set of sets": (
+        lambda: {frozenset({1, 2}), frozenset()},
+        [lambda: {frozenset({1, 3}), frozenset()}],
+    ),
+    "set of objects": (
+        lambda: {Plain(a=1), Plain(a=2)},
+        [lambda: {Plain(a=1), Plain(a=3)}, lambda: {Plain(a=1)}],
+    ),
+    "set of alike": (
+        lambda: {Plain(), Plain()},
+        [lambda: {Plain()}, lambda: {Plain(), Plain(a=1)}],
+    ),
     "deque": (
         lambda: collections.deque([1, 2], 5),
-        [lambda: collections.deque([1, 2], 4), lambda: collections.deque([2, 1], 5), lambda: collections.deque([1, 2])],
+        [
+            lambda: collections.deque([1, 2], 4),
+            lambda: collections.deque([2, 1], 5),
+            lambda: collections.deque([1, 2]),
+        ],
     ),
     "array": (
         lambda: array.array("d", [1.0, NAN]),
-        [lambda: array.array("d", [1.0, 2.0]), lambda: array.array("f", [1.0, NAN]), lambda: array.array("d", [1.0])],
+        [
+            lambda: array.array("d", [1.0, 2.0]),
+            lambda: array.array("f", [1.0, NAN]),
+            lambda: array.array("d", [1.0]),
+        ],
     ),
     "array of ints": (
         lambda: array.array("i", [1, 2]),
@@ -141,15 +186,25 @@ CASES = {
     "array of text": (lambda: array.array("u", "ab"), [lambda: array.array("u", "ac")]),
     "memoryview": (
         lambda: memoryview(b"abcd")[1:3],
-        [lambda: memoryview(b"abcd")[:2], lambda: memoryview(bytearray(b"abcd"))[1:3], lambda: b"bc"],
+        [
+            lambda: memoryview(b"abcd")[:2],
+            lambda: memoryview(bytearray(b"abcd"))[1:3],
+            lambda: b"bc",
+        ],
     ),
     "memoryview of floats": (
         lambda: memoryview(array.array("d", [NAN])),
         [lambda: memoryview(array.array("d", [1.0])), lambda: memoryview(array.array("f", [NAN]))],
     ),
-    "range": (lambda: range(0, 10, 2), [lambda: range(0, 9, 2), lambda: range(10), lambda: [0, 2, 4, 6, 8]]),
+    "range": (
+        lambda: range(0, 10, 2),
+        [lambda: range(0, 9, 2), lambda: range(10), lambda: [0, 2, 4, 6, 8]],
+    ),
     "slice": (lambda: slice(1, None), [lambda: slice(1), lambda: slice(1, None, 1)]),
-    "date": (lambda: dt.date(2026, 1, 2), [lambda: dt.date(2026, 1, 3), lambda: dt.datetime(2026, 1, 2, tzinfo=UTC)]),
+    "date": (
+        lambda: dt.date(2026, 1, 2),
+        [lambda: dt.date(2026, 1, 3), lambda: dt.datetime(2026, 1, 2, tzinfo=UTC)],
+    ),
     "datetime": (
         lambda: dt.datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN),
         [
@@ -159,11 +214,20 @@ CASES = {
             lambda: dt.datetime(2026, 10, 25, 2, 30, tzinfo=zoneinfo.ZoneInfo("Europe/Rome")),
         ],
     ),
-    "time": (lambda: dt.time(1, 2, 3, 4), [lambda: dt.time(1, 2, 3, 5), lambda: dt.time(1, 2, 3, 4, tzinfo=UTC)]),
-    "timedelta": (lambda: dt.timedelta(1, 2, 3), [lambda: dt.timedelta(1, 2, 4), lambda: 86402.000003]),
+    "time": (
+        lambda: dt.time(1, 2, 3, 4),
+        [lambda: dt.time(1, 2, 3, 5), lambda: dt.time(1, 2, 3, 4, tzinfo=UTC)],
+    ),
+    "timedelta": (
+        lambda: dt.timedelta(1, 2, 3),
+        [lambda: dt.timedelta(1, 2, 4), lambda: 86402.000003],
+    ),
     "timezone": (
         lambda: dt.timezone(dt.timedelta(hours=1), "x"),
-        [lambda: dt.timezone(dt.timedelta(hours=1)), lambda: dt.timezone(dt.timedelta(hours=2), "x")],
+        [
+            lambda: dt.timezone(dt.timedelta(hours=1)),
+            lambda: dt.timezone(dt.timedelta(hours=2), "x"),
+        ],
     ),
     "path": (
         lambda: pathlib.Path("a/b"),
@@ -173,7 +237,10 @@ CASES = {
         lambda: re.compile("a+"),
         [lambda: re.compile("a*"), lambda: re.compile("a+", re.IGNORECASE), lambda: "a+"],
     ),
-    "match": (lambda: re.search("b+", "abbc"), [lambda: re.search("b", "abbc"), lambda: re.search("b+", "xbbc")]),
+    "match": (
+        lambda: re.search("b+", "abbc"),
+        [lambda: re.search("b", "abbc"), lambda: re.search("b+", "xbbc")],
+    ),
     "uuid": (lambda: uuid.UUID(int=5), [lambda: uuid.UUID(int=6), lambda: 5]),
     "text stream": (
         lambda: moved(io.StringIO("abc"), 1),
@@ -185,28 +252,53 @@ CASES = {
     ),
     "byte stream": (
         lambda: moved(io.BytesIO(b"abc"), 1),
-        [lambda: moved(io.BytesIO(b"abc"), 0), lambda: moved(io.BytesIO(b"abd"), 1), lambda: closed(io.BytesIO())],
+        [
+            lambda: moved(io.BytesIO(b"abc"), 0),
+            lambda: moved(io.BytesIO(b"abd"), 1),
+            lambda: closed(io.BytesIO()),
+        ],
     ),
     "closed stream": (lambda: closed(io.StringIO("a")), [lambda: io.StringIO("a")]),
     "enum": (lambda: Colour.RED, [lambda: Colour.BLUE, lambda: Shade.RED, lambda: 1]),
     "int enum": (lambda: Number.ONE, [lambda: 1]),
     "flags": (lambda: Mode.READ | Mode.WRITE, [lambda: Mode.READ, lambda: 3]),
-    "object": (lambda: Plain(a=1, b=[2]), [lambda: Plain(a=1), lambda: Plain(a=1, b=[3]), lambda: Point(1, [2])]),
+    "object": (
+        lambda: Plain(a=1, b=[2]),
+        [lambda: Plain(a=1), lambda: Plain(a=1, b=[3]), lambda: Point(1, [2])],
+    ),
     "slots": (lambda: Slotted(a=1), [lambda: Slotted(a=2), Slotted, lambda: Slotted(a=1, b=None)]),
     "slots and dict": (lambda: both(1, 2), [lambda: both(1, 3), lambda: both(2, 2)]),
-    "inherited slots": (lambda: More(a=1, c=2), [lambda: More(a=1, c=3), lambda: More(a=2, c=2), lambda: Slotted(a=1)]),
-    "dataclass": (lambda: Point(NAN, 1, ["x"]), [lambda: Point(NAN, 1, ["y"]), lambda: Point(0.0, 1, ["x"])]),
+    "inherited slots": (
+        lambda: More(a=1, c=2),
+        [lambda: More(a=1, c=3), lambda: More(a=2, c=2), lambda: Slotted(a=1)],
+    ),
+    "dataclass": (
+        lambda: Point(NAN, 1, ["x"]),
+        [lambda: Point(NAN, 1, ["y"]), lambda: Point(0.0, 1, ["x"])],
+    ),
     "frozen": (lambda: Still(NAN), [lambda: Still(1), lambda: Still(None)]),
     "list with state": (
         lambda: row([1], "a"),
         [lambda: row([1], "b"), lambda: row([2], "a"), lambda: Row([1]), lambda: [1]],
     ),
     "str subclass": (lambda: Word("a"), [lambda: Word("b"), lambda: "a"]),
-    "int subclass": (lambda: whole(3, "m"), [lambda: whole(3, "kg"), lambda: whole(4, "m"), lambda: 3]),
-    "dict subclass": (lambda: table("t"), [lambda: table("u"), lambda: Table(a=1), lambda: {"a": 1}]),
-    "namespace": (lambda: types.SimpleNamespace(a=1), [lambda: types.SimpleNamespace(a=2), types.SimpleNamespace]),
+    "int subclass": (
+        lambda: whole(3, "m"),
+        [lambda: whole(3, "kg"), lambda: whole(4, "m"), lambda: 3],
+    ),
+    "dict subclass": (
+        lambda: table("t"),
+        [lambda: table("u"), lambda: Table(a=1), lambda: {"a": 1}],
+    ),
+    "namespace": (
+        lambda: types.SimpleNamespace(a=1),
+        [lambda: types.SimpleNamespace(a=2), types.SimpleNamespace],
+    ),
     "random": (lambda: random.Random(1), [lambda: random.Random(2)]),
-    "lambda": (lambda: lambda x: x + 1, [lambda: lambda x: x + 2, lambda: lambda x: x - 1, lambda: lambda y: y + 1]),
+    "lambda": (
+        lambda: lambda x: x + 1,
+        [lambda: lambda x: x + 2, lambda: lambda x: x - 1, lambda: lambda y: y + 1],
+    ),
     "function": (lambda: plus_one, [lambda: plus_one_again, lambda: math.sqrt]),
     "closure": (lambda: closure(1), [lambda: closure(2), lambda: closure([1])]),
     "defaults": (lambda: defaults(1, 2), [lambda: defaults(2, 2), lambda: defaults(1, 3)]),
@@ -218,19 +310,34 @@ CASES = {
             lambda: functools.partial(plus_one_again, 1, y=2),
         ],
     ),
-    "bound method": (lambda: Plain(a=1).method, [lambda: Plain(a=2).method, lambda: Plain(a=1).other]),
+    "bound method": (
+        lambda: Plain(a=1).method,
+        [lambda: Plain(a=2).method, lambda: Plain(a=1).other],
+    ),
     "built-in": (lambda: len, [lambda: sum, lambda: math.sqrt]),
     "built-in method": (lambda: [1].append, [lambda: [2].append, lambda: [1].pop]),
     "method of a type": (lambda: str.upper, [lambda: str.lower, lambda: bytes.upper]),
-    "slot of a type": (lambda: (1).__add__, [lambda: (2).__add__, lambda: (1).__sub__, lambda: int.__add__]),
-    "getters": (lambda: operator.itemgetter(1, 2), [lambda: operator.itemgetter(1), lambda: operator.attrgetter("a")]),
-    "caller": (lambda: operator.methodcaller("f", 1, k=2), [lambda: operator.methodcaller("f", 1, k=3)]),
+    "slot of a type": (
+        lambda: (1).__add__,
+        [lambda: (2).__add__, lambda: (1).__sub__, lambda: int.__add__],
+    ),
+    "getters": (
+        lambda: operator.itemgetter(1, 2),
+        [lambda: operator.itemgetter(1), lambda: operator.attrgetter("a")],
+    ),
+    "caller": (
+        lambda: operator.methodcaller("f", 1, k=2),
+        [lambda: operator.methodcaller("f", 1, k=3)],
+    ),
     "class": (lambda: Plain, [lambda: Slotted, lambda: int]),
     "local class": (lambda: local_class(0), [lambda: local_class(1)]),
     "instance of a local class": (local_class(0), [local_class(1)]),
     "module": (lambda: math, [lambda: operator]),
     "property": (lambda: property(plus_one), [lambda: property(plus_one_again)]),
-    "static method": (lambda: staticmethod(plus_one), [lambda: classmethod(plus_one), lambda: staticmethod(len)]),
+    "static method": (
+        lambda: staticmethod(plus_one),
+        [lambda: classmethod(plus_one), lambda: staticmethod(len)],
+    ),
     "alias": (lambda: list[int], [lambda: list[str], lambda: set[int]]),
     "union": (lambda: int | str, [lambda: int | bytes]),
     "weak reference": (lambda: weak(1), [lambda: weak(2)]),
@@ -239,8 +346,14 @@ CASES = {
         lambda: (i for i in range(3)),
         [lambda: (i for i in range(4)), lambda: (i for i in (0, 2, 1)), lambda: range(3)],
     ),
-    "generator that fails": (lambda: failing([1]), [lambda: failing([2]), lambda: (i for i in [1])]),
-    "generator with an end": (lambda: ending([1], 2), [lambda: ending([1], 3), lambda: ending([1], None)]),
+    "generator that fails": (
+        lambda: failing([1]),
+        [lambda: failing([2]), lambda: (i for i in [1])],
+    ),
+    "generator with an end": (
+        lambda: ending([1], 2),
+        [lambda: ending([1], 3), lambda: ending([1], None)],
+    ),
     "state of a buffer in between": (
         lambda: buffer([[1], [2], [0]]),
         [lambda: buffer([[1], [3], [0]]), lambda: buffer([[2], [2], [0]])],
@@ -255,19 +368,36 @@ CASES = {
     "chain": (lambda: itertools.chain([1], [2]), [lambda: itertools.chain([1], [3])]),
     "exception": (
         lambda: ValueError("a", 1),
-        [lambda: ValueError("a"), lambda: ValueError("a", 2), lambda: TypeError("a", 1), lambda: "a"],
+        [
+            lambda: ValueError("a"),
+            lambda: ValueError("a", 2),
+            lambda: TypeError("a", 1),
+            lambda: "a",
+        ],
     ),
-    "os error": (lambda: OSError(2, "no", "f"), [lambda: OSError(2, "no", "g"), lambda: OSError(13, "no", "f")]),
-    "own exception": (lambda: Trouble("a", code=1), [lambda: Trouble("a", code=2), lambda: Trouble("a")]),
+    "os error": (
+        lambda: OSError(2, "no", "f"),
+        [lambda: OSError(2, "no", "g"), lambda: OSError(13, "no", "f")],
+    ),
+    "own exception": (
+        lambda: Trouble("a", code=1),
+        [lambda: Trouble("a", code=2), lambda: Trouble("a")],
+    ),
     "notes": (lambda: noted(ValueError(), "n"), [lambda: noted(ValueError(), "m"), ValueError]),
-    "cause": (lambda: caused(ValueError(), KeyError("k")), [lambda: caused(ValueError(), KeyError("l")), ValueError]),
+    "cause": (
+        lambda: caused(ValueError(), KeyError("k")),
+        [lambda: caused(ValueError(), KeyError("l")), ValueError],
+    ),
     "context": (
         lambda: caused(ValueError(), None, KeyError("k")),
         [lambda: caused(ValueError(), None, KeyError("l")), ValueError],
     ),
     "group": (
         lambda: ExceptionGroup("g", [ValueError(1), KeyError(2)]),
-        [lambda: ExceptionGroup("g", [ValueError(1)]), lambda: ExceptionGroup("h", [ValueError(1), KeyError(2)])],
+        [
+            lambda: ExceptionGroup("g", [ValueError(1)]),
+            lambda: ExceptionGroup("h", [ValueError(1), KeyError(2)]),
+        ],
     ),
     "unicode error": (lambda: raised(b"\xff".decode), [lambda: raised(b"\xfe".decode)]),
     "import error": (lambda: ImportError("m", name="a"), [lambda: ImportError("m", name="b")]),
@@ -344,13 +474,17 @@ def both_ways(one, other, **options):
 
 
 def over_the_wire(one, other, rules=STRICT):
-    return compare_portraits(unpack(pack(take_snapshot(one))), unpack(pack(take_snapshot(other))), rules=rules)
+    return compare_portraits(
+        unpack(pack(take_snapshot(one))), unpack(pack(take_snapshot(other))), rules=rules
+    )
 
 
 @pytest.mark.parametrize("make", [case[0] for case in CASES.values()], ids=CASES)
 def test_what_is_made_the_same_way_is_the_same(make):
     assert both_ways(make, make) == ValueVerdict("same")
-    assert both_ways(lambda: [make(), {"a": make()}], lambda: [make(), {"a": make()}]) == ValueVerdict("same")
+    assert both_ways(
+        lambda: [make(), {"a": make()}], lambda: [make(), {"a": make()}]
+    ) == ValueVerdict("same")
     assert compare(make(), make(), rules=LOOSE).outcome == "same"
 
 
@@ -394,7 +528,9 @@ def sets_in_sets(width, depth, numbers):
 
 
 def test_sets_that_could_belong_together_in_too_many_ways_are_given_up_soon():
-    close = Rules(relative=1e-9)  # so that no float can be told by its value alone, and each has to be tried
+    close = Rules(
+        relative=1e-9
+    )  # so that no float can be told by its value alone, and each has to be tried
     few = [sets_in_sets(3, 3, itertools.count(1.0)) for _ in range(2)]
     assert compare(*few, rules=close).outcome == "same"
     many = [sets_in_sets(8, 4, itertools.count(1.0)) for _ in range(2)]
@@ -409,7 +545,12 @@ def test_sets_that_could_belong_together_in_too_many_ways_are_given_up_soon():
 @pytest.mark.parametrize(
     ("original", "candidate", "path", "shown"),
     [
-        ({"items": [1, 2, {"price": 3}]}, {"items": [1, 2, {"price": 4}]}, '$["items"][2]["price"]', ("3", "4")),
+        (
+            {"items": [1, 2, {"price": 3}]},
+            {"items": [1, 2, {"price": 4}]},
+            '$["items"][2]["price"]',
+            ("3", "4"),
+        ),
         (Plain(items=[1]), Plain(items=[2]), "$.items[0]", ("1", "2")),
         ([1, 2], [1, 2, 3], "$[2]", ("nothing", "3")),
         ([1, 2, 3], [1, 9], "$[1]", ("2", "9")),
@@ -418,7 +559,12 @@ def test_sets_that_could_belong_together_in_too_many_ways_are_given_up_soon():
         ({"a": 1}, {"b": 1}, "$[0]", ("'a'", "'b'")),
         (Plain(a=1), Plain(), "$.a", ("1", "nothing")),
         (Plain(), Plain(a=1), "$.a", ("nothing", "1")),
-        (array.array("i", [1, 2]), array.array("i", [1, 3]), "$[1]", ("array.array(1, 2)", "array.array(1, 3)")),
+        (
+            array.array("i", [1, 2]),
+            array.array("i", [1, 3]),
+            "$[1]",
+            ("array.array(1, 2)", "array.array(1, 3)"),
+        ),
         (ValueError("a"), ValueError("b"), "$.args[0]", ("'a'", "'b'")),
         ({(1, 2): [0]}, {(1, 2): [1]}, "$[(1, 2)][0]", ("0", "1")),
         ([1, [2], (3, 4)], [1, [2], (3, 5)], "$[2][1]", ("4", "5")),
@@ -467,7 +613,10 @@ RELAXED = {
     "cause": (caused(ValueError(), KeyError()), ValueError()),
     "context": (caused(ValueError(), None, KeyError()), ValueError()),
     "notes": (noted(ValueError(), "n"), ValueError()),
-    "class_identity": (type("Same", (), {"__module__": "tests"}), type("Same", (), {"__module__": "tests"})),
+    "class_identity": (
+        type("Same", (), {"__module__": "tests"}),
+        type("Same", (), {"__module__": "tests"}),
+    ),
     "function_names": (plus_one, plus_one_again),
     "iterator_type": (None, None),
 }
@@ -476,9 +625,15 @@ RELAXED = {
 @pytest.mark.parametrize("name", RELAXABLE)
 def test_each_rule_is_relaxed_by_its_own_name_and_by_no_other(name, monkeypatch):
     one, other = RELAXED[name]
-    if name == "class_identity":  # two classes that are both found under their name, one after the other
+    if (
+        name == "class_identity"
+    ):  # two classes that are both found under their name, one after the other
         one, other = found_in_turn(monkeypatch)
-    make = (lambda: iter([1]), lambda: (i for i in [1])) if name == "iterator_type" else (lambda: one, lambda: other)
+    make = (
+        (lambda: iter([1]), lambda: (i for i in [1]))
+        if name == "iterator_type"
+        else (lambda: one, lambda: other)
+    )
     assert compare(make[0](), make[1]()).outcome == "different"
     assert compare(make[0](), make[1](), rules=STRICT.without(name)).outcome == "same"
     assert compare(make[0](), make[1](), rules=LOOSE).outcome == "same"
@@ -494,7 +649,9 @@ def found_in_turn(monkeypatch):
     class Turning(dict):
         pass
 
-    monkeypatch.setattr("abreast.jobs.candidates.values.take_snapshot.is_local_class", lambda cls: False)
+    monkeypatch.setattr(
+        "abreast.jobs.candidates.values.take_snapshot.is_local_class", lambda cls: False
+    )
     return first(), second()
 
 
@@ -535,7 +692,10 @@ def test_floats_are_close_everywhere_or_nowhere(wrap):
     assert both_ways(lambda: wrap(1.0), lambda: wrap(near)).outcome == "different"
     assert both_ways(lambda: wrap(1.0), lambda: wrap(near), rules=CLOSE).outcome == "same"
     assert both_ways(lambda: wrap(1.0), lambda: wrap(far), rules=CLOSE).outcome == "different"
-    assert both_ways(lambda: wrap(1.0), lambda: wrap(near), rules=Rules(absolute=1e-6)).outcome == "same"
+    assert (
+        both_ways(lambda: wrap(1.0), lambda: wrap(near), rules=Rules(absolute=1e-6)).outcome
+        == "same"
+    )
 
 
 def test_every_nan_is_the_same_whatever_its_bits():
@@ -583,7 +743,9 @@ def test_dicts_in_sets_without_order():
 )
 def test_exceptions_by_args_message_or_type(one, other, same_by):
     same = {
-        how for how in ("args", "message", "type") if compare(one, other, rules=Rules(exceptions=how)).outcome == "same"
+        how
+        for how in ("args", "message", "type")
+        if compare(one, other, rules=Rules(exceptions=how)).outcome == "same"
     }
     assert same == same_by
 

@@ -1,4 +1,7 @@
-"""What an invocation did, observed, sent and judged; and what a process that sends lies can get by with: nothing."""
+"""What an invocation did, observed, sent and judged.
+
+And what a process that sends lies can get by with: nothing.
+"""
 
 import asyncio
 import json
@@ -53,7 +56,11 @@ def test_what_is_the_same_has_no_findings():
         (lambda items: sys.exit(1), lambda items: sys.exit(2), "raised"),
         (lambda items: sys.stdout.write("a"), lambda items: sys.stdout.write("b"), "stdout"),
         (lambda items: (i for i in range(3)), lambda items: (i for i in range(4)), "returned"),
-        (lambda items: (sys.stdout.write("a") for i in range(3)), lambda items: (1 for i in range(3)), "stdout"),
+        (
+            lambda items: (sys.stdout.write("a") for i in range(3)),
+            lambda items: (1 for i in range(3)),
+            "stdout",
+        ),
     ],
     ids=range(10),
 )
@@ -126,7 +133,10 @@ def test_what_cannot_be_compared_is_a_finding_even_against_itself():
 
 
 def test_keyword_arguments_and_their_changes_are_seen():
-    one, other = (observe("f", function, items=[]) for function in (lambda items: None, lambda items: items.append(1)))
+    one, other = (
+        observe("f", function, items=[])
+        for function in (lambda items: None, lambda items: items.append(1))
+    )
     assert [finding.part for finding in judge([one], [other])] == ["keywords"]
 
 
@@ -150,10 +160,19 @@ async def test_async_functions_and_generators():
     async def differ(one, other):
         return {finding.part for finding in judge([one], decode(encode([other])))}
 
-    assert await differ(await observe_async("f", value, 1), await observe_async("f", value, 1)) == set()
-    assert "arguments" in await differ(await observe_async("f", value, 1), await observe_async("f", value, 2))
-    assert await differ(await observe_async("f", failing), await observe_async("f", failing)) == set()
-    assert await differ(await observe_async("f", len, []), await observe_async("f", len, [])) == set()
+    assert (
+        await differ(await observe_async("f", value, 1), await observe_async("f", value, 1))
+        == set()
+    )
+    assert "arguments" in await differ(
+        await observe_async("f", value, 1), await observe_async("f", value, 2)
+    )
+    assert (
+        await differ(await observe_async("f", failing), await observe_async("f", failing)) == set()
+    )
+    assert (
+        await differ(await observe_async("f", len, []), await observe_async("f", len, [])) == set()
+    )
     one, two = await observe_async("f", steps, [1], [2]), await observe_async("f", steps, [2], [2])
     assert "step 0" in await differ(one, two)
     assert "yielded" in await differ(one, await observe_async("f", steps, [1], [2], [2]))
@@ -184,7 +203,10 @@ async def test_being_cancelled_is_not_what_the_function_did():
 def test_an_invocation_that_is_missing_doubled_or_extra_is_a_finding():
     a, b = observe("a", len, []), observe("b", len, [])
     assert [(one.name, one.part) for one in judge([a, b], [a])] == [("b", "missing")]
-    assert [(one.name, one.part) for one in judge([a, b], [])] == [("a", "missing"), ("b", "missing")]
+    assert [(one.name, one.part) for one in judge([a, b], [])] == [
+        ("a", "missing"),
+        ("b", "missing"),
+    ]
     assert [(one.name, one.part) for one in judge([a], [a, a])] == [("a", "doubled")]
     assert [(one.name, one.part) for one in judge([a], [a, b])] == [("b", "extra")]
     assert judge([a, b], [b, a]) == []
@@ -289,7 +311,13 @@ kinds = st.sampled_from(
 texts = st.sampled_from([None, "", "5", "0x1p0", "nan", "\x00" * 8, "ordered"])
 made_up = st.lists(
     st.tuples(
-        kinds, st.sampled_from(["int", "list", "too large"]), texts, places, st.just([]), st.just([]), st.booleans()
+        kinds,
+        st.sampled_from(["int", "list", "too large"]),
+        texts,
+        places,
+        st.just([]),
+        st.just([]),
+        st.booleans(),
     ),
     min_size=3,
     max_size=3,
@@ -305,7 +333,11 @@ def test_no_portrait_of_anybodys_making_can_break_the_judge(one, other):
         except SnapshotInvalid:
             return
     for rules in (STRICT, LOOSE):
-        assert compare_portraits(*found, rules=rules).outcome in ("same", "different", "cannot_compare")
+        assert compare_portraits(*found, rules=rules).outcome in (
+            "same",
+            "different",
+            "cannot_compare",
+        )
 
 
 def test_what_is_no_json_is_no_portrait():
@@ -323,7 +355,10 @@ def test_a_claim_of_being_beyond_comparison_is_never_the_same():
 
 def test_text_that_is_no_text_survives_the_journey():
     for text in ("\ud83d\ude00", "\U0001f600", "\udcff", "a\x00b"):
-        assert compare_portraits(unpack(pack(take_snapshot(text))), take_snapshot(text)).outcome == "same"
+        assert (
+            compare_portraits(unpack(pack(take_snapshot(text))), take_snapshot(text)).outcome
+            == "same"
+        )
         record = observe("f", print, text)
         assert decode(encode([record]))[0].stdout == f"{text}\n"
 
@@ -345,7 +380,8 @@ sys.stdout.buffer.write(encode([observe("f", lambda: {answer})]))
 
 
 @pytest.mark.parametrize(
-    ("answer", "same"), [("[1, 2]", True), ("[1, 3]", False), ("Yes()", False), ("[1, Yes()]", False)]
+    ("answer", "same"),
+    [("[1, 2]", True), ("[1, 3]", False), ("Yes()", False), ("[1, Yes()]", False)],
 )
 def test_a_process_that_patches_the_judge_in_itself_patches_nothing(answer, same):
     code = CHILD.replace("{answer}", answer)

@@ -32,7 +32,12 @@ NAN = float("nan")
 @pytest.fixture
 def tiny(monkeypatch):
     """Slices of a few members, so that small values are large."""
-    for name, size in {"LONGEST_ROW": 4, "LONGEST_TEXT": 6, "ROW_SLICE": 2, "TEXT_SLICE": 3}.items():
+    for name, size in {
+        "LONGEST_ROW": 4,
+        "LONGEST_TEXT": 6,
+        "ROW_SLICE": 2,
+        "TEXT_SLICE": 3,
+    }.items():
         monkeypatch.setattr(large, name, size)
     monkeypatch.setattr("abreast.jobs.candidates.values.take_snapshot.LONGEST_TEXT", 6)
 
@@ -45,7 +50,9 @@ def digested(value, places=(), nodes=100_000):
 
 def judged(one, other, rules=STRICT, nodes=100_000):
     """As the judge does it: by digests, then with what differs read again."""
-    verdict = compare_portraits(digested(one, nodes=nodes)[0], digested(other, nodes=nodes)[0], rules=rules)
+    verdict = compare_portraits(
+        digested(one, nodes=nodes)[0], digested(other, nodes=nodes)[0], rules=rules
+    )
     if not verdict.unread:
         return verdict
     left, mine = digested(one, {(node, at) for node, _, at in verdict.unread}, nodes)
@@ -54,20 +61,26 @@ def judged(one, other, rules=STRICT, nodes=100_000):
 
 
 ATOMS = (
-    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([2**70, -(2**70)])
-    | st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, NAN, math.inf]) | st.sampled_from(["", "1", "a\nb", "\ud800", "é"])
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2)
+    | st.sampled_from([2**70, -(2**70)])
+    | st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, NAN, math.inf])
+    | st.sampled_from(["", "1", "a\nb", "\ud800", "é"])
     | st.sampled_from([b"", b"1", ...])
-)  # fmt: skip
+)
 HASHABLE = ATOMS
 VALUES = st.recursive(
     ATOMS | st.text("ab1\ud800", max_size=12) | st.binary(max_size=12),
     lambda inner: (
-        st.lists(inner, max_size=8) | st.lists(inner, max_size=8).map(tuple)
-        | st.dictionaries(HASHABLE, inner, max_size=8) | st.sets(HASHABLE, max_size=8)
+        st.lists(inner, max_size=8)
+        | st.lists(inner, max_size=8).map(tuple)
+        | st.dictionaries(HASHABLE, inner, max_size=8)
+        | st.sets(HASHABLE, max_size=8)
         | st.frozensets(HASHABLE, max_size=8)
     ),
     max_leaves=25,
-)  # fmt: skip
+)
 
 
 @pytest.mark.usefixtures("tiny")
@@ -75,7 +88,10 @@ VALUES = st.recursive(
 @given(VALUES, VALUES, st.sampled_from([STRICT, CLOSE, LOOSE]), st.sampled_from([5, 100_000]))
 def test_what_is_judged_by_digests_is_what_is_judged_by_values(one, other, rules, nodes):
     for left, right in ((one, other), (one, one), ([one, other], [one, one])):
-        by_values, by_digests = compare(left, right, rules=rules).outcome, judged(left, right, rules, nodes).outcome
+        by_values, by_digests = (
+            compare(left, right, rules=rules).outcome,
+            judged(left, right, rules, nodes).outcome,
+        )
         assert by_digests in (by_values, "cannot_compare")
     assert judged(one, one, rules, nodes).outcome == "same"
 
@@ -126,13 +142,19 @@ def test_a_slice_is_compared_by_the_ordinary_rules(one, other, outcome):
     assert compare(one, other).outcome == outcome
     assert judged(one, other).outcome == outcome
     assert judged(one, one).outcome == "same"
-    assert judged([one, one], [one, json_copy(one)]).outcome == compare([one, one], [one, json_copy(one)]).outcome
+    assert (
+        judged([one, one], [one, json_copy(one)]).outcome
+        == compare([one, one], [one, json_copy(one)]).outcome
+    )
 
 
 @pytest.mark.usefixtures("tiny")
 def test_by_its_digest_alone_nothing_is_wrong():
     near, far = [1.0 + 1e-12] * 9, [1.1] * 9
-    for one, other in (([1.0] * 9, near), ({*map(float, range(1, 9))}, {one + 1e-13 for one in range(1, 9)})):
+    for one, other in (
+        ([1.0] * 9, near),
+        ({*map(float, range(1, 9))}, {one + 1e-13 for one in range(1, 9)}),
+    ):
         assert judged(one, other).outcome == "different"
         assert judged(one, other, CLOSE).outcome == "same"
     assert judged([1.0] * 9, far, CLOSE).outcome == "different"
@@ -162,7 +184,11 @@ def test_arrays_are_sliced_between_their_numbers():
 def test_a_graph_of_too_many_parts_is_the_same_if_every_part_is():
     def rows(last=1, shared=False):
         held = [1]
-        return [*([number, [number]] for number in range(300)), [last, held], held if shared else [1]]
+        return [
+            *([number, [number]] for number in range(300)),
+            [last, held],
+            held if shared else [1],
+        ]
 
     assert judged(rows(), rows(), nodes=50).outcome == "same"
     verdict = judged(rows(), rows(last=2), nodes=50)
@@ -199,7 +225,15 @@ def test_what_is_read_again_must_be_what_was_digested():
 
 @pytest.mark.parametrize(
     "value",
-    [None, "", "items", "items||9|2", "items||9|2 " + "a" * 32, "items||9|0" + 5 * (" " + "a" * 32), "items||2|2 A"],
+    [
+        None,
+        "",
+        "items",
+        "items||9|2",
+        "items||9|2 " + "a" * 32,
+        "items||9|0" + 5 * (" " + "a" * 32),
+        "items||2|2 A",
+    ],
 )
 def test_slices_that_do_not_add_up_are_no_portrait(value):
     with pytest.raises(SnapshotInvalid):

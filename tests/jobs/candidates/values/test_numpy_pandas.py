@@ -17,10 +17,18 @@ needs_numpy = pytest.mark.skipif(not HAS_NUMPY, reason="numpy is not installed")
 needs_pandas = pytest.mark.skipif(not HAS_PANDAS, reason="pandas is not installed")
 
 NUMPY = {
-    "floats": ("np.array([1.0, nan])", ["np.array([1.0, 2.0])", "np.array([1.0, nan, 1.0])", "[1.0, nan]"]),
+    "floats": (
+        "np.array([1.0, nan])",
+        ["np.array([1.0, 2.0])", "np.array([1.0, nan, 1.0])", "[1.0, nan]"],
+    ),
     "dtype": (
         "np.arange(3)",
-        ["np.arange(3.0)", "np.arange(3, dtype='i4')", "np.arange(3, dtype='>i8')", "np.arange(1, 4)"],
+        [
+            "np.arange(3.0)",
+            "np.arange(3, dtype='i4')",
+            "np.arange(3, dtype='>i8')",
+            "np.arange(1, 4)",
+        ],
     ),
     "unsigned": ("np.arange(3, dtype='u2')", ["np.arange(3, dtype='i2')"]),
     "half": ("np.array([1, nan], 'f2')", ["np.array([1, 2], 'f2')", "np.array([1, nan], 'f4')"]),
@@ -31,14 +39,23 @@ NUMPY = {
     "empty": ("np.zeros(0)", ["np.zeros((0, 1))", "np.zeros(0, 'i8')"]),
     "no dimension": ("np.array(1.0)", ["np.array([1.0])", "np.float64(1)", "np.array(2.0)"]),
     "minus zero": ("np.array([0.0])", ["np.array([-0.0])"]),
-    "complex": ("np.array([1 + 2j, nan])", ["np.array([1 + 3j, nan])", "np.array([1 + 2j, nan], 'c8')"]),
+    "complex": (
+        "np.array([1 + 2j, nan])",
+        ["np.array([1 + 3j, nan])", "np.array([1 + 2j, nan], 'c8')"],
+    ),
     "bools": ("np.array([True])", ["np.array([False])", "np.array([1])"]),
     "text": ("np.array(['a', 'bc'])", ["np.array(['a', 'bd'])", "np.array(['a', 'bc'], 'U5')"]),
     "bytes": ("np.array([b'a'])", ["np.array([b'b'])"]),
-    "times": ("np.array(['2026-01-01', 'NaT'], 'M8[s]')", ["np.array(['2026-01-01', '2026-01-01'], 'M8[s]')"]),
+    "times": (
+        "np.array(['2026-01-01', 'NaT'], 'M8[s]')",
+        ["np.array(['2026-01-01', '2026-01-01'], 'M8[s]')"],
+    ),
     "unit": ("np.array(['2026-01-01'], 'M8[s]')", ["np.array(['2026-01-01'], 'M8[ms]')"]),
     "time spans": ("np.array([1, 'NaT'], 'm8[s]')", ["np.array([2, 'NaT'], 'm8[s]')"]),
-    "objects": ("np.array([1, 'a', None, [nan]], object)", ["np.array([1, 'a', None, [1.0]], object)"]),
+    "objects": (
+        "np.array([1, 'a', None, [nan]], object)",
+        ["np.array([1, 'a', None, [1.0]], object)"],
+    ),
     "fields": (
         "np.array([(1, nan)], [('a', 'i4'), ('b', 'f8')])",
         ["np.array([(1, 2.0)], [('a', 'i4'), ('b', 'f8')])"],
@@ -53,7 +70,10 @@ NUMPY = {
     ),
     "a dtype": ("np.dtype('f8')", ["np.dtype('f4')", "np.dtype([('a', 'f8')])"]),
     "function": ("np.sin", ["np.cos"]),
-    "matrix": ("np.array([[1]]).view(np.matrix)", ["np.array([[1]])", "np.array([[2]]).view(np.matrix)"]),
+    "matrix": (
+        "np.array([[1]]).view(np.matrix)",
+        ["np.array([[1]])", "np.array([[2]]).view(np.matrix)"],
+    ),
     "masked": (
         "np.ma.array([1, 2], mask=[0, 1])",
         [
@@ -64,8 +84,14 @@ NUMPY = {
     ),
     "a mask over zeros": ("np.ma.array([0, 0], mask=[0, 1])", ["np.ma.array([0, 0], mask=[1, 0])"]),
     "beneath a mask": ("np.ma.array([1, 5], mask=[0, 1], fill_value=0)", ["np.ma.array([1, 5])"]),
-    "masked fields": ("np.ma.array([(1,)], dtype=[('a', 'i4')])", ["np.ma.array([(2,)], dtype=[('a', 'i4')])"]),
-    "strings": ("np.array(['a'], np.dtypes.StringDType())", ["np.array(['b'], np.dtypes.StringDType())"]),
+    "masked fields": (
+        "np.ma.array([(1,)], dtype=[('a', 'i4')])",
+        ["np.ma.array([(2,)], dtype=[('a', 'i4')])"],
+    ),
+    "strings": (
+        "np.array(['a'], np.dtypes.StringDType())",
+        ["np.array(['b'], np.dtypes.StringDType())"],
+    ),
     "in a dict": ("{'a': [np.array([nan])]}", ["{'a': [np.array([0.0])]}"]),
     "sharing": ("(lambda a: [a, a[:1]])(np.zeros(2))", ["[np.zeros(2), np.zeros(1)]"]),
     "no sharing": ("[np.zeros((2, 2))[0], np.zeros(2)]", ["(lambda a: [a, a[:]])(np.zeros(2))"]),
@@ -84,13 +110,20 @@ PANDAS = {
     ),
     "series": (
         "pd.Series([1, 2], name='a')",
-        ["pd.Series([1, 2], name='b')", "pd.Series([1, 3], name='a')", "pd.Series([1.0, 2], name='a')"],
+        [
+            "pd.Series([1, 2], name='b')",
+            "pd.Series([1, 3], name='a')",
+            "pd.Series([1.0, 2], name='a')",
+        ],
     ),
     "times": (
         "pd.Series(pd.to_datetime(['2026-01-01', None]))",
         ["pd.Series(pd.to_datetime(['2026-01-01', '2026-01-02']))"],
     ),
-    "zones": ("pd.Series(pd.to_datetime(['2026-01-01'], utc=True))", ["pd.Series(pd.to_datetime(['2026-01-01']))"]),
+    "zones": (
+        "pd.Series(pd.to_datetime(['2026-01-01'], utc=True))",
+        ["pd.Series(pd.to_datetime(['2026-01-01']))"],
+    ),
     "index": (
         "pd.Index([1, 2], name='i')",
         ["pd.Index([1, 3], name='i')", "pd.Index([1, 2])", "pd.RangeIndex(1, 3, name='i')"],
@@ -100,7 +133,10 @@ PANDAS = {
         "pd.date_range('2026', periods=2)",
         ["pd.date_range('2026', periods=2, freq='h')", "pd.date_range('2027', periods=2)"],
     ),
-    "many levels": ("pd.MultiIndex.from_tuples([(1, 'a')])", ["pd.MultiIndex.from_tuples([(1, 'b')])"]),
+    "many levels": (
+        "pd.MultiIndex.from_tuples([(1, 'a')])",
+        ["pd.MultiIndex.from_tuples([(1, 'b')])"],
+    ),
     "categories": (
         "pd.Categorical(['a'], ['a', 'b'])",
         ["pd.Categorical(['a'], ['a'])", "pd.Categorical(['a'], ['a', 'b'], ordered=True)"],
@@ -114,7 +150,10 @@ PANDAS = {
     "time": ("pd.Timestamp('2026')", ["pd.Timestamp('2026', tz='UTC')", "pd.Timestamp('2027')"]),
     "span": ("pd.Timedelta('1s')", ["pd.Timedelta('2s')"]),
     "interval": ("pd.Interval(0, 1)", ["pd.Interval(0, 1, closed='both')"]),
-    "period": ("pd.Period('2026-01', 'M')", ["pd.Period('2026-02', 'M')", "pd.Period('2026-01', 'D')"]),
+    "period": (
+        "pd.Period('2026-01', 'M')",
+        ["pd.Period('2026-02', 'M')", "pd.Period('2026-01', 'D')"],
+    ),
     "dtype": ("pd.CategoricalDtype(['a'])", ["pd.CategoricalDtype(['b'])", "pd.Int64Dtype()"]),
 }
 
@@ -133,11 +172,15 @@ def made(text):
 def check(one, others):
     assert compare(made(one), made(one)).outcome == "same"
     assert (
-        compare_portraits(unpack(pack(take_snapshot(made(one)))), take_snapshot(made(one)), rules=LOOSE).outcome
+        compare_portraits(
+            unpack(pack(take_snapshot(made(one)))), take_snapshot(made(one)), rules=LOOSE
+        ).outcome
         == "same"
     )
     for other in others:
-        for rules in (STRICT, LOOSE) if "0.0])" not in other and "sharing" not in other else (STRICT,):
+        for rules in (
+            (STRICT, LOOSE) if "0.0])" not in other and "sharing" not in other else (STRICT,)
+        ):
             if rules is LOOSE and "lambda" in one + other:
                 continue
             assert compare(made(one), made(other), rules=rules).outcome == "different", other
@@ -171,11 +214,17 @@ def test_tolerance_and_rules_hold_in_arrays_too():
     assert compare(made(one), made(far), rules=Rules(relative=1e-6)).outcome == "different"
     assert compare(made("np.array([0.0])"), made("np.array([-0.0])"), rules=LOOSE).outcome == "same"
     assert (
-        compare(made("[np.zeros(1), np.zeros(1)]"), made("(lambda a: [a, a])(np.zeros(1))"), rules=LOOSE).outcome
+        compare(
+            made("[np.zeros(1), np.zeros(1)]"), made("(lambda a: [a, a])(np.zeros(1))"), rules=LOOSE
+        ).outcome
         == "same"
     )
     assert (
-        compare(made("np.array([1 + 1j])"), made("np.array([1 + 1.0000000001j])"), rules=Rules(relative=1e-6)).outcome
+        compare(
+            made("np.array([1 + 1j])"),
+            made("np.array([1 + 1.0000000001j])"),
+            rules=Rules(relative=1e-6),
+        ).outcome
         == "same"
     )
 

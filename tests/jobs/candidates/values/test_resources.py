@@ -64,8 +64,16 @@ def drawn(make):
         (queue.Queue, lambda: queue.Queue(3), "$.maxsize"),
         (asyncio.Lock, Held, "$"),
         (lambda: Random(1), lambda: drawn(lambda: Random(1)), "$["),
-        (lambda: np.random.default_rng(1), lambda: drawn(lambda: np.random.default_rng(1)), "$.bit_generator"),
-        (lambda: np.random.RandomState(1), lambda: drawn(lambda: np.random.RandomState(1)), "$.bit_generator"),
+        (
+            lambda: np.random.default_rng(1),
+            lambda: drawn(lambda: np.random.default_rng(1)),
+            "$.bit_generator",
+        ),
+        (
+            lambda: np.random.RandomState(1),
+            lambda: drawn(lambda: np.random.RandomState(1)),
+            "$.bit_generator",
+        ),
         (lambda: np.random.SeedSequence(1), lambda: np.random.SeedSequence(2), "$.state"),
     ],
 )
@@ -91,7 +99,11 @@ def test_a_file_is_its_name_mode_and_position_wherever_its_directory_is(tmp_path
     (tmp_path / "b.txt").write_text("some text")
     here, there = tmp_path / "here" / "a.txt", tmp_path / "there" / "a.txt"
     for mode in ("r", "rb", "r+", "r+b"):
-        with here.open(mode) as one, there.open(mode) as two, (tmp_path / "b.txt").open(mode) as three:
+        with (
+            here.open(mode) as one,
+            there.open(mode) as two,
+            (tmp_path / "b.txt").open(mode) as three,
+        ):
             assert compare(one, two).outcome == "same"
             assert compare(one, three).path == "$.name"
             two.read(3)
@@ -107,7 +119,10 @@ def test_a_file_whose_position_can_not_be_told_is_named():
     reading, writing = os.pipe()
     with os.fdopen(reading) as one, os.fdopen(writing, "w"):
         verdict = compare(one, one)
-    assert (verdict.outcome, verdict.reason) == ("cannot_compare", "the position in an open file can't be read")
+    assert (verdict.outcome, verdict.reason) == (
+        "cannot_compare",
+        "the position in an open file can't be read",
+    )
 
 
 def test_every_place_that_can_not_be_compared_is_named_and_all_else_is_compared():
@@ -178,7 +193,9 @@ def cache(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("cache")
 async def test_an_object_with_a_lock_and_a_generator_is_compared_like_any_other(tmp_path):
     files = {"counter.py": COUNTER, "test_counter.py": TEST_COUNTER}
-    async with open_project(tmp_path / "counter", files, "counter.py::Counter.add", ("test_counter.py",)) as project:
+    async with open_project(
+        tmp_path / "counter", files, "counter.py::Counter.add", ("test_counter.py",)
+    ) as project:
         assert (await project.judge(COUNTER)).verdict == "same"
         undrawn = await project.judge(COUNTER.replace("            self._draws.integers(10)\n", ""))
         assert undrawn.verdict == "wrong"
@@ -193,10 +210,15 @@ async def test_an_object_with_a_lock_and_a_generator_is_compared_like_any_other(
 @pytest.mark.usefixtures("cache")
 async def test_what_can_not_be_compared_leaves_a_candidate_undecided_and_is_named(tmp_path):
     files = {"counter.py": COUNTER, "test_counter.py": TEST_LINK}
-    make_repository(tmp_path / "counter", quick({name: dedent(text) for name, text in files.items()}))
+    make_repository(
+        tmp_path / "counter", quick({name: dedent(text) for name, text in files.items()})
+    )
     target = Target("counter.py", "Counter.add")
     bench = Evaluator(
-        target, COUNTER, Tests(("test_counter.py",), sys.executable), Bounds(limits=ResourceLimits(seconds=60))
+        target,
+        COUNTER,
+        Tests(("test_counter.py",), sys.executable),
+        Bounds(limits=ResourceLimits(seconds=60)),
     )
     async with open_worktrees(tmp_path / "counter", 2) as trees:
         slot, original = trees.slots
@@ -210,7 +232,12 @@ async def test_what_can_not_be_compared_leaves_a_candidate_undecided_and_is_name
             slot.write_candidate(target.file, text)
             found[name] = await bench.check(slot, text)
     assert found["right"].verdict == "undecided"
-    assert found["right"].reason == "some of it can't be compared: self._link: a socket can't be compared"
+    assert (
+        found["right"].reason
+        == "some of it can't be compared: self._link: a socket can't be compared"
+    )
     (diff,) = found["right"].diffs
-    assert str(diff).startswith("test_counter.py::test_link#0: self._link: a socket can't be compared (original")
+    assert str(diff).startswith(
+        "test_counter.py::test_link#0: self._link: a socket can't be compared (original"
+    )
     assert found["wrong"].verdict == "wrong"

@@ -14,19 +14,34 @@ from tests.jobs.matrix.made_rows import row, study
 def run(lift=0.0, seed=1, **more):
     random = Random(seed)
     return [
-        row(model, "s", f"i{n}", repeat, score=round(random.random() + (lift if model == "a" else 0), 3), **more)
-        for model in "ab" for n in range(10) for repeat in range(2)
-    ]  # fmt: skip
+        row(
+            model,
+            "s",
+            f"i{n}",
+            repeat,
+            score=round(random.random() + (lift if model == "a" else 0), 3),
+            **more,
+        )
+        for model in "ab"
+        for n in range(10)
+        for repeat in range(2)
+    ]
 
 
 def test_the_same_run_twice_has_changed_nothing():
     rows = study(90)
     changes = compare(rows, rows)
     plain = sum(not one.control for one in rows)
-    assert (changes.both, changes.only_before, changes.only_after, changes.clear) == (plain, 0, 0, ())
+    assert (changes.both, changes.only_before, changes.only_after, changes.clear) == (
+        plain,
+        0,
+        0,
+        (),
+    )
     assert all(one.before == one.after and one.change.mean == 0 for one in changes.scores)
     assert all(
-        (one.mended, one.broken, one.outputs, one.usd, one.service.mean) == (0, 0, 0, 0, 0) for one in changes.arms
+        (one.mended, one.broken, one.outputs, one.usd, one.service.mean) == (0, 0, 0, 0, 0)
+        for one in changes.arms
     )
 
 
@@ -86,7 +101,13 @@ def test_what_was_mended_what_broke_and_what_else_is_said_is_counted():
 
 def test_runs_with_nothing_in_common_are_compared_in_nothing():
     changes = compare([row("a", "s")], [row("b", "s", scores={"other": 1.0})])
-    assert (changes.both, changes.only_before, changes.only_after, changes.scores, changes.arms) == (0, 1, 1, (), ())
+    assert (
+        changes.both,
+        changes.only_before,
+        changes.only_after,
+        changes.scores,
+        changes.arms,
+    ) == (0, 1, 1, (), ())
     assert compare([], []).both == 0
     assert "0 cells are in both runs" in changes_markdown(changes)
 

@@ -27,7 +27,8 @@ from abreast.jobs.matrix.scoring.inference import (
     quantiles,
 )
 
-# Darwin's maize: heights of crossed less self-fertilised plants, in eighths of an inch, as Fisher printed them.
+# Darwin's maize: heights of crossed less self-fertilised plants, in eighths of an inch, as Fisher
+# printed them.
 DARWIN = [6, 8, 14, 16, 23, 24, 28, 29, 41, -48, 49, 56, 60, -67, 75]
 CASES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=FEWEST, max_size=12)
 
@@ -38,11 +39,16 @@ def t_interval(values):
 
 
 def signed_ranks(differences):
-    """The exact two-sided p of Wilcoxon's test, by trying every sign; for differences without ties or zeros."""
+    """The exact two-sided p of Wilcoxon's test, by trying every sign.
+
+    For differences without ties or zeros.
+    """
     ranks = {abs(value): place + 1 for place, value in enumerate(sorted(map(abs, differences)))}
     least = min(sum(ranks[abs(v)] for v in differences if v * way > 0) for way in (1, -1))
-    sums = [sum(rank for rank, up in zip(ranks.values(), signs, strict=True) if up)
-            for signs in product((0, 1), repeat=len(ranks))]  # fmt: skip
+    sums = [
+        sum(rank for rank, up in zip(ranks.values(), signs, strict=True) if up)
+        for signs in product((0, 1), repeat=len(ranks))
+    ]
     return min(1.0, 2 * sum(one <= least for one in sums) / len(sums))
 
 
@@ -51,7 +57,12 @@ def signed_ranks(differences):
 
 @pytest.mark.parametrize(  # Newcombe, Statistics in Medicine 17 (1998), table I, method 3
     ("successes", "count", "low", "high"),
-    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
 )
 def test_a_proportion_has_wilsons_interval(successes, count, low, high):
     found = estimate([[1.0]] * successes + [[0.0]] * (count - successes))
@@ -137,7 +148,13 @@ def test_too_few_pairs_are_not_tested_and_it_says_so():
 
 def test_pairs_that_never_differ_are_no_difference():
     found = paired([0.5] * 8, [0.5] * 8)
-    assert (found.mean, found.p, found.effect, found.test, found.low) == (0.0, 1.0, 0.0, "no pair differs", None)
+    assert (found.mean, found.p, found.effect, found.test, found.low) == (
+        0.0,
+        1.0,
+        0.0,
+        "no pair differs",
+        None,
+    )
     assert paired([], []).test == "no input in common"
 
 
@@ -208,7 +225,8 @@ def test_many_tests_are_corrected_by_holm():
 
 def test_quantiles_have_intervals_from_their_ranks():
     (median,) = quantiles([float(n) for n in range(1, 101)], [0.5])
-    # The interval of the median of 100 in every table of order statistics: the 40th to the 61st value.
+    # The interval of the median of 100 in every table of order statistics: the 40th to the 61st
+    # value.
     assert (median.value, median.low, median.high) == (50.5, 40.0, 61.0)
     (last,) = quantiles([3.0, 4.0], [0.99])
     assert last.high is None  # two numbers don't say how long the slowest takes
@@ -225,8 +243,12 @@ def test_hours_of_television_and_intelligence_are_as_the_example_has_them():
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0] * 9])
 def test_a_correlation_of_nothing_or_of_what_never_changes_is_none(values):
-    assert correlation(values, [float(n) for n, _ in enumerate(values)]) == Correlation(len(values), None, None)
-    assert correlation([float(n) for n, _ in enumerate(values)], values) == Correlation(len(values), None, None)
+    assert correlation(values, [float(n) for n, _ in enumerate(values)]) == Correlation(
+        len(values), None, None
+    )
+    assert correlation([float(n) for n, _ in enumerate(values)], values) == Correlation(
+        len(values), None, None
+    )
 
 
 def test_a_trace_that_many_numbers_make_certain_is_not_called_clear():
@@ -258,6 +280,8 @@ def test_nothing_heavy_is_imported_before_it_is_used():
         "import sys, abreast.jobs.matrix.report.report, abreast.jobs.matrix.report.changes\n"
         "print([one for one in ('numpy', 'scipy', 'statsmodels', 'pandas', 'plotly', 'jinja2') if one in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == "[]"
     assert inference.NeedsReport.__mro__[1] is ImportError

@@ -20,9 +20,17 @@ async def scored(kind, one, argument=None, **tools):
 
 
 EXACT = [
-    (" Paris\n", "Paris", 1), ("paris", "Paris", 0), ("4", 4, 1), ("4.0", 4, 1), ("true", True, 1), ("1", True, 0),
-    ('{"a": [1, 2]}', {"a": [1, 2]}, 1), ('```json\n{"a": 1}\n```', {"a": 1}, 1), ("no json", {"a": 1}, 0), ("", "", 1),
-]  # fmt: skip
+    (" Paris\n", "Paris", 1),
+    ("paris", "Paris", 0),
+    ("4", 4, 1),
+    ("4.0", 4, 1),
+    ("true", True, 1),
+    ("1", True, 0),
+    ('{"a": [1, 2]}', {"a": [1, 2]}, 1),
+    ('```json\n{"a": 1}\n```', {"a": 1}, 1),
+    ("no json", {"a": 1}, 0),
+    ("", "", 1),
+]
 
 
 @pytest.mark.parametrize(("output", "truth", "wanted"), EXACT)
@@ -36,9 +44,15 @@ async def test_exact_of_a_field():
     assert await scored("exact", one, "age") == 0
 
 
-@pytest.mark.parametrize(("output", "argument", "wanted"), [
-    ("it is PARIS.", None, 1), ("it is Rome", None, 0), ("rainy", "rain", 1), ("sunny", "rain", 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("output", "argument", "wanted"),
+    [
+        ("it is PARIS.", None, 1),
+        ("it is Rome", None, 0),
+        ("rainy", "rain", 1),
+        ("sunny", "rain", 0),
+    ],
+)
 async def test_contains(output, argument, wanted):
     assert await scored("contains", judged(output, "Paris"), argument) == wanted
 
@@ -48,11 +62,20 @@ async def test_regex():
     assert await scored("regex", judged("abc"), r"\d") == 0
 
 
-@pytest.mark.parametrize(("output", "truth", "tolerance", "wanted"), [
-    ("about 3.14", 3.14159, 0.01, 1), ("about 3.2", 3.14159, 0.01, 0), ("1,234.5 km", 1234.5, None, 1),
-    ("none", 3, 1, 0), ("-2e3", -2000, None, 1), ("110", 100, {"rel": 0.1}, 1), ("111.2", 100, {"rel": 0.1}, 0),
-    ("100.4", 100, {"abs": 0.5}, 1), ("7", "7 apples", None, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("output", "truth", "tolerance", "wanted"),
+    [
+        ("about 3.14", 3.14159, 0.01, 1),
+        ("about 3.2", 3.14159, 0.01, 0),
+        ("1,234.5 km", 1234.5, None, 1),
+        ("none", 3, 1, 0),
+        ("-2e3", -2000, None, 1),
+        ("110", 100, {"rel": 0.1}, 1),
+        ("111.2", 100, {"rel": 0.1}, 0),
+        ("100.4", 100, {"abs": 0.5}, 1),
+        ("7", "7 apples", None, 1),
+    ],
+)
 async def test_numeric(output, truth, tolerance, wanted):
     assert await scored("numeric", judged(output, truth), tolerance) == wanted
 
@@ -87,7 +110,10 @@ async def test_schema():
 
 async def test_a_scorer_of_ones_own_gets_all_of_it_and_gives_a_number():
     async def call(name, row):
-        assert (name, row) == ("m:f", {"output": "o", "value": None, "input": {"text": "q", "more": 1}, "truth": "t"})
+        assert (name, row) == (
+            "m:f",
+            {"output": "o", "value": None, "input": {"text": "q", "more": 1}, "truth": "t"},
+        )
         return True
 
     assert await scored("python", judged("o", "t", more=1), "m:f", call=call) == 1.0
@@ -113,7 +139,9 @@ async def test_a_judge_says_yes_or_no(said, wanted):
         asked.append(question)
         return said
 
-    assert await scored("judge", judged("the answer", "the truth"), "is it right?", ask=ask) == wanted
+    assert (
+        await scored("judge", judged("the answer", "the truth"), "is it right?", ask=ask) == wanted
+    )
     assert all(part in asked[0] for part in ("is it right?", "the answer", "the truth"))
 
 

@@ -52,11 +52,17 @@ def test_links_depths_files_and_reasons_are_right_at_every_level(layout, numbers
 
 
 def test_a_parent_with_many_deep_children_links_to_its_own_children():
-    paths = [f"{top}/{low}/{number}.py" for top in "abcdefgh" for low in "xyz" for number in range(12)]
+    paths = [
+        f"{top}/{low}/{number}.py" for top in "abcdefgh" for low in "xyz" for number in range(12)
+    ]
     plan = decompose(Inventory.of(paths))
-    assert [plan.node(child).scope for child in plan.root.children] == [f"{top}/" for top in "abcdefgh"]
+    assert [plan.node(child).scope for child in plan.root.children] == [
+        f"{top}/" for top in "abcdefgh"
+    ]
     for top in plan.children(plan.root):
-        assert [child.scope for child in plan.children(top)] == [f"{top.scope}{low}/" for low in "xyz"]
+        assert [child.scope for child in plan.children(top)] == [
+            f"{top.scope}{low}/" for low in "xyz"
+        ]
 
 
 @given(layouts, pairs)
@@ -124,7 +130,12 @@ def test_any_hash_seed_gives_the_same_tree_and_score(unmeasured):
     assert len(printed.pop()) > 10_000
 
 
-@given(layouts, pairs, folders, st.sampled_from([Options(), Options(max_files=12), Options(min_files=3)]))
+@given(
+    layouts,
+    pairs,
+    folders,
+    st.sampled_from([Options(), Options(max_files=12), Options(min_files=3)]),
+)
 def test_a_file_added_elsewhere_leaves_ids_and_files_as_they_were(layout, numbers, folder, options):
     new = f"{folder}/new.py" if folder else "new.py"
     paths = paths_of(layout)
@@ -133,14 +144,25 @@ def test_a_file_added_elsewhere_leaves_ids_and_files_as_they_were(layout, number
     edges = {**imports.edges, new: paths[:9]}  # what it imports doesn't matter either
     for path in paths[::3]:
         edges[path] = (*edges.get(path, ()), new)
-    after = {node.id: node for node in decompose(Inventory.of([*paths, new]), Imports.of(edges), options).nodes}
+    after = {
+        node.id: node
+        for node in decompose(Inventory.of([*paths, new]), Imports.of(edges), options).nodes
+    }
     for node in before.nodes:
         if elsewhere(node, new):
             assert after[node.id].files == node.files
 
 
 def test_ids_are_fit_for_branches_and_paths_and_don_t_depend_on_content():
-    odd = ["späße/ü.py", "a b/\n.py", "..a/-", "a/@{1}.py", "\udcff/\udcfe.py", "HUGE/" + "x" * 200, "--help/x"]
+    odd = [
+        "späße/ü.py",
+        "a b/\n.py",
+        "..a/-",
+        "a/@{1}.py",
+        "\udcff/\udcfe.py",
+        "HUGE/" + "x" * 200,
+        "--help/x",
+    ]
     paths = [f"{path}{number}" for path in odd for number in range(12)]
     plan = decompose(Inventory.of(paths), options=Options(max_files=4))
     for node in plan.nodes:
@@ -148,7 +170,10 @@ def test_ids_are_fit_for_branches_and_paths_and_don_t_depend_on_content():
         assert not node.id.startswith("-")
         assert len(node.id) <= 40
     assert {node.id for node in plan.nodes} == {
-        node.id for node in decompose(Inventory.of(dict.fromkeys(paths, 9)), options=Options(max_files=4)).nodes
+        node.id
+        for node in decompose(
+            Inventory.of(dict.fromkeys(paths, 9)), options=Options(max_files=4)
+        ).nodes
     }
 
 
@@ -166,12 +191,17 @@ def test_a_large_realistic_layout_reaches_depth_four_by_real_divisions():
     assert {plan.node(leaf.parent).reason for leaf in deep} == {Reason.DIRECTORIES}
 
 
-@pytest.mark.parametrize(("tops", "mids", "lows", "each"), [(2, 2, 2, 5), (4, 5, 2, 1), (2, 4, 5, 1), (1, 2, 4, 5)])
+@pytest.mark.parametrize(
+    ("tops", "mids", "lows", "each"), [(2, 2, 2, 5), (4, 5, 2, 1), (2, 4, 5, 1), (1, 2, 4, 5)]
+)
 def test_forty_files_over_three_levels_are_at_most_two_deep(tops, mids, lows, each):
     paths = [
-        f"top{a}/mid{b}/low{c}/f{n}.py" for a in range(tops) for b in range(mids) for c in range(lows)
+        f"top{a}/mid{b}/low{c}/f{n}.py"
+        for a in range(tops)
+        for b in range(mids)
+        for c in range(lows)
         for n in range(each)
-    ]  # fmt: skip
+    ]
     assert len(paths) == 40
     assert 1 <= decompose(Inventory.of(paths)).max_depth_reached <= 2
 
@@ -180,14 +210,21 @@ def test_forty_files_over_three_levels_are_at_most_two_deep(tops, mids, lows, ea
 @pytest.mark.parametrize("beside", ["", "own/"])
 def test_forty_files_each_level_of_which_is_worth_a_part_are_at_most_two_deep(counts, beside):
     """Directories within each other, each with files enough for a part: divided at every level it is three deep."""
-    paths = [f"{'in/' * level}{beside}{number}.py" for level, count in enumerate(counts) for number in range(count)]
+    paths = [
+        f"{'in/' * level}{beside}{number}.py"
+        for level, count in enumerate(counts)
+        for number in range(count)
+    ]
     assert len(paths) == 40
     assert 1 <= decompose(Inventory.of(paths)).max_depth_reached <= 2
 
 
 @given(st.lists(folders, min_size=40, max_size=40), pairs)
 def test_forty_files_are_at_most_two_deep_however_they_are_nested(places, numbers):
-    paths = sorted(f"{folder}/{number}.py" if folder else f"{number}.py" for number, folder in enumerate(places))
+    paths = sorted(
+        f"{folder}/{number}.py" if folder else f"{number}.py"
+        for number, folder in enumerate(places)
+    )
     assert decompose(Inventory.of(paths), edges_of(paths, numbers)).max_depth_reached <= 2
 
 
@@ -264,7 +301,10 @@ def test_without_a_budget_no_leaf_stops_because_it_would_fit_one():
 def test_a_budget_of_files_is_kept_where_imports_are_no_circle(layout, numbers, most):
     paths = paths_of(layout)
     forward = Imports.of(
-        {path: [to for to in targets if to > path] for path, targets in edges_of(paths, numbers).edges.items()}
+        {
+            path: [to for to in targets if to > path]
+            for path, targets in edges_of(paths, numbers).edges.items()
+        }
     )
     plan = decompose(Inventory.of(paths), forward, Options(max_files=most, max_depth=100))
     assert all(len(leaf.files) <= most for leaf in plan.leaves)
@@ -288,7 +328,9 @@ def test_one_file_or_one_circle_above_the_budget_is_marked():
         (Reason.MIN_FILES, False),
     ]
     paths = flat(6)
-    circle = Imports.of({one: [two] for one, two in zip(paths, [*paths[1:], paths[0]], strict=True)})
+    circle = Imports.of(
+        {one: [two] for one, two in zip(paths, [*paths[1:], paths[0]], strict=True)}
+    )
     (leaf,) = decompose(Inventory.of(paths), circle, Options(max_files=2)).leaves
     assert (leaf.reason, leaf.over_budget) == (Reason.NO_PROGRESS, True)
 
@@ -298,10 +340,17 @@ def test_an_empty_repository_is_one_leaf_without_files():
     assert (leaf.id, leaf.files, leaf.reason, leaf.leaf) == (ROOT, (), Reason.MIN_FILES, True)
 
 
-@pytest.mark.parametrize("wrong", [
-    {"max_depth": -1}, {"min_files": 0}, {"min_files": None}, {"max_files": 0}, {"max_tokens": 2.5},
-    {"max_depth": True},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_depth": -1},
+        {"min_files": 0},
+        {"min_files": None},
+        {"max_files": 0},
+        {"max_tokens": 2.5},
+        {"max_depth": True},
+    ],
+)
 def test_options_that_can_t_be_counted_by_are_refused(wrong):
     with pytest.raises(PlanInvalid, match=next(iter(wrong))):
         Options(**wrong)
@@ -331,14 +380,20 @@ def test_components_that_are_small_are_put_together():
         Imports.of({**{path: [large[0]] for path in large[1:4]}, **clique(large), **pairs_of_two}),
     )
     assert small in [list(leaf.files) for leaf in plan.leaves]
-    plan = decompose(Inventory.of(flat(24)), Imports.of({**clique(flat(24)[:10]), **clique(flat(24)[10:21])}))
-    assert [len(leaf.files) for leaf in plan.leaves] == [13, 11]  # three alone, with the smaller one
+    plan = decompose(
+        Inventory.of(flat(24)), Imports.of({**clique(flat(24)[:10]), **clique(flat(24)[10:21])})
+    )
+    assert [len(leaf.files) for leaf in plan.leaves] == [
+        13,
+        11,
+    ]  # three alone, with the smaller one
 
 
 def test_what_hangs_together_is_divided_where_it_is_thinnest():
     left, right = flat(30)[:15], flat(30)[15:]
     edges = {
-        path: [to for to in (*left, *right) if to > path and (to in left) == (path in left)][:4] for path in flat(30)
+        path: [to for to in (*left, *right) if to > path and (to in left) == (path in left)][:4]
+        for path in flat(30)
     }
     edges[left[0]] = [*edges[left[0]], right[0]]
     plan = decompose(Inventory.of(flat(30)), Imports.of(edges))
@@ -361,22 +416,31 @@ def test_hubs_have_one_writer_of_their_own():
 )
 def test_a_hub_is_imported_by_five_files_and_a_quarter_of_the_others(files, importers, hubs):
     paths = flat(files)
-    plan = decompose(Inventory.of(paths), Imports.of({path: [paths[-1]] for path in paths[:importers]}))
+    plan = decompose(
+        Inventory.of(paths), Imports.of({path: [paths[-1]] for path in paths[:importers]})
+    )
     assert sum(node.kind is NodeKind.HUBS for node in plan.nodes) == hubs
 
 
 def test_a_hub_above_the_budget_has_its_own_writer_too():
     paths = flat(12)
     plan = decompose(
-        Inventory.of(paths), Imports.of({path: [paths[3]] for path in paths if path != paths[3]}), Options(max_files=11)
+        Inventory.of(paths),
+        Imports.of({path: [paths[3]] for path in paths if path != paths[3]}),
+        Options(max_files=11),
     )
-    assert [(node.kind, len(node.files)) for node in plan.leaves] == [(NodeKind.HUBS, 1), (NodeKind.CLUSTER, 11)]
+    assert [(node.kind, len(node.files)) for node in plan.leaves] == [
+        (NodeKind.HUBS, 1),
+        (NodeKind.CLUSTER, 11),
+    ]
     assert plan.root.reason is Reason.IMPORTS
 
 
 def test_above_a_budget_imports_come_before_names_and_communities_between():
     left, right = flat(20)[::2], flat(20)[1::2]
-    plan = decompose(Inventory.of(flat(20)), Imports.of({**clique(left), **clique(right)}), Options(max_files=10))
+    plan = decompose(
+        Inventory.of(flat(20)), Imports.of({**clique(left), **clique(right)}), Options(max_files=10)
+    )
     assert plan.root.reason is Reason.IMPORTS
     assert [list(leaf.files) for leaf in plan.leaves] == [left, right]
     joined = Imports.of({**clique(left), **clique(right), left[-1]: [right[0]]})

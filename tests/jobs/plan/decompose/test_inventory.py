@@ -77,13 +77,22 @@ def test_odd_names_come_through(tmp_path):
 
 def test_links_are_files_of_their_own_and_never_followed(tmp_path):
     fill(tmp_path / "outside", {"secret.py": "x" * 400})
-    files = {"a.py": "x", "to_file": ("a.py",), "to_folder": ("../outside",), "broken": ("nowhere",), "d/x.py": "y"}
+    files = {
+        "a.py": "x",
+        "to_file": ("a.py",),
+        "to_folder": ("../outside",),
+        "broken": ("nowhere",),
+        "d/x.py": "y",
+    }
     for root in (repository(tmp_path / "r", files), fill(tmp_path / "t", files)):
         found = {file.path: (file.form, file.tokens) for file in take_inventory(root).files}
         assert found == {
-            "a.py": (FileForm.FILE, 1), "d/x.py": (FileForm.FILE, 1), "broken": (FileForm.SYMLINK, 0),
-            "to_file": (FileForm.SYMLINK, 0), "to_folder": (FileForm.SYMLINK, 0),
-        }  # fmt: skip
+            "a.py": (FileForm.FILE, 1),
+            "d/x.py": (FileForm.FILE, 1),
+            "broken": (FileForm.SYMLINK, 0),
+            "to_file": (FileForm.SYMLINK, 0),
+            "to_folder": (FileForm.SYMLINK, 0),
+        }
     shutil.rmtree(tmp_path / "r/d")
     (tmp_path / "r/d").symlink_to("../outside")
     fill(tmp_path / "outside", {"x.py": "z"})
@@ -91,7 +100,9 @@ def test_links_are_files_of_their_own_and_never_followed(tmp_path):
     assert "d/x.py" not in list_paths(tmp_path / "r")
 
 
-def test_tokens_are_a_quarter_of_the_characters_and_binary_and_huge_files_are_marked(tmp_path, monkeypatch):
+def test_tokens_are_a_quarter_of_the_characters_and_binary_and_huge_files_are_marked(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(module, "HUGE", 100)
     root = fill(
         tmp_path / "t",
@@ -114,7 +125,8 @@ def test_tokens_are_a_quarter_of_the_characters_and_binary_and_huge_files_are_ma
 
 def test_a_tree_without_git_is_read_whole_apart_from_what_tools_keep(tmp_path):
     root = fill(
-        tmp_path / "t", {"a.py": "", ".hidden/b": "", "__pycache__/a.pyc": "", ".hg/x": "", "d/__pycache__/x": ""}
+        tmp_path / "t",
+        {"a.py": "", ".hidden/b": "", "__pycache__/a.pyc": "", ".hg/x": "", "d/__pycache__/x": ""},
     )
     os.mkfifo(root / "pipe")
     found = take_inventory(root)
@@ -189,7 +201,10 @@ def test_a_copy_in_another_place_under_another_name_has_the_same_plan(tmp_path):
         "sub/__init__.py": "",
     }
     plans = []
-    for root in (repository(tmp_path / "pkg", modules), repository(tmp_path / "deep/er/worktree-7", modules)):
+    for root in (
+        repository(tmp_path / "pkg", modules),
+        repository(tmp_path / "deep/er/worktree-7", modules),
+    ):
         files = take_inventory(root)
         imports = read_imports(root, files)
         assert imports.edges["m3.py"] == ("m4.py",)

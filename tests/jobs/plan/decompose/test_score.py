@@ -16,9 +16,13 @@ from tests.jobs.plan.trees import edges_of, layouts, pairs, paths_of, weighed
 
 FILES = {"a/1.py": 10, "a/2.py": 20, "b/1.py": 40, "c/1.py": 30, "d/1.py": 100, "d/2.py": 0}
 EDGES = {
-    "a/1.py": ["a/2.py", "b/1.py"], "a/2.py": ["b/1.py"], "b/1.py": ["c/1.py"], "d/1.py": ["c/1.py", "b/1.py"],
-    "gone.py": ["a/1.py"], "c/1.py": ["gone.py"],
-}  # fmt: skip
+    "a/1.py": ["a/2.py", "b/1.py"],
+    "a/2.py": ["b/1.py"],
+    "b/1.py": ["c/1.py"],
+    "d/1.py": ["c/1.py", "b/1.py"],
+    "gone.py": ["a/1.py"],
+    "c/1.py": ["gone.py"],
+}
 
 
 @pytest.fixture
@@ -35,9 +39,16 @@ def test_the_figures_of_a_small_plan_by_hand(planned):
     assert found.tokens == {a: 30, b: 40, c: 30, d: 100}
     assert found.cut_ratio == 5 / 6
     assert found.conflict_pairs == tuple(
-        sorted([Pair(*sorted((a, b)), 2), Pair(*sorted((b, c)), 1), Pair(*sorted((c, d)), 1), Pair(*sorted((b, d)), 1)],
-               key=lambda pair: (-pair.imports, pair.first, pair.second))
-    )  # fmt: skip
+        sorted(
+            [
+                Pair(*sorted((a, b)), 2),
+                Pair(*sorted((b, c)), 1),
+                Pair(*sorted((c, d)), 1),
+                Pair(*sorted((b, d)), 1),
+            ],
+            key=lambda pair: (-pair.imports, pair.first, pair.second),
+        )
+    )
     assert found.critical_path == (c, b, d)
     assert found.critical_tokens == 170
     assert found.cycles == ()
@@ -60,7 +71,9 @@ def test_a_file_that_three_other_leaves_import_is_a_hub(planned):
 def test_leaves_in_a_circle_are_named_and_the_heaviest_of_them_counts(planned):
     plan, _ = planned
     a, b, c, d = (plan.owner(f"{name}/1.py") for name in "abcd")
-    found = score(plan, Imports.of({"a/1.py": ["b/1.py"], "b/1.py": ["a/2.py"], "d/1.py": ["a/1.py"]}))
+    found = score(
+        plan, Imports.of({"a/1.py": ["b/1.py"], "b/1.py": ["a/2.py"], "d/1.py": ["a/1.py"]})
+    )
     assert found.cycles == ((a, b),)
     assert found.critical_path == (b, d)
     assert not {a, c} & set(found.critical_path)
@@ -69,7 +82,14 @@ def test_leaves_in_a_circle_are_named_and_the_heaviest_of_them_counts(planned):
 def test_leaves_in_a_circle_are_one_group():
     needs = {"a": ["b"], "b": ["c", "e"], "c": ["b", "d"], "d": [], "e": [], "f": ["c"]}
     group = ("d", "e")
-    assert in_groups(needs) == {"a": ("b", "c"), "b": group, "c": group, "d": (), "e": (), "f": ("b", "c")}
+    assert in_groups(needs) == {
+        "a": ("b", "c"),
+        "b": group,
+        "c": group,
+        "d": (),
+        "e": (),
+        "f": ("b", "c"),
+    }
     assert in_groups({"a": ["b"], "b": ["a"]}) == {"a": (), "b": ()}
 
 
@@ -122,7 +142,10 @@ def test_the_critical_path_is_the_heaviest_chain_and_not_the_chain_of_the_heavie
 def test_no_schedule_beats_the_bounds(layout, numbers, width):
     paths = paths_of(layout)
     forward = Imports.of(
-        {path: [to for to in targets if to > path] for path, targets in edges_of(paths, numbers).edges.items()}
+        {
+            path: [to for to in targets if to > path]
+            for path, targets in edges_of(paths, numbers).edges.items()
+        }
     )
     plan = decompose(weighed(paths), forward)
     found = score(plan, forward, widths=[width])
@@ -133,5 +156,7 @@ def test_no_schedule_beats_the_bounds(layout, numbers, width):
     if not found.cycles:
         ordered = total / makespan(work, dependencies(plan, forward), width)
         assert ordered <= bound.ordered + 1e-9
-        assert sum(work[leaf] for leaf in found.critical_path) == longest(work, dependencies(plan, forward))
+        assert sum(work[leaf] for leaf in found.critical_path) == longest(
+            work, dependencies(plan, forward)
+        )
     assert 1 <= bound.ordered <= bound.parallel <= width

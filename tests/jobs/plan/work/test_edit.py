@@ -1,4 +1,7 @@
-"""A model edits the files of a subplan: whole files, only its own, that compile; what breaks a rule is told to it."""
+"""A model edits the files of a subplan: whole files, only its own, that compile.
+
+What breaks a rule is told to it.
+"""
 
 import os
 import re
@@ -40,7 +43,9 @@ async def edited(place, *replies, files=None, own=("a/one.py", "a/two.py"), repa
 
 
 async def test_whole_files_are_written_and_the_others_left(tmp_path):
-    result, model = await edited(tmp_path, lambda asked: "Sure!\n" + block(asked, "a/one.py", "x = 10\nw = 0\n"))
+    result, model = await edited(
+        tmp_path, lambda asked: "Sure!\n" + block(asked, "a/one.py", "x = 10\nw = 0\n")
+    )
     assert result["written"] == ["a/one.py"]
     assert (tmp_path / "a/one.py").read_text() == "x = 10\nw = 0\n"
     assert (tmp_path / "a/two.py").read_text() == "y = 2\n"
@@ -90,10 +95,19 @@ async def test_nothing_to_change_is_an_answer(tmp_path):
         (lambda asked: block(asked, "b/new.py", "z = 0\n"), "b/new.py is not among the files"),
         (lambda asked: block(asked, "a/one.py", "x = (\n"), "a/one.py does not compile: line 1"),
         (lambda asked: block(asked, "a/one.py", "x = 1\n") * 2, "a/one.py comes twice"),
-        (lambda asked: block(asked, "a/one.py", "x = 5\n").rpartition("===")[0], "a/one.py has no end"),
-        (lambda asked: f"=== {mark_of(asked)} DELETE a/none.py", "is not there, and can't be deleted"),
+        (
+            lambda asked: block(asked, "a/one.py", "x = 5\n").rpartition("===")[0],
+            "a/one.py has no end",
+        ),
+        (
+            lambda asked: f"=== {mark_of(asked)} DELETE a/none.py",
+            "is not there, and can't be deleted",
+        ),
         (lambda asked: "I would rather not.", "there is no file in the reply"),
-        (lambda asked: Reply(block(asked, "a/one.py", "x = 5\n"), finish="length"), "cut off before its end"),
+        (
+            lambda asked: Reply(block(asked, "a/one.py", "x = 5\n"), finish="length"),
+            "cut off before its end",
+        ),
     ],
 )
 async def test_a_reply_that_breaks_a_rule_writes_nothing(tmp_path, say, fault):
@@ -131,7 +145,9 @@ async def test_line_ends_modes_and_a_missing_last_newline_stay(tmp_path):
     (tmp_path / "a/one.py").chmod(0o755)
 
     def say(asked):
-        return block(asked, "a/one.py", "```python\nx = 10\n```\n") + block(asked, "a/two.py", "y = 20\n")
+        return block(asked, "a/one.py", "```python\nx = 10\n```\n") + block(
+            asked, "a/two.py", "y = 20\n"
+        )
 
     await edited(tmp_path, say, files={"b/other.py": ""})
     assert (tmp_path / "a/one.py").read_bytes() == b"x = 10\r\n"
@@ -150,7 +166,9 @@ async def test_a_file_that_holds_our_own_marks_is_told_from_them(tmp_path):
     mark = mark_of(model.calls[0])
     files = {"a/one.py": f'text = """\n=== {mark} END\n"""\n', "a/two.py": "y = 2\n"}
     content = files["a/one.py"] + "more = 1\n"
-    result, model = await edited(tmp_path, lambda asked: block(asked, "a/one.py", content), files=files)
+    result, model = await edited(
+        tmp_path, lambda asked: block(asked, "a/one.py", content), files=files
+    )
     assert result["written"] == ["a/one.py"]
     assert mark_of(model.calls[0]) not in content
     assert (tmp_path / "a/one.py").read_text() == content
@@ -160,9 +178,13 @@ async def test_files_whose_names_are_no_line_of_text_are_named_but_not_shown(tmp
     odd = ["a/new\nline.py", os.fsdecode(b"a/non\xff.py"), "a/esc\x1b[2J.py", "a/space.py "]
     files = {**FILES, **dict.fromkeys(odd, "secret = 1\n")}
     own = ("a/one.py", *odd)
-    result, model = await edited(tmp_path, lambda asked: block(asked, "a/one.py", "x = 2\n"), files=files, own=own)
+    result, model = await edited(
+        tmp_path, lambda asked: block(asked, "a/one.py", "x = 2\n"), files=files, own=own
+    )
     assert result["written"] == ["a/one.py"]
     prompt = model.calls[0].messages[0].content
     assert "secret" not in prompt
-    assert r"not to be changed: a/new\nline.py, a/non\udcff.py, a/esc\x1b[2J.py, a/space.py" in prompt
+    assert (
+        r"not to be changed: a/new\nline.py, a/non\udcff.py, a/esc\x1b[2J.py, a/space.py" in prompt
+    )
     prompt.encode()  # it can be sent

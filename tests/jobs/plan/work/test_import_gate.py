@@ -52,14 +52,20 @@ def rename(work):
 
 def call(work):
     """The other calls it, by the name that it had."""
-    fill(work, {"shop/words.py": "from shop.money import total\n\nNAME = 'shop'\nNOTHING = total([])\n"})
+    fill(
+        work,
+        {"shop/words.py": "from shop.money import total\n\nNAME = 'shop'\nNOTHING = total([])\n"},
+    )
 
 
 async def test_a_clean_merge_that_breaks_an_import_is_caught_and_names_the_pair(tmp_path):
     bench = Bench(tmp_path, SHOP)
     bench.subplan("quiet", lambda work: fill(work, {"shop/__init__.py": "# nothing\n"}))
     bench.subplan("renames", rename)
-    bench.subplan("silent", lambda work: fill(work, {"tests/test_words.py": SHOP["tests/test_words.py"] + "\n"}))
+    bench.subplan(
+        "silent",
+        lambda work: fill(work, {"tests/test_words.py": SHOP["tests/test_words.py"] + "\n"}),
+    )
     bench.subplan("calls", call)
     whole = whole_of(bench)
     assert whole.merged.blocked == ()  # as text, all is well
@@ -83,7 +89,9 @@ async def test_one_alone_is_blamed_alone(tmp_path):
 
 async def test_what_does_not_compile_is_a_fault(tmp_path):
     bench = Bench(tmp_path, {**SHOP, "shop/broken.py": "def (\n"})
-    bench.subplan("bad", lambda work: fill(work, {"shop/cart.py": "return 1\n", "shop/broken.py": "def (:\n"}))
+    bench.subplan(
+        "bad", lambda work: fill(work, {"shop/cart.py": "return 1\n", "shop/broken.py": "def (:\n"})
+    )
     found = (await look_at_imports(whole_of(bench))).faults
     assert str(found[0].fault).startswith("shop/cart.py: does not compile ('return' outside")
     assert all(each.fault.path != "shop/broken.py" for each in found)  # it was so before
@@ -128,7 +136,10 @@ except ImportError:
 """
     bench.subplan("uses", lambda work: fill(work, {"pkg/uses.py": text}))
     assert (await look_at_imports(whole_of(bench))).faults == ()
-    bench.subplan("wrong", lambda work: fill(work, {"pkg/wrong.py": "from .stars import b\nfrom .space import no\n"}))
+    bench.subplan(
+        "wrong",
+        lambda work: fill(work, {"pkg/wrong.py": "from .stars import b\nfrom .space import no\n"}),
+    )
     wrong = [str(each.fault) for each in (await look_at_imports(whole_of(bench))).faults]
     assert wrong == [
         "pkg/wrong.py: imports b from .stars, which doesn't have it",
@@ -142,10 +153,14 @@ def test_our_own_files_have_no_fault(pytestconfig):
     from abreast.jobs.plan.decompose.module_facts import ModuleFacts, read_module
 
     root = pytestconfig.rootpath
-    files = {path.relative_to(root).as_posix(): path for path in (root / "src/abreast").rglob("*.py")}
+    files = {
+        path.relative_to(root).as_posix(): path for path in (root / "src/abreast").rglob("*.py")
+    }
     modules = {name: read_module(path.read_bytes()) for name, path in files.items()}
     facts = ModuleFacts(Modules(sorted(files)), modules.__getitem__)
-    assert [(name, text) for name in sorted(files) for text in facts.unresolved(name, modules[name])] == []
+    assert [
+        (name, text) for name in sorted(files) for text in facts.unresolved(name, modules[name])
+    ] == []
 
 
 @pytest.mark.parametrize("guilty", [(), (3,), (0, 7), (6, 7), (0, 1), (1, 4, 6)])
@@ -177,7 +192,10 @@ def test_the_same_tree_has_the_same_faults_whatever_was_looked_at_before(tmp_pat
 
 
 async def checked(bench, command):
-    async with open_worktrees(bench.root, 1, cache=bench.place / "cache") as trees, Commands() as commands:
+    async with (
+        open_worktrees(bench.root, 1, cache=bench.place / "cache") as trees,
+        Commands() as commands,
+    ):
         return await MergeCheck(command, trees.slots[0], Processes(commands)).look(whole_of(bench))
 
 
@@ -203,7 +221,10 @@ async def test_a_check_that_fails_only_on_the_merge_names_the_pair(tmp_path):
 async def test_a_check_that_failed_before_is_nobodys_fault(tmp_path):
     bench = Bench(
         tmp_path,
-        {**SHOP, "tests/test_words.py": "from shop.words import NAME\n\n\ndef test_name():\n    assert NAME == 'no'\n"},
+        {
+            **SHOP,
+            "tests/test_words.py": "from shop.words import NAME\n\n\ndef test_name():\n    assert NAME == 'no'\n",
+        },
     )
     bench.subplan("one", lambda work: fill(work, {"shop/words.py": "NAME = 'shops'\n"}))
     looked = await checked(bench, RUN)
@@ -211,7 +232,9 @@ async def test_a_check_that_failed_before_is_nobodys_fault(tmp_path):
     assert "failed before" in looked.notes[0]
 
 
-async def test_a_check_without_tests_is_one_thing_and_one_that_nothing_concerns_is_not_run(tmp_path):
+async def test_a_check_without_tests_is_one_thing_and_one_that_nothing_concerns_is_not_run(
+    tmp_path,
+):
     bench = Bench(tmp_path, {**SHOP, "README": "text\n"})
     bench.subplan("one", lambda work: fill(work, {"README": "texts\n"}))
     assert (await checked(bench, "exit 1; {tests}")).notes == (

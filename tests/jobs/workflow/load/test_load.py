@@ -22,7 +22,10 @@ def problems(text, **options):
     said = [str(one) for one in caught.value.problems]
     assert str(caught.value) == "\n".join(said)
     assert len(str(caught.value).splitlines()) == len(said)
-    assert said == sorted(said, key=lambda one: (int(one.split(":")[1]), one)) or len({o[0] for o in said}) > 1
+    assert (
+        said == sorted(said, key=lambda one: (int(one.split(":")[1]), one))
+        or len({o[0] for o in said}) > 1
+    )
     return said
 
 
@@ -41,31 +44,54 @@ def only(text, **options):
 
 def test_everything_that_can_be_said_is_read():
     flow = load(LARGE, "large.yaml", check_sample=lambda facts: None)
-    assert (flow.id, flow.name, flow.version, flow.author) == ("everything", "Everything", "1.2.3", "us")
+    assert (flow.id, flow.name, flow.version, flow.author) == (
+        "everything",
+        "Everything",
+        "1.2.3",
+        "us",
+    )
     assert flow.integration.text == "{{ inputs.integration }}"
     assert flow.options["fast"] is True
     assert flow.options["note"].lone
     assert flow.file == "large.yaml"
     assert flow.text == LARGE
     assert flow.warnings == ()
-    assert [one.name for one in flow.inputs] == ["spec", "count", "loud", "scope", "integration", "verdict"]
+    assert [one.name for one in flow.inputs] == [
+        "spec",
+        "count",
+        "loud",
+        "scope",
+        "integration",
+        "verdict",
+    ]
     assert flow.inputs[0] == typed.WorkflowInput("spec", 15, required=True, prompt="What to build")
     assert flow.inputs[3].enum == ("full", "part")
     assert flow.outputs["fixed_one"] == 3
     kinds = [type(one).__name__ for one in flow.steps]
     assert kinds == [
-        "Command", "Prompt", "Shell", "Python", "GateStep", "If", "Switch", "Loop", "Loop", "FanOut", "FanOut", "FanIn",
+        "Command",
+        "Prompt",
+        "Shell",
+        "Python",
+        "GateStep",
+        "If",
+        "Switch",
+        "Loop",
+        "Loop",
+        "FanOut",
+        "FanOut",
+        "FanIn",
         "Sample",
-    ]  # fmt: skip
+    ]
     lines = LARGE.splitlines()
     for one in flow.steps:
         assert f"- id: {one.common.id}" in lines[one.common.line - 1]
 
 
 def test_each_type_of_step_has_what_was_said():
-    command, ask, shell, python, gate, branch, route, again, more, spread, spread2, gather, draw = load(
-        LARGE, "large.yaml"
-    ).steps
+    command, ask, shell, python, gate, branch, route, again, more, spread, spread2, gather, draw = (
+        load(LARGE, "large.yaml").steps
+    )
     assert command.command == "speckit.specify"
     assert command.options == {"max": 3}
     assert command.integration_args[0] == "--fast"
@@ -84,18 +110,37 @@ def test_each_type_of_step_has_what_was_said():
     assert ask.common.needs is None
     assert shell.json
     assert shell.run.text == 'set -e\necho "{{ inputs.spec }}"\nexit 0\n'
-    assert (shell.common.continue_on_error, shell.common.effect, shell.common.timeout) == (True, "idempotent", 60)
-    assert (python.call, python.given["names"], python.common.needs) == ("pkg.module:function", ["a", "b"], ("ask",))
-    assert (gate.options, gate.on_reject, gate.verdict_input) == (("Approve", "Reject"), "retry", "verdict")
+    assert (shell.common.continue_on_error, shell.common.effect, shell.common.timeout) == (
+        True,
+        "idempotent",
+        60,
+    )
+    assert (python.call, python.given["names"], python.common.needs) == (
+        "pkg.module:function",
+        ["a", "b"],
+        ("ask",),
+    )
+    assert (gate.options, gate.on_reject, gate.verdict_input) == (
+        ("Approve", "Reject"),
+        "retry",
+        "verdict",
+    )
     assert gate.show_file.lone
     assert branch.condition.lone
-    assert [one.common.id for one in (*branch.then, *branch.otherwise)] == ["yes-branch", "no-branch"]
+    assert [one.common.id for one in (*branch.then, *branch.otherwise)] == [
+        "yes-branch",
+        "no-branch",
+    ]
     assert [case for case, _ in route.cases] == ["Approve", "1", "True", "on"]
     assert route.default[0].message == 3
     assert (again.max_iterations, again.at_least_once) == (5, False)
     assert (more.max_iterations, more.at_least_once, more.condition.text) == (10, True, "false")
     assert spread.max_concurrency.lone
-    assert (spread.min_success, spread.max_failures, spread.canary) == (0.5, 3, typed.Canary(2, 0.5))
+    assert (spread.min_success, spread.max_failures, spread.canary) == (
+        0.5,
+        3,
+        typed.Canary(2, 0.5),
+    )
     assert [one.common.id for one in spread.steps] == ["one", "two"]
     assert spread.key.lone
     assert [one.common.id for one in spread2.steps] == ["item"]
@@ -107,25 +152,50 @@ def test_each_type_of_step_has_what_was_said():
 
 
 def test_a_text_without_braces_stays_as_it_is_and_a_null_counts_as_left_out():
-    step = only("- {id: a, type: gate, message: null, options: null, on_reject: null, show_file: null, timeout: null}")
-    assert (step.message, step.options, step.on_reject, step.show_file) == (None, ("approve", "reject"), "abort", None)
-    assert only("- {id: a, command: x, input: {a: b, yes: 1, 3: c}}").common.input == {"a": "b", "yes": 1, "3": "c"}
+    step = only(
+        "- {id: a, type: gate, message: null, options: null, on_reject: null, show_file: null, timeout: null}"
+    )
+    assert (step.message, step.options, step.on_reject, step.show_file) == (
+        None,
+        ("approve", "reject"),
+        "abort",
+        None,
+    )
+    assert only("- {id: a, command: x, input: {a: b, yes: 1, 3: c}}").common.input == {
+        "a": "b",
+        "yes": 1,
+        "3": "c",
+    }
 
 
-@pytest.mark.parametrize("given", ["null", "abc", "[1]", "{a: b}", "-1", ".inf", ".nan", '"4"', "1" * 300])
+@pytest.mark.parametrize(
+    "given", ["null", "abc", "[1]", "{a: b}", "-1", ".inf", ".nan", '"4"', "1" * 300]
+)
 def test_any_max_concurrency_is_taken(given):
     only(f"- {{id: a, type: fan-out, items: [], max_concurrency: {given}, step: {{command: x}}}}")
 
 
 def test_the_smallest_file_is_a_header_and_a_step():
     flow = load(HEADER + "steps: [{id: a, command: x}]", "flow.yaml")
-    assert (flow.name, flow.version, flow.inputs, flow.outputs, flow.warnings) == ("flow", "", (), {}, ())
-    assert load("schema_version: 1.0\ninputs:\nrequires:\noutputs:\n" + HEADER + "steps: [{id: a, command: x}]", "f")
+    assert (flow.name, flow.version, flow.inputs, flow.outputs, flow.warnings) == (
+        "flow",
+        "",
+        (),
+        {},
+        (),
+    )
+    assert load(
+        "schema_version: 1.0\ninputs:\nrequires:\noutputs:\n"
+        + HEADER
+        + "steps: [{id: a, command: x}]",
+        "f",
+    )
 
 
 def test_a_date_stays_a_text_and_a_merge_key_is_followed():
     text = (
-        HEADER + "steps:\n- &one {id: a, type: shell, run: echo, input: {day: 2024-01-01, e: =}}\n- {<<: *one, id: b}\n"
+        HEADER
+        + "steps:\n- &one {id: a, type: shell, run: echo, input: {day: 2024-01-01, e: =}}\n- {<<: *one, id: b}\n"
     )
     first, second = load(text, "flow.yaml").steps
     assert first.common.input == {"day": "2024-01-01", "e": "="}
@@ -146,8 +216,12 @@ def test_ids_of_a_fan_out_are_its_own():
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_line_ends_and_a_byte_order_mark_change_nothing(newline, mark):
     flow = load(mark + LARGE.replace("\n", newline), "large.yaml")
-    assert [one.common.line for one in flow.steps] == [one.common.line for one in load(LARGE, "large.yaml").steps]
-    broken = mark + steps("- {id: a, command: x}\n- {id: b, type: shell, run: 3}").replace("\n", newline)
+    assert [one.common.line for one in flow.steps] == [
+        one.common.line for one in load(LARGE, "large.yaml").steps
+    ]
+    broken = mark + steps("- {id: a, command: x}\n- {id: b, type: shell, run: 3}").replace(
+        "\n", newline
+    )
     assert problems(broken)[0].startswith("flow.yaml:4: ")
 
 
@@ -163,7 +237,10 @@ BAD = [
             says,
         )
         for word, says in [
-            ("retry: 3", "'retry' is for steps that do something: set it on the steps in the if 'a'"),
+            (
+                "retry: 3",
+                "'retry' is for steps that do something: set it on the steps in the if 'a'",
+            ),
             ("lane: x", "'lane' is for steps that do something"),
             ("effect: once", "'effect' is for steps that do something"),
             ("output_schema: {}", "'output_schema' is for steps that do something"),
@@ -185,8 +262,16 @@ BAD = [
     ("a: &a [*a]", 1, "*a stands inside of what it repeats"),
     ("a: *b", 1, "there is no &b before *b"),
     ("a: &a b\nc:\n- &a [*a]", 3, "*a stands inside of what it repeats"),
-    ("a: " + "[" * 60 + "&x " + "[" * 30 + "]" * 90 + "\nb: " + "[" * 80 + "*x" + "]" * 80, 2, "this is nested more"),
-    (f"{HEADER}a: !!python/object/apply:os.system [x]", 2, "the tag !!python/object/apply:os.system is not read here"),
+    (
+        "a: " + "[" * 60 + "&x " + "[" * 30 + "]" * 90 + "\nb: " + "[" * 80 + "*x" + "]" * 80,
+        2,
+        "this is nested more",
+    ),
+    (
+        f"{HEADER}a: !!python/object/apply:os.system [x]",
+        2,
+        "the tag !!python/object/apply:os.system is not read here",
+    ),
     (f"{HEADER}a: !mine x", 2, "the tag !mine is not read here; write a plain value"),
     (f"{HEADER}a: !!set {{x}}", 2, "the tag !!set is not read here; write a plain mapping"),
     (f"{HEADER}a: !!int x", 2, "'x' is no int"),
@@ -198,10 +283,18 @@ BAD = [
     (f"{HEADER}a: {{<<: 3}}", 2, "<< takes a mapping"),
     (f"{HEADER}{HEADER}", 2, "'workflow' stands here a second time; it is on line 1 too"),
     # the top
-    ("steps: [{id: a, command: x}]", 1, "a workflow needs a header, such as 'workflow: {id: my-flow}'"),
+    (
+        "steps: [{id: a, command: x}]",
+        1,
+        "a workflow needs a header, such as 'workflow: {id: my-flow}'",
+    ),
     ("workflow: x\nsteps: [{id: a, command: x}]", 1, "a workflow needs a header"),
     ("workflow: {name: x}\nsteps: [{id: a, command: x}]", 1, "the workflow has no 'id'"),
-    ("workflow: {id: Big}", 1, "'id' of the workflow must be lower-case letters, digits and hyphens, not 'Big'"),
+    (
+        "workflow: {id: Big}",
+        1,
+        "'id' of the workflow must be lower-case letters, digits and hyphens, not 'Big'",
+    ),
     ("workflow: {id: 3}", 1, "digits and hyphens, not 3; put it in quotes"),
     (
         "workflow:\n  id: a\n  version: 1.0",
@@ -232,14 +325,26 @@ BAD = [
         3,
         "'required' of the input 'a' must be true or false, without quot",
     ),
-    (f"{HEADER}inputs:\n  a: {{default: 5}}", 3, "the default can't be used: the input 'a' must be a text, not 5"),
+    (
+        f"{HEADER}inputs:\n  a: {{default: 5}}",
+        3,
+        "the default can't be used: the input 'a' must be a text, not 5",
+    ),
     (
         f"{HEADER}inputs:\n  a: {{default: null}}",
         3,
         "the default can't be used: the input 'a' must be a text, not None",
     ),
-    (f"{HEADER}inputs:\n  a: {{type: number, default: true}}", 3, "the input 'a' must be a number, not True"),
-    (f"{HEADER}inputs:\n  a: {{default: x, enum: [y]}}", 3, "the input 'a' must be one of 'y', not 'x'"),
+    (
+        f"{HEADER}inputs:\n  a: {{type: number, default: true}}",
+        3,
+        "the input 'a' must be a number, not True",
+    ),
+    (
+        f"{HEADER}inputs:\n  a: {{default: x, enum: [y]}}",
+        3,
+        "the input 'a' must be one of 'y', not 'x'",
+    ),
     (f"{HEADER}outputs: 3", 2, "'outputs' must be a mapping, not 3"),
     (f"{HEADER}outputs:\n  a: 3", 3, "the output 'a' must be a mapping such as {value: ...}"),
     (f"{HEADER}outputs:\n  a: {{value: 1, x: 2}}", 3, "the output 'a' must be a mapping such as"),
@@ -253,48 +358,104 @@ BAD = [
     (steps("- {id: [a], command: x}"), 3, "an id must be a text, not ['a']"),
     (steps("- {id: on, command: x}"), 3, "an id must be a text, not True; put it in quotes"),
     (steps("- {id: 'a:b', command: x}"), 3, "the id 'a:b' must not hold ':'"),
-    (steps("- {id: a, command: x}\n- {id: a, command: x}"), 4, "the id 'a' is taken already, on line 3"),
+    (
+        steps("- {id: a, command: x}\n- {id: a, command: x}"),
+        4,
+        "the id 'a' is taken already, on line 3",
+    ),
     (
         steps("- id: a\n  type: if\n  condition: true\n  then:\n  - {id: a, command: x}"),
         7,
         "the id 'a' is taken already",
     ),
-    (steps("- id: a\n  type: shel"), 4, "the step 'a': there is no type 'shel'; did you mean shell?"),
+    (
+        steps("- id: a\n  type: shel"),
+        4,
+        "the step 'a': there is no type 'shel'; did you mean shell?",
+    ),
     (steps("- id: a\n  type: [shell]"), 4, "'type' of the step 'a' must be a text, not ['shell']"),
     (steps("- id: a\n  type: init"), 4, "the step 'a': an init step sets up a spec-kit project"),
     (steps("- id: a\n  type: slot"), 3, "the slot step 'a' has no 'name'"),
-    (steps("- id: a\n  type: slot\n  name: ' '"), 5, "'name' of the slot step 'a' must be a text that is not blank"),
-    (steps("- id: a\n  type: slot\n  name: b\n  retry: 2"), 6, "'retry' is for steps that do something"),
     (
-        steps("- id: f\n  type: fan-out\n  items: [1]\n  step:\n    id: a\n    type: slot\n    name: b"),
+        steps("- id: a\n  type: slot\n  name: ' '"),
+        5,
+        "'name' of the slot step 'a' must be a text that is not blank",
+    ),
+    (
+        steps("- id: a\n  type: slot\n  name: b\n  retry: 2"),
+        6,
+        "'retry' is for steps that do something",
+    ),
+    (
+        steps(
+            "- id: f\n  type: fan-out\n  items: [1]\n  step:\n    id: a\n    type: slot\n    name: b"
+        ),
         7,
         "the slot 'a' stands in a fan-out, where no overlay can fill it",
     ),
-    (steps("- id: a\n  type: github"), 4, "the step 'a': a github step is not run here; use a shell step"),
+    (
+        steps("- id: a\n  type: github"),
+        4,
+        "the step 'a': a github step is not run here; use a shell step",
+    ),
     (
         steps("- id: f\n  type: fan-out\n  items: []\n  step:\n    id: t\n    type: nope"),
         8,
         "the step 't': there is no type 'nope'",
     ),
     (
-        steps("- id: s\n  type: switch\n  expression: x\n  cases:\n    a:\n    - {id: t, type: nope}"),
+        steps(
+            "- id: s\n  type: switch\n  expression: x\n  cases:\n    a:\n    - {id: t, type: nope}"
+        ),
         8,
         "there is no type 'nope'",
     ),
-    (steps("- id: a\n  commnad: x\n  command: y"), 4, "there is no 'commnad' in a command step; did you mean command?"),
-    (steps("- {id: a, type: shell, run: x,\n   cases: 3}"), 4, "there is no 'cases' in a shell step; there are run"),
+    (
+        steps("- id: a\n  commnad: x\n  command: y"),
+        4,
+        "there is no 'commnad' in a command step; did you mean command?",
+    ),
+    (
+        steps("- {id: a, type: shell, run: x,\n   cases: 3}"),
+        4,
+        "there is no 'cases' in a shell step; there are run",
+    ),
     (steps("- {id: a}"), 3, "the command step 'a' has no 'command'"),
-    (steps("- {id: a, command: 3}"), 3, "'command' of the command step 'a' must be a text, not 3; put it in quotes"),
-    (steps("- {id: a, command: null}"), 3, "'command' of the command step 'a' must be a text, not None"),
-    (steps("- {id: a, command: x, input: y}"), 3, "'input' of the command step 'a' must be a mapping, not 'y'"),
-    (steps("- {id: a, command: x, options: y}"), 3, "'options' of the command step 'a' must be a mapping"),
+    (
+        steps("- {id: a, command: 3}"),
+        3,
+        "'command' of the command step 'a' must be a text, not 3; put it in quotes",
+    ),
+    (
+        steps("- {id: a, command: null}"),
+        3,
+        "'command' of the command step 'a' must be a text, not None",
+    ),
+    (
+        steps("- {id: a, command: x, input: y}"),
+        3,
+        "'input' of the command step 'a' must be a mapping, not 'y'",
+    ),
+    (
+        steps("- {id: a, command: x, options: y}"),
+        3,
+        "'options' of the command step 'a' must be a mapping",
+    ),
     (
         steps("- {id: a, command: x, integration_args: [3]}"),
         3,
         "'integration_args' of the command step 'a' must be a list",
     ),
-    (steps("- {id: a, command: x, capture: 'yes'}"), 3, "'capture' of the command step 'a' must be true or false"),
-    (steps("- {id: a, command: x, capture: true, capture_max_bytes: 0}"), 3, "must be a whole number of bytes, or -1"),
+    (
+        steps("- {id: a, command: x, capture: 'yes'}"),
+        3,
+        "'capture' of the command step 'a' must be true or false",
+    ),
+    (
+        steps("- {id: a, command: x, capture: true, capture_max_bytes: 0}"),
+        3,
+        "must be a whole number of bytes, or -1",
+    ),
     (
         steps("- {id: a, command: x,\n   capture_max_bytes: 9}"),
         4,
@@ -310,32 +471,92 @@ BAD = [
         3,
         "'continue_on_error' of the command step 'a' must be true",
     ),
-    (steps("- {id: a, command: x, retry: 101}"), 3, "must be a whole number from 0 to 100, not 101"),
+    (
+        steps("- {id: a, command: x, retry: 101}"),
+        3,
+        "must be a whole number from 0 to 100, not 101",
+    ),
     (
         steps("- {id: a, command: x, retry: {times: 101}}"),
         3,
         "'retry' of the step 'a': it must be {times: 3, delay: 10}",
     ),
     (steps("- {id: a, command: x, retry: {delay: 1}}"), 3, "it must be {times: 3, delay: 10}"),
-    (steps("- {id: a, command: x, retry: {times: 1, delay: -1}}"), 3, "it must be {times: 3, delay: 10}"),
-    (steps("- {id: a, command: x, retry: {times: 1, wait: 1}}"), 3, "it must be {times: 3, delay: 10}"),
-    (steps("- {id: a, command: x, if: 3}"), 3, "'if' of the command step 'a' must be true, false or an expression"),
-    (steps("- {id: a, command: x, env: {A-B: c}}"), 3, "'env' of the command step 'a' must be a mapping of names"),
-    (steps("- {id: a, command: x, env: {A: [c]}}"), 3, "'env' of the command step 'a' must be a mapping of names"),
-    (steps("- {id: a, type: python, call: 'm:f', cwd: x}"), 3, "there is no 'cwd' in a python step"),
-    (steps("- {id: a, command: x, retry: true}"), 3, "must be a whole number from 0 to 100, not True"),
+    (
+        steps("- {id: a, command: x, retry: {times: 1, delay: -1}}"),
+        3,
+        "it must be {times: 3, delay: 10}",
+    ),
+    (
+        steps("- {id: a, command: x, retry: {times: 1, wait: 1}}"),
+        3,
+        "it must be {times: 3, delay: 10}",
+    ),
+    (
+        steps("- {id: a, command: x, if: 3}"),
+        3,
+        "'if' of the command step 'a' must be true, false or an expression",
+    ),
+    (
+        steps("- {id: a, command: x, env: {A-B: c}}"),
+        3,
+        "'env' of the command step 'a' must be a mapping of names",
+    ),
+    (
+        steps("- {id: a, command: x, env: {A: [c]}}"),
+        3,
+        "'env' of the command step 'a' must be a mapping of names",
+    ),
+    (
+        steps("- {id: a, type: python, call: 'm:f', cwd: x}"),
+        3,
+        "there is no 'cwd' in a python step",
+    ),
+    (
+        steps("- {id: a, command: x, retry: true}"),
+        3,
+        "must be a whole number from 0 to 100, not True",
+    ),
     (
         steps("- {id: a, command: x, timeout: 0}"),
         3,
         "'timeout' of the command step 'a' must be a number of seconds above 0",
     ),
-    (steps("- {id: a, command: x, timeout: .inf}"), 3, "must be a number of seconds above 0, not inf"),
-    (steps(f"- {{id: a, command: x, timeout: {'9' * 350}}}"), 3, "must be a number of seconds above 0"),
-    (steps("- {id: a, command: x, timeout: '5'}"), 3, "must be a number of seconds above 0, not '5'"),
-    (steps("- {id: a, command: x, budget: 3 apples}"), 3, "'budget' of the step 'a': '3 apples' is no amount"),
-    (steps("- {id: a, command: x, budget: 5}"), 3, "'budget' of the command step 'a' must be a text, not 5"),
-    (steps("- {id: a, command: x, effect: never}"), 3, "must be one of pure, idempotent, once, not 'never'"),
-    (steps("- {id: a, command: x, lane: ''}"), 3, "'lane' of the command step 'a' must be a text, not ''"),
+    (
+        steps("- {id: a, command: x, timeout: .inf}"),
+        3,
+        "must be a number of seconds above 0, not inf",
+    ),
+    (
+        steps(f"- {{id: a, command: x, timeout: {'9' * 350}}}"),
+        3,
+        "must be a number of seconds above 0",
+    ),
+    (
+        steps("- {id: a, command: x, timeout: '5'}"),
+        3,
+        "must be a number of seconds above 0, not '5'",
+    ),
+    (
+        steps("- {id: a, command: x, budget: 3 apples}"),
+        3,
+        "'budget' of the step 'a': '3 apples' is no amount",
+    ),
+    (
+        steps("- {id: a, command: x, budget: 5}"),
+        3,
+        "'budget' of the command step 'a' must be a text, not 5",
+    ),
+    (
+        steps("- {id: a, command: x, effect: never}"),
+        3,
+        "must be one of pure, idempotent, once, not 'never'",
+    ),
+    (
+        steps("- {id: a, command: x, lane: ''}"),
+        3,
+        "'lane' of the command step 'a' must be a text, not ''",
+    ),
     (
         steps("- {id: a, command: x, output_schema: {type: nope}}"),
         3,
@@ -380,23 +601,69 @@ BAD = [
         "a -> c -> b -> a",
     ),
     (
-        steps("- {id: a, type: if, condition: true, then: [{id: b, command: x}]}\n- {id: c, command: x, needs: [b]}"),
+        steps(
+            "- {id: a, type: if, condition: true, then: [{id: b, command: x}]}\n- {id: c, command: x, needs: [b]}"
+        ),
         4,
         "the step 'c' needs 'b', which is no step of the same list",
     ),
-    (steps("- {id: a, type: prompt, prompt: [x]}"), 3, "'prompt' of the prompt step 'a' must be a text, not ['x']"),
-    (steps("- {id: a, type: prompt, prompt: x, temperature: hot}"), 3, "must be a number of at least 0, not 'hot'"),
-    (steps("- {id: a, type: prompt, prompt: x, max_tokens: 0}"), 3, "must be a whole number of at least 1, not 0"),
+    (
+        steps("- {id: a, type: prompt, prompt: [x]}"),
+        3,
+        "'prompt' of the prompt step 'a' must be a text, not ['x']",
+    ),
+    (
+        steps("- {id: a, type: prompt, prompt: x, temperature: hot}"),
+        3,
+        "must be a number of at least 0, not 'hot'",
+    ),
+    (
+        steps("- {id: a, type: prompt, prompt: x, max_tokens: 0}"),
+        3,
+        "must be a whole number of at least 1, not 0",
+    ),
     (steps("- {id: a, type: shell}"), 3, "the shell step 'a' has no 'run'"),
-    (steps("- {id: a, type: shell, run: [x]}"), 3, "'run' of the shell step 'a' must be a text, not ['x']"),
-    (steps("- {id: a, type: shell, run: x, output_format: xml}"), 3, "must be one of json, not 'xml'"),
-    (steps("- {id: a, type: python, call: pkg.mod}"), 3, "must be a function as module:function, not 'pkg.mod'"),
-    (steps("- {id: a, type: python, call: 'a:b', with: [x]}"), 3, "'with' of the python step 'a' must be a mapping"),
+    (
+        steps("- {id: a, type: shell, run: [x]}"),
+        3,
+        "'run' of the shell step 'a' must be a text, not ['x']",
+    ),
+    (
+        steps("- {id: a, type: shell, run: x, output_format: xml}"),
+        3,
+        "must be one of json, not 'xml'",
+    ),
+    (
+        steps("- {id: a, type: python, call: pkg.mod}"),
+        3,
+        "must be a function as module:function, not 'pkg.mod'",
+    ),
+    (
+        steps("- {id: a, type: python, call: 'a:b', with: [x]}"),
+        3,
+        "'with' of the python step 'a' must be a mapping",
+    ),
     (steps("- {id: a, type: gate}"), 3, "the gate step 'a' has no 'message'"),
-    (steps("- {id: a, type: gate, message: x, options: []}"), 3, "must be a list of at least one text, not []"),
-    (steps("- {id: a, type: gate, message: x, options: [1]}"), 3, "must be a list of at least one text, not [1]"),
-    (steps("- {id: a, type: gate, message: x, on_reject: stop}"), 3, "must be one of abort, skip, retry, not 'stop'"),
-    (steps("- {id: a, type: gate, message: x,\n   options: [ok]}"), 4, "the gate 'a' can't be rejected: add 'reject'"),
+    (
+        steps("- {id: a, type: gate, message: x, options: []}"),
+        3,
+        "must be a list of at least one text, not []",
+    ),
+    (
+        steps("- {id: a, type: gate, message: x, options: [1]}"),
+        3,
+        "must be a list of at least one text, not [1]",
+    ),
+    (
+        steps("- {id: a, type: gate, message: x, on_reject: stop}"),
+        3,
+        "must be one of abort, skip, retry, not 'stop'",
+    ),
+    (
+        steps("- {id: a, type: gate, message: x,\n   options: [ok]}"),
+        4,
+        "the gate 'a' can't be rejected: add 'reject'",
+    ),
     (
         steps("- {id: a, type: gate, message: x, verdict_input: v}"),
         3,
@@ -434,7 +701,11 @@ BAD = [
     ),
     (steps("- {id: a, type: if, then: []}"), 3, "the if step 'a' has no 'condition'"),
     (steps("- {id: a, type: if, condition: true}"), 3, "the if step 'a' has no 'then'"),
-    (steps("- {id: a, type: if, condition: [1], then: []}"), 3, "must be true, false or an expression such as"),
+    (
+        steps("- {id: a, type: if, condition: [1], then: []}"),
+        3,
+        "must be true, false or an expression such as",
+    ),
     (
         steps("- {id: a, type: if, condition: inputs.n > 3, then: []}"),
         3,
@@ -445,8 +716,16 @@ BAD = [
         3,
         "a condition without {{ }} is a text and always holds",
     ),
-    (steps("- {id: a, type: while, condition: '{{ a }} and {{ b }}', steps: []}"), 3, "a condition must be one block"),
-    (steps("- {id: a, type: do-while, condition: 'not {{ a }}', steps: []}"), 3, "a condition must be one block"),
+    (
+        steps("- {id: a, type: while, condition: '{{ a }} and {{ b }}', steps: []}"),
+        3,
+        "a condition must be one block",
+    ),
+    (
+        steps("- {id: a, type: do-while, condition: 'not {{ a }}', steps: []}"),
+        3,
+        "a condition must be one block",
+    ),
     (
         steps("- {id: a, type: if, condition: true, then: {id: b}}"),
         3,
@@ -463,7 +742,11 @@ BAD = [
         3,
         "there is no 'case' in a switch step; did you mean cases?",
     ),
-    (steps("- {id: a, type: switch, expression: x, cases: {a: b}}"), 3, "must be a mapping of lists of steps"),
+    (
+        steps("- {id: a, type: switch, expression: x, cases: {a: b}}"),
+        3,
+        "must be a mapping of lists of steps",
+    ),
     (
         steps("- {id: a, type: while, condition: true, step: []}"),
         3,
@@ -474,7 +757,11 @@ BAD = [
         3,
         "must be a whole number of at least 1",
     ),
-    (steps("- {id: a, type: fan-out, step: {id: b, command: x}}"), 3, "the fan-out step 'a' has no 'items'"),
+    (
+        steps("- {id: a, type: fan-out, step: {id: b, command: x}}"),
+        3,
+        "the fan-out step 'a' has no 'items'",
+    ),
     (steps("- {id: a, type: fan-out, items: []}"), 3, "the fan-out 'a' needs 'step' or 'steps'"),
     (
         steps("- {id: a, type: fan-out, items: [], step: [x]}"),
@@ -482,11 +769,17 @@ BAD = [
         "'step' of the fan-out step 'a' must be a step, not ['x']",
     ),
     (
-        steps("- {id: a, type: fan-out, items: [], step: {command: x}, steps: [{id: a, command: x}]}"),
+        steps(
+            "- {id: a, type: fan-out, items: [], step: {command: x}, steps: [{id: a, command: x}]}"
+        ),
         3,
         "has both 'step' and 'steps'",
     ),
-    (steps("- {id: a, type: fan-out, items: [], steps: []}"), 3, "must be a list of at least one step, not []"),
+    (
+        steps("- {id: a, type: fan-out, items: [], steps: []}"),
+        3,
+        "must be a list of at least one step, not []",
+    ),
     (
         steps("- {id: a, type: fan-out, items: [], step: {command: x}, min_success: 1.5}"),
         3,
@@ -498,12 +791,16 @@ BAD = [
         "must be a whole number of at least 0",
     ),
     (
-        steps("- {id: a, type: fan-out, items: [], step: {command: x}, canary: {min_success: 0.5}}"),
+        steps(
+            "- {id: a, type: fan-out, items: [], step: {command: x}, canary: {min_success: 0.5}}"
+        ),
         3,
         "the canary of the fan-out 'a' has no 'items'",
     ),
     (
-        steps("- {id: a, type: fan-out, items: [], step: {command: x}, canary: {items: 2, min_success: 2}}"),
+        steps(
+            "- {id: a, type: fan-out, items: [], step: {command: x}, canary: {items: 2, min_success: 2}}"
+        ),
         3,
         "must be a part between 0 and 1, not 2",
     ),
@@ -512,7 +809,11 @@ BAD = [
         3,
         "there is no 'item' in a canary; did you mean items?",
     ),
-    (steps("- {id: a, type: fan-in, wait_for: []}"), 3, "must be a list of at least one text, not []"),
+    (
+        steps("- {id: a, type: fan-in, wait_for: []}"),
+        3,
+        "must be a list of at least one text, not []",
+    ),
     (steps("- {id: a, type: fan-in, wait_for: [a]}"), 3, "the fan-in 'a' waits for itself"),
     (
         steps("- {id: a, command: x}\n- {id: b, type: fan-in, wait_for: [aa]}"),
@@ -529,18 +830,48 @@ BAD = [
         3,
         "'output' of the fan-in step 'a' must be a mapping",
     ),
-    (steps("- {id: a, type: sample, sample: x}"), 3, "'sample' of the sample step 'a' must be a mapping, not 'x'"),
-    (steps("- {id: a, type: workflow, workflow: b.yaml}"), 3, "the workflow 'b.yaml': files can't be looked for here"),
+    (
+        steps("- {id: a, type: sample, sample: x}"),
+        3,
+        "'sample' of the sample step 'a' must be a mapping, not 'x'",
+    ),
+    (
+        steps("- {id: a, type: workflow, workflow: b.yaml}"),
+        3,
+        "the workflow 'b.yaml': files can't be looked for here",
+    ),
     # expressions and scripts, in every kind of text
     (steps("- id: a\n  command: x\n  input:\n    args: '{{ inputs. }}'"), 6, ""),
     (steps("- id: a\n  type: prompt\n  prompt: |\n    one\n    two {{ + }}"), 7, ""),
     (steps("- id: a\n  type: prompt\n  prompt: >\n    one\n    two\n\n    three {{ + }}"), 9, ""),
     (steps("- id: a\n  type: prompt\n  prompt: one\n    two\n    {{ + }}"), 7, ""),
     (steps("- id: a\n  type: prompt\n  prompt: 'it''s\n    two\n\n    {{ + }}'"), 8, ""),
-    (steps('- id: a\n  type: prompt\n  prompt: "\\"\\x41\\u0042\\n \\\n    two\n    {{ + }}"'), 7, ""),
-    (steps("- id: a\n  type: prompt\n  prompt: > # folded, as it is long\n    a\n    b\n    {{ + }}"), 8, ""),
-    (steps("- id: a\n  type: prompt\n  prompt: 'QQQQ\n    a\n    b\n    {{ + }}\n    c'".replace("Q", "''")), 8, ""),
-    (steps("- id: a\n  type: if\n  condition: >-\n\n    {{ inputs.x\n       + }}\n  then: []"), 7, ""),
+    (
+        steps('- id: a\n  type: prompt\n  prompt: "\\"\\x41\\u0042\\n \\\n    two\n    {{ + }}"'),
+        7,
+        "",
+    ),
+    (
+        steps(
+            "- id: a\n  type: prompt\n  prompt: > # folded, as it is long\n    a\n    b\n    {{ + }}"
+        ),
+        8,
+        "",
+    ),
+    (
+        steps(
+            "- id: a\n  type: prompt\n  prompt: 'QQQQ\n    a\n    b\n    {{ + }}\n    c'".replace(
+                "Q", "''"
+            )
+        ),
+        8,
+        "",
+    ),
+    (
+        steps("- id: a\n  type: if\n  condition: >-\n\n    {{ inputs.x\n       + }}\n  then: []"),
+        7,
+        "",
+    ),
 ]
 
 
@@ -551,7 +882,10 @@ def test_what_is_wrong_is_said_with_its_line(text, line, says):
 
 
 def test_all_problems_are_said_together():
-    text = HEADER + "schema_version: 3\nsteps:\n- {id: a, type: shel}\n- {id: b}\n- {id: b, command: 3, tiemout: 1}\n"
+    text = (
+        HEADER
+        + "schema_version: 3\nsteps:\n- {id: a, type: shel}\n- {id: b}\n- {id: b, command: 3, tiemout: 1}\n"
+    )
     assert [one.split(":")[1] for one in problems(text)] == ["2", "4", "5", "6", "6", "6"]
 
 
@@ -576,7 +910,9 @@ def test_a_bomb_of_merged_mappings_is_not_unfolded():
 
 def test_many_wrong_words_take_no_long_search_each():
     text = (
-        HEADER + "steps:\n" + "".join(f"- {{id: s{n}, command: x, needs: [t{n}], worng{n}: 1}}\n" for n in range(3000))
+        HEADER
+        + "steps:\n"
+        + "".join(f"- {{id: s{n}, command: x, needs: [t{n}], worng{n}: 1}}\n" for n in range(3000))
     )
     said = problems(text)
     assert len(said) == 6000
@@ -618,15 +954,24 @@ def test_names_that_lead_nowhere_are_warned_of():
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
-        ("secrets.TOKEN", "secrets.TOKEN is always null, as there is no 'secrets' in expressions; there are inputs, "),
+        (
+            "secrets.TOKEN",
+            "secrets.TOKEN is always null, as there is no 'secrets' in expressions; there are inputs, ",
+        ),
         ("env.HOME", "env.HOME is always null, as there is no 'env' in expressions"),
         ("input.x", "did you mean inputs?"),
-        ("steps.a.output.stdot", "steps.a.output.stdot is always null, as that step gives none; did you mean stdout?"),
-        ("steps.a.outputs.stdout", "steps.a.outputs is always null, as no step has it; did you mean output?"),
+        (
+            "steps.a.output.stdot",
+            "steps.a.output.stdot is always null, as that step gives none; did you mean stdout?",
+        ),
+        (
+            "steps.a.outputs.stdout",
+            "steps.a.outputs is always null, as no step has it; did you mean output?",
+        ),
         ("steps.f.output.result", "did you mean results?"),
         ("steps.in.output.summ", "did you mean sum?"),
     ],
-)  # fmt: skip
+)
 def test_namespaces_and_outputs_that_are_not_there_are_warned_of(expression, said):
     text = steps(f"""
         - {{id: a, type: shell, run: ls}}
@@ -639,10 +984,22 @@ def test_namespaces_and_outputs_that_are_not_there_are_warned_of(expression, sai
     assert said in found[0][1]
 
 
-@pytest.mark.parametrize("expression", [
-    "inputs['x y']", "item.name", "fan_in.results[0]", "context.run_id", "steps.p.output.anything", "steps.p.status",
-    "steps.a.output['stdout']", "steps.s.output.own", "steps.in.output.sum", "steps.a.output", "steps",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "inputs['x y']",
+        "item.name",
+        "fan_in.results[0]",
+        "context.run_id",
+        "steps.p.output.anything",
+        "steps.p.status",
+        "steps.a.output['stdout']",
+        "steps.s.output.own",
+        "steps.in.output.sum",
+        "steps.a.output",
+        "steps",
+    ],
+)
 def test_names_that_may_be_there_are_not_warned_of(expression):
     text = steps(f"""
         - {{id: a, type: shell, run: ls}}
@@ -662,25 +1019,35 @@ def test_what_is_not_used_is_warned_of_outside_of_steps():
     )
     said = warnings(text)
     assert [line for line, _ in said] == [1, 2, 3, 4]
-    assert "there is no 'input' in a workflow's file, so it is not used; did you mean inputs?" in said[2][1]
+    assert (
+        "there is no 'input' in a workflow's file, so it is not used; did you mean inputs?"
+        in said[2][1]
+    )
 
 
 def test_items_that_are_no_list_are_warned_of():
-    ((line, said),) = warnings(steps("- {id: a, type: fan-out, items: inputs.x, step: {command: x}}"))
+    ((line, said),) = warnings(
+        steps("- {id: a, type: fan-out, items: inputs.x, step: {command: x}}")
+    )
     assert (line, "'items' of the fan-out 'a' is 'inputs.x', which is no list" in said) == (3, True)
 
 
-@pytest.mark.parametrize(("run", "line"), [
-    ("run: eval {{ inputs.x }}", 5),
-    ('run: |\n    true\n    eval "{{ inputs.x }}"', 7),
-    ('run: |-\n\n    # a comment\n    eval "{{ inputs.x }}"', 8),
-    ("run: >\n    true;\n    eval {{ inputs.x }}", 7),
-    ("run: 'true;\n\n    eval {{ inputs.x }}'", 7),
-    ('run: "true; \\\n    eval {{ inputs.x }}"', 6),
-    ("run: true;\n    eval\n    {{ inputs.x }}", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        ("run: eval {{ inputs.x }}", 5),
+        ('run: |\n    true\n    eval "{{ inputs.x }}"', 7),
+        ('run: |-\n\n    # a comment\n    eval "{{ inputs.x }}"', 8),
+        ("run: >\n    true;\n    eval {{ inputs.x }}", 7),
+        ("run: 'true;\n\n    eval {{ inputs.x }}'", 7),
+        ('run: "true; \\\n    eval {{ inputs.x }}"', 6),
+        ("run: true;\n    eval\n    {{ inputs.x }}", None),
+    ],
+)
 def test_warnings_of_a_script_have_the_line_of_the_file(run, line):
-    text = "inputs: {x: {}}\n" + steps(f"- id: a\n  type: shell\n  {run}").replace("    - id", "- id")
+    text = "inputs: {x: {}}\n" + steps(f"- id: a\n  type: shell\n  {run}").replace(
+        "    - id", "- id"
+    )
     found = [at for at, _ in warnings(text)]
     assert len(found) == 1
     assert line is None or text.splitlines()[found[0] - 1].strip().lstrip("run: |>'").startswith(
@@ -741,7 +1108,9 @@ def test_a_registered_kind_may_refuse_its_config():
 
 def test_a_broken_kind_is_named():
     (said,) = problems(CUSTOM, kinds={"mine": Kind(RuntimeError("x\ny"))})
-    assert said.startswith("flow.yaml:3: the mine step 'a': its kind is broken: check raised RuntimeError: x y")
+    assert said.startswith(
+        "flow.yaml:3: the mine step 'a': its kind is broken: check raised RuntimeError: x y"
+    )
 
 
 def test_a_kind_that_is_not_registered_is_unknown_and_one_that_is_may_be_meant():
@@ -766,7 +1135,9 @@ def calling(*files):
     return (
         HEADER
         + "steps:\n"
-        + "".join(f"- {{id: s{n}, type: workflow, workflow: {name}}}\n" for n, name in enumerate(files))
+        + "".join(
+            f"- {{id: s{n}, type: workflow, workflow: {name}}}\n" for n, name in enumerate(files)
+        )
     )
 
 
@@ -775,10 +1146,17 @@ INNER = "workflow: {id: inner}\nsteps: [{id: a, command: x}]\n"
 
 def test_a_file_can_be_a_step(folder):
     inner = "inputs: {spec: {required: true}, n: {type: number, default: 3}}\n" + INNER
-    outer = HEADER + "steps: [{id: a, type: workflow, workflow: inner.yaml, input: {spec: '{{ item }}'}}]"
+    outer = (
+        HEADER
+        + "steps: [{id: a, type: workflow, workflow: inner.yaml, input: {spec: '{{ item }}'}}]"
+    )
     (step,) = load(outer, "dir/flow.yaml", directory=folder(inner=inner)).steps
     assert isinstance(step, typed.CallStep)
-    assert (step.file, step.workflow.id, step.workflow.file) == ("inner.yaml", "inner", "dir/inner.yaml")
+    assert (step.file, step.workflow.id, step.workflow.file) == (
+        "inner.yaml",
+        "inner",
+        "dir/inner.yaml",
+    )
     assert step.given["spec"].lone
 
 
@@ -798,21 +1176,24 @@ def test_problems_of_an_inner_file_have_its_own_name_and_line_and_come_once(fold
     assert said[0].startswith("inner.yaml:3: the step 'a': there is no type 'nope'")
 
 
-@pytest.mark.parametrize(("named", "says"), [
-    ("other.yaml", "there is no such file"),
-    ("/etc/inner.yaml", "it must be a path beneath the directory of this file"),
-    ("../inner.yaml", "it must be a path beneath the directory of this file"),
-    ("sub/../inner.yaml", "it must be a path beneath the directory of this file"),
-    ("speckit", "workflows that are installed by their id are not run here"),
-    ("'{{ inputs.x }}.yaml'", "it must be a file's name as it is, not an expression"),
-    ("link.yaml", "it must not be a symbolic link, nor lead through one"),
-    ("linked/inner.yaml", "it must not be a symbolic link, nor lead through one"),
-    ("folder.yaml", "it is no regular file"),
-    ("pipe.yaml", "it is no regular file"),
-    ("big.yaml", "it is larger than 5 MiB"),
-    ("'" + "x" * 300 + ".yaml'", "there is no such file"),
-    ("flow.yaml", "these files stand within each other: flow.yaml -> flow.yaml"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("other.yaml", "there is no such file"),
+        ("/etc/inner.yaml", "it must be a path beneath the directory of this file"),
+        ("../inner.yaml", "it must be a path beneath the directory of this file"),
+        ("sub/../inner.yaml", "it must be a path beneath the directory of this file"),
+        ("speckit", "workflows that are installed by their id are not run here"),
+        ("'{{ inputs.x }}.yaml'", "it must be a file's name as it is, not an expression"),
+        ("link.yaml", "it must not be a symbolic link, nor lead through one"),
+        ("linked/inner.yaml", "it must not be a symbolic link, nor lead through one"),
+        ("folder.yaml", "it is no regular file"),
+        ("pipe.yaml", "it is no regular file"),
+        ("big.yaml", "it is larger than 5 MiB"),
+        ("'" + "x" * 300 + ".yaml'", "there is no such file"),
+        ("flow.yaml", "these files stand within each other: flow.yaml -> flow.yaml"),
+    ],
+)
 def test_what_is_no_file_beneath_the_directory_is_refused(folder, named, says):
     directory = folder(inner=INNER, flow=calling("flow.yaml"))
     (directory / "link.yaml").symlink_to("inner.yaml")
@@ -848,15 +1229,22 @@ def test_an_inner_file_that_vanishes_is_named(folder, monkeypatch):
 def test_files_within_each_other_in_a_circle_are_refused(folder):
     directory = folder(a=calling("b.yaml"), b=calling("a.yaml"))
     (said,) = problems(calling("a.yaml"), directory=directory)
-    assert said == "b.yaml:3: the workflow 'a.yaml': these files stand within each other: a.yaml -> b.yaml -> a.yaml"
+    assert (
+        said
+        == "b.yaml:3: the workflow 'a.yaml': these files stand within each other: a.yaml -> b.yaml -> a.yaml"
+    )
 
 
 def test_files_stand_within_each_other_sixteen_deep_and_no_deeper(folder):
-    files = {f"f{n}": calling(f"f{n + 1}.yaml", f"f{n + 1}.yaml") for n in range(1, 16)}  # read once each, not 2**15
+    files = {
+        f"f{n}": calling(f"f{n + 1}.yaml", f"f{n + 1}.yaml") for n in range(1, 16)
+    }  # read once each, not 2**15
     directory = folder(**files, f16=INNER)
     load(calling("f2.yaml"), "flow.yaml", directory=directory)
     assert "more than 16 deep" in problems(calling("f1.yaml"), directory=directory)[0]
-    said = problems(calling("f2.yaml") + "- {id: x, type: workflow, workflow: f1.yaml}\n", directory=directory)
+    said = problems(
+        calling("f2.yaml") + "- {id: x, type: workflow, workflow: f1.yaml}\n", directory=directory
+    )
     assert any("deep" in one for one in said)
 
 

@@ -104,7 +104,9 @@ def run(script, shell, folder):
     folder.mkdir(parents=True, exist_ok=True)
     file = folder.parent / f"{folder.name}.sh"
     file.write_bytes(script.encode())
-    done = subprocess.run([*shell, str(file)], cwd=folder, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*shell, str(file)], cwd=folder, capture_output=True, timeout=60, check=False
+    )
     assert list(folder.iterdir()) == [], "the value was run"
     return done
 
@@ -143,12 +145,44 @@ def test_any_text_comes_through_every_quote(shell, value, tmp_path_factory):
 @given(
     parts=st.lists(
         st.sampled_from(
-            ["{{ v }}", "'", '"', "`", "$(", ")", "(", "${", "}", "$x", "\\", "\n", " ", "#", "<<EOF\n", "\nEOF\n", "a",
-             "=", ";", "|", "&&", "case x in ", "esac", "if ", "$'", "{", "[ ", " ]", "echo ", "x=", "<<'EOF'\n", "*"]
+            [
+                "{{ v }}",
+                "'",
+                '"',
+                "`",
+                "$(",
+                ")",
+                "(",
+                "${",
+                "}",
+                "$x",
+                "\\",
+                "\n",
+                " ",
+                "#",
+                "<<EOF\n",
+                "\nEOF\n",
+                "a",
+                "=",
+                ";",
+                "|",
+                "&&",
+                "case x in ",
+                "esac",
+                "if ",
+                "$'",
+                "{",
+                "[ ",
+                " ]",
+                "echo ",
+                "x=",
+                "<<'EOF'\n",
+                "*",
+            ]
         ),
         max_size=14,
     )
-)  # fmt: skip
+)
 def test_no_text_around_a_value_makes_the_shell_run_it(shell, parts, tmp_path_factory):
     text = "".join(["echo {{ v }}", *parts])
     try:
@@ -161,7 +195,12 @@ def test_no_text_around_a_value_makes_the_shell_run_it(shell, parts, tmp_path_fa
     (folder / "in").mkdir()
     (folder / "in.sh").write_text(script.render({"v": value}))
     subprocess.run(
-        [*shell, "../in.sh"], cwd=folder / "in", capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False
+        [*shell, "../in.sh"],
+        cwd=folder / "in",
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
     )
 
     assert not (folder / "in" / "pwned").exists()
@@ -173,10 +212,18 @@ def test_no_text_around_a_value_makes_the_shell_run_it(shell, parts, tmp_path_fa
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, ""), (True, "True"), (False, "False"), (3, "3"), (1.5, "1.5"), (2.0, "2.0"), ("", ""),
-        ([1, "ä", None], '[1, "ä", null]'), ({"b": 1, "a": [True]}, '{"a": [true], "b": 1}'), ([], "[]"),
+        (None, ""),
+        (True, "True"),
+        (False, "False"),
+        (3, "3"),
+        (1.5, "1.5"),
+        (2.0, "2.0"),
+        ("", ""),
+        ([1, "ä", None], '[1, "ä", null]'),
+        ({"b": 1, "a": [True]}, '{"a": [true], "b": 1}'),
+        ([], "[]"),
     ],
-)  # fmt: skip
+)
 def test_a_number_is_its_text_and_a_list_is_json(value, text, tmp_path):
     assert printed("printf '%s|' {{ v }}", value, ["sh"], tmp_path / "in") == f"{text}|"
 
@@ -184,7 +231,9 @@ def test_a_number_is_its_text_and_a_list_is_json(value, text, tmp_path):
 def test_the_same_block_is_one_variable_and_none_is_exported(tmp_path):
     script = parse_script('echo "{{ v }}" {{ v }} {{ w }}; env').render({"v": "x", "w": "y"})
 
-    assert script.startswith('ABREAST_1=\'x\'\nABREAST_2=\'y\'\necho "${ABREAST_1}" "${ABREAST_1}" "${ABREAST_2}"')
+    assert script.startswith(
+        'ABREAST_1=\'x\'\nABREAST_2=\'y\'\necho "${ABREAST_1}" "${ABREAST_1}" "${ABREAST_2}"'
+    )
     said = run(script, ["sh"], tmp_path / "in").stdout
     assert said.startswith(b"x x y\n")
     assert not re.search(rb"^ABREAST_\d", said, re.MULTILINE)
@@ -226,12 +275,16 @@ def test_a_script_that_is_too_long_is_refused():
 )
 def test_raw_is_code(text, said, tmp_path):
     script = parse_script(text)
-    assert run(script.render({"v": "echo hi", "w": "*"}), ["sh"], tmp_path / "in").stdout.decode() == said
+    assert (
+        run(script.render({"v": "echo hi", "w": "*"}), ["sh"], tmp_path / "in").stdout.decode()
+        == said
+    )
     assert script.warnings == ()
 
 
 @pytest.mark.parametrize(
-    "text", ["{{ v | raw | trim }}", "{{ [v | raw] }}", "{{ v | raw(1) }}", "{{ v if w else v | raw }}"]
+    "text",
+    ["{{ v | raw | trim }}", "{{ [v | raw] }}", "{{ v | raw(1) }}", "{{ v if w else v | raw }}"],
 )
 def test_raw_is_the_last_filter_or_none(text):
     with pytest.raises(ScriptInvalid, match="raw"):
@@ -244,11 +297,27 @@ def test_raw_is_the_last_filter_or_none(text):
 @pytest.mark.parametrize("value", [5, "5", " 5\n", 5.0, "+5", "005"])
 @pytest.mark.parametrize("shell", shells())
 def test_a_whole_number_may_stand_in_a_formula(value, shell, tmp_path):
-    assert printed("echo $(( 2 - {{ v }} )) $((3*({{v}}+1)))", value, shell, tmp_path / "in") == "-3 18\n"
+    assert (
+        printed("echo $(( 2 - {{ v }} )) $((3*({{v}}+1)))", value, shell, tmp_path / "in")
+        == "-3 18\n"
+    )
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, "a[$(touch pwned)]", "x", "", 1.5, [1], "9" * 30, 2**70, float("inf"), float("nan")]
+    "value",
+    [
+        None,
+        True,
+        "a[$(touch pwned)]",
+        "x",
+        "",
+        1.5,
+        [1],
+        "9" * 30,
+        2**70,
+        float("inf"),
+        float("nan"),
+    ],
 )
 def test_nothing_else_may_stand_in_a_formula(value):
     with pytest.raises(ExpressionFailed, match="whole number"):
@@ -308,7 +377,7 @@ def test_nothing_else_may_stand_in_a_formula(value):
         ("echo {{ v b }}", "can't be read"),
         ("echo {{ 'v }}", "quote is not closed"),
     ],
-)  # fmt: skip
+)
 def test_where_no_value_can_stand_is_said_at_load(text, sentence):
     with pytest.raises(ScriptInvalid) as raised:
         parse_script(text)
@@ -353,7 +422,7 @@ def test_where_no_value_can_stand_is_said_at_load(text, sentence):
         ('sh -c "echo $(echo {{ v }})"', "sh -c"),
         ("case x in x) eval {{ v }};; esac", "eval"),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_is_read_as_code_again_gets_a_warning(text, who):
     ((at, sentence),) = parse_script(text).warnings
     assert text[at:].startswith("{{ v }}")
@@ -363,10 +432,19 @@ def test_a_value_that_is_read_as_code_again_gets_a_warning(text, who):
 @pytest.mark.parametrize(
     "text",
     [
-        "{{ v }}", '"{{ v }}" --help', "x=1 {{ v }}", "cd a && {{ v }}", "if {{ v }}; then echo; fi", "a\n{{ v }}",
-        "x=$({{ v }})", "({{ v }})", "f() { {{ v }}; }", "case x in a) {{ v }};; esac", "! {{ v }}",
+        "{{ v }}",
+        '"{{ v }}" --help',
+        "x=1 {{ v }}",
+        "cd a && {{ v }}",
+        "if {{ v }}; then echo; fi",
+        "a\n{{ v }}",
+        "x=$({{ v }})",
+        "({{ v }})",
+        "f() { {{ v }}; }",
+        "case x in a) {{ v }};; esac",
+        "! {{ v }}",
     ],
-)  # fmt: skip
+)
 def test_a_value_that_is_the_command_gets_a_warning(text):
     ((at, sentence),) = parse_script(text).warnings
     assert at == text.index("{{")
@@ -383,20 +461,50 @@ def test_a_value_that_a_formula_reads_gets_a_warning():
 @pytest.mark.parametrize(
     "text",
     [
-        "echo {{ v }}", "sh -c 'echo \"$1\"' _ {{ v }}", "python3 x.py {{ v }}", "python3 x.py <<EOF\n{{ v }}\nEOF",
-        "awk -v x={{ v }} '{ print x }'", "awk -v x={{ v }} '{ print x }' {{ v }}", "sed s/a/b/ {{ v }}",
-        "jq --arg x {{ v }} .x", "for f in {{ v }}; do :; done", "case {{ v }} in {{ v }}) ;; esac", "> {{ v }}",
-        "./{{ v }}.sh", "x={{ v }}", "x={{ v }} y=2 cmd", "ls [{{ v }}]*",
-        "a[1]={{ v }}", "case x in ({{ v }}) ;; *) ;; esac; echo {{ v }}",
-        "echo {{ v }} | grep sh", "echo a | sh; echo {{ v }}", "echo {{ v }} || sh", "echo a 2>&1 {{ v }} > {{ v }}",
-        "export x={{ v }}", "read -p {{ v }} x", "cat <<A\n{{ v }}\nA\necho {{ v }}", "f() (echo {{ v }})",
-        "echo {{ v }} # eval {{ v\n }} `", "[ {{ v }} -eq 1 ]", "cat <<<{{ v }}", "diff <(cat {{ v }}) x",
-        "echo $((1 << 2)) {{ v }}", "echo \"a{b\" '{' $'x' \"${a%\"}\"}\" {{ v }}", "x=a#b; echo {{ v }}",
-        "(cat) > {{ v }}", "case a in esac; echo {{ v }}", "case a in b) echo;; c) echo\nesac\necho {{ v }}",
-        "cat <<EOF\na\\\nEOF\n{{ v }}\nEOF", "cat <<EOF\n{{ v }}", "echo $( (cat); cat) {{ v }}",
+        "echo {{ v }}",
+        "sh -c 'echo \"$1\"' _ {{ v }}",
+        "python3 x.py {{ v }}",
+        "python3 x.py <<EOF\n{{ v }}\nEOF",
+        "awk -v x={{ v }} '{ print x }'",
+        "awk -v x={{ v }} '{ print x }' {{ v }}",
+        "sed s/a/b/ {{ v }}",
+        "jq --arg x {{ v }} .x",
+        "for f in {{ v }}; do :; done",
+        "case {{ v }} in {{ v }}) ;; esac",
+        "> {{ v }}",
+        "./{{ v }}.sh",
+        "x={{ v }}",
+        "x={{ v }} y=2 cmd",
+        "ls [{{ v }}]*",
+        "a[1]={{ v }}",
+        "case x in ({{ v }}) ;; *) ;; esac; echo {{ v }}",
+        "echo {{ v }} | grep sh",
+        "echo a | sh; echo {{ v }}",
+        "echo {{ v }} || sh",
+        "echo a 2>&1 {{ v }} > {{ v }}",
+        "export x={{ v }}",
+        "read -p {{ v }} x",
+        "cat <<A\n{{ v }}\nA\necho {{ v }}",
+        "f() (echo {{ v }})",
+        "echo {{ v }} # eval {{ v\n }} `",
+        "[ {{ v }} -eq 1 ]",
+        "cat <<<{{ v }}",
+        "diff <(cat {{ v }}) x",
+        "echo $((1 << 2)) {{ v }}",
+        'echo "a{b" \'{\' $\'x\' "${a%"}"}" {{ v }}',
+        "x=a#b; echo {{ v }}",
+        "(cat) > {{ v }}",
+        "case a in esac; echo {{ v }}",
+        "case a in b) echo;; c) echo\nesac\necho {{ v }}",
+        "cat <<EOF\na\\\nEOF\n{{ v }}\nEOF",
+        "cat <<EOF\n{{ v }}",
+        "echo $( (cat); cat) {{ v }}",
         "echo $((cat); cat) {{ v }}",
-        "[ -n x ] && echo `date # x` {{ v }}", 'echo "`date "{{ v }}"`" $$ $? {{ v }}', "a=(x {{ v }})", "echo )",
+        "[ -n x ] && echo `date # x` {{ v }}",
+        'echo "`date "{{ v }}"`" $$ $? {{ v }}',
+        "a=(x {{ v }})",
+        "echo )",
     ],
-)  # fmt: skip
+)
 def test_everything_else_gets_none(text):
     assert parse_script(text).warnings == ()

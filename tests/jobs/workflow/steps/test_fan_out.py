@@ -55,9 +55,17 @@ async def forced(workflow, kit, order, inside, **options):
 # --- items ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("value", "kind"), [
-    ("text", "a text"), (7, "a number"), (2.5, "a number"), (True, "a boolean"), (None, "null"), ({}, "a mapping"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("text", "a text"),
+        (7, "a number"),
+        (2.5, "a number"),
+        (True, "a boolean"),
+        (None, "null"),
+        ({}, "a mapping"),
+    ],
+)
 async def test_items_that_are_no_list_fail_naming_the_type_and_the_expression(value, kind):
     kit = FakeKit(gives={"src": {"list": value}})
     result = await go(flow(step("src"), fan("{{ steps.src.output.list }}", each("w"))), kit)
@@ -94,10 +102,26 @@ async def test_more_items_than_are_allowed_fail_before_anything_runs():
 # --- width ------------------------------------------------------------------------------------------------------------
 
 WIDTHS = [
-    (4, 4), ("4", 4), (4.0, 4), (3.9, 3), (" 2 ", 2), (None, 1), ("abc", 1), (0, 1), (-1, 1), (float("inf"), 1),
-    (float("nan"), 1), ([], 1), ("4.0", 1), (True, 1), (99, 6), ("{{ inputs.k }}", 3), ("{{ inputs.text }}", 2),
-    ("{{ inputs.nothing }}", 1), ("{{ 1 + 1 }}", 2),
-]  # fmt: skip
+    (4, 4),
+    ("4", 4),
+    (4.0, 4),
+    (3.9, 3),
+    (" 2 ", 2),
+    (None, 1),
+    ("abc", 1),
+    (0, 1),
+    (-1, 1),
+    (float("inf"), 1),
+    (float("nan"), 1),
+    ([], 1),
+    ("4.0", 1),
+    (True, 1),
+    (99, 6),
+    ("{{ inputs.k }}", 3),
+    ("{{ inputs.text }}", 2),
+    ("{{ inputs.nothing }}", 1),
+    ("{{ 1 + 1 }}", 2),
+]
 
 
 @pytest.mark.parametrize(("said", "workers"), WIDTHS)
@@ -151,7 +175,11 @@ async def test_a_slow_first_item_idles_nobody():
 MIXED = [
     flow(fan([0, 1, 2], each("w"), width="{{ inputs.k }}"), IN, inputs={"k": {}}),
     flow(fan([0, 1, 2], each("a"), each("b"), width="{{ inputs.k }}"), IN, inputs={"k": {}}),
-    flow(fan([0, 1, 2], each("w", continue_on_error=True), width="{{ inputs.k }}"), IN, inputs={"k": {}}),
+    flow(
+        fan([0, 1, 2], each("w", continue_on_error=True), width="{{ inputs.k }}"),
+        IN,
+        inputs={"k": {}},
+    ),
     flow(fan([0, 1, 2], each("w"), width="{{ inputs.k }}", max_failures=1), IN, inputs={"k": {}}),
 ]
 
@@ -162,18 +190,24 @@ def without_width(result):
     for name, kind, state, fate, output, fault in steps:
         plain = {key: value for key, value in output.items() if key != "max_concurrency"}
         if name == "in":
-            plain["results"] = plain["all"] = [{**one, "max_concurrency": 0} for one in plain["results"]]
+            plain["results"] = plain["all"] = [
+                {**one, "max_concurrency": 0} for one in plain["results"]
+            ]
         cleaned.append((name, kind, state, fate, plain, fault))
     return status, error, outputs, cleaned
 
 
 @pytest.mark.parametrize("workflow", MIXED)
-@pytest.mark.parametrize("fails", [{}, {"w1": "no", "b1": "no"}, {"w0": "no", "w2": "nay", "a2": "nay"}])
+@pytest.mark.parametrize(
+    "fails", [{}, {"w1": "no", "b1": "no"}, {"w0": "no", "w2": "nay", "a2": "nay"}]
+)
 async def test_results_statuses_and_recorded_keys_are_the_same_at_any_width(workflow, fails):
     alone, wide = MemoryStore(), MemoryStore()
     first = await go(workflow, FakeKit(fails=fails), {"k": "1"}, store=alone)
     kit = FakeKit(gate=Gate(), fails=fails)
-    names = ["w0", "w1", "w2"] if workflow.steps[0].steps[0].common.id == "w" else ["a0", "a1", "a2"]
+    names = (
+        ["w0", "w1", "w2"] if workflow.steps[0].steps[0].common.id == "w" else ["a0", "a1", "a2"]
+    )
     order = [*reversed(names), "b2", "b1", "b0"]
     second = await forced(workflow, kit, order, names, inputs={"k": "3"}, store=wide)
     assert kit.peak == 3
@@ -186,7 +220,9 @@ async def test_results_statuses_and_recorded_keys_are_the_same_at_any_width(work
 async def test_results_are_in_item_order_under_forced_reverse_completion_and_fan_in_reads_them_by_position():
     kit = FakeKit(gate=Gate())
     names = [f"w{index}" for index in range(5)]
-    result = await forced(flow(fan([0, 1, 2, 3, 4], each("w"), width=5), IN), kit, names[::-1], names)
+    result = await forced(
+        flow(fan([0, 1, 2, 3, 4], each("w"), width=5), IN), kit, names[::-1], names
+    )
     assert kit.ended == names[::-1]
     assert results(result) == names
     assert [one["value"] for one in result.steps["in"].output["all"][0]["results"]] == names
@@ -197,9 +233,14 @@ async def test_ids_are_parent_template_index_and_compose_when_nested():
     inner = fan(["x", "y"], step("leaf", "{{ item }}"), name="inner", width=2)
     result = await go(flow(fan([0, 1], inner, name="outer", width=2)), FakeKit())
     assert list(result.steps) == [
-        "outer", "outer:inner:0", "outer:inner:0:leaf:0", "outer:inner:0:leaf:1",
-        "outer:inner:1", "outer:inner:1:leaf:0", "outer:inner:1:leaf:1",
-    ]  # fmt: skip
+        "outer",
+        "outer:inner:0",
+        "outer:inner:0:leaf:0",
+        "outer:inner:0:leaf:1",
+        "outer:inner:1",
+        "outer:inner:1:leaf:0",
+        "outer:inner:1:leaf:1",
+    ]
 
 
 async def test_a_template_without_an_id_goes_by_item():
@@ -211,9 +252,14 @@ async def test_recorded_keys_are_the_ids_of_steps_and_the_positions_of_items():
     store = MemoryStore()
     await go(flow(step("one"), fan([5, 6], each("a"), each("b"), width=2)), FakeKit(), store=store)
     assert set(recorded(store)) == {
-        "flow/one", "flow/fan/0000", "flow/fan/0001", "flow/fan/0000/a", "flow/fan/0000/b", "flow/fan/0001/a",
+        "flow/one",
+        "flow/fan/0000",
+        "flow/fan/0001",
+        "flow/fan/0000/a",
+        "flow/fan/0000/b",
+        "flow/fan/0001/a",
         "flow/fan/0001/b",
-    }  # fmt: skip
+    }
 
 
 # --- isolation --------------------------------------------------------------------------------------------------------
@@ -221,7 +267,9 @@ async def test_recorded_keys_are_the_ids_of_steps_and_the_positions_of_items():
 
 async def test_an_item_is_seen_by_itself_alone_under_forced_overlap():
     kit = FakeKit(gate=Gate())
-    workflow = flow(fan([0, 1, 2], each("a"), step("b", "b{{ item }}-{{ steps.a.output.value }}"), width=3))
+    workflow = flow(
+        fan([0, 1, 2], each("a"), step("b", "b{{ item }}-{{ steps.a.output.value }}"), width=3)
+    )
     result = await forced(workflow, kit, ["a2", "a0", "a1"], ["a0", "a1", "a2"])
     assert results(result) == ["b0-a0", "b1-a1", "b2-a2"]
     assert sorted(kit.calls[3:]) == ["b0-a0", "b1-a1", "b2-a2"]
@@ -231,12 +279,19 @@ async def test_a_nested_step_never_reads_a_step_of_the_same_name_elsewhere():
     kit = FakeKit(gate=Gate())
     workflow = flow(
         step("a", "outside"),
-        fan([0, 1], step("b", "b{{ item }}-{{ steps.a.output.value }}"), each("a"),
-            step("c", "c{{ item }}-{{ steps.a.output.value }}"), width=2),
+        fan(
+            [0, 1],
+            step("b", "b{{ item }}-{{ steps.a.output.value }}"),
+            each("a"),
+            step("c", "c{{ item }}-{{ steps.a.output.value }}"),
+            width=2,
+        ),
         step("d", "d-{{ steps.a.output.value }}"),
-    )  # fmt: skip
+    )
     kit.gate.open("outside")
-    result = await forced(workflow, kit, ["b1-outside", "a1", "b0-outside", "a0"], ["b0-outside", "b1-outside"])
+    result = await forced(
+        workflow, kit, ["b1-outside", "a1", "b0-outside", "a0"], ["b0-outside", "b1-outside"]
+    )
     assert results(result) == ["c0-a0", "c1-a1"]
     assert kit.calls[-1] == "d-outside"
 
@@ -244,7 +299,16 @@ async def test_a_nested_step_never_reads_a_step_of_the_same_name_elsewhere():
 @pytest.mark.parametrize("width", [1, 3])
 async def test_items_do_not_see_the_results_of_their_fan_out_grow(width):
     kit = FakeKit()
-    await go(flow(fan([0, 1, 2], step("w", "w{{ item }}-{{ steps.fan.output.results | length }}"), width=width)), kit)
+    await go(
+        flow(
+            fan(
+                [0, 1, 2],
+                step("w", "w{{ item }}-{{ steps.fan.output.results | length }}"),
+                width=width,
+            )
+        ),
+        kit,
+    )
     assert sorted(kit.calls) == ["w0-0", "w1-0", "w2-0"]
 
 
@@ -256,7 +320,11 @@ async def test_what_an_item_changes_in_what_it_was_given_is_seen_by_nobody(kind)
 
     kit = FakeKit(gives={"src": {"n": 0}, **{f"w{index}": spoil for index in range(3)}})
     words = {"who": "w{{ item }}", "shared": "{{ steps.src.output }}"}
-    own = {"id": "w", "type": kind, **(words if kind == "do" else {"call": "kit:act", "with": words})}
+    own = {
+        "id": "w",
+        "type": kind,
+        **(words if kind == "do" else {"call": "kit:act", "with": words}),
+    }
     result = await go(flow(step("src"), fan([0, 1, 2], own, width=3)), kit)
     assert results(result) == [{"n": 1}] * 3
     assert result.steps["src"].output == {"n": 0}
@@ -293,13 +361,20 @@ async def test_a_kind_is_called_concurrently_each_with_its_own_item_and_id():
 
 def test_the_contract_of_a_kind_is_documented_and_the_kinds_that_ship_keep_nothing_between_calls():
     said = " ".join(CustomKind.__doc__.split())
-    assert "One object serves all steps of its type, and is called concurrently: it must keep nothing" in said
+    assert (
+        "One object serves all steps of its type, and is called concurrently: it must keep nothing"
+        in said
+    )
     for shipped in [*leaves._PERFORM.values(), *leaves._CONFIGURE.values()]:
         assert inspect.isfunction(shipped)
         assert not shipped.__closure__
         assert not inspect.getclosurevars(shipped).nonlocals
     changing = (dict, list, set)
-    kept = {name for name, value in vars(leaves).items() if isinstance(value, changing) and not name.startswith("__")}
+    kept = {
+        name
+        for name, value in vars(leaves).items()
+        if isinstance(value, changing) and not name.startswith("__")
+    }
     assert kept == {"_PERFORM", "_CONFIGURE"}
     assert list(written_at_module_level(inspect.getsource(leaves))) == []
 
@@ -307,12 +382,19 @@ def test_the_contract_of_a_kind_is_documented_and_the_kinds_that_ship_keep_nothi
 def written_at_module_level(source):
     """What the functions of a module change outside of themselves: names, and what is within them."""
     tree = ast.parse(source)
-    outside = {name.id for node in tree.body for name in ast.walk(node) if is_written(name) and in_module(node)}
+    outside = {
+        name.id
+        for node in tree.body
+        for name in ast.walk(node)
+        if is_written(name) and in_module(node)
+    }
     outside |= {node.name for node in tree.body if hasattr(node, "name")}
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             yield from node.names
-        elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(
+            node.ctx, ast.Load
+        ):
             owner = node.value
             while isinstance(owner, (ast.Attribute, ast.Subscript)):
                 owner = owner.value
@@ -328,12 +410,15 @@ def in_module(node):
     return not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
 
 
-@pytest.mark.parametrize("source", [
-    "def f():\n    global last\n    last = 1",
-    "def f():\n    f.last = 1",
-    "KEPT = {}\nasync def f():\n    KEPT['a'] = 1",
-    "KEPT = Kept()\ndef f():\n    KEPT.all['a'].last = 1",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f():\n    global last\n    last = 1",
+        "def f():\n    f.last = 1",
+        "KEPT = {}\nasync def f():\n    KEPT['a'] = 1",
+        "KEPT = Kept()\ndef f():\n    KEPT.all['a'].last = 1",
+    ],
+)
 def test_what_a_kind_would_keep_between_calls_is_seen(source):
     assert list(written_at_module_level(source))
 
@@ -344,10 +429,13 @@ def test_the_documentation_of_the_width_says_exactly_what_it_does():
     for sentence, values, expected in [
         ('`4`, `"4"`, `" 4 "`, `4.0`, `4.9` are 4', [4, "4", " 4 ", 4.0, 4.9], 4),
         ("`True` is 1", [True], 1),
-        ('None, "abc", "4.0", 0, -1, infinity, nan, lists and mappings are 1',
-         [None, "abc", "4.0", 0, -1, float("inf"), float("nan"), [4], {4: 4}], 1),
+        (
+            'None, "abc", "4.0", 0, -1, infinity, nan, lists and mappings are 1',
+            [None, "abc", "4.0", 0, -1, float("inf"), float("nan"), [4], {4: 4}],
+            1,
+        ),
         ("10**100 is 10,000", [10**100], 10_000),
-    ]:  # fmt: skip
+    ]:
         assert sentence in said
         assert {as_width(value) for value in values} == {expected}
 
@@ -416,17 +504,23 @@ async def test_a_halt_in_a_nested_fan_out_is_attributed_to_its_item():
     result = await forced(workflow, kit, ["c0", "b1", "b0", "a1", "a0"], inside)
     assert (result.status, result.error) == ("failed", "ValueError: mine")
     assert statuses(result) == {
-        "outer": "failed", "outer:inner:0": "completed", "outer:inner:0:leaf:0": "completed",
-        "outer:inner:0:leaf:1": "completed", "outer:inner:1": "failed", "outer:inner:1:leaf:0": "completed",
+        "outer": "failed",
+        "outer:inner:0": "completed",
+        "outer:inner:0:leaf:0": "completed",
+        "outer:inner:0:leaf:1": "completed",
+        "outer:inner:1": "failed",
+        "outer:inner:1:leaf:0": "completed",
         "outer:inner:1:leaf:1": "failed",
-    }  # fmt: skip
+    }
     assert result.steps["outer:inner:1"].output["results"] == [{"value": "b0"}, {}]
 
 
 @pytest.mark.parametrize("width", [1, 3])
 async def test_tolerated_errors_never_cut_the_results_short(width):
     kit = FakeKit(fails={"w0": "no", "w2": "nay"})
-    result = await go(flow(fan([0, 1, 2, 3], each("w", continue_on_error=True), width=width), step("after")), kit)
+    result = await go(
+        flow(fan([0, 1, 2, 3], each("w", continue_on_error=True), width=width), step("after")), kit
+    )
     assert result.ok
     assert results(result) == [{}, "w1", {}, "w3"]
     assert statuses(result)["fan:w:2"] == "failed"
@@ -446,14 +540,23 @@ async def test_a_fan_out_whose_own_errors_are_tolerated_halts_itself_but_not_the
     kit = FakeKit(fails={"w1": "no"})
     result = await go(flow(fan([0, 1, 2], each("w"), continue_on_error=True), step("after")), kit)
     assert result.ok
-    assert statuses(result) == {"fan": "failed", "fan:w:0": "completed", "fan:w:1": "failed", "after": "completed"}
+    assert statuses(result) == {
+        "fan": "failed",
+        "fan:w:0": "completed",
+        "fan:w:1": "failed",
+        "after": "completed",
+    }
 
 
 @pytest.mark.parametrize("more", [{"continue_on_error": True}, {}])
-@pytest.mark.parametrize("around", [{}, {"max_failures": 9}, {"min_success": 0.1}, {"continue_on_error": True}])
+@pytest.mark.parametrize(
+    "around", [{}, {"max_failures": 9}, {"min_success": 0.1}, {"continue_on_error": True}]
+)
 async def test_an_abort_counts_though_errors_are_tolerated(more, around):
     kit = FakeKit(decides={"fan:g:0": "approve", "fan:g:1": "reject", "fan:g:2": "approve"})
-    result = await go(flow(fan([0, 1, 2], gate("g", **more), width=3, **around), step("after")), kit)
+    result = await go(
+        flow(fan([0, 1, 2], gate("g", **more), width=3, **around), step("after")), kit
+    )
     assert (result.status, result.error) == ("aborted", "the gate 'fan:g:1' was rejected")
     assert statuses(result) == {"fan": "failed", "fan:g:0": "completed", "fan:g:1": "failed"}
     assert "after" not in kit.calls
@@ -461,7 +564,9 @@ async def test_an_abort_counts_though_errors_are_tolerated(more, around):
 
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("nested", [False, True])
-async def test_a_gate_that_nobody_answers_pauses_at_its_item_and_the_rest_goes_on_later(width, nested):
+async def test_a_gate_that_nobody_answers_pauses_at_its_item_and_the_rest_goes_on_later(
+    width, nested
+):
     store = MemoryStore()
     inner = [each("a"), gate("g")] if nested else [gate("g")]
     workflow = flow(fan([0, 1, 2], *inner, width=width), step("after"))
@@ -472,7 +577,9 @@ async def test_a_gate_that_nobody_answers_pauses_at_its_item_and_the_rest_goes_o
     assert result.steps["fan"].status == "paused"
     assert [one.get("choice") for one in result.steps["fan"].output["results"]] == ["approve", None]
     again = FakeKit()
-    result = await go(workflow, again, store=store, verdicts={"fan:g:1": "approve", "fan:g:2": "approve"})
+    result = await go(
+        workflow, again, store=store, verdicts={"fan:g:1": "approve", "fan:g:2": "approve"}
+    )
     assert result.ok
     assert "a0" not in again.calls
     assert again.calls[-1] == "after"
@@ -485,9 +592,10 @@ async def test_what_runs_when_a_gate_pauses_ends_and_a_resumed_run_does_not_star
     kit = FakeKit(gate=Gate())
     ask = gate("g")
     work = {
-        "steps": [each("a"), ask], "fan-out": [fan(["{{ item }}"], each("a"), name="in"), ask],
+        "steps": [each("a"), ask],
+        "fan-out": [fan(["{{ item }}"], each("a"), name="in"), ask],
         "needs": [gate("g", needs=[]), each("a", needs=[])],
-    }[inner]  # fmt: skip
+    }[inner]
     workflow = flow(fan(list(range(6)), *work, width=4), step("after"))
 
     async def body():
@@ -504,7 +612,9 @@ async def test_what_runs_when_a_gate_pauses_ends_and_a_resumed_run_does_not_star
     assert kit.cancelled == []
     assert sorted(kit.calls) == ["a0", "a1", "a2", "a3"]  # nothing new starts
     again = FakeKit()
-    result = await go(workflow, again, store=store, verdicts={f"fan:g:{index}": "approve" for index in range(6)})
+    result = await go(
+        workflow, again, store=store, verdicts={f"fan:g:{index}": "approve" for index in range(6)}
+    )
     assert result.ok
     assert sorted(again.calls) == ["a4", "a5", "after"]
 
@@ -526,11 +636,15 @@ class Boom(Exception):
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("around", [{}, {"continue_on_error": True, "max_failures": 9}])
-async def test_an_exception_that_escapes_cancels_is_raised_as_it_was_and_leaves_what_is_committed(nested, around):
+async def test_an_exception_that_escapes_cancels_is_raised_as_it_was_and_leaves_what_is_committed(
+    nested, around
+):
     store, boom = MemoryStore(), Boom("kind")
     kit = FakeKit(gate=Gate(), raises={"w1": boom})
     template = {"id": "w", "type": "do", "who": "w{{ item }}", "continue_on_error": True}
-    workflow = flow(fan(list(range(9)), *([template, each("z")] if nested else [template]), width=3, **around))
+    workflow = flow(
+        fan(list(range(9)), *([template, each("z")] if nested else [template]), width=3, **around)
+    )
     kit.gate.open("z0")
 
     async def body():
@@ -557,19 +671,24 @@ async def test_an_exception_that_escapes_cancels_is_raised_as_it_was_and_leaves_
 
 
 @pytest.mark.parametrize("width", [1, 4])
-@pytest.mark.parametrize(("most", "prefix", "says"), [
-    ({"max_failures": 0}, 2, "1 of 2 items failed, and at most 0 may"),
-    ({"max_failures": 1}, 4, "2 of 4 items failed, and at most 1 may"),
-    ({"max_failures": 2}, 6, None),
-    ({"min_success": 4}, 6, None),
-    ({"min_success": 5}, 4, "2 of 4 items failed, and at most 1 may"),
-    ({"min_success": 0.5}, 6, None),
-    ({"min_success": 0.7}, 4, "2 of 4 items failed, and at most 1 may"),
-    ({"min_success": 0.9}, 2, "1 of 2 items failed, and at most 0 may"),
-    ({"min_success": 1, "max_failures": 1}, 4, "2 of 4 items failed, and at most 1 may"),
-    ({"min_success": 99}, 2, "1 of 2 items failed, and at most -93 may"),
-])  # fmt: skip
-async def test_thresholds_are_counts_or_parts_and_are_crossed_in_item_order(width, most, prefix, says):
+@pytest.mark.parametrize(
+    ("most", "prefix", "says"),
+    [
+        ({"max_failures": 0}, 2, "1 of 2 items failed, and at most 0 may"),
+        ({"max_failures": 1}, 4, "2 of 4 items failed, and at most 1 may"),
+        ({"max_failures": 2}, 6, None),
+        ({"min_success": 4}, 6, None),
+        ({"min_success": 5}, 4, "2 of 4 items failed, and at most 1 may"),
+        ({"min_success": 0.5}, 6, None),
+        ({"min_success": 0.7}, 4, "2 of 4 items failed, and at most 1 may"),
+        ({"min_success": 0.9}, 2, "1 of 2 items failed, and at most 0 may"),
+        ({"min_success": 1, "max_failures": 1}, 4, "2 of 4 items failed, and at most 1 may"),
+        ({"min_success": 99}, 2, "1 of 2 items failed, and at most -93 may"),
+    ],
+)
+async def test_thresholds_are_counts_or_parts_and_are_crossed_in_item_order(
+    width, most, prefix, says
+):
     kit = FakeKit(fails={"w1": "no", "w3": "nay"})
     result = await go(flow(fan([0, 1, 2, 3, 4, 5], each("w"), width=width, **most)), kit)
     assert (result.ok, result.error) == (says is None, says)
@@ -579,7 +698,9 @@ async def test_thresholds_are_counts_or_parts_and_are_crossed_in_item_order(widt
 async def test_which_item_crossed_the_threshold_is_decided_in_item_order_not_in_time():
     kit = FakeKit(gate=Gate(), fails={"w0": "a", "w1": "b", "w3": "c"})
     names = ["w0", "w1", "w2", "w3"]
-    result = await forced(flow(fan([0, 1, 2, 3], each("w"), width=4, max_failures=1)), kit, names[::-1], names)
+    result = await forced(
+        flow(fan([0, 1, 2, 3], each("w"), width=4, max_failures=1)), kit, names[::-1], names
+    )
     assert result.error == "2 of 2 items failed, and at most 1 may"
     assert list(result.steps) == ["fan", "fan:w:0", "fan:w:1"]
     assert [one["index"] for one in result.steps["fan"].output["quarantine"]] == [0, 1]
@@ -595,9 +716,13 @@ HALTS = [
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize(("more", "fails", "says"), HALTS)
-async def test_an_item_that_halts_whatever_came_before_it_starts_none_after_it(nested, more, fails, says):
+async def test_an_item_that_halts_whatever_came_before_it_starts_none_after_it(
+    nested, more, fails, says
+):
     kit = FakeKit(gate=Gate(), fails=dict.fromkeys(fails, "no"))
-    names = [f"w{index}" for index in range(3 + len(fails))]  # a failure that is allowed makes room for one more
+    names = [
+        f"w{index}" for index in range(3 + len(fails))
+    ]  # a failure that is allowed makes room for one more
 
     async def body():
         await kit.gate.wait_for(*names[:4])
@@ -646,7 +771,9 @@ async def test_a_failure_within_the_canary_is_judged_in_order(more):
         kit.gate.open_all()
 
     canary = {"items": 3, "min_success": 0.5}
-    result = await at_gate(flow(fan(list(range(6)), each("w"), width=3, canary=canary, **more)), kit, body)
+    result = await at_gate(
+        flow(fan(list(range(6)), each("w"), width=3, canary=canary, **more)), kit, body
+    )
     assert result.ok
     assert len(results(result)) == 6
 
@@ -713,7 +840,7 @@ async def test_an_item_with_a_key_is_known_again_when_the_list_has_changed():
         step("src", "{{ inputs.list }}"),
         fan("{{ inputs.list | from_json }}", each("w"), key="{{ item }}", width=2),
         inputs={"list": {}},
-    )  # fmt: skip
+    )
     await go(workflow, FakeKit(), {"list": '["x", "y"]'}, store=store)
     kit = FakeKit()
     result = await go(workflow, kit, {"list": '["new", "y", "x"]'}, store=store)
@@ -726,7 +853,9 @@ async def test_an_item_with_a_key_is_known_again_when_the_list_has_changed():
 @pytest.mark.parametrize("width", [1, 3])
 async def test_a_key_that_names_two_items_fails_before_anything_runs(store, width):
     kit = FakeKit()
-    result = await go(flow(fan([1, 2, 3, 1], each("w"), key="{{ item }}", width=width)), kit, store=store)
+    result = await go(
+        flow(fan([1, 2, 3, 1], each("w"), key="{{ item }}", width=width)), kit, store=store
+    )
     assert result.error == "the key '1' is there more than once; a key must name one item"
     assert kit.calls == []
 
@@ -741,7 +870,11 @@ async def test_an_empty_key_is_the_position():
 @pytest.mark.parametrize("width", [1, 3])
 async def test_a_resume_runs_only_what_has_no_committed_success(width):
     store = MemoryStore()
-    workflow = flow(step("src"), fan([0, 1, 2, 3], each("w", continue_on_error=True), width=width), step("after"))
+    workflow = flow(
+        step("src"),
+        fan([0, 1, 2, 3], each("w", continue_on_error=True), width=width),
+        step("after"),
+    )
     first = await go(workflow, FakeKit(fails={"w1": "no", "w3": "no"}), store=store)
     assert [one["index"] for one in first.steps["fan"].output["quarantine"]] == [1, 3]
     kit = FakeKit()
@@ -754,9 +887,19 @@ async def test_a_resume_runs_only_what_has_no_committed_success(width):
 
 async def test_a_resume_runs_only_what_has_no_committed_success_in_nested_steps_and_loops_too():
     store = MemoryStore()
-    loop = {"id": "loop", "type": "do-while", "condition": "{{ steps.l.output.value != 'stop' }}", "max_iterations": 3,
-            "steps": [step("l", "l{{ item }}"), each("m")]}  # fmt: skip
-    inner = fan(["x", "y"], step("leaf", "leaf-{{ item }}-{{ steps.a.output.value }}"), name="inner", width=2)
+    loop = {
+        "id": "loop",
+        "type": "do-while",
+        "condition": "{{ steps.l.output.value != 'stop' }}",
+        "max_iterations": 3,
+        "steps": [step("l", "l{{ item }}"), each("m")],
+    }
+    inner = fan(
+        ["x", "y"],
+        step("leaf", "leaf-{{ item }}-{{ steps.a.output.value }}"),
+        name="inner",
+        width=2,
+    )
     workflow = flow(fan([0, 1], each("a"), loop, inner, each("b"), width=2), step("after"))
     first = await go(workflow, FakeKit(fails={"leaf-y-a1": "no"}), store=store)
     assert first.error == "ValueError: no"
@@ -773,7 +916,9 @@ async def test_changed_inputs_run_again_what_reads_them_and_nothing_else(nested)
     store = MemoryStore()
     first, second = step("a", "a{{ item }}-{{ inputs.x }}"), each("b")
     inner = [first, second] if nested else [first]
-    workflow = flow(fan([0, 1], *inner, width=2), fan([0], each("c"), name="other"), inputs={"x": {}})
+    workflow = flow(
+        fan([0, 1], *inner, width=2), fan([0], each("c"), name="other"), inputs={"x": {}}
+    )
     await go(workflow, FakeKit(), {"x": "1"}, store=store)
     kit = FakeKit()
     assert (await go(workflow, kit, {"x": "2"}, store=store)).ok
@@ -807,9 +952,11 @@ async def test_a_resume_tries_again_what_failed_within_an_item_though_it_was_tol
 async def test_a_changed_model_of_the_workflow_counts_as_a_change_for_items_that_ask_one():
     store = MemoryStore()
     workflow = flow(
-        fan([0, 1], {"id": "p", "type": "prompt", "prompt": "p{{ item }}"}), fan([0], each("w"), name="other"),
-        workflow={"id": "test", "model": "{{ inputs.m }}"}, inputs={"m": {}},
-    )  # fmt: skip
+        fan([0, 1], {"id": "p", "type": "prompt", "prompt": "p{{ item }}"}),
+        fan([0], each("w"), name="other"),
+        workflow={"id": "test", "model": "{{ inputs.m }}"},
+        inputs={"m": {}},
+    )
     await go(workflow, FakeKit(), {"m": "one"}, store=store)
     kit = FakeKit()
     await go(workflow, kit, {"m": "two"}, store=store)
@@ -835,7 +982,11 @@ async def test_once_is_not_repeated_when_nobody_knows_whether_it_was_done(nested
     again = FakeKit()
     result = await go(workflow, again, store=photos[0])
     assert not {"w0", "w1", "w2"} & set(again.calls)
-    assert [statuses(result)[f"fan:w:{index}"] for index in range(3)] == ["completed", "failed", "failed"]
+    assert [statuses(result)[f"fan:w:{index}"] for index in range(3)] == [
+        "completed",
+        "failed",
+        "failed",
+    ]
     knowing = FakeKit()
     result = await go(workflow, knowing, store=photos[0], resume="retry")
     assert result.ok
@@ -850,7 +1001,7 @@ async def test_lanes_bound_items_of_different_fan_outs_together():
     workflow = flow(
         fan([0, 1, 2], each("a", lane="slow"), name="one", width=3, needs=[]),
         fan([0, 1, 2], each("b", lane="slow"), name="two", width=3, needs=[]),
-    )  # fmt: skip
+    )
 
     async def body():
         await turns(200)

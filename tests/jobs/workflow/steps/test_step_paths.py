@@ -10,7 +10,14 @@ from tests.jobs.workflow.kits import FakeKit, each, fan, flow, go, step
 
 
 def loop(*steps, name, **more):
-    return {"id": name, "type": "while", "condition": True, "max_iterations": 2, "steps": list(steps), **more}
+    return {
+        "id": name,
+        "type": "while",
+        "condition": True,
+        "max_iterations": 2,
+        "steps": list(steps),
+        **more,
+    }
 
 
 def branch(*steps, name):
@@ -22,8 +29,14 @@ DEEP = flow(
     step("spends", budget="5req"),
     branch(step("within"), loop(step("turn"), name="twice"), name="if"),
     fan(["a", "b"], each("alone"), name="named", key="{{ item }}"),
-    fan([0, 1], each("first"), fan([2, 3], each("deep"), name="inner"), name="outer", budget="99req"),
-    loop(step("body"), loop(step("core"), fan([4, 5], each("spread"), name="wide"), name="small"), name="large"),
+    fan(
+        [0, 1], each("first"), fan([2, 3], each("deep"), name="inner"), name="outer", budget="99req"
+    ),
+    loop(
+        step("body"),
+        loop(step("core"), fan([4, 5], each("spread"), name="wide"), name="small"),
+        name="large",
+    ),
 )
 
 
@@ -33,10 +46,15 @@ async def test_the_full_id_of_a_path_is_the_one_under_which_the_step_is_told():
     (run,) = store.runs()
     (outlined,) = each_event(store, run.id, {WORKFLOW_OUTLINED})
     outcomes = list(each_outcome(store, run.id))
-    paths = StepPaths(codec.decode(outlined.body), {one.path: one.data["index"] for one in outcomes})
+    paths = StepPaths(
+        codec.decode(outlined.body), {one.path: one.data["index"] for one in outcomes}
+    )
     found = {one.path: paths.ids(one.path) for one in outcomes}
     items = {unescape(path) for path, ids in found.items() if not ids}
-    assert items == {"flow/outer:budget/outer/0000", "flow/outer:budget/outer/0001"}  # of several steps each
+    assert items == {
+        "flow/outer:budget/outer/0000",
+        "flow/outer:budget/outer/0001",
+    }  # of several steps each
     leaves = {name for name, record in result.steps.items() if record.type == "python"}
     assert {name for ids in found.values() for name in ids} == leaves
     for one in outcomes:
@@ -47,4 +65,6 @@ async def test_the_full_id_of_a_path_is_the_one_under_which_the_step_is_told():
 async def test_a_path_of_no_step_has_no_id():
     paths = StepPaths([{"id": "a", "type": "shell", "budget": False, "beneath": []}], {})
     assert paths.ids("flow/a") == ("a",)
-    assert [paths.ids(path) for path in ("flow", "flow/b", "flow/a/judge", "flow/b/0000/a")] == [()] * 4
+    assert [paths.ids(path) for path in ("flow", "flow/b", "flow/a/judge", "flow/b/0000/a")] == [
+        ()
+    ] * 4

@@ -47,7 +47,13 @@ from abreast.jobs.candidates.source.origins import (
     from_refs,
     patches_in,
 )
-from abreast.jobs.candidates.source.target import CandidateInvalid, Target, TargetInvalid, parse_target, read_source
+from abreast.jobs.candidates.source.target import (
+    CandidateInvalid,
+    Target,
+    TargetInvalid,
+    parse_target,
+    read_source,
+)
 from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
 from abreast.jobs.candidates.timing.measure import MeasurePlan
 from abreast.models.lanes import LaneSettings, check_keys, split_name
@@ -72,12 +78,24 @@ class OptimizeStart:
 
 
 class Optimizing:
-    """One driving of a run of candidates. With `must_win`, it fails unless a candidate is faster."""
+    """One driving of a run of candidates.
+
+    With `must_win`, it fails unless a candidate is faster.
+    """
 
     def __init__(
-        self, spec: CandidatesSpec, choice: StoreChoice, view: OutputOptions, *, cwd: str, must_win: bool = False
+        self,
+        spec: CandidatesSpec,
+        choice: StoreChoice,
+        view: OutputOptions,
+        *,
+        cwd: str,
+        must_win: bool = False,
     ) -> None:
-        """`UsageError` if anything that can be seen beforehand is wrong; nothing starts before `run`."""
+        """`UsageError` if anything that can be seen beforehand is wrong.
+
+        Nothing starts before `run`.
+        """
         self._spec, self._choice, self._view, self._cwd = spec, choice, view, Path(cwd)
         self._must_win = must_win
         self._root, self.target = self._found()
@@ -91,12 +109,18 @@ class Optimizing:
         self._began = SYSTEM_CLOCK.now()
 
     @classmethod
-    def of_run(cls, row: RunRow, choice: StoreChoice, view: OutputOptions, budget: str | None = None) -> Optimizing:
+    def of_run(
+        cls, row: RunRow, choice: StoreChoice, view: OutputOptions, budget: str | None = None
+    ) -> Optimizing:
         """That of a recorded run."""
         facts: Any = row.manifest.get(KIND)
         if not isinstance(facts, dict):
-            raise UsageError(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
-        spec = CandidatesSpec.of({word: value for word, value in facts["spec"].items() if value is not None})
+            raise UsageError(
+                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+            )
+        spec = CandidatesSpec.of(
+            {word: value for word, value in facts["spec"].items() if value is not None}
+        )
         changed = replace(spec, budget=budget or spec.budget)
         return cls(changed, choice, view, cwd=facts["cwd"], must_win=bool(facts["must_win"]))
 
@@ -110,7 +134,9 @@ class Optimizing:
         try:
             repository = find_repository(place, StopRequest())
             top = repository.top if repository.common else self._cwd.resolve()
-            return top, parse_target(f"{path}{mark}{name}" if path.is_file() else self._spec.target, top)
+            return top, parse_target(
+                f"{path}{mark}{name}" if path.is_file() else self._spec.target, top
+            )
         except (TargetInvalid, CandidateInvalid) as error:
             raise UsageError(one_line(str(error))) from None
         except (GitFailed, OSError) as error:
@@ -128,7 +154,9 @@ class Optimizing:
             names.append(f"{path.relative_to(self._root).as_posix()}{mark}{rest}")
         python = self._spec.python or sys.executable
         if self._spec.python and os.sep in python:
-            python = str(self._cwd / python)  # not resolved: a virtual environment is where its link is
+            python = str(
+                self._cwd / python
+            )  # not resolved: a virtual environment is where its link is
         if shutil.which(python) is None:
             raise UsageError(f"--python: there is no {python}")
         _check_pytest(python, self._root)
@@ -142,7 +170,11 @@ class Optimizing:
         return Bounds(
             rules,
             limits,
-            MeasurePlan(threshold=spec.threshold, first=min(MeasurePlan().first, spec.blocks), most=spec.blocks),
+            MeasurePlan(
+                threshold=spec.threshold,
+                first=min(MeasurePlan().first, spec.blocks),
+                most=spec.blocks,
+            ),
             spec.generated,
         )
 
@@ -157,10 +189,15 @@ class Optimizing:
         """What would be tried, before anything is."""
         spec = self._spec
         facts = {
-            "target": str(self.target), "tests": list(self._tests().names), "width": max(1, spec.width),
-            "source": next(word for word in SOURCES if getattr(spec, word)), "model": spec.model,
-            "requests": 0 if spec.model is None else "one for each proposal, repair and adaptation, one for refinement",
-        }  # fmt: skip
+            "target": str(self.target),
+            "tests": list(self._tests().names),
+            "width": max(1, spec.width),
+            "source": next(word for word in SOURCES if getattr(spec, word)),
+            "model": spec.model,
+            "requests": 0
+            if spec.model is None
+            else "one for each proposal, repair and adaptation, one for refinement",
+        }
         say_json(facts) if self._view.json else say_facts(facts)
         return DONE
 
@@ -191,18 +228,33 @@ class Optimizing:
         async with AsyncExitStack() as stack:
             author = None
             if spec.model is not None:
-                model = await stack.enter_async_context(open_model(spec.model, lanes=self._lanes, store=store))
+                model = await stack.enter_async_context(
+                    open_model(spec.model, lanes=self._lanes, store=store)
+                )
                 author = ModelAuthor(model, self.target, self._original)
             facts: dict[str, JsonValue] = {
-                "spec": spec.plain(), "cwd": str(self._cwd), "must_win": self._must_win, "target": str(self.target),
+                "spec": spec.plain(),
+                "cwd": str(self._cwd),
+                "must_win": self._must_win,
+                "target": str(self.target),
                 "original": self._original,
-            }  # fmt: skip
+            }
             run = open_run(
-                start.name, store=store, budget=spec.budget, seed=start.seed, resume=start.resume, tags=start.tags,
-                run_id=start.run_id, kind=KIND, hooks=[line] if line else (), manifest={KIND: facts},
-            )  # fmt: skip
+                start.name,
+                store=store,
+                budget=spec.budget,
+                seed=start.seed,
+                resume=start.resume,
+                tags=start.tags,
+                run_id=start.run_id,
+                kind=KIND,
+                hooks=[line] if line else (),
+                manifest={KIND: facts},
+            )
             how = EvaluationOptions(max(1, spec.width), repairs=spec.repairs, refine=spec.refine)
-            setting = CandidatesContext(self.target, self._original, self._root, self._bench, author, how)
+            setting = CandidatesContext(
+                self.target, self._original, self._root, self._bench, author, how
+            )
             self._trials = trials = Trials(setting, lambda text: tell(one_line(text)))
             async with entered(run, interrupts):
                 self._run_id = run.id or ""
@@ -214,7 +266,12 @@ class Optimizing:
         spec = self._spec
         if spec.command is not None:
             return await self._from_command(run, spec.command)
-        if spec.candidates is not None or spec.patches is not None or spec.patch is not None or spec.refs:
+        if (
+            spec.candidates is not None
+            or spec.patches is not None
+            or spec.patch is not None
+            or spec.refs
+        ):
             return await aside(self._read_proposals)
         return await author.propose(run, spec.proposals, max(1, spec.width)) if author else []
 
@@ -228,7 +285,11 @@ class Optimizing:
         if spec.patch is None:
             return from_refs(spec.refs, self.target, self._root, stop)
         path = here / spec.patch
-        return [from_file(path)] if path.suffix == ".py" else from_patches([path], self.target, self._original, stop)
+        return (
+            [from_file(path)]
+            if path.suffix == ".py"
+            else from_patches([path], self.target, self._original, stop)
+        )
 
     async def _from_command(self, run: Run, command: str) -> list[Proposal]:
         """Candidates that a command prints: it runs once for each, in a directory of its own."""
@@ -237,23 +298,34 @@ class Optimizing:
 
             async def print_one(number: int) -> str:
                 environment = {
-                    **os.environ, "ABREAST_TARGET": str(self.target), "ABREAST_NUMBER": str(number),
+                    **os.environ,
+                    "ABREAST_TARGET": str(self.target),
+                    "ABREAST_NUMBER": str(number),
                     "ABREAST_FILE": str(self._root / self.target.file),
-                }  # fmt: skip
+                }
                 place = tempfile.mkdtemp(prefix="abreast-command-")
                 try:
                     finished = await commands.run(
-                        ["sh", "-c", command], stdin=self._original.encode(), cwd=place, env=environment
+                        ["sh", "-c", command],
+                        stdin=self._original.encode(),
+                        cwd=place,
+                        env=environment,
                     )
                 finally:
-                    await aside(lambda _: shutil.rmtree(place, ignore_errors=True))  # it may have written much
+                    await aside(
+                        lambda _: shutil.rmtree(place, ignore_errors=True)
+                    )  # it may have written much
                 if finished.exit_code:
                     said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-                    raise CandidateInvalid(f"the command ended with exit code {finished.exit_code} {' '.join(said)}")
+                    raise CandidateInvalid(
+                        f"the command ended with exit code {finished.exit_code} {' '.join(said)}"
+                    )
                 return "\n".join(blocks_of(finished.stdout.decode("utf-8", "replace"))[:1])
 
             numbers = range(1, self._spec.proposals + 1)
-            async with run.map(print_one, numbers, width=max(1, self._spec.width), name="command") as printed:
+            async with run.map(
+                print_one, numbers, width=max(1, self._spec.width), name="command"
+            ) as printed:
                 async for outcome in printed:
                     name = f"command-{int(outcome.key) + 1}"
                     if outcome.ok:
@@ -271,7 +343,9 @@ class Optimizing:
         if trials is None or not self._bench.seen:
             return CandidatesReport(self.target, self._original, trials.tried if trials else ())
         bench = self._bench
-        return CandidatesReport(self.target, self._original, trials.tried, bench.original, bench.inputs, trials.profile)
+        return CandidatesReport(
+            self.target, self._original, trials.tried, bench.original, bench.inputs, trials.profile
+        )
 
     def _ended(self, stopped: CutShort | None) -> int:
         report = self.report()
@@ -293,11 +367,17 @@ class Optimizing:
         for line in report.counterexamples():
             say(one_line(line))
         for one in report.tried:
-            for regression in one.timed.regressions if one.timed and one.verdict == "faster" else ():
+            for regression in (
+                one.timed.regressions if one.timed and one.verdict == "faster" else ()
+            ):
                 say(one_line(f"{one.name}: slower for one input: {regression}"))
         say(report.headline())
         if report.watched is not None and not self._view.quiet:
-            if report.inputs is not None and report.inputs.untimed and report.noise_floor is not None:
+            if (
+                report.inputs is not None
+                and report.inputs.untimed
+                and report.noise_floor is not None
+            ):
                 tell(one_line(report.inputs.untimed))
             for note in report.uncompared:
                 tell(one_line(note))
@@ -323,7 +403,11 @@ class Optimizing:
             except OSError as error:
                 tell(f"{path} was not written: {system_words(error)}")
             else:
-                what = "the report is" if path.suffix == ".html" else "apply the winner with: git apply"
+                what = (
+                    "the report is"
+                    if path.suffix == ".html"
+                    else "apply the winner with: git apply"
+                )
                 if not (self._view.json or self._view.quiet):
                     tell(f"{what} {shown(path)}")
 
@@ -332,8 +416,12 @@ def _check_pytest(python: str, root: Path) -> None:
     """`UsageError` unless the project's interpreter has pytest: else the first candidates are asked for in vain."""
     look = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('pytest') is None))"
     try:
-        found = subprocess.run([python, "-c", look], cwd=root, capture_output=True, timeout=_PATIENCE, check=False)
+        found = subprocess.run(
+            [python, "-c", look], cwd=root, capture_output=True, timeout=_PATIENCE, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"--python: {python} can't be run: {one_line(str(error))}") from None
     if found.returncode == 3:  # noqa: PLR2004 - any other failure is told with the tests' own words
-        raise UsageError(f"--python: pytest is not installed for {python}, and the tests are run by it")
+        raise UsageError(
+            f"--python: pytest is not installed for {python}, and the tests are run by it"
+        )

@@ -17,9 +17,16 @@ INCURABLE: Final = (BaselineFailed, TreeChanged, SourceMissing, TimedProcessFail
 
 
 def stopped_for_good(error: AbreastError) -> CutShort:
-    """What to say of one of these, without a hint to resume; pytest's own lines are printed above it."""
+    """What to say of one of these, without a hint to resume.
+
+    Pytest's own lines are printed above it.
+    """
     for line in error.said if isinstance(error, BaselineFailed) else ():
         tell(f"pytest: {one_line(line)}")
-    usage = error.usage if isinstance(error, BaselineFailed) else not isinstance(error, TimedProcessFailed)
+    usage = (
+        error.usage
+        if isinstance(error, BaselineFailed)
+        else not isinstance(error, TimedProcessFailed)
+    )
     fix = "" if isinstance(error, TreeChanged) else "; mend that and start a new run"
     return CutShort(f"{one_line(str(error))}{fix}", USAGE if usage else FAILED, resumable=False)

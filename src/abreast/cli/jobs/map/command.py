@@ -60,7 +60,9 @@ class CommandWork:
 
         arguments = self._job.arguments.fill(value, item)
         try:
-            finished = await self._commands.run(arguments, cwd=self._cwd, keep=self._job.keep, started=started)
+            finished = await self._commands.run(
+                arguments, cwd=self._cwd, keep=self._job.keep, started=started
+            )
         finally:
             self._groups.ended(group)
         return _judged(finished, self._job.keep)

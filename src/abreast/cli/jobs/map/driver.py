@@ -90,7 +90,12 @@ class Work:
     """
 
     def __init__(
-        self, job: MapJob, start: MapStart, choice: StoreChoice, view: OutputOptions, progress: Progress | None
+        self,
+        job: MapJob,
+        start: MapStart,
+        choice: StoreChoice,
+        view: OutputOptions,
+        progress: Progress | None,
     ) -> None:
         """Nothing starts before it is entered."""
         self._job = job
@@ -123,7 +128,9 @@ class Work:
         """Do it; the exit code. What a person should know is told on stderr."""
         warnings.simplefilter("always", LeftBehind)
         if self._job.command:
-            warnings.simplefilter("ignore", FunctionChanged)  # what runs the command is ours, and may change
+            warnings.simplefilter(
+                "ignore", FunctionChanged
+            )  # what runs the command is ours, and may change
         with asyncio.Runner() as runner:
             return runner.run(self._drive(store))
 
@@ -147,16 +154,31 @@ class Work:
         hooks = [self._progress] if self._progress is not None else []
         self._caller = caller = _caller(job, store)
         run = open_run(
-            start.name, store=store, budget=job.budget, seed=start.seed, executor=job.executor, resume=start.resume,
-            hooks=hooks, tags=start.tags, kind=KIND, run_id=start.run_id, retry_keys=start.retry_keys,
-            manifest=job.manifest(), lanes={caller.lane.name: caller.lane.limits} if caller else None,
-        )  # fmt: skip
+            start.name,
+            store=store,
+            budget=job.budget,
+            seed=start.seed,
+            executor=job.executor,
+            resume=start.resume,
+            hooks=hooks,
+            tags=start.tags,
+            kind=KIND,
+            run_id=start.run_id,
+            retry_keys=start.retry_keys,
+            manifest=job.manifest(),
+            lanes={caller.lane.name: caller.lane.limits} if caller else None,
+        )
         async with AsyncExitStack() as stack:  # what does the work ends last
             commands = await stack.enter_async_context(self._commands()) if job.command else None
             await self._worked(run, store, interrupts, stack, commands)
 
     async def _worked(
-        self, run: Run, store: Store, interrupts: Interrupts, stack: AsyncExitStack, commands: Commands | None
+        self,
+        run: Run,
+        store: Store,
+        interrupts: Interrupts,
+        stack: AsyncExitStack,
+        commands: Commands | None,
     ) -> None:
         caller = self._caller
         async with entered(run, interrupts):
@@ -165,15 +187,23 @@ class Work:
             self._run_id = run.id or ""
             if self._view.verbose:
                 tell(f"run {self._run_id} in {store.url}")
-            if run.resumed and (ended := await end_leftovers(store, self._run_id)) and not self._view.quiet:
-                tell(f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind")
+            if (
+                run.resumed
+                and (ended := await end_leftovers(store, self._run_id))
+                and not self._view.quiet
+            ):
+                tell(
+                    f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind"
+                )
             try:
                 await self._release(run, self._function(commands))
             except OutputLost as error:
                 self._lost = error
                 raise asyncio.CancelledError from error
             interrupts.let_be()
-            if self._job.halt and self._count.last_failed is not None:  # told to the run, which is then not "done"
+            if (
+                self._job.halt and self._count.last_failed is not None
+            ):  # told to the run, which is then not "done"
                 raise StoppedAtFailure(self._count.last_failed)
 
     async def _release(self, run: Run, function: Callable[[Any], Any]) -> None:
@@ -184,10 +214,17 @@ class Work:
         aside = self._progress.aside if self._progress is not None else nullcontext
         printer, render = Printer(aside), self._render()
         outcomes = run.map(
-            function, run.intake(INPUT, self._items()), width=job.width, name=ITEMS, until=job.until,
-            on_error="halt" if job.halt else "collect", key=job.key_of, retry=job.retries or None, timeout=job.timeout,
+            function,
+            run.intake(INPUT, self._items()),
+            width=job.width,
+            name=ITEMS,
+            until=job.until,
+            on_error="halt" if job.halt else "collect",
+            key=job.key_of,
+            retry=job.retries or None,
+            timeout=job.timeout,
             lane=lane,
-        )  # fmt: skip
+        )
         async for batch in outcomes.batches(_BATCH):
             pieces: list[Piece] = []
             for outcome in batch:
@@ -246,12 +283,18 @@ class Work:
         count, until = self._count, self._job.until
         short = until is not None and count.done < until
         bad = short or (until is None and count.failed > 0)
-        if not self._view.quiet and (bad or self._progress is not None or self._view.verbose or self._caller):
+        if not self._view.quiet and (
+            bad or self._progress is not None or self._view.verbose or self._caller
+        ):
             seconds = SYSTEM_CLOCK.now() - self._began
             parts = [f"{count.done} done"] + ([f"{count.failed} failed"] if count.failed else [])
             if short:
                 parts.append(f"{until} were wanted")
-            hint = f"; once more: abreast retry {self._run_id}{self._choice.flag}" if count.failed and bad else ""
+            hint = (
+                f"; once more: abreast retry {self._run_id}{self._choice.flag}"
+                if count.failed and bad
+                else ""
+            )
             tell(f"{', '.join(parts)} in {seconds:.1f} s{self._spent()} ({self._run_id}){hint}")
         return FAILED if bad else DONE
 
@@ -260,7 +303,13 @@ class Work:
         used = self._count.used
         if self._caller is None:
             return ""
-        cost = "" if used.usd == 0.0 else ", unknown cost" if used.usd is None else f", {used.usd:.4g} usd"
+        cost = (
+            ""
+            if used.usd == 0.0
+            else ", unknown cost"
+            if used.usd is None
+            else f", {used.usd:.4g} usd"
+        )
         tokens = f"{used.input_tokens:,} + {used.output_tokens:,} tokens{' (estimated)' if used.estimate else ''}"
         return f", {used.requests:,} requests, {tokens}{cost}"
 

@@ -18,15 +18,26 @@ STDIN: Final = "the input"
 
 
 class InputLines:
-    """The items of one input, in order; a line that is no item raises `UsageError` with its place, in its place.
+    """The items of one input, in order.
 
-    It is read by file descriptor: a thread that waits in the interpreter's own stdin would hold its lock at exit.
+    A line that is no item raises `UsageError` with its place, in its place.
+
+    It is read by file descriptor: a thread that waits in the interpreter's own stdin would hold its
+    lock at exit.
     """
 
     def __init__(
-        self, source: str | None, *, json_items: bool, null: bool, check: Callable[[object, int], None]
+        self,
+        source: str | None,
+        *,
+        json_items: bool,
+        null: bool,
+        check: Callable[[object, int], None],
     ) -> None:
-        """From the file `source`, or stdin; `check` raises a ValueError for an item that can't be worked on."""
+        """From the file `source`, or stdin.
+
+        `check` raises a ValueError for an item that can't be worked on.
+        """
         self._source = source
         self._name = source or STDIN
         self._json = json_items
@@ -59,7 +70,9 @@ class InputLines:
             text = raw.decode()
         except UnicodeDecodeError as error:
             byte = f"0x{raw[error.start]:02x} at byte {error.start + 1}"
-            raise ValueError(f"it is not UTF-8 ({byte}); convert the input, with iconv for example") from None
+            raise ValueError(
+                f"it is not UTF-8 ({byte}); convert the input, with iconv for example"
+            ) from None
         if not self._json:
             return text
         try:
@@ -96,7 +109,10 @@ class InputLines:
 
 
 def open_input(path: str) -> int:
-    """Open an input file, or wait for the writer of a FIFO; `UsageError` says what is wrong with it."""
+    """Open an input file, or wait for the writer of a FIFO.
+
+    `UsageError` says what is wrong with it.
+    """
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -109,7 +125,10 @@ def open_input(path: str) -> int:
 
 
 def check_input(path: str) -> None:
-    """Refuse an input that can be seen to be wrong before anything starts; a FIFO is left for its reader to open."""
+    """Refuse an input that can be seen to be wrong before anything starts.
+
+    A FIFO is left for its reader to open.
+    """
     try:
         if stat.S_ISFIFO(Path(path).stat().st_mode):
             return

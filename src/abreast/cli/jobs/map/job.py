@@ -56,10 +56,19 @@ class MapJob:
 
     def __post_init__(self) -> None:
         """Check what depends on several options at once."""
-        given = [name for name, value in (("a command", self.command), ("--call", self.call), ("--prompt", self.prompt))
-                 if value]  # fmt: skip
+        given = [
+            name
+            for name, value in (
+                ("a command", self.command),
+                ("--call", self.call),
+                ("--prompt", self.prompt),
+            )
+            if value
+        ]
         if len(given) > 1:
-            raise UsageError(f"{' and '.join(given[::-1])} exclude each other; leave one of them out")
+            raise UsageError(
+                f"{' and '.join(given[::-1])} exclude each other; leave one of them out"
+            )
         if not given:
             raise UsageError("there is no command to run; write: abreast map -- COMMAND {} < items")
         if self.command and self.executor != "local":
@@ -86,13 +95,17 @@ class MapJob:
 
     def but(self, **changes: object) -> MapJob:
         """The same with those changes that aren't None."""
-        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        given: dict[str, Any] = {
+            name: value for name, value in changes.items() if value is not None
+        }
         return replace(self, **given)
 
     @cached_property
     def arguments(self) -> ItemTemplate:
         """The command, to be filled in for each item."""
-        return ItemTemplate(self.command, json_items=self.jsonl, option="the command", add_item=True)
+        return ItemTemplate(
+            self.command, json_items=self.jsonl, option="the command", add_item=True
+        )
 
     @cached_property
     def question(self) -> ItemTemplate:
@@ -134,6 +147,10 @@ class MapJob:
 
 def _started_by(row: RunRow) -> str:
     argv = row.manifest.get("argv")
-    words = " ".join(str(word) for word in argv) if isinstance(argv, list) else str(row.manifest.get("script") or "")
+    words = (
+        " ".join(str(word) for word in argv)
+        if isinstance(argv, list)
+        else str(row.manifest.get("script") or "")
+    )
     where = row.manifest.get("cwd")
     return f"{row.id} was made by a script, which knows what to do: start it again ({words.strip()}, in {where})"

@@ -21,7 +21,8 @@ RUN_VARIABLE: Final = "ABREAST_RUN_ID"
 """Names its run to every child, and in a child's environment to us."""
 
 _PROC: Final = Path("/proc")
-_YOUNG: Final = 0.05  # seconds; most commands of a large number end sooner, and asking for their birth costs a tenth
+# seconds; most commands of a large number end sooner, and asking for their birth costs a tenth
+_YOUNG: Final = 0.05
 _PATIENCE: Final = 2.0  # seconds until killed processes are gone
 _STEP: Final = 0.01
 
@@ -49,7 +50,8 @@ class Groups:
             _kill(group)
 
     def _look_later(self) -> None:
-        # One timer for all: most children are gone before it goes off, and one each would cost as much as their start.
+        # One timer for all: most children are gone before it goes off, and one each would cost as
+        # much as their start.
         if not self._looking:
             self._looking = True
             asyncio.get_running_loop().call_later(_YOUNG, self._look)
@@ -86,7 +88,10 @@ class _Stat(NamedTuple):
 
 
 def born(pid: int) -> str | None:
-    """When a process began, in a form that no other process will ever have with this pid; None if nobody can say."""
+    """When a process began, in a form that no other process will ever have with this pid.
+
+    None if nobody can say.
+    """
     found = _stat(pid)
     return found.born if found else None
 
@@ -94,11 +99,15 @@ def born(pid: int) -> str | None:
 async def end_leftovers(store: Store, run_id: str) -> int:
     """End the process groups that earlier drivers of the run have left behind; how many there were.
 
-    A group is theirs if its leader is the recorded process, or if one of its members has the run's id in its
-    environment: a number alone might be another's by now.
+    A group is theirs if its leader is the recorded process, or if one of its members has the run's
+    id in its environment: a number alone might be another's by now.
     """
     recorded = dict(_recorded(store, run_id))
-    theirs = {stat.group for stat in _processes() if stat.group in recorded and _is_theirs(stat, recorded, run_id)}
+    theirs = {
+        stat.group
+        for stat in _processes()
+        if stat.group in recorded and _is_theirs(stat, recorded, run_id)
+    }
     theirs -= {os.getpgrp(), 0, 1}
     for group in theirs:
         _kill(group)
@@ -138,7 +147,9 @@ def _stat(pid: int) -> _Stat | None:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
     except OSError:
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name before it may have spaces and parentheses of its own
+    fields = text[
+        text.rindex(")") + 2 :
+    ].split()  # the name before it may have spaces and parentheses of its own
     return _Stat(pid, int(fields[2]), f"{_boot()}:{fields[19]}", fields[0] not in "ZX")
 
 

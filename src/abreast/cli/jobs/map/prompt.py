@@ -33,7 +33,10 @@ def lanes_here(config: Config, widths: str | None = None) -> dict[str, LaneSetti
 
 
 def lane_widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[str, int]:
-    """What `--lane-width` says: `4` for all lanes, `a=1,b=8` for some; `UsageError` says what is wrong with it."""
+    """What `--lane-width` says: `4` for all lanes, `a=1,b=8` for some.
+
+    `UsageError` says what is wrong with it.
+    """
     if given is None:
         return {}
     widths: dict[str, int] = {}
@@ -44,7 +47,9 @@ def lane_widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[st
         except ValueError as error:
             raise UsageError(f"--lane-width: {error}") from None
         if equals and name.strip() not in lanes:
-            raise UsageError(f"--lane-width: there is no lane {name.strip()!r}; there are {', '.join(sorted(lanes))}")
+            raise UsageError(
+                f"--lane-width: there is no lane {name.strip()!r}; there are {', '.join(sorted(lanes))}"
+            )
         widths |= {name.strip(): width} if equals else dict.fromkeys(lanes, width)
     return widths
 
@@ -133,7 +138,10 @@ def _open(job: MapJob, **where: Any) -> Caller:
 
 
 class PromptWork:
-    """Asks the job's question about an item; its value is the reply's text, or with a schema the reply's value."""
+    """Asks the job's question about an item.
+
+    Its value is the reply's text, or with a schema the reply's value.
+    """
 
     def __init__(self, job: MapJob, caller: Caller) -> None:
         """Ask this model."""
@@ -147,9 +155,12 @@ class PromptWork:
             raise RuntimeError("a question is asked inside an item of a map")
         job = self._job
         reply = await self._caller.ask(
-            job.question.fill(value, item)[0], system=job.system, schema=job.schema, temperature=job.temperature,
+            job.question.fill(value, item)[0],
+            system=job.system,
+            schema=job.schema,
+            temperature=job.temperature,
             max_tokens=job.max_tokens,
-        )  # fmt: skip
+        )
         return reply.value if job.schema is not None else reply.text
 
 
@@ -161,13 +172,19 @@ def said(reply: Reply) -> dict[str, Any]:
         row["value"] = reply.value
     if reply.tool_calls:
         row["tool_calls"] = [
-            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.tool_calls
+            {"id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in reply.tool_calls
         ]
     return row | {
-        "finish": reply.finish, "model": reply.model, "seconds": round(reply.seconds, 6),
-        "first_token": reply.first_token, "requests": used.requests, "input_tokens": used.input_tokens,
-        "output_tokens": used.output_tokens, "usd": used.usd,
-    }  # fmt: skip
+        "finish": reply.finish,
+        "model": reply.model,
+        "seconds": round(reply.seconds, 6),
+        "first_token": reply.first_token,
+        "requests": used.requests,
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "usd": used.usd,
+    }
 
 
 def default_model(config: Config, flag: str | None) -> str:

@@ -85,7 +85,9 @@ def row_of_recorded(recorded: Recorded) -> Row:
     else:
         row["reason"] = data.get("reason", "")
     row |= {"attempts": data.get("attempts", 1), "seconds": round(sum(service), 6)}
-    row |= {name: round(float(data.get(name) or 0.0), 6) for name in ("queued", "waited", "backoff")}
+    row |= {
+        name: round(float(data.get(name) or 0.0), 6) for name in ("queued", "waited", "backoff")
+    }
     return row | {name: data[name] for name in _USAGE if name in data}
 
 
@@ -95,18 +97,27 @@ _USAGE: Final = ("requests", "input_tokens", "output_tokens", "usd", "estimate")
 def _judged(store: Store, run_id: str) -> Iterator[tuple[_Place, str]]:
     """Every outcome's place with what it counts as: done, failed, cancelled, or speculative (it ran past a stop)."""
     maps = _maps(store, run_id)
-    left_out = {recorded.path for recorded in each_outcome(store, run_id) if _ran_past(recorded, maps)}
+    left_out = {
+        recorded.path for recorded in each_outcome(store, run_id) if _ran_past(recorded, maps)
+    }
     for recorded in each_outcome(store, run_id):
         place = _place(recorded)
         if recorded.data["state"] == "cancelled":
             yield place, "cancelled"
         else:
-            yield place, "speculative" if _is_beneath(recorded.path, left_out) else str(recorded.data["state"])
+            yield (
+                place,
+                "speculative"
+                if _is_beneath(recorded.path, left_out)
+                else str(recorded.data["state"]),
+            )
 
 
 def _place(recorded: Recorded) -> _Place:
     index = recorded.data["index"]
-    return _Place(recorded.path.rpartition("/")[0], index if isinstance(index, int) else 0, recorded.path)
+    return _Place(
+        recorded.path.rpartition("/")[0], index if isinstance(index, int) else 0, recorded.path
+    )
 
 
 def _maps(store: Store, run_id: str) -> dict[str, _Map]:
@@ -126,7 +137,8 @@ def _maps(store: Store, run_id: str) -> dict[str, _Map]:
 def _ran_past(recorded: Recorded, maps: dict[str, _Map]) -> bool:
     """Whether it is in no result: it lies past its map's stop, or it ended after a stop that still stands.
 
-    What ended after an interrupt is marked speculative too, but a driver that went on since has taken it up.
+    What ended after an interrupt is marked speculative too, but a driver that went on since has
+    taken it up.
     """
     driven = maps.get(recorded.path.rpartition("/")[0])
     if driven is None:

@@ -1,4 +1,7 @@
-"""Placeholders: what of an item goes where in a command. Values become arguments, never shell code."""
+"""Placeholders: what of an item goes where in a command.
+
+Values become arguments, never shell code.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +74,13 @@ class ItemTemplate:
     extension). Any other braces stand for themselves.
     """
 
-    def __init__(self, texts: Sequence[str], *, json_items: bool, option: str, add_item: bool = False) -> None:
-        """Check the placeholders; with `add_item`, `{}` is added where none of them names the item."""
+    def __init__(
+        self, texts: Sequence[str], *, json_items: bool, option: str, add_item: bool = False
+    ) -> None:
+        """Check the placeholders.
+
+        With `add_item`, `{}` is added where none of them names the item.
+        """
         names = [match["name"] for text in texts for match in _MARK.finditer(text)]
         for name in names:
             if name.startswith(".") and name != "." and not json_items:
@@ -102,8 +110,13 @@ class ItemTemplate:
         return bool(names) and not names & set(_ABOUT)
 
     def fill(self, value: object, where: Where) -> list[str]:
-        """The texts for one item; a ValueError for a field that it doesn't have, or text that no argument can hold."""
-        return [parts[0] if len(parts) == 1 else _fill(parts, value, where) for parts in self._parts]
+        """The texts for one item.
+
+        A ValueError for a field that it doesn't have, or text that no argument can hold.
+        """
+        return [
+            parts[0] if len(parts) == 1 else _fill(parts, value, where) for parts in self._parts
+        ]
 
 
 def _refuse_code(texts: Sequence[str]) -> None:
@@ -113,8 +126,10 @@ def _refuse_code(texts: Sequence[str]) -> None:
     code = next((text for option, text in pairwise(texts[1:]) if _TAKES_CODE.fullmatch(option)), "")
     if any(match["name"] not in _OURS for match in _MARK.finditer(code)):
         name = texts[0]
-        raise UsageError(f"the command: {code!r} is shell code, in which an item's text would be run; hand it over as an "
-                    f"argument: {name} -c '... \"$1\" ...' {name} {{}}")  # fmt: skip
+        raise UsageError(
+            f"the command: {code!r} is shell code, in which an item's text would be run; hand it over as an "
+            f"argument: {name} -c '... \"$1\" ...' {name} {{}}"
+        )
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -148,7 +163,9 @@ def _worth(name: str, value: object, where: Where) -> str:
         return _ABOUT[name](where)
     if name in _PATHS:
         return (
-            str(_PATHS[name](PurePosixPath(_text(value)))) if _text(value) not in ("", ".", "..", "/") else _text(value)
+            str(_PATHS[name](PurePosixPath(_text(value))))
+            if _text(value) not in ("", ".", "..", "/")
+            else _text(value)
         )
     return _text(_field(value, name))
 
@@ -166,4 +183,8 @@ def _field(value: object, name: str) -> object:
 
 def _text(value: object) -> str:
     """Text as it is, everything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    )

@@ -18,7 +18,14 @@ from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.map.driver import OutputOptions, entered
 from abreast.cli.jobs.map.process_groups import Groups
 from abreast.cli.jobs.map.prompt import WIDE, lane_widths, lanes_here
-from abreast.cli.jobs.matrix.page import STUDY_GIVEN, design_of, manifest_of, report_path, shown, write_page
+from abreast.cli.jobs.matrix.page import (
+    STUDY_GIVEN,
+    design_of,
+    manifest_of,
+    report_path,
+    shown,
+    write_page,
+)
 from abreast.cli.jobs.matrix.provenance import provenance
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
@@ -73,7 +80,9 @@ class StudyFile:
         """The file of a recorded run, as its newest driver had it."""
         facts: Any = manifest_of(store, row).get(KIND)
         if not isinstance(facts, dict):
-            raise UsageError(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
+            raise UsageError(
+                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+            )
         return cls(**facts)
 
 
@@ -81,9 +90,17 @@ class Studying:
     """One driving of a study."""
 
     def __init__(
-        self, source: StudyFile, choice: StoreChoice, view: OutputOptions, *, report: bool = True, offline: bool = False
+        self,
+        source: StudyFile,
+        choice: StoreChoice,
+        view: OutputOptions,
+        *,
+        report: bool = True,
+        offline: bool = False,
     ) -> None:
-        """`UsageError` if the file is wrong, or names what is not there; nothing starts before `run`.
+        """`UsageError` if the file is wrong, or names what is not there.
+
+        Nothing starts before `run`.
 
         `offline`, cells ask no model that was not asked before; judges are asked.
         """
@@ -96,7 +113,9 @@ class Studying:
         self._config = Config.load(self.directory)
         self.study = self._load()
         configured = lanes_here(self._config)
-        given = lane_widths(None if source.lane_width is None else str(source.lane_width), configured)
+        given = lane_widths(
+            None if source.lane_width is None else str(source.lane_width), configured
+        )
         self.lanes: dict[str, LaneSettings] = {
             name: _widened(lane, given.get(name), self.study.lane_width, adaptive=source.adaptive)
             for name, lane in configured.items()
@@ -110,8 +129,14 @@ class Studying:
 
     def _widths(self, given: Mapping[str, int]) -> dict[str, int]:
         """How many requests at once each lane takes, and how many cells at once a lane without a limit."""
-        limited = {name: lane.width for name, lane in self.lanes.items() if lane.kind not in _UNLIMITED}
-        every = self.source.lane_width if isinstance(self.source.lane_width, int) else self.study.lane_width
+        limited = {
+            name: lane.width for name, lane in self.lanes.items() if lane.kind not in _UNLIMITED
+        }
+        every = (
+            self.source.lane_width
+            if isinstance(self.source.lane_width, int)
+            else self.study.lane_width
+        )
         return {**dict.fromkeys((*self.study.lanes(), *self.lanes), every), **given, **limited}
 
     def _at_once(self) -> dict[str, int]:
@@ -123,7 +148,11 @@ class Studying:
         """The width of the study's lanes as a report says it."""
         widths = {lane: self.widths[lane] for lane in self.study.lanes() if lane != CONTROL_LANE}
         every = set(widths.values())
-        return every.pop() if len(every) == 1 else ", ".join(f"{lane}={width}" for lane, width in widths.items())
+        return (
+            every.pop()
+            if len(every) == 1
+            else ", ".join(f"{lane}={width}" for lane, width in widths.items())
+        )
 
     def _load(self) -> Study:
         from abreast.jobs.sample.spec import SampleSpec
@@ -138,7 +167,11 @@ class Studying:
         source = self.source
         try:
             return load_study(
-                source.text, source.file, self.directory, code_of=source_of(self._find), check_sample=wrong_sample
+                source.text,
+                source.file,
+                self.directory,
+                code_of=source_of(self._find),
+                check_sample=wrong_sample,
             )
         except WorkflowInvalid as error:
             raise UsageError(str(error)) from None
@@ -154,8 +187,11 @@ class Studying:
         labels = [model.label for model in study.models]
         names = [*(strategy.name for strategy in study.strategies), *study.controls]
         ids = [one.id for one in study.inputs]
-        flags = {"--model": (source.models, labels), "--strategy": (source.strategies, names),
-                 "--input": (source.inputs, ids)}  # fmt: skip
+        flags = {
+            "--model": (source.models, labels),
+            "--strategy": (source.strategies, names),
+            "--input": (source.inputs, ids),
+        }
         for flag, (given, known) in flags.items():
             for name in given:
                 if name not in known:
@@ -163,7 +199,10 @@ class Studying:
                         f"{flag}: there is no {name!r} in {source.file}; there are {', '.join(known[:20])}"
                     )
         return CellChoice(
-            frozenset(source.models), frozenset(source.strategies), frozenset(source.inputs), source.repeats
+            frozenset(source.models),
+            frozenset(source.strategies),
+            frozenset(source.inputs),
+            source.repeats,
         )
 
     def _barred(self) -> dict[tuple[str, str], str]:
@@ -188,7 +227,10 @@ class Studying:
         return missing_extra(lane)
 
     def say_before(self, store: Store | None, row: RunRow | None) -> int:
-        """What can't run, what is there already and what runs again, and why; how many cells can run."""
+        """What can't run, what is there already and what runs again, and why.
+
+        How many cells can run.
+        """
         study = self.study
         cells = sum(self._per_lane().values())
         if self._view.quiet:
@@ -203,9 +245,13 @@ class Studying:
         if store is not None and row is not None:
             found = changes(store, row, study, self.wanted)
             for why, keys in found.again.items():
-                named = ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
+                named = ", ".join(keys[:_NAMED]) + (
+                    f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+                )
                 tell(f"{len(keys)} cells run again, because {why}: {named}")
-            tell(f"goes on with {row.id}: {found.recorded} of {cells} cells are recorded, {found.missing} are missing")
+            tell(
+                f"goes on with {row.id}: {found.recorded} of {cells} cells are recorded, {found.missing} are missing"
+            )
             self._say_left_out(store, row)
         return cells
 
@@ -219,7 +265,9 @@ class Studying:
         for one in cells_of(store, row):
             current.passes(one)
         if current.said is not None:
-            tell(f"{current.said}: what is recorded of them stays, but is in no report and no export without --all")
+            tell(
+                f"{current.said}: what is recorded of them stays, but is in no report and no export without --all"
+            )
 
     def run(
         self,
@@ -238,17 +286,31 @@ class Studying:
             name = row.name if row else self.study.name
             budget = None if self._offline else self.source.budget  # which is for the cells
             run = open_run(
-                name, store=store, budget=budget, seed=seed, resume=resume, tags=tags, kind=KIND,
+                name,
+                store=store,
+                budget=budget,
+                seed=seed,
+                resume=resume,
+                tags=tags,
+                kind=KIND,
                 run_id=row.id if row else None,
                 manifest=self._manifest(),
-            )  # fmt: skip
+            )
             code, matrix = runner.run(self._drive(store, run, row, cells))
         return code if matrix is None else self._tell(store, matrix, cells)
 
     def _manifest(self) -> dict[str, JsonValue]:
         lanes = {model.name: self._lane_of(model.name) for model in self.study.models}
-        facts = provenance(self.directory, self._told_width(), [lane for lane in lanes.values() if lane is not None])
-        return {**self.source.manifest(), "provenance": facts, "design": Design.of(self.study).plain()}
+        facts = provenance(
+            self.directory,
+            self._told_width(),
+            [lane for lane in lanes.values() if lane is not None],
+        )
+        return {
+            **self.source.manifest(),
+            "provenance": facts,
+            "design": Design.of(self.study).plain(),
+        }
 
     def _lane_of(self, model: str) -> LaneSettings | None:
         try:
@@ -256,20 +318,36 @@ class Studying:
         except ValueError:  # said beforehand, as one that can't run
             return None
 
-    async def _drive(self, store: Store, run: Run, row: RunRow | None, cells: int) -> tuple[int, Matrix | None]:
+    async def _drive(
+        self, store: Store, run: Run, row: RunRow | None, cells: int
+    ) -> tuple[int, Matrix | None]:
         """The exit code if it was stopped, the matrix if it came to its end."""
-        line = StudyLine(self._per_lane(), self.widths) if wants_progress() and not self._view.quiet else None
+        line = (
+            StudyLine(self._per_lane(), self.widths)
+            if wants_progress() and not self._view.quiet
+            else None
+        )
         code = DONE
         with Interrupts(self._groups.kill) as interrupts:
             tools = Tools(
-                cwd=str(self.directory), lanes=self.lanes, store=store, find=self._find,
-                started=self._groups.started, ended=self._groups.ended, runners=self._config.runners(),
-            )  # fmt: skip
+                cwd=str(self.directory),
+                lanes=self.lanes,
+                store=store,
+                find=self._find,
+                started=self._groups.started,
+                ended=self._groups.ended,
+                runners=self._config.runners(),
+            )
             for word, bound in self._config.workflow().items():
                 setattr(tools, word, bound)
             bench = BenchKit(tools, self.directory, offline=self._offline)
             matrix = Matrix(
-                self.study, bench, self.wanted, width=self._at_once(), told=line, only=self._answered(store, row)
+                self.study,
+                bench,
+                self.wanted,
+                width=self._at_once(),
+                told=line,
+                only=self._answered(store, row),
             )
             if line is not None:
                 line.watch(matrix.tally, bench.lanes)
@@ -290,7 +368,11 @@ class Studying:
 
     def _answered(self, store: Store, row: RunRow | None) -> frozenset[str] | None:
         """The cells to run where no model may be asked; None for all."""
-        return answered(store, row, self.study, self.wanted) if self._offline and row is not None else None
+        return (
+            answered(store, row, self.study, self.wanted)
+            if self._offline and row is not None
+            else None
+        )
 
     def _check_asked(self, cells: int, ran: int) -> None:
         if self._offline and ran < cells:
@@ -298,7 +380,9 @@ class Studying:
 
     def _say_not_asked(self, error: NotAsked) -> None:
         if not self._view.quiet:
-            tell(f"{error}, and are not scored; ask for them with: abreast matrix run {self.source.file}")
+            tell(
+                f"{error}, and are not scored; ask for them with: abreast matrix run {self.source.file}"
+            )
 
     def _note_source(self, store: Store, run: Run) -> None:
         """What was asked for this time, if it is not what was asked for before: `abreast resume` goes by it."""
@@ -306,14 +390,19 @@ class Studying:
         if not run.resumed or journal is None:
             return
         row = store.get(self._run_id)
-        if (self.source, Design.of(self.study)) != (StudyFile.of_run(store, row), design_of(store, row)):
+        if (self.source, Design.of(self.study)) != (
+            StudyFile.of_run(store, row),
+            design_of(store, row),
+        ):
             journal.emit(STUDY_GIVEN, run.path, body=codec.encode(self._manifest(), run.path))
 
     def _charge(self, store: Store, run: Run) -> None:
         """A budget is for all that the run has cost: also by drivers that had none, and by cells superseded since."""
         if run.resumed and run.budget is not None:
             known, spent = run.budget.spent, spent_of(store, store.get(self._run_id))
-            run.budget.restore({name: max(0.0, amount - known[name]) for name, amount in spent.items()})
+            run.budget.restore(
+                {name: max(0.0, amount - known[name]) for name, amount in spent.items()}
+            )
 
     def _tell(self, store: Store, matrix: Matrix, cells: int) -> int:
         tally = matrix.tally
@@ -323,14 +412,29 @@ class Studying:
             tell(f"{tally.done} of {cells} cells done{failed} in {seconds:.1f} s ({self._run_id})")
             for name, lacking in sorted(tally.unscored.items()):
                 why = one_line(f"{lacking.example}: {lacking.why}")
-                tell(f"the score {name} could not be given in {lacking.cells} cells, for example {why}")
+                tell(
+                    f"the score {name} could not be given in {lacking.cells} cells, for example {why}"
+                )
         report = self._report(store) if self._reported else None
         if self._view.json:
             words = ("cells", "done", "failed")
-            lanes = {name: {word: getattr(lane, word) for word in words} for name, lane in tally.lanes.items()}
-            say_json({"run": self._run_id, "cells": cells, "done": tally.done, "failed": tally.failed, "lanes": lanes,
-                      "score_errors": {name: one.cells for name, one in sorted(tally.unscored.items())},
-                      "report": report})  # fmt: skip
+            lanes = {
+                name: {word: getattr(lane, word) for word in words}
+                for name, lane in tally.lanes.items()
+            }
+            say_json(
+                {
+                    "run": self._run_id,
+                    "cells": cells,
+                    "done": tally.done,
+                    "failed": tally.failed,
+                    "lanes": lanes,
+                    "score_errors": {
+                        name: one.cells for name, one in sorted(tally.unscored.items())
+                    },
+                    "report": report,
+                }
+            )
         return FAILED if tally.failed or tally.unscored else DONE
 
     def _report(self, store: Store) -> str | None:
@@ -362,4 +466,6 @@ def _widened(lane: LaneSettings, given: int | None, usual: int, *, adaptive: boo
         return lane
     grows = adaptive and lane.adaptive
     width = given or (lane.width if lane.capped else usual)
-    return replace(lane, width=width, adaptive=grows, capped=not grows or given is not None or lane.capped)
+    return replace(
+        lane, width=width, adaptive=grows, capped=not grows or given is not None or lane.capped
+    )

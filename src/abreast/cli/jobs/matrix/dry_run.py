@@ -27,13 +27,22 @@ def say_plan(studying: Studying, store: Store | None, *, as_json: bool) -> int:
     seen = _history(store, study.name)
     left = Counter(
         (cell.model.label, cell.strategy.name)
-        for lane in study.lanes() if lane != CONTROL_LANE
+        for lane in study.lanes()
+        if lane != CONTROL_LANE
         for cell in study.cells(lane, studying.wanted)
-    )  # fmt: skip
+    )
     arms = [
-        _arm(studying, model, strategy, left[model.label, strategy.name], seen.get((model.label, strategy.name), []))
-        for model in study.models for strategy in study.strategies if left[model.label, strategy.name]
-    ]  # fmt: skip
+        _arm(
+            studying,
+            model,
+            strategy,
+            left[model.label, strategy.name],
+            seen.get((model.label, strategy.name), []),
+        )
+        for model in study.models
+        for strategy in study.strategies
+        if left[model.label, strategy.name]
+    ]
     found = forecast(arms, studying.widths)
     if as_json:
         say_json(_as_json(found, left))
@@ -43,7 +52,9 @@ def say_plan(studying: Studying, store: Store | None, *, as_json: bool) -> int:
     say(f"{found.cells} cells, and {controls} of controls, which ask nobody")
     say(f"tokens: {_shown(found.tokens, '{:,.0f}')}")
     say(f"cost: {_shown(found.usd, '{:.4g}')} usd")
-    say(f"time: {_shown(found.seconds, '{:,.0f}')} s; the lane that ends last is {found.bottleneck}")
+    say(
+        f"time: {_shown(found.seconds, '{:,.0f}')} s; the lane that ends last is {found.bottleneck}"
+    )
     return 0
 
 
@@ -57,29 +68,41 @@ def _history(store: Store | None, name: str) -> dict[tuple[str, str], list[Row]]
     return found
 
 
-def _arm(studying: Studying, model: ModelArm, strategy: StudyStrategy, left: int, rows: list[Row]) -> ArmSeen:
+def _arm(
+    studying: Studying, model: ModelArm, strategy: StudyStrategy, left: int, rows: list[Row]
+) -> ArmSeen:
     tokens, usd, seconds = _guess(studying, model, strategy, studying.study.inputs[0])
     judge_tokens, judge_usd = _judges(studying)
     return ArmSeen(
-        model.lane, left, [float(row.input_tokens + row.output_tokens) + judge_tokens for row in rows],
-        [(row.usd or 0.0) + judge_usd for row in rows], [row.service_s for row in rows],
+        model.lane,
+        left,
+        [float(row.input_tokens + row.output_tokens) + judge_tokens for row in rows],
+        [(row.usd or 0.0) + judge_usd for row in rows],
+        [row.service_s for row in rows],
         (tokens + judge_tokens, usd + judge_usd, seconds),
-    )  # fmt: skip
+    )
 
 
 def _judges(studying: Studying) -> tuple[float, float]:
-    """Tokens and money of all verdicts on one cell, which no row counts; each judge may think before it answers."""
+    """Tokens and money of all verdicts on one cell, which no row counts.
+
+    Each judge may think before it answers.
+    """
     study, tokens, usd = studying.study, 0.0, 0.0
     for spec in study.scores:
         if spec.kind == "judge":
             caller = open_model(spec.model or study.models[0].name, lanes=studying.lanes)
             asked = f"{spec.argument}{study.inputs[0].value}"
-            need, _ = caller.reserve(Request((Message("user", asked),), max_tokens=SHORT_REPLY_TOKENS), ())
+            need, _ = caller.reserve(
+                Request((Message("user", asked),), max_tokens=SHORT_REPLY_TOKENS), ()
+            )
             tokens, usd = tokens + need.tokens, usd + need.usd
     return tokens, usd
 
 
-def _guess(studying: Studying, model: ModelArm, strategy: StudyStrategy, one: StudyInput) -> tuple[float, float, float]:
+def _guess(
+    studying: Studying, model: ModelArm, strategy: StudyStrategy, one: StudyInput
+) -> tuple[float, float, float]:
     """Tokens, money and seconds of a cell, by the length of its prompt."""
     text = str(one.value)
     if strategy.prompt is not None:
@@ -99,8 +122,15 @@ def _shown(interval: ForecastInterval, form: str) -> str:
 
 
 def _as_json(found: Forecast, left: Mapping[tuple[str, str], int]) -> dict[str, Any]:
-    arms = [{"model": model, "strategy": strategy, "cells": count} for (model, strategy), count in left.items()]
+    arms = [
+        {"model": model, "strategy": strategy, "cells": count}
+        for (model, strategy), count in left.items()
+    ]
     return {
-        "arms": arms, "cells": found.cells, "tokens": found.tokens._asdict(), "usd": found.usd._asdict(),
-        "seconds": found.seconds._asdict(), "bottleneck": found.bottleneck,
-    }  # fmt: skip
+        "arms": arms,
+        "cells": found.cells,
+        "tokens": found.tokens._asdict(),
+        "usd": found.usd._asdict(),
+        "seconds": found.seconds._asdict(),
+        "bottleneck": found.bottleneck,
+    }

@@ -41,14 +41,19 @@ def design_of(store: Store, row: RunRow) -> Design | None:
 
 
 def write_page(store: Store, row: RunRow, path: Path, *, every: bool = False) -> int:
-    """Write a report, as HTML or by its ending as Markdown; how many rows it has. `NeedsReport` if it can't be.
+    """Write a report, as HTML or by its ending as Markdown; how many rows it has.
+
+    `NeedsReport` if it can't be.
 
     With `every`, also of cells that are no longer in the study's file.
     """
     from abreast.jobs.matrix.report.report import markdown, write_html
 
     current = CurrentCells(None if every else design_of(store, row))
-    rows, facts = [one for one in rows_of(store, row) if current.passes(one)], facts_of(row, manifest_of(store, row))
+    rows, facts = (
+        [one for one in rows_of(store, row) if current.passes(one)],
+        facts_of(row, manifest_of(store, row)),
+    )
     if current.said is not None:
         facts["left out"] = current.said
     if cut := said_of_cut_off(totals_of(store, row)):
@@ -71,14 +76,23 @@ def facts_of(row: RunRow, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a report says of where its rows come from; what is not known is left out."""
     study, kept = dict(manifest.get(row.kind) or {}), dict(manifest.get("provenance") or {})
     facts = {
-        "study": row.name, "run": row.id, "created": _moment(row.created), "state": row.state,
-        "file": study.get("file"), "only": _chosen(study), "budget": study.get("budget"),
+        "study": row.name,
+        "run": row.id,
+        "created": _moment(row.created),
+        "state": row.state,
+        "file": study.get("file"),
+        "only": _chosen(study),
+        "budget": study.get("budget"),
         "commit": _commit(kept.get("commit") or manifest.get("commit"), kept),
-        "seed": row.seed, "lane width": kept.get("lane_width") or study.get("lane_width"),
-        "abreast": kept.get("abreast"), "Python": kept.get("python"), "packages": kept.get("packages"),
-        "platform": kept.get("platform"), "cores": kept.get("cores"),
+        "seed": row.seed,
+        "lane width": kept.get("lane_width") or study.get("lane_width"),
+        "abreast": kept.get("abreast"),
+        "Python": kept.get("python"),
+        "packages": kept.get("packages"),
+        "platform": kept.get("platform"),
+        "cores": kept.get("cores"),
         "prices": kept.get("prices"),
-    }  # fmt: skip
+    }
     if row.state not in ("done", "failed"):
         facts["warnings"] = [f"The run is {row.state}: cells may be missing."]
     return {name: value for name, value in facts.items() if value is not None}
@@ -93,10 +107,15 @@ def _chosen(study: Mapping[str, Any]) -> str | None:
     given = {word: study.get(word) for word in _CHOSEN}
     said = [
         f"{word} {value if isinstance(value, int) else ', '.join(map(str, value))}"
-        for word, value in given.items() if value
-    ]  # fmt: skip
+        for word, value in given.items()
+        if value
+    ]
     return "; ".join(said) or None
 
 
 def _commit(commit: object, kept: Mapping[str, Any]) -> str | None:
-    return f"{commit}{', with changes that are not committed' if kept.get('dirty') else ''}" if commit else None
+    return (
+        f"{commit}{', with changes that are not committed' if kept.get('dirty') else ''}"
+        if commit
+        else None
+    )

@@ -24,9 +24,30 @@ from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.rows import Row
 from abreast.store.port import RunRow, Store
 
-_FLAT: Final = ("cell", "lane", "model", "strategy", "input", "repeat", "state", "control", "output", "error",
-                "error_type", "input_tokens", "output_tokens", "usd", "estimated", "service_s", "queue_s", "hold_s",
-                "backoff_s", "wall_s", "attempts", "in_flight")  # fmt: skip
+_FLAT: Final = (
+    "cell",
+    "lane",
+    "model",
+    "strategy",
+    "input",
+    "repeat",
+    "state",
+    "control",
+    "output",
+    "error",
+    "error_type",
+    "input_tokens",
+    "output_tokens",
+    "usd",
+    "estimated",
+    "service_s",
+    "queue_s",
+    "hold_s",
+    "backoff_s",
+    "wall_s",
+    "attempts",
+    "in_flight",
+)
 
 _JUDGED: Final = ("judge_input_tokens", "judge_output_tokens", "judge_usd")
 
@@ -39,7 +60,9 @@ def study_run(store: Store, wanted: str) -> RunRow:
     return row
 
 
-def write_report(wanted: str, out: str | None, choice: StoreChoice, *, every: bool, as_json: bool) -> int:
+def write_report(
+    wanted: str, out: str | None, choice: StoreChoice, *, every: bool, as_json: bool
+) -> int:
     """Write a report; where it is, is printed."""
     with choice.existing(reads=True) as store:
         row = study_run(store, wanted)
@@ -59,7 +82,9 @@ def write_report(wanted: str, out: str | None, choice: StoreChoice, *, every: bo
     return 0
 
 
-def rescore(file: str, text: str, choice: StoreChoice, view: OutputOptions, *, report: bool = True) -> int:
+def rescore(
+    file: str, text: str, choice: StoreChoice, view: OutputOptions, *, report: bool = True
+) -> int:
     """Score what is recorded by the scores that the file has now."""
     with choice.existing() as store:
         directory = str(Path(file).resolve().parent)
@@ -78,8 +103,13 @@ def rescore(file: str, text: str, choice: StoreChoice, view: OutputOptions, *, r
 # --- export and comparison --------------------------------------------------------------------------------------------
 
 
-def export_rows(wanted: str, form: str, out: str | None, choice: StoreChoice, *, every: bool) -> int:
-    """Write one row for each cell of the study's file; with `every`, for those too that are no longer in it."""
+def export_rows(
+    wanted: str, form: str, out: str | None, choice: StoreChoice, *, every: bool
+) -> int:
+    """Write one row for each cell of the study's file.
+
+    With `every`, for those too that are no longer in it.
+    """
     if form == "parquet" and out is None:
         raise UsageError("Parquet is not for reading on a terminal; name a file with --out FILE")
     with choice.existing(reads=True) as store:
@@ -102,10 +132,24 @@ def export_rows(wanted: str, form: str, out: str | None, choice: StoreChoice, *,
 
 def _flat(row: Row) -> dict[str, Any]:
     scores = {f"score_{name}": value for name, value in row.scores.items()}
-    errors = {"score_errors": json.dumps(row.score_errors)} if row.score_errors else {"score_errors": None}
-    truth = row.truth if isinstance(row.truth, str) or row.truth is None else json.dumps(row.truth, ensure_ascii=False)
+    errors = (
+        {"score_errors": json.dumps(row.score_errors)}
+        if row.score_errors
+        else {"score_errors": None}
+    )
+    truth = (
+        row.truth
+        if isinstance(row.truth, str) or row.truth is None
+        else json.dumps(row.truth, ensure_ascii=False)
+    )
     judged = {name: getattr(row, name) for name in _JUDGED}
-    return {**{name: getattr(row, name) for name in _FLAT}, "truth": truth, **scores, **errors, **judged}
+    return {
+        **{name: getattr(row, name) for name in _FLAT},
+        "truth": truth,
+        **scores,
+        **errors,
+        **judged,
+    }
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
@@ -124,7 +168,9 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     try:
         pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise UsageError("Parquet needs pyarrow, which is not installed: pip install 'abreast[parquet]'") from None
+        raise UsageError(
+            "Parquet needs pyarrow, which is not installed: pip install 'abreast[parquet]'"
+        ) from None
     columns = _columns(rows)
     table = pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows])
     with closing(io.BytesIO()) as file:
@@ -139,7 +185,10 @@ def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool)
 
     with choice.existing(reads=True) as store:
         runs = [study_run(store, wanted) for wanted in (first, second)]
-        rows = [list(filter(CurrentCells(design_of(store, row)).passes, rows_of(store, row))) for row in runs]
+        rows = [
+            list(filter(CurrentCells(design_of(store, row)).passes, rows_of(store, row)))
+            for row in runs
+        ]
     ids = [row.id for row in runs]
     try:
         found = compare(*rows)

@@ -11,7 +11,13 @@ from abreast.store.port import RunRow, Store
 
 
 def resume_study(
-    store: Store, row: RunRow, choice: StoreChoice, view: OutputOptions, *, retry: bool, budget: str | None
+    store: Store,
+    row: RunRow,
+    choice: StoreChoice,
+    view: OutputOptions,
+    *,
+    retry: bool,
+    budget: str | None,
 ) -> int:
     """Go on with it; the exit code. With `retry`, failed cells are run again too."""
     source = StudyFile.of_run(store, row)

@@ -78,7 +78,10 @@ def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
 
 
 def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, _Recorded]:
-    """A recorded plan, and what it did; a killed apply in its directory is repaired. `UsageError` if there is none."""
+    """A recorded plan, and what it did.
+
+    A killed apply in its directory is repaired. `UsageError` if there is none.
+    """
     with choice.existing() as store:
         row = find_run(store, wanted)
         if row.kind != KIND:
@@ -108,7 +111,9 @@ def _recorded(store: Store, row: RunRow) -> _Recorded:
         states[leaf] = str(event.data.get("state"))
         if states[leaf] == "done" and event.body:
             found[leaf] = codec.decode(event.body)
-        elif states[leaf] == "failed":  # also one that was done before, and ran again as its files had changed
+        elif (
+            states[leaf] == "failed"
+        ):  # also one that was done before, and ran again as its files had changed
             found.pop(leaf, None)
     replaced = _replaced(found, leaves)
     found = {leaf: facts for leaf, facts in found.items() if leaf not in replaced}
@@ -152,7 +157,9 @@ class _Applying:
                 tell(why)
                 return code
             except OSError as error:
-                tell(f"nothing was written: {printable(str(error.filename or self._root))}: {system_words(error)}")
+                tell(
+                    f"nothing was written: {printable(str(error.filename or self._root))}: {system_words(error)}"
+                )
                 return FAILED
 
     async def _merge(self, interrupts: Interrupts) -> int:
@@ -163,21 +170,33 @@ class _Applying:
 
         def merge_some(changes: Sequence[Change]) -> Merged:
             return merge(
-                self._snapshots, source, changes, ownership=ownership, strategy=MergeStrategy(self._options.strategy),
+                self._snapshots,
+                source,
+                changes,
+                ownership=ownership,
+                strategy=MergeStrategy(self._options.strategy),
                 outside=Outside(self._options.outside),
-            )  # fmt: skip
+            )
 
         changes = self._in_order(plan)
         merged = merge_some(changes)
         left = merged.requests if self._options.leave_requests else ()
         blocked = [line for line in merged.blocked if line not in set(map(str, left))]
         missing = self._recorded.not_done(plan)
-        notes = [f"{leaf}: left out, as its files were done again" for leaf in self._recorded.replaced]
+        notes = [
+            f"{leaf}: left out, as its files were done again" for leaf in self._recorded.replaced
+        ]
         if missing and self._options.partial:
             whole = len(missing) + len(self._recorded.files)
             notes.append(f"{len(missing)} of {whole} subplans are not done, and left out")
         elif missing:
-            blocked = [*(f"{leaf}: {state}; --partial applies the others" for leaf, state in missing.items()), *blocked]
+            blocked = [
+                *(
+                    f"{leaf}: {state}; --partial applies the others"
+                    for leaf, state in missing.items()
+                ),
+                *blocked,
+            ]
         paths: tuple[str, ...] = ()
         if not blocked and self._options.gate:
             looked = await self._look(Whole(merged, changes, merge_some, imports, self._snapshots))
@@ -190,7 +209,11 @@ class _Applying:
     def _write(self, merged: Merged, finished: set[str]) -> tuple[str, ...]:
         """Write it, and let go of what these leaves have made; an undo holds that again."""
         kept = HeldResults(self._snapshots)
-        held = [[each.leaf, each.how, each.tree] for each in kept.held(self._run) if each.leaf in finished]
+        held = [
+            [each.leaf, each.how, each.tree]
+            for each in kept.held(self._run)
+            if each.leaf in finished
+        ]
         record = {"run": self._run, "at": SYSTEM_CLOCK.wall(), "held": held}
         leave = self._options.leave_requests
         paths = apply(merged, self._snapshots, self._root, leave_requests=leave, record=record)
@@ -200,13 +223,20 @@ class _Applying:
     def _in_order(self, plan: Plan) -> list[Change]:
         """The changes in the order of the plan; what it doesn't have any more comes last."""
         order = {leaf.id: place for place, leaf in enumerate(plan.leaves)}
-        return sorted(self._recorded.changes, key=lambda each: (order.get(each.leaf, len(order)), each.leaf))
+        return sorted(
+            self._recorded.changes, key=lambda each: (order.get(each.leaf, len(order)), each.leaf)
+        )
 
     def _ownership(self, plan: Plan) -> Ownership:
-        """A file belongs to the subplan that had it when it ran; the tree may divide otherwise by now."""
+        """A file belongs to the subplan that had it when it ran.
+
+        The tree may divide otherwise by now.
+        """
         had = self._recorded.files
         taken = {path for files in had.values() for path in files}
-        others = {leaf.id: [path for path in leaf.files if path not in taken] for leaf in plan.leaves}
+        others = {
+            leaf.id: [path for path in leaf.files if path not in taken] for leaf in plan.leaves
+        }
         leaves = {leaf: files for leaf, files in others.items() if leaf not in had} | had
         return Ownership(leaves, list_submodules(self._root))
 
@@ -225,10 +255,16 @@ class _Applying:
         merged, blocked = result.merged, result.blocked
         overwritten = [str(each) for each in merged.overwritten]
         if self._options.as_json:
-            say_json({
-                "merged": list(merged.merged), "blocked": blocked, "notes": result.notes,
-                "written": list(result.paths), "overwritten": overwritten, "left": result.left,
-            })  # fmt: skip
+            say_json(
+                {
+                    "merged": list(merged.merged),
+                    "blocked": blocked,
+                    "notes": result.notes,
+                    "written": list(result.paths),
+                    "overwritten": overwritten,
+                    "left": result.left,
+                }
+            )
             return FAILED if blocked else DONE
         for line in blocked:
             say(printable(line))
@@ -241,15 +277,20 @@ class _Applying:
             say(printable(f"overwritten: {line}"))
         for line in result.left:
             say(printable(f"left out: {line}"))
-        tell(f"{len(merged.merged)} subplans can be merged" if self._options.dry_run else
-             f"{self._files(result)} files written, from {len(merged.merged)} subplans")  # fmt: skip
+        tell(
+            f"{len(merged.merged)} subplans can be merged"
+            if self._options.dry_run
+            else f"{self._files(result)} files written, from {len(merged.merged)} subplans"
+        )
         return DONE
 
     def _files(self, result: _Result) -> int:
         """How many files were written: one that was renamed is one."""
         if not result.paths:
             return 0
-        return len(result.paths) - len(self._snapshots.changes(result.merged.source, result.merged.tree).renames)
+        return len(result.paths) - len(
+            self._snapshots.changes(result.merged.source, result.merged.tree).renames
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,10 @@ class Planning:
     """One driving of a plan."""
 
     def __init__(self, job: PlanJob, choice: StoreChoice, view: OutputOptions) -> None:
-        """`UsageError` if it can't be divided, or its work can't be done; nothing starts before `run`."""
+        """`UsageError` if it can't be divided, or its work can't be done.
+
+        Nothing starts before `run`.
+        """
         if shutil.which("git") is None:
             raise UsageError("a plan needs git, which is not on the PATH")
         self._job = job
@@ -83,7 +86,9 @@ class Planning:
 
     def _check_model(self) -> None:
         budgets = (Budget.parse(self._job.budget),) if self._job.budget else ()
-        if not (self._job.model or "").startswith("replay/"):  # which is in the store, and that isn't open yet
+        if not (self._job.model or "").startswith(
+            "replay/"
+        ):  # which is in the store, and that isn't open yet
             self._open_model(None).reserve(Request(()), budgets)
 
     def _open_model(self, store: Store | None) -> Caller:
@@ -91,7 +96,9 @@ class Planning:
 
         config = Config.load(Path(self._job.home))
         try:
-            return open_model(default_model(config, self._job.model), lanes=lanes_here(config), store=store)
+            return open_model(
+                default_model(config, self._job.model), lanes=lanes_here(config), store=store
+            )
         except (ValueError, OSError) as error:
             raise UsageError(f"--model: {error}") from None
 
@@ -111,7 +118,9 @@ class Planning:
                 return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
         return self._tell(found[0])
 
-    async def _work(self, store: Store, start: PlanStart, interrupts: Interrupts, found: list[PlanResult]) -> None:
+    async def _work(
+        self, store: Store, start: PlanStart, interrupts: Interrupts, found: list[PlanResult]
+    ) -> None:
         job = self._job
         async with AsyncExitStack() as stack:
             if start.run_id is not None:
@@ -120,7 +129,7 @@ class Planning:
             await asyncio.to_thread(clear_leftovers, Path(job.path))
             trees = await stack.enter_async_context(
                 open_worktrees(job.path, min(job.width, len(self._plan.leaves)), own_git=True)
-            )  # fmt: skip
+            )
             for failure in trees.failures:
                 tell(f"worktree {failure.index} could not be made: {one_line(failure.reason)}")
             for note in trees.notes:
@@ -134,19 +143,33 @@ class Planning:
             if caller is not None:
                 lanes[caller.lane.name] = list(caller.lane.limits)
             run = open_run(
-                start.name, store=store, budget=job.budget, seed=start.seed, tags=start.tags, kind=KIND,
-                resume=start.resume, run_id=start.run_id, manifest=job.manifest(), lanes=lanes,
-            )  # fmt: skip
+                start.name,
+                store=store,
+                budget=job.budget,
+                seed=start.seed,
+                tags=start.tags,
+                kind=KIND,
+                resume=start.resume,
+                run_id=start.run_id,
+                manifest=job.manifest(),
+                lanes=lanes,
+            )
             async with entered(run, interrupts):
                 self._run_id = run.id or ""
                 os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is now
                 task = await self._task(stack, caller)
                 began = PartStart(base, all_needs(self._plan, self._needs or {}))
                 work = in_worktrees(task, snapshots, began, self._run_id, job.prompt or "")
-                found.append(await run_plan(run, self._plan, work, self._how(trees), job.around(), done=began.done))
+                found.append(
+                    await run_plan(
+                        run, self._plan, work, self._how(trees), job.around(), done=began.done
+                    )
+                )
                 interrupts.let_be()
                 if not found[0].ok:
-                    raise PlanFailed(f"{sum(one.state != 'done' for one in found[0].subplans)} subplans are not done")
+                    raise PlanFailed(
+                        f"{sum(one.state != 'done' for one in found[0].subplans)} subplans are not done"
+                    )
 
     def _how(self, trees: Worktrees) -> PlanOptions:
         job = self._job
@@ -168,13 +191,25 @@ class Planning:
 
     def _tell(self, result: PlanResult) -> int:
         if self._view.json:
-            say_json({"run": self._run_id, "peak": result.peak, "subplans": [_plain(one) for one in result.subplans]})
+            say_json(
+                {
+                    "run": self._run_id,
+                    "peak": result.peak,
+                    "subplans": [_plain(one) for one in result.subplans],
+                }
+            )
         elif not self._view.quiet:
             rows = [(one.leaf, one.state, one.attempts, one.error or "") for one in result.subplans]
             say_table(("subplan", "state", "attempts", "error"), rows)
             done = sum(one.state == "done" for one in result.subplans)
-            more = "" if result.ok else f"; the others again: abreast resume {self._run_id}{self._choice.flag}"
-            tell(f"{done} of {len(result.subplans)} subplans done, {result.peak} at once ({self._run_id}){more}")
+            more = (
+                ""
+                if result.ok
+                else f"; the others again: abreast resume {self._run_id}{self._choice.flag}"
+            )
+            tell(
+                f"{done} of {len(result.subplans)} subplans done, {result.peak} at once ({self._run_id}){more}"
+            )
             if done:
                 tell(f"merge them with: abreast plan apply {self._run_id}{self._choice.flag}")
         return DONE if result.ok else FAILED

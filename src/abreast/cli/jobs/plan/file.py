@@ -16,12 +16,21 @@ _FOREIGN = ("inputs", "simulate", "outputs_of")
 
 
 def run_file(
-    file: str, node: YamlNode, *, model: str | None, name: str | None, check: bool, dry_run: bool, **given: Any
+    file: str,
+    node: YamlNode,
+    *,
+    model: str | None,
+    name: str | None,
+    check: bool,
+    dry_run: bool,
+    **given: Any,
 ) -> int:
     """Run the plan in a file's `plan:`, or only check it, or only show it; the exit code."""
     for flag in _FOREIGN:
         if given.pop(flag):
-            raise UsageError(f"--{flag.removesuffix('s').replace('_', '-')} is for workflows, and {file} holds a plan")
+            raise UsageError(
+                f"--{flag.removesuffix('s').replace('_', '-')} is for workflows, and {file} holds a plan"
+            )
     config = Config.load()
     budget = config.get(BUDGET, given.pop("budget"))
     job = read_job(file, node, {"model": model, "budget": budget})
@@ -36,10 +45,15 @@ def run_file(
 
 
 def read_job(file: str, node: YamlNode, flags: dict[str, Any]) -> PlanJob:
-    """What the file asks for, and flags that are given in its stead; `UsageError` has the line of what is wrong."""
+    """What the file asks for, and flags that are given in its stead.
+
+    `UsageError` has the line of what is wrong.
+    """
     place = f"{file}:{node.line}: "
     if node.kind != "mapping":
-        raise UsageError(f"{place}plan must be a mapping, such as {{command: 'ruff format {{files}}', width: 10}}")
+        raise UsageError(
+            f"{place}plan must be a mapping, such as {{command: 'ruff format {{files}}', width: 10}}"
+        )
 
     def spell(word: str) -> str:
         return f"{file}:{node.line_of(word)}: {word}" if word in node.pairs else word

@@ -52,7 +52,11 @@ def _order(given: object) -> str:
 
 def _warmth(given: object) -> float:
     try:
-        found = float(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else -1.0
+        found = (
+            float(given)
+            if isinstance(given, str | int | float) and not isinstance(given, bool)
+            else -1.0
+        )
     except ValueError:
         found = -1.0
     if not 0 <= found <= 100:  # noqa: PLR2004 - nan is neither
@@ -144,8 +148,13 @@ class PlanJob:
     max_tokens: int | None = None
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str], place: str = "") -> PlanJob:
-        """From words and what they are given; `spell` says how and where one is written, `place` where all are."""
+    def of(
+        cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str], place: str = ""
+    ) -> PlanJob:
+        """From words and what they are given.
+
+        `spell` says how and where one is written, `place` where all are.
+        """
         read: dict[str, Any] = {}
         for word, given in facts.items():
             if word not in _WORDS:
@@ -167,7 +176,9 @@ class PlanJob:
         """Of a recorded run, with another budget if one is given."""
         facts: Any = row.manifest.get(KIND)
         if not isinstance(facts, dict) or set(facts) != {each.name for each in fields(cls)}:
-            raise UsageError(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
+            raise UsageError(
+                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+            )
         return cls(**{**facts, "budget": budget or facts["budget"]})
 
     def manifest(self) -> dict[str, JsonValue]:
@@ -176,7 +187,14 @@ class PlanJob:
 
     def around(self) -> str:
         """A name for all that a subplan's work depends on besides its files: with another, it is run again."""
-        told = [self.command, self.call, self.prompt, self.model, self.temperature, self.reply_tokens]
+        told = [
+            self.command,
+            self.call,
+            self.prompt,
+            self.model,
+            self.temperature,
+            self.reply_tokens,
+        ]
         return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
 
     def divided(self) -> tuple[Plan, Imports]:
@@ -187,7 +205,9 @@ class PlanJob:
 def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str) -> None:
     """One kind of work, and nothing that belongs to another."""
     if "command" in read and "call" in read:
-        raise UsageError(f"{spell('command')} and {spell('call')} exclude each other; leave one of them out")
+        raise UsageError(
+            f"{spell('command')} and {spell('call')} exclude each other; leave one of them out"
+        )
     if "command" not in read and "call" not in read and "prompt" not in read:
         raise UsageError(
             f"{place}it is not said what to do: give {spell('command')}, {spell('call')} or {spell('prompt')}"
@@ -196,11 +216,16 @@ def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str
         for word in ("model", "repairs", "temperature", "reply_tokens"):
             if word in read:
                 kind = "command" if "command" in read else "call"
-                raise UsageError(f"{spell(word)} is for a model, and {spell(kind)} asks none; leave one of them out")
+                raise UsageError(
+                    f"{spell(word)} is for a model, and {spell(kind)} asks none; leave one of them out"
+                )
 
 
 def repair_tree(root: Path) -> None:
-    """Take back or complete what a killed apply has left, and say so; `UsageError` if that can't be."""
+    """Take back or complete what a killed apply has left, and say so.
+
+    `UsageError` if that can't be.
+    """
     try:
         for line in repair(root):
             tell(line)
@@ -211,7 +236,10 @@ def repair_tree(root: Path) -> None:
 
 
 def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
-    """The plan of a directory, after a killed apply is repaired; `UsageError` says what can't be."""
+    """The plan of a directory, after a killed apply is repaired.
+
+    `UsageError` says what can't be.
+    """
     root = Path(path)
     if not root.is_dir():
         raise UsageError(f"{path} is no directory")

@@ -31,7 +31,9 @@ def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json:
         why, code = explain(error)
         raise UsageError(why, code) from None
     except OSError as error:
-        raise UsageError(f"nothing was taken back: {error.filename or root}: {system_words(error)}", FAILED) from None
+        raise UsageError(
+            f"nothing was taken back: {error.filename or root}: {system_words(error)}", FAILED
+        ) from None
     restored = [] if changed else list(applied.paths)
     if as_json:
         say_json({"run": run, "restored": [] if dry_run else restored, "changed": changed})
@@ -42,8 +44,11 @@ def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json:
         tell(f"nothing was taken back: {len(changed)} file(s) changed since {run} was applied")
         return FAILED
     again = f"apply it once more with: abreast plan apply {run}{choice.flag}"
-    tell(f"{len(restored)} files can be taken back" if dry_run else
-         f"{len(restored)} files are as they were before {run} was applied; {again}")  # fmt: skip
+    tell(
+        f"{len(restored)} files can be taken back"
+        if dry_run
+        else f"{len(restored)} files are as they were before {run} was applied; {again}"
+    )
     return DONE
 
 

@@ -1,4 +1,7 @@
-"""What a workflow needs of `abreast.toml`: its lanes, its agents' runners, its bounds; seen before anything runs."""
+"""What a workflow needs of `abreast.toml`: its lanes, its agents' runners, its bounds.
+
+Seen before anything runs.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,18 @@ def check_tables(workflow: Workflow, config: Config) -> None:
     known = lanes_here(config)
     missing = {name: line for name, line in lanes_of(workflow.steps).items() if name not in known}
     if missing:
-        raise UsageError("\n".join(
-            f"{workflow.file}:{line}: there is no lane {name!r}; declare it in abreast.toml as [lanes.{name}] with "
-            "width = 4" for name, line in missing.items()
-        ))  # fmt: skip
+        raise UsageError(
+            "\n".join(
+                f"{workflow.file}:{line}: there is no lane {name!r}; declare it in abreast.toml as [lanes.{name}] with "
+                "width = 4"
+                for name, line in missing.items()
+            )
+        )
 
 
-def check_runners(workflow: Workflow, config: Config, inputs: Mapping[str, Any] | None = None) -> None:
+def check_runners(
+    workflow: Workflow, config: Config, inputs: Mapping[str, Any] | None = None
+) -> None:
     """`UsageError` if a command is for an agent that has no runner, or for none, wherever in the file it stands."""
     known = config.runners()
     missing: dict[str, str] = {}
@@ -47,7 +55,9 @@ def check_runners(workflow: Workflow, config: Config, inputs: Mapping[str, Any] 
         raise UsageError("\n".join(missing.values()))
 
 
-def check_programs(workflow: Workflow, config: Config, inputs: Mapping[str, Any], *, cwd: str) -> None:
+def check_programs(
+    workflow: Workflow, config: Config, inputs: Mapping[str, Any], *, cwd: str
+) -> None:
     """`UsageError` for a step whose runner is a program that isn't installed."""
     runners = config.runners()
     for file, step, name in agents_of(workflow, inputs):
@@ -58,7 +68,10 @@ def check_programs(workflow: Workflow, config: Config, inputs: Mapping[str, Any]
 
 
 def _is_there(program: str, cwd: str) -> bool:
-    """Whether it is on the PATH, or at its place as seen from `cwd`; one with a field in it is not known yet."""
+    """Whether it is on the PATH, or at its place as seen from `cwd`.
+
+    One with a field in it is not known yet.
+    """
     if "{" in program:
         return True
     return shutil.which(str(Path(cwd, program)) if os.sep in program else program) is not None

@@ -92,7 +92,13 @@ class FlowFile:
 
         try:
             kinds = find_kinds()
-            return load(self.text, self.file, directory=Path(self.directory), kinds=kinds, check_sample=wrong_sample)
+            return load(
+                self.text,
+                self.file,
+                directory=Path(self.directory),
+                kinds=kinds,
+                check_sample=wrong_sample,
+            )
         except WorkflowInvalid as error:
             raise UsageError(str(error)) from None
         except ValueError as error:
@@ -101,20 +107,32 @@ class FlowFile:
     def manifest(self, secrets: Collection[str] = ()) -> dict[str, JsonValue]:
         """As a run keeps it: without the values of these inputs, which must be given again."""
         given = {name: value for name, value in self.given.items() if name not in secrets}
-        return {"workflow": {"file": self.file, "text": self.text, "directory": self.directory, "given": given,
-                             "verdicts": dict(self.verdicts), "budget": self.budget, "model": self.model,
-                             "width": self.width}}  # fmt: skip
+        return {
+            "workflow": {
+                "file": self.file,
+                "text": self.text,
+                "directory": self.directory,
+                "given": given,
+                "verdicts": dict(self.verdicts),
+                "budget": self.budget,
+                "model": self.model,
+                "width": self.width,
+            }
+        }
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> FlowFile:
         """The file of a recorded run, with the inputs that it was given since.
 
-        Not with the verdicts: each answered what its gate showed then. A gate that has passed is recorded, and one that
-        is to be asked again, having been rejected or reading something else now, must not be answered by an old word.
+        Not with the verdicts: each answered what its gate showed then. A gate that has passed is
+        recorded, and one that is to be asked again, having been rejected or reading something else
+        now, must not be answered by an old word.
         """
         facts: Any = row.manifest.get(KIND)
         if not isinstance(facts, dict) or not isinstance(facts.get("text"), str):
-            raise UsageError(f"{row.id} was made by another version of abreast, and this one doesn't know all of it")
+            raise UsageError(
+                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+            )
         source = cls(**facts)
         for event in each_event(store, row.id, {INPUTS_GIVEN}):
             later: Any = codec.decode(event.body or "{}")
@@ -135,7 +153,9 @@ def split_inputs(words: Sequence[str], workflow: Workflow) -> tuple[dict[str, st
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise UsageError(f"--input: {word!r} should be NAME=VALUE")
-        is_gate = name not in known and (name in gates or name.rpartition(":")[0].rpartition(":")[2] in gates)
+        is_gate = name not in known and (
+            name in gates or name.rpartition(":")[0].rpartition(":")[2] in gates
+        )
         (verdicts if is_gate else given)[name] = value
     return given, verdicts
 
@@ -144,7 +164,13 @@ class Flowing:
     """One driving of a workflow."""
 
     def __init__(
-        self, source: FlowFile, choice: StoreChoice, view: OutputOptions, *, cwd: str, inputs_needed: bool = True
+        self,
+        source: FlowFile,
+        choice: StoreChoice,
+        view: OutputOptions,
+        *,
+        cwd: str,
+        inputs_needed: bool = True,
     ) -> None:
         """`UsageError` if the file or what it is given is wrong; nothing starts before `run`.
 
@@ -164,7 +190,9 @@ class Flowing:
         try:
             self.inputs = resolve_inputs(declared, source.given, ask)
         except ValueError as error:
-            raise UsageError("\n".join(f"--input: {line}" for line in str(error).splitlines())) from None
+            raise UsageError(
+                "\n".join(f"--input: {line}" for line in str(error).splitlines())
+            ) from None
         check_arguments(self.workflow, self._config, self.inputs)
         self._groups = Groups()
         self._run_id = ""
@@ -185,7 +213,9 @@ class Flowing:
         with asyncio.Runner() as runner:
             return runner.run(self._drive(store, start, rehearsal))
 
-    async def _drive(self, store: Store | None, start: FlowStart, rehearsal: Rehearsal | None) -> int:
+    async def _drive(
+        self, store: Store | None, start: FlowStart, rehearsal: Rehearsal | None
+    ) -> int:
         result: FlowResult | None = None
         with Interrupts(self._groups.kill) as interrupts:
             try:
@@ -198,22 +228,39 @@ class Flowing:
                     raise
                 where = " ".join(getattr(error, "__notes__", ())) or "in a step"
                 said = f"{type(error).__name__}: {one_line(str(error))}"
-                return CutShort(f"{one_line(where)}: {said}", FAILED).tell(self._run_id, self._choice)
+                return CutShort(f"{one_line(where)}: {said}", FAILED).tell(
+                    self._run_id, self._choice
+                )
         return self._tell(result)
 
     async def _flow(
-        self, store: Store | None, start: FlowStart, interrupts: Interrupts, rehearsal: Rehearsal | None
+        self,
+        store: Store | None,
+        start: FlowStart,
+        interrupts: Interrupts,
+        rehearsal: Rehearsal | None,
     ) -> FlowResult:
         found: list[FlowResult] = []
         run = open_run(
-            start.name, store=store, budget=self._source.budget, seed=start.seed, resume=start.resume,
-            run_id=start.run_id, tags=start.tags, kind=KIND, manifest=self._manifest(), redact=self._redact(),
-            hooks=[self._line] if self._line is not None else (), lanes=self._lane_limits(),
-        )  # fmt: skip
+            start.name,
+            store=store,
+            budget=self._source.budget,
+            seed=start.seed,
+            resume=start.resume,
+            run_id=start.run_id,
+            tags=start.tags,
+            kind=KIND,
+            manifest=self._manifest(),
+            redact=self._redact(),
+            hooks=[self._line] if self._line is not None else (),
+            lanes=self._lane_limits(),
+        )
         try:
             async with RunTools(self._tools(store)) as kit, entered(run, interrupts):
                 self._run_id = run.id or ""
-                os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is when the first starts
+                os.environ[RUN_VARIABLE] = (
+                    self._run_id
+                )  # commands get the environment as it is when the first starts
                 if self._view.verbose and store is not None:
                     tell(f"run {self._run_id} in {store.url}")
                 if run.resumed and store is not None:
@@ -221,7 +268,9 @@ class Flowing:
                 if start.more and run.setting.journal is not None:
                     body = codec.encode(dict(start.more), run.path)
                     run.setting.journal.emit(INPUTS_GIVEN, run.path, body=body)
-                flow = Flow(self.workflow, kit, self._source.verdicts, rehearsal, width=self._source.width)
+                flow = Flow(
+                    self.workflow, kit, self._source.verdicts, rehearsal, width=self._source.width
+                )
                 result = await flow.run(run, self.inputs)
                 found.append(result)
                 interrupts.let_be()
@@ -238,7 +287,9 @@ class Flowing:
         return frozenset(one.name for one in self.workflow.inputs if one.secret)
 
     def _secrets(self) -> Secrets:
-        return Secrets(str(self.inputs[name]) for name in self.secret_names if self.inputs.get(name))
+        return Secrets(
+            str(self.inputs[name]) for name in self.secret_names if self.inputs.get(name)
+        )
 
     def _redact(self) -> Callable[[str, object], object] | None:
         """What is written of prompts and replies has no secrets in it."""
@@ -252,7 +303,9 @@ class Flowing:
     async def _clear_up(self, store: Store) -> None:
         ended = await end_leftovers(store, self._run_id)
         if ended and not self._view.quiet:
-            tell(f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind")
+            tell(
+                f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind"
+            )
 
     def _lane_limits(self) -> dict[str, Any]:
         """The lanes that steps name, as they are configured: calls on them keep their rates and what is found out."""
@@ -265,12 +318,18 @@ class Flowing:
         table = self._config.workflow()
         asks = someone_is_there() and not self._view.json
         return Tools(
-            cwd=None if self._cwd == os.getcwd() else self._cwd, lanes=lanes_here(self._config), store=store,  # noqa: PTH109
-            default_model=self._source.model or self._config.get(MODEL), runners=self._config.runners(),
-            kinds=find_kinds(), find=lambda call: find_function(call, self._cwd),
+            cwd=None if self._cwd == os.getcwd() else self._cwd,
+            lanes=lanes_here(self._config),
+            store=store,
+            default_model=self._source.model or self._config.get(MODEL),
+            runners=self._config.runners(),
+            kinds=find_kinds(),
+            find=lambda call: find_function(call, self._cwd),
             decide=decide_on_terminal(self._line) if asks else None,
-            started=self._groups.started, ended=self._groups.ended, **table,
-        )  # fmt: skip
+            started=self._groups.started,
+            ended=self._groups.ended,
+            **table,
+        )
 
     def say_changes(self, before: Mapping[str, Any]) -> None:
         """Which inputs differ from before, and which steps read them."""
@@ -296,12 +355,20 @@ class Flowing:
 
     def _say_loops(self, result: FlowResult) -> None:
         for name, record in result.steps.items():
-            if record.output.get("max_reached") is True and record.output.get("loop_type") and not self._view.quiet:
-                tell(f"{name}: stopped after {record.output['max_iterations']} rounds, and its condition still holds")
+            if (
+                record.output.get("max_reached") is True
+                and record.output.get("loop_type")
+                and not self._view.quiet
+            ):
+                tell(
+                    f"{name}: stopped after {record.output['max_iterations']} rounds, and its condition still holds"
+                )
 
     def _summary(self, result: FlowResult) -> str:
         flag, run_id = self._choice.flag, self._run_id
-        once = {id(record): record for record in result.steps.values()}  # the newest round of a loop has two ids
+        once = {
+            id(record): record for record in result.steps.values()
+        }  # the newest round of a loop has two ids
         bad = sum(not record.clean for record in once.values())
         seconds = SYSTEM_CLOCK.now() - self._began
         counted = f"{len(once)} steps" + (f", {bad} not done" if bad else "")
@@ -317,7 +384,11 @@ class Flowing:
         return f"completed: {counted} in {seconds:.1f} s ({run_id}){hint}"
 
 
-_ENDS: Final[dict[str, type[AbreastError]]] = {"failed": FlowFailed, "aborted": Halted, "paused": Paused}
+_ENDS: Final[dict[str, type[AbreastError]]] = {
+    "failed": FlowFailed,
+    "aborted": Halted,
+    "paused": Paused,
+}
 
 
 def why_halted(result: FlowResult) -> str:
@@ -332,13 +403,26 @@ def result_as_json(result: FlowResult, run_id: str, workflow_id: str) -> dict[st
     at = result.at or next(reversed(result.steps), None)
     record = result.steps.get(at) if at is not None else None
     said: dict[str, Any] = {
-        "run": run_id, "run_id": run_id, "workflow_id": workflow_id, "status": result.status,
-        "current_step_id": at, "current_step_index": result.index, "error": result.error,
-    }  # fmt: skip
+        "run": run_id,
+        "run_id": run_id,
+        "workflow_id": workflow_id,
+        "status": result.status,
+        "current_step_id": at,
+        "current_step_index": result.index,
+        "error": result.error,
+    }
     if record is not None and record.type == "gate" and result.status in ("paused", "aborted"):
-        said["gate"] = {"step_id": at, **{word: record.output.get(word) for word in ("message", "options", "choice")}}
+        said["gate"] = {
+            "step_id": at,
+            **{word: record.output.get(word) for word in ("message", "options", "choice")},
+        }
     steps = {
-        name: {"type": record.type, "status": record.status, "output": record.output, "error": record.error}
+        name: {
+            "type": record.type,
+            "status": record.status,
+            "output": record.output,
+            "error": record.error,
+        }
         for name, record in result.steps.items()
     }
     return {**said, "outputs": result.outputs, "steps": steps}

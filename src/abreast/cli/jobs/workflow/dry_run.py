@@ -25,8 +25,14 @@ from abreast.store.port import each_event
 def say_checked(workflow: Workflow, *, as_json: bool) -> int:
     """The file is right; what may not be meant in it."""
     if as_json:
-        say_json({"file": workflow.file, "ok": True, "problems": [],
-                  "warnings": [{"line": line, "text": text} for line, text in workflow.warnings]})  # fmt: skip
+        say_json(
+            {
+                "file": workflow.file,
+                "ok": True,
+                "problems": [],
+                "warnings": [{"line": line, "text": text} for line, text in workflow.warnings],
+            }
+        )
         return 0
     for line, text in workflow.warnings:
         tell(f"{workflow.file}:{line}: warning: {text}")
@@ -92,7 +98,13 @@ def _asked(one: PlannedStep) -> tuple[str, int | None]:
 
 def _model(one: PlannedStep, workflow: Workflow) -> str | None:
     step = one.step
-    own = step.model if isinstance(step, Prompt) else step.facts.get("model") if isinstance(step, Sample) else None
+    own = (
+        step.model
+        if isinstance(step, Prompt)
+        else step.facts.get("model")
+        if isinstance(step, Sample)
+        else None
+    )
     for value in (own, workflow.model):
         if isinstance(value, str):
             return value
@@ -103,10 +115,17 @@ def _model(one: PlannedStep, workflow: Workflow) -> str | None:
 
 def _as_json(planned: list[PlannedStep], worst: _Worst) -> dict[str, Any]:
     steps = [
-        {"id": one.step.common.id, "type": one.step.common.type, "line": one.step.common.line, "depth": one.depth,
-         "times": one.times, "per": list(one.per), "width": one.width}
+        {
+            "id": one.step.common.id,
+            "type": one.step.common.type,
+            "line": one.step.common.line,
+            "depth": one.depth,
+            "times": one.times,
+            "per": list(one.per),
+            "width": one.width,
+        }
         for one in planned
-    ]  # fmt: skip
+    ]
     return {"steps": steps, "calls": worst.calls, "tokens": worst.tokens, "usd": worst.usd}
 
 
@@ -118,7 +137,11 @@ def rehearsal_of(choice: StoreChoice, wanted: str | None) -> Rehearsal:
     with choice.existing() as store:
         row = find_run(store, wanted)
         for event in each_event(store, row.id, {ITEM_SETTLED}):
-            value = codec.decode(event.body) if event.data.get("state") == "done" and event.body else None
+            value = (
+                codec.decode(event.body)
+                if event.data.get("state") == "done" and event.body
+                else None
+            )
             if isinstance(value, dict):
                 recorded |= _outputs(event.path.split("/")[1:], value)
     return Rehearsal(recorded)

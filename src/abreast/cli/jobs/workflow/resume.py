@@ -26,17 +26,35 @@ def resume_flow(
     budget: str | None,
     width: int | None = None,
 ) -> int:
-    """Go on with it; the exit code. What did not succeed runs again; with `retry`, also what may have been done."""
+    """Go on with it; the exit code. What did not succeed runs again.
+
+    With `retry`, also what may have been done.
+    """
     source = FlowFile.of_run(store, row)
     cwd = str(row.manifest.get("cwd") or ".")
     if not os.path.isdir(cwd):  # noqa: PTH112
-        raise UsageError(f"{row.id} ran in {cwd}, which is gone; put it back, for its commands run there")
+        raise UsageError(
+            f"{row.id} ran in {cwd}, which is gone; put it back, for its commands run there"
+        )
     given, verdicts = split_inputs(words, source.workflow())
-    changed = replace(source.with_more(given, verdicts), budget=budget or source.budget, width=width or source.width)
+    changed = replace(
+        source.with_more(given, verdicts),
+        budget=budget or source.budget,
+        width=width or source.width,
+    )
     flowing = Flowing(changed, choice, view, cwd=cwd)
     with suppress(ValueError):
-        before = [replace(one, required=one.required and not one.secret) for one in flowing.workflow.inputs]
+        before = [
+            replace(one, required=one.required and not one.secret)
+            for one in flowing.workflow.inputs
+        ]
         flowing.say_changes(resolve_inputs(before, source.given))
-    kept: dict[str, JsonValue] = {name: value for name, value in given.items() if name not in flowing.secret_names}
-    more: dict[str, JsonValue] = {"given": kept, "verdicts": dict(verdicts)} if kept or verdicts else {}
-    return flowing.run(store, FlowStart(row.name, resume="retry" if retry else "failed", run_id=row.id, more=more))
+    kept: dict[str, JsonValue] = {
+        name: value for name, value in given.items() if name not in flowing.secret_names
+    }
+    more: dict[str, JsonValue] = (
+        {"given": kept, "verdicts": dict(verdicts)} if kept or verdicts else {}
+    )
+    return flowing.run(
+        store, FlowStart(row.name, resume="retry" if retry else "failed", run_id=row.id, more=more)
+    )

@@ -12,15 +12,19 @@ from abreast.jobs.workflow.load.analysis import Agent, agents_of
 from abreast.jobs.workflow.spec import Command, Workflow
 
 
-def check_arguments(workflow: Workflow, config: Config, inputs: Mapping[str, Any] | None = None) -> None:
+def check_arguments(
+    workflow: Workflow, config: Config, inputs: Mapping[str, Any] | None = None
+) -> None:
     """Raise `UsageError` for steps whose `integration_args` or `integration_options` a runner would not pass on.
 
-    An agent that only an expression names is known once there are `inputs`, or else when the step runs.
+    An agent that only an expression names is known once there are `inputs`, or else when the step
+    runs.
     """
     asking = [
         one
         for one in agents_of(workflow, inputs)
-        if isinstance(one.step, Command) and (one.step.integration_args or one.step.integration_options)
+        if isinstance(one.step, Command)
+        and (one.step.integration_args or one.step.integration_options)
     ]
     if asking and (wrong := list(_refusals(asking, config.runners()))):
         raise UsageError("\n".join(wrong))

@@ -30,7 +30,11 @@ def _last(steps: Records) -> Record | None:
     if not steps:
         return None
     last = next(reversed(steps))
-    around = (name for name, record in steps.items() if record.type == FAN_OUT and last.startswith(f"{name}:"))
+    around = (
+        name
+        for name, record in steps.items()
+        if record.type == FAN_OUT and last.startswith(f"{name}:")
+    )
     return steps[next(around, last)]
 
 

@@ -42,7 +42,9 @@ def check_baseline(watched: Watched, qualname: str, top: str) -> None:
     """
     said, usage = _last_lines(watched, top), watched.exit in {USAGE_EXIT, NO_TESTS_EXIT}
     if watched.failure:
-        raise BaselineFailed(f"the tests can't be run on the code as it is: {watched.reason}", said, usage=usage)
+        raise BaselineFailed(
+            f"the tests can't be run on the code as it is: {watched.reason}", said, usage=usage
+        )
     if watched.invocations and watched.passed:
         return
     if broken := [name for name, word in watched.outcomes if word == "error" and "::" not in name]:
@@ -50,12 +52,18 @@ def check_baseline(watched: Watched, qualname: str, top: str) -> None:
         more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
         raise BaselineFailed(f"pytest can't collect {broken[0]}{more}: {why}".rstrip(": "), said)
     if watched.exit in PYTEST_EXITS:
-        raise BaselineFailed(f"the tests can't be run: {PYTEST_EXITS[watched.exit]}", said, usage=usage)
+        raise BaselineFailed(
+            f"the tests can't be run: {PYTEST_EXITS[watched.exit]}", said, usage=usage
+        )
     if watched.invocations:
-        raise BaselineFailed(f"no test passes on the code as it is ({watched.tests} were run)", said)
+        raise BaselineFailed(
+            f"no test passes on the code as it is ({watched.tests} were run)", said
+        )
     failed = [name for name, word in watched.outcomes if word in {"failed", "error"}]
     if failed:
-        why = f"{_few(failed)} failed before that: {watched.messages.get(failed[0], '')}".rstrip(": ")
+        why = f"{_few(failed)} failed before that: {watched.messages.get(failed[0], '')}".rstrip(
+            ": "
+        )
         raise BaselineFailed(f"no test calls {qualname}; {why}", said)
     raise BaselineFailed(f"no test calls {qualname}: name tests that do with --tests", usage=False)
 
@@ -63,9 +71,12 @@ def check_baseline(watched: Watched, qualname: str, top: str) -> None:
 def _last_lines(watched: Watched, top: str) -> tuple[str, ...]:
     found: list[str] = []
     for output in (watched.stdout, watched.stderr):
-        lines = [line.rstrip().replace(f"{top}/", "") for line in output.splitlines() if line.strip()]
+        lines = [
+            line.rstrip().replace(f"{top}/", "") for line in output.splitlines() if line.strip()
+        ]
         found = [*found, *lines]
-    # The interpreter's own words on a crash have the place first, and pytest's innermost calls at the end.
+    # The interpreter's own words on a crash have the place first, and pytest's innermost calls at
+    # the end.
     crash = next((at for at, line in enumerate(found) if CRASH in line), None)
     return tuple(found[-_LINES:] if crash is None else found[crash : crash + _LINES])
 

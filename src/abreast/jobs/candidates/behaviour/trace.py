@@ -7,14 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from abreast.jobs.candidates.values.invocation import AllContents, Invocation, RecordInvalid, decode, encode
+from abreast.jobs.candidates.values.invocation import (
+    AllContents,
+    Invocation,
+    RecordInvalid,
+    decode,
+    encode,
+)
 from abreast.jobs.candidates.values.large import Place
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot, from_plain
 
 Failure: TypeAlias = Literal["timeout", "refused", "error"]
 
 # Read in a way of their own, or later additions.
-_OTHERWISE = frozenset({"invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu", "contents"})
+_OTHERWISE = frozenset(
+    {"invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu", "contents"}
+)
 _LONGEST_NUMBER = 20
 
 
@@ -67,7 +75,10 @@ class Watched:
     messages: Mapping[str, str] = field(default_factory=dict)
     """By test that failed: what was raised."""
     left_out: tuple[str, ...] = ()
-    """Invocations of which nothing is known, as they are too large; newer records have digests of them."""
+    """Invocations of which nothing is known, as they are too large.
+
+    Newer records have digests of them.
+    """
     cut: Mapping[str, int] = field(default_factory=dict)
     """By test that made too many: the number of its first invocation that is not kept, nor are those after it."""
     dropped: tuple[tuple[str, str], ...] = ()
@@ -87,15 +98,24 @@ class Watched:
     def to_plain(self) -> dict[str, Any]:
         """As JSON would have it."""
         plain = {
-            name: getattr(self, name) for name in self.__slots__ if name not in {"invocations", "signs", "contents"}
+            name: getattr(self, name)
+            for name in self.__slots__
+            if name not in {"invocations", "signs", "contents"}
         }
-        return plain | {"invocations": json.loads(encode(self.invocations)), "signs": asdict(self.signs)}
+        return plain | {
+            "invocations": json.loads(encode(self.invocations)),
+            "signs": asdict(self.signs),
+        }
 
     def knows(self, name: str) -> bool:
         """Whether the invocation of that name would be known, had there been one."""
         test, _, number = name.rpartition("#")
-        ours = number.isdecimal() and len(number) < _LONGEST_NUMBER  # the child may have said anything
-        return name not in self.left_out and not (ours and test in self.cut and int(number) >= self.cut[test])
+        ours = (
+            number.isdecimal() and len(number) < _LONGEST_NUMBER
+        )  # the child may have said anything
+        return name not in self.left_out and not (
+            ours and test in self.cut and int(number) >= self.cut[test]
+        )
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Watched:
@@ -103,22 +123,28 @@ class Watched:
         try:
             signs = plain["signs"]
             known = {name: plain[name] for name in cls.__slots__ if name not in _OTHERWISE}
-            return cls(**known | {
-                "outcomes": _pairs(plain["outcomes"]),
-                "dropped": _pairs(plain["dropped"]),
-                "left_out": tuple(plain["left_out"]),
-                "confinement": tuple(plain["confinement"]),
-                "cut": dict(plain.get("cut", {})),
-                "unconfined": dict(plain.get("unconfined", {})),
-                "exit": plain.get("exit"),
-                "seconds": float(plain.get("seconds", 0.0)),
-                "cpu": float(plain.get("cpu", 0.0)),
-                "invocations": tuple(decode(json.dumps(plain["invocations"]).encode())),
-                "signs": Signs(
-                    tuple(signs["did"]), tuple(signs["broken"]), dict(signs["codes"]),
-                    {name: (before, after) for name, (before, after) in signs["grown"].items()}, tuple(signs["files"]),
-                ),
-            })  # fmt: skip
+            return cls(
+                **known
+                | {
+                    "outcomes": _pairs(plain["outcomes"]),
+                    "dropped": _pairs(plain["dropped"]),
+                    "left_out": tuple(plain["left_out"]),
+                    "confinement": tuple(plain["confinement"]),
+                    "cut": dict(plain.get("cut", {})),
+                    "unconfined": dict(plain.get("unconfined", {})),
+                    "exit": plain.get("exit"),
+                    "seconds": float(plain.get("seconds", 0.0)),
+                    "cpu": float(plain.get("cpu", 0.0)),
+                    "invocations": tuple(decode(json.dumps(plain["invocations"]).encode())),
+                    "signs": Signs(
+                        tuple(signs["did"]),
+                        tuple(signs["broken"]),
+                        dict(signs["codes"]),
+                        {name: (before, after) for name, (before, after) in signs["grown"].items()},
+                        tuple(signs["files"]),
+                    ),
+                }
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not what was watched: {error!r}") from None
 
@@ -144,9 +170,17 @@ class Trace:
         """The test or input that was under way at the end."""
         self.end: Mapping[str, Any] | None = None
         takes: dict[str, Callable[[Any], None]] = {
-            "call": self._call, "test": self._test, "left": self._left, "cut": self._cut_off, "content": self._content,
-            "dropped": self._drop, "did": self._did, "failed": self._fail, "trying": self._try, "end": self._ended,
-        }  # fmt: skip
+            "call": self._call,
+            "test": self._test,
+            "left": self._left,
+            "cut": self._cut_off,
+            "content": self._content,
+            "dropped": self._drop,
+            "did": self._did,
+            "failed": self._fail,
+            "trying": self._try,
+            "end": self._ended,
+        }
         # A line that was cut short is the last words of one that was ended: all before it stands.
         for line in data.split(b"\n")[:-1]:
             try:
@@ -177,7 +211,9 @@ class Trace:
 
     def _content(self, content: list[Any]) -> None:
         name, part, node, at, nodes = content
-        self.contents.setdefault((_text(name), _text(part)), {})[int(node), int(at)] = from_plain(nodes)
+        self.contents.setdefault((_text(name), _text(part)), {})[int(node), int(at)] = from_plain(
+            nodes
+        )
 
     def _drop(self, content: list[str]) -> None:
         name, reason = map(_text, content)
@@ -201,7 +237,9 @@ class Trace:
             "elsewhere": [_text(one) for one in content["elsewhere"]],
             "broken": [_text(one) for one in content["broken"]],
             "codes": {_text(name): _text(digest) for name, digest in content["codes"].items()},
-            "grown": {_text(name): (int(old), int(new)) for name, (old, new) in content["grown"].items()},
+            "grown": {
+                _text(name): (int(old), int(new)) for name, (old, new) in content["grown"].items()
+            },
         }
 
 

@@ -3,8 +3,9 @@
     watched = await watch(slot, target, Tests(("tests/test_words.py",), python=sys.executable))
     behaviour = judge_behaviour(watched_original, watched, STRICT)
 
-The child (`abreast.jobs.candidates.child`) runs under the project's interpreter, which needs no abreast. What it tells
-is read here field by field; the files of the slot are compared here, where it has no say.
+The child (`abreast.jobs.candidates.child`) runs under the project's interpreter, which needs no
+abreast. What it tells is read here field by field; the files of the slot are compared here, where
+it has no say.
 """
 
 from __future__ import annotations
@@ -46,31 +47,41 @@ async def watch(
     inputs: bytes | None = None,
     wanted: Places | None = None,
 ) -> Watched:
-    """Run the tests in the slot as it is, and tell every call of the target; with `inputs`, try those as well.
+    """Run the tests in the slot as it is, and tell every call of the target.
+
+    With `inputs`, try those as well.
 
     `wanted` are slices of values that are too large to be recorded: their content is told.
 
-    The slot is neither written to before nor reset afterwards. Sets of texts have one order in all runs with tests,
-    and another one in those without. Whatever goes wrong with the run is in `failure`. Raises what `run_confined` does
-    for a slot that is closed or a jail that was killed.
+    The slot is neither written to before nor reset afterwards. Sets of texts have one order in all
+    runs with tests, and another one in those without. Whatever goes wrong with the run is in
+    `failure`. Raises what `run_confined` does for a slot that is closed or a jail that was killed.
     """
     place = slot.scratch / f"watch-{slot.index}-{next(_NUMBERS)}"
     environment = {"PYTHONHASHSEED": "0" if tests.names else "1", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        before = await aside(lambda stop: _prepare(place, slot, _orders(slot, target, tests, inputs, wanted), stop))
+        before = await aside(
+            lambda stop: _prepare(place, slot, _orders(slot, target, tests, inputs, wanted), stop)
+        )
         command = [tests.python, "-c", PROGRAM, str(place)]
         try:
-            ran = await run_confined(command, slot, limits=limits, extra_env=environment, writable=[place])
+            ran = await run_confined(
+                command, slot, limits=limits, extra_env=environment, writable=[place]
+            )
         except (CommandMissing, CommandRefused) as error:
             return _nothing("error", f"the project's Python could not be started: {error}")
-        data, files = await aside(lambda stop: (_read(place / "said"), _changed(before, _look(slot.path, stop))))
+        data, files = await aside(
+            lambda stop: (_read(place / "said"), _changed(before, _look(slot.path, stop)))
+        )
     finally:
         with contextlib.suppress(OSError):  # closing the pool tries again, and says why not
             await aside(lambda _: remove_tree(place))
     return _told(ran, limits, data, files)
 
 
-def _orders(slot: Slot, target: Target, tests: Tests, inputs: bytes | None, wanted: Places | None) -> bytes:
+def _orders(
+    slot: Slot, target: Target, tests: Tests, inputs: bytes | None, wanted: Places | None
+) -> bytes:
     orders = {
         "top": str(slot.repository.top),
         "slot": str(slot.path),
@@ -79,7 +90,9 @@ def _orders(slot: Slot, target: Target, tests: Tests, inputs: bytes | None, want
         "names": tests.names,
         "extra": tests.extra,
         "inputs": json.loads(inputs) if inputs else None,
-        "wanted": [(*call, *place) for call, places in (wanted or {}).items() for place in sorted(places)],
+        "wanted": [
+            (*call, *place) for call, places in (wanted or {}).items() for place in sorted(places)
+        ],
     }
     return json.dumps(orders).encode("ascii")
 
@@ -107,13 +120,19 @@ def _look(top: Path, stop: StopRequest) -> dict[str, _Look]:
                 facts = os.lstat(path)
                 if not stat.S_ISSOCK(facts.st_mode):
                     seen[os.path.relpath(path, top)] = (
-                        facts.st_ino, facts.st_mode, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns,
-                    )  # fmt: skip
+                        facts.st_ino,
+                        facts.st_mode,
+                        facts.st_size,
+                        facts.st_mtime_ns,
+                        facts.st_ctime_ns,
+                    )
     return seen
 
 
 def _changed(before: dict[str, _Look], after: dict[str, _Look]) -> tuple[str, ...]:
-    return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
+    return tuple(
+        sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    )
 
 
 def _read(path: Path) -> bytes:
@@ -140,7 +159,9 @@ def _short(output: bytes) -> str:
     return "…" + (text[-_LONGEST:] if crash < 0 else text[crash : crash + _LONGEST])
 
 
-def _told(ran: ConfinedResult, limits: ResourceLimits, data: bytes, files: tuple[str, ...]) -> Watched:
+def _told(
+    ran: ConfinedResult, limits: ResourceLimits, data: bytes, files: tuple[str, ...]
+) -> Watched:
     try:
         said = Trace(data)
     except RecordInvalid as error:
@@ -171,16 +192,22 @@ def _told(ran: ConfinedResult, limits: ResourceLimits, data: bytes, files: tuple
     )
 
 
-def _failure(ran: ConfinedResult, limits: ResourceLimits, said: Trace) -> tuple[Failure | None, str]:
+def _failure(
+    ran: ConfinedResult, limits: ResourceLimits, said: Trace
+) -> tuple[Failure | None, str]:
     at = f", in {said.last}" if said.last else ", before its first test"
     if ran.why == "timeout":
         return "timeout", f"it did not end within {limits.seconds:g} s{at}"
     if ran.why == "cpu":
         return "timeout", f"it did not end within {limits.cpu} s of CPU{at}"
-    return _cut_short(ran, limits, said, at) if said.end is None else _at_the_end(ran, said, said.end)
+    return (
+        _cut_short(ran, limits, said, at) if said.end is None else _at_the_end(ran, said, said.end)
+    )
 
 
-def _at_the_end(ran: ConfinedResult, said: Trace, end: Mapping[str, Any]) -> tuple[Failure | None, str]:
+def _at_the_end(
+    ran: ConfinedResult, said: Trace, end: Mapping[str, Any]
+) -> tuple[Failure | None, str]:
     if said.failed:
         return "error", said.failed[0]
     if not end["found"] and end["elsewhere"]:
@@ -192,7 +219,9 @@ def _at_the_end(ran: ConfinedResult, said: Trace, end: Mapping[str, Any]) -> tup
     return None, ""
 
 
-def _cut_short(ran: ConfinedResult, limits: ResourceLimits, said: Trace, at: str) -> tuple[Failure, str]:
+def _cut_short(
+    ran: ConfinedResult, limits: ResourceLimits, said: Trace, at: str
+) -> tuple[Failure, str]:
     if said.failed:
         return "error", said.failed[0]
     wants = {

@@ -1,7 +1,8 @@
 """Notes what the target reaches for outside of itself: files, sockets, processes, the interpreter's own levers.
 
-The interpreter tells of these by audit events, which no Python code can take back. The walls around the child keep the
-worst from happening; this says what was tried. What the original does too is nothing to be said of a candidate.
+The interpreter tells of these by audit events, which no Python code can take back. The walls around
+the child keep the worst from happening; this says what was tried. What the original does too is
+nothing to be said of a candidate.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ _INSIDE = {
     "os.mkdir": "makes a directory",
     "signal.pthread_kill": "sends signals",
 }
-_LIBRARIES = tuple(os.path.realpath(one) + os.sep for one in (sys.prefix, sys.base_prefix, "/usr/share", "/usr/lib"))
+_LIBRARIES = tuple(
+    os.path.realpath(one) + os.sep
+    for one in (sys.prefix, sys.base_prefix, "/usr/share", "/usr/lib")
+)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -85,7 +89,9 @@ class Audit:
             if active() or self.importing:
                 self._channel.say_once("did", "opens the record of its own calls")
         elif not (real + os.sep).startswith(self._free if writes else (*self._free, *_LIBRARIES)):
-            self._channel.say_once("did", f"{'writes' if writes else 'reads'} {self._places.inside(real)}")
+            self._channel.say_once(
+                "did", f"{'writes' if writes else 'reads'} {self._places.inside(real)}"
+            )
 
 
 def _is_import() -> bool:

@@ -74,7 +74,14 @@ _CALLED: dict[str, Callable[..., object]] = {
     "datetime.timedelta": dt.timedelta,
     "range": range,
 }
-_FACTORIES: dict[str, type] = {"list": list, "int": int, "dict": dict, "set": set, "str": str, "float": float}
+_FACTORIES: dict[str, type] = {
+    "list": list,
+    "int": int,
+    "dict": dict,
+    "set": set,
+    "str": str,
+    "float": float,
+}
 _KINDS: dict[str, Callable[[str, list[Any]], object]] = {
     "none": lambda _, __: None,
     "bool": lambda text, _: text == "True",
@@ -93,7 +100,9 @@ _KINDS: dict[str, Callable[[str, list[Any]], object]] = {
     "dict": lambda _, parts: _pairs(parts),
     "Counter": lambda _, parts: Counter(_pairs(parts)),
     "OrderedDict": lambda _, parts: OrderedDict(_pairs(parts)),
-    "defaultdict": lambda factory, parts: defaultdict(_FACTORIES[factory] if factory else None, _pairs(parts)),
+    "defaultdict": lambda factory, parts: defaultdict(
+        _FACTORIES[factory] if factory else None, _pairs(parts)
+    ),
     "instance": _instance,
     "enum": _member,
     "text": _text,

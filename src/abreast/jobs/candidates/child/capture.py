@@ -1,10 +1,12 @@
 """Watches the target while the tests call it: what came in, what went out, and what it did on the way.
 
-Only the outermost call counts. A call that the target makes of itself, directly or by way of others, is how it does its
-work, not what it does: a candidate may well loop where the original recurses.
+Only the outermost call counts. A call that the target makes of itself, directly or by way of
+others, is how it does its work, not what it does: a candidate may well loop where the original
+recurses.
 
-The caller gets what the function gave. An iterator is handed on value by value, each noted as it passes, so that a test
-that takes three values of an endless one is watched like any other, and laziness stays what it was.
+The caller gets what the function gave. An iterator is handed on value by value, each noted as it
+passes, so that a test that takes three values of an endless one is watched like any other, and
+laziness stays what it was.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ import contextlib
 import functools
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from contextvars import ContextVar
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, cast
@@ -66,7 +76,9 @@ class Recorder:
         self._printing = 0
         self._real: Any = None
 
-    def begin(self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool) -> CapturedCall | None:
+    def begin(
+        self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool
+    ) -> CapturedCall | None:
         """A call begins; None if it is one that the target itself makes, or one too many."""
         if active():
             return None
@@ -74,7 +86,9 @@ class Recorder:
         self._counts[self.test] += 1
         self._calls += 1
         if at >= MOST_OF_A_TEST or self._calls > MOST_CALLS:
-            if self.test not in self._cut:  # said once: what follows in this test may be a million calls
+            if (
+                self.test not in self._cut
+            ):  # said once: what follows in this test may be a million calls
                 self._cut.add(self.test)
                 self._channel.say("cut", [self.test, at])
             return None
@@ -131,7 +145,10 @@ class Recorder:
 
 
 class _Tee:
-    """Stdout, of which each watched call has a copy of its own part. It is no file: those close what they hold."""
+    """Stdout, of which each watched call has a copy of its own part.
+
+    It is no file: those close what they hold.
+    """
 
     def __init__(self, real: Any) -> None:  # noqa: ANN401 - whatever stdout is
         self._real = real
@@ -153,10 +170,18 @@ class CapturedCall:
     """One call, from its beginning to its end."""
 
     def __init__(
-        self, recorder: Recorder, name: str, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool
+        self,
+        recorder: Recorder,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        *,
+        method: bool,
     ) -> None:
         self._recorder, self._name = recorder, name
-        self._parts: dict[str, object] = {"self": args[0], "arguments": args[1:]} if method and args else {}
+        self._parts: dict[str, object] = (
+            {"self": args[0], "arguments": args[1:]} if method and args else {}
+        )
         self._parts = {"arguments": args, **self._parts, "keywords": kwargs}
         self._ends: dict[str, object] = {}
         self._source: type | None = None
@@ -177,7 +202,9 @@ class CapturedCall:
             with self._recorder.listening():
                 yield
         finally:
-            with contextlib.suppress(ValueError):  # an async generator that is closed in another context
+            with contextlib.suppress(
+                ValueError
+            ):  # an async generator that is closed in another context
                 _ACTIVE.reset(token)
 
     def raised(self, error: BaseException) -> None:
@@ -215,10 +242,14 @@ class CapturedCall:
 
     def _took(self, held: list[object], value: object) -> None:
         if len(held) < MOST_VALUES:
-            self._steps.append(self._recorder.portray(value, self._name, f"step {len(self._steps)}"))
+            self._steps.append(
+                self._recorder.portray(value, self._name, f"step {len(self._steps)}")
+            )
             held.append(value)
 
-    def _passed_on(self, source: Generator[object, object, object]) -> Generator[object, object, object]:
+    def _passed_on(
+        self, source: Generator[object, object, object]
+    ) -> Generator[object, object, object]:
         held = self._start(source)
         step: Callable[[], object] = lambda: next(source)  # noqa: E731
         while True:
@@ -244,7 +275,11 @@ class CapturedCall:
             except BaseException as error:  # noqa: BLE001 - thrown in by the caller, it is the target's
                 step = functools.partial(source.throw, error)
             else:
-                step = functools.partial(source.send, sent) if sent is not None else lambda: next(source)
+                step = (
+                    functools.partial(source.send, sent)
+                    if sent is not None
+                    else lambda: next(source)
+                )
 
     async def _followed(self, source: AsyncGenerator[object, object]) -> AsyncIterator[object]:
         held = self._start(source)
@@ -268,18 +303,27 @@ class CapturedCall:
 
     def finish(self) -> None:
         """All that is left, as one graph."""
-        token = _ACTIVE.set(self)  # what is looked at may be the target's own, and must not be noted as a call
+        token = _ACTIVE.set(
+            self
+        )  # what is looked at may be the target's own, and must not be noted as a call
         try:
-            after = _beyond_inner(self._recorder.portray(self._ordered(), self._name, "after"), self._source)
+            after = _beyond_inner(
+                self._recorder.portray(self._ordered(), self._name, "after"), self._source
+            )
             printed = "".join(self.printed)
-            self._recorder.note(self, Invocation(self._name, self._before, after, printed, tuple(self._steps)))
+            self._recorder.note(
+                self, Invocation(self._name, self._before, after, printed, tuple(self._steps))
+            )
         finally:
             with contextlib.suppress(ValueError):
                 _ACTIVE.reset(token)
 
 
 def _beyond_inner(after: ValueSnapshot, source: type | None) -> ValueSnapshot:
-    """Iterators inside of what came out were not looked into, so they are beyond comparison; arguments are not."""
+    """Iterators inside of what came out were not looked into, so they are beyond comparison.
+
+    Arguments are not.
+    """
     nodes = list(after.nodes)
     root = nodes[0]
     given: set[int] = set()

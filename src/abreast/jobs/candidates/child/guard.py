@@ -25,31 +25,74 @@ from abreast.jobs.candidates.values.snapshot import pack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
 _WATCHED = (
-    *("time", "builtins", "gc", "unittest", "unittest.case", "unittest.mock", "math", "random", "statistics", "json"),
+    *(
+        "time",
+        "builtins",
+        "gc",
+        "unittest",
+        "unittest.case",
+        "unittest.mock",
+        "math",
+        "random",
+        "statistics",
+        "json",
+    ),
     *("functools", "operator", "itertools", "collections", "copy", "datetime", "asyncio"),
-    *("pytest", "_pytest.runner", "_pytest.python", "_pytest.outcomes", "_pytest.main", "_pytest.reports"),
-    *("_pytest.assertion", "_pytest.assertion.rewrite", "_pytest.assertion.util", "_pytest.python_api"),
-    *("_pytest.fixtures", "_pytest.raises", "_pytest.recwarn", "_pytest.monkeypatch", "_pytest.unittest"),
+    *(
+        "pytest",
+        "_pytest.runner",
+        "_pytest.python",
+        "_pytest.outcomes",
+        "_pytest.main",
+        "_pytest.reports",
+    ),
+    *(
+        "_pytest.assertion",
+        "_pytest.assertion.rewrite",
+        "_pytest.assertion.util",
+        "_pytest.python_api",
+    ),
+    *(
+        "_pytest.fixtures",
+        "_pytest.raises",
+        "_pytest.recwarn",
+        "_pytest.monkeypatch",
+        "_pytest.unittest",
+    ),
 )
 _MOST_MODULES = 200
 _MOST_PARTS = 20_000
-_OFTEN_SET = frozenset({
-    *("_", "__builtins__", "__warningregistry__", "__cached__", "__file__", "__spec__", "__loader__"),
-    *("last_type", "last_value", "last_traceback", "last_exc"),  # of sys, when a test fails
-})  # fmt: skip
+_OFTEN_SET = frozenset(
+    {
+        *(
+            "_",
+            "__builtins__",
+            "__warningregistry__",
+            "__cached__",
+            "__file__",
+            "__spec__",
+            "__loader__",
+        ),
+        *("last_type", "last_value", "last_traceback", "last_exc"),  # of sys, when a test fails
+    }
+)
 
 
 class Seals:
     """Who stands under each name of the modules that all rely on, when it was made."""
 
     def __init__(self) -> None:
-        self._held = {name: dict(vars(module)) for name in _WATCHED if (module := _loaded(name)) is not None}
+        self._held = {
+            name: dict(vars(module)) for name in _WATCHED if (module := _loaded(name)) is not None
+        }
         self._names: dict[str, frozenset[str]] = {}
 
     def look(self) -> None:
         """Which names there are in all modules that are loaded by now."""
         self._names = {
-            name: frozenset(vars(module)) for name, module in list(sys.modules.items()) if _is_module(module)
+            name: frozenset(vars(module))
+            for name, module in list(sys.modules.items())
+            if _is_module(module)
         }
 
     def broken(self, places: Places) -> list[str]:
@@ -59,12 +102,23 @@ class Seals:
             module = sys.modules.get(name)
             now = vars(module) if module is not None else {}
             found += [f"{name}.{key}" for key, value in before.items() if now.get(key) is not value]
-            found += [f"{name}.{key}" for key, value in now.items() if key not in before and _is_data(key, value)]
+            found += [
+                f"{name}.{key}"
+                for key, value in now.items()
+                if key not in before and _is_data(key, value)
+            ]
         for name, known in self._names.items():
             module = sys.modules.get(name)
-            if name not in self._held and module is not None and _is_module(module) and not places.owns(module):
+            if (
+                name not in self._held
+                and module is not None
+                and _is_module(module)
+                and not places.owns(module)
+            ):
                 found += [
-                    f"{name}.{key}" for key, one in vars(module).items() if key not in known and _is_data(key, one)
+                    f"{name}.{key}"
+                    for key, one in vars(module).items()
+                    if key not in known and _is_data(key, one)
                 ]
         return sorted(set(found) - {f"{name}.{key}" for name in self._held for key in _OFTEN_SET})
 
@@ -96,8 +150,14 @@ def code_digest(code: CodeType) -> str:
         if isinstance(one, CodeType):
             held.update(code_digest(one).encode())
         elif not isinstance(one, str) or len(one) < 1_000:  # noqa: PLR2004 - not the long texts of assertions
-            held.update(repr(sorted(map(repr, one)) if isinstance(one, frozenset) else one).encode("utf-8", "replace"))
-    held.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode("utf-8", "replace"))
+            held.update(
+                repr(sorted(map(repr, one)) if isinstance(one, frozenset) else one).encode(
+                    "utf-8", "replace"
+                )
+            )
+    held.update(
+        repr((code.co_names, code.co_varnames, code.co_freevars)).encode("utf-8", "replace")
+    )
     return held.hexdigest()[:16]
 
 
@@ -132,7 +192,9 @@ def _function(value: object) -> FunctionType | None:
 def modules_of(places: Places) -> list[ModuleType]:
     """The project's own modules, as far as they are loaded."""
     loaded: list[Any] = list(sys.modules.values())  # somebody may have put anything there
-    return [one for one in loaded if isinstance(one, ModuleType) and places.owns(one)][:_MOST_MODULES]
+    return [one for one in loaded if isinstance(one, ModuleType) and places.owns(one)][
+        :_MOST_MODULES
+    ]
 
 
 def codes(places: Places, target: str) -> dict[str, str]:
@@ -142,7 +204,10 @@ def codes(places: Places, target: str) -> dict[str, str]:
         if os.path.realpath(str(module.__file__)) != target:
             found[f"{module.__name__}::"] = ""  # it was loaded
             held = functions_of(module)
-            found |= {f"{module.__name__}::{name}": code_digest(function.__code__) for name, function in held}
+            found |= {
+                f"{module.__name__}::{name}": code_digest(function.__code__)
+                for name, function in held
+            }
     return found
 
 
@@ -175,11 +240,21 @@ def _values(above: str, space: Mapping[str, object], module: str) -> Iterator[tu
         if function is not None:
             if function.__module__ == module:
                 cells = [_content(cell) for cell in function.__closure__ or ()]
-                yield name, [function.__defaults__, function.__kwdefaults__, _noted(value), *map(_outline, cells)]
+                yield (
+                    name,
+                    [
+                        function.__defaults__,
+                        function.__kwdefaults__,
+                        _noted(value),
+                        *map(_outline, cells),
+                    ],
+                )
         elif isinstance(value, type):
             if value.__module__ == module and not above:
                 yield from _values(f"{name}.", vars(value), module)
-        elif type(value) is list or type(value) is tuple:  # not of a class that may hide what it holds
+        elif (
+            type(value) is list or type(value) is tuple
+        ):  # not of a class that may hide what it holds
             yield name, [_outlined(one) for one in value]
         elif type(value) is dict:
             yield name, {key: _outlined(one) for key, one in value.items()}
@@ -212,7 +287,11 @@ def _noted(value: object) -> list[dict[str, object]]:
         held = dict(vars(value))
         inner = CallDesk.function(value)
         value = inner if inner is not value else held.get("__wrapped__")
-        held = {name: one for name, one in held.items() if name not in {"__wrapped__", "__signature__", "__watched__"}}
+        held = {
+            name: one
+            for name, one in held.items()
+            if name not in {"__wrapped__", "__signature__", "__watched__"}
+        }
         found.append(held)
     return found
 
@@ -242,11 +321,19 @@ def _caches(places: Places) -> Iterator[tuple[str, int]]:
         if type(one) is _lru_cache_wrapper:
             function = getattr(one, "__wrapped__", None)
             if isinstance(function, FunctionType) and places.holds(function.__code__.co_filename):
-                yield f"{function.__module__}::the cache of {function.__qualname__}", one.cache_info().currsize
+                yield (
+                    f"{function.__module__}::the cache of {function.__qualname__}",
+                    one.cache_info().currsize,
+                )
 
 
-def grown(before: Mapping[str, tuple[str, int]], after: Mapping[str, tuple[str, int]]) -> dict[str, tuple[int, int]]:
-    """What changed from one look to the other, with its sizes; what came with a later import is not among it."""
+def grown(
+    before: Mapping[str, tuple[str, int]], after: Mapping[str, tuple[str, int]]
+) -> dict[str, tuple[int, int]]:
+    """What changed from one look to the other, with its sizes.
+
+    What came with a later import is not among it.
+    """
     none = ("", 0)
     return {
         name: (before.get(name, none)[1], size)

@@ -31,7 +31,10 @@ _NOTHING = object()
 
 
 def install(module: ModuleType, qualname: str, recorder: Recorder) -> Function:
-    """Watch the target of a module that was just carried out; returns the function as it was. Raises TargetMissing."""
+    """Watch the target of a module that was just carried out.
+
+    Returns the function as it was. Raises TargetMissing.
+    """
     owner, name, held = find(module, qualname)
     inner, made = _watched(held, recorder, in_class=owner is not module)
     setattr(owner, name, made)

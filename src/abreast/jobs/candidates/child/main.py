@@ -47,14 +47,17 @@ class ChildProgram:
         if inputs:
             self._try(inputs)
         self._recorder.close()
-        self._channel.say("end", {
-            "exit": code,
-            "found": [str(module.__file__) for module, _ in self._found],
-            "elsewhere": [] if self._found else self._elsewhere(),
-            "broken": self._seals.broken(self._places),
-            "codes": guard.codes(self._places, self._target),
-            "grown": guard.grown(self._before, guard.state(self._places)),
-        })  # fmt: skip
+        self._channel.say(
+            "end",
+            {
+                "exit": code,
+                "found": [str(module.__file__) for module, _ in self._found],
+                "elsewhere": [] if self._found else self._elsewhere(),
+                "broken": self._seals.broken(self._places),
+                "codes": guard.codes(self._places, self._target),
+                "grown": guard.grown(self._before, guard.state(self._places)),
+            },
+        )
 
     def give_up(self, error: BaseException) -> None:
         """Something was raised that nobody expected; it is told in the place of the end."""
@@ -92,7 +95,9 @@ class ChildProgram:
         if not self._found:
             importlib.import_module(module_name(self._target))
         module, function = self._found[-1]
-        InputTrial(self._channel, self._recorder).run(inputs, module, self._orders["qualname"], function)
+        InputTrial(self._channel, self._recorder).run(
+            inputs, module, self._orders["qualname"], function
+        )
 
     def _elsewhere(self) -> list[str]:
         """Modules of that name which are from another place."""

@@ -1,7 +1,7 @@
 """Sees to it that the slot's files are imported, not those of the main tree they were copied from.
 
-An editable install leads to the main tree: by a path, or by a finder of its own. Each is asked, and what it finds there
-is loaded from the same place in the slot instead, if the slot has it.
+An editable install leads to the main tree: by a path, or by a finder of its own. Each is asked, and
+what it finds there is loaded from the same place in the slot instead, if the slot has it.
 """
 
 from __future__ import annotations
@@ -67,9 +67,14 @@ def set_path(target: str) -> None:
 
 
 class SlotFinder(MetaPathFinder):
-    """Stands before all other finders; tells when the target's module is about to be carried out, and was."""
+    """Stands before all other finders.
 
-    def __init__(self, places: Places, target: str, around: Callable[[ModuleType, Callable[[], None]], None]) -> None:
+    Tells when the target's module is about to be carried out, and was.
+    """
+
+    def __init__(
+        self, places: Places, target: str, around: Callable[[ModuleType, Callable[[], None]], None]
+    ) -> None:
         self._places, self._target, self._around = places, os.path.realpath(target), around
 
     def find_spec(
@@ -88,15 +93,31 @@ class SlotFinder(MetaPathFinder):
     def _relocated(self, name: str, spec: ModuleSpec) -> ModuleSpec:
         place = self._places.mirrored(spec.origin) if spec.has_location and spec.origin else None
         if place is None:
-            if spec.submodule_search_locations and spec.origin is None:  # a namespace: nothing but a path
-                where = [self._places.mirrored(one) or one for one in spec.submodule_search_locations]
+            if (
+                spec.submodule_search_locations and spec.origin is None
+            ):  # a namespace: nothing but a path
+                where = [
+                    self._places.mirrored(one) or one for one in spec.submodule_search_locations
+                ]
                 spec.submodule_search_locations = where
             return spec
-        locations = [os.path.dirname(place)] if spec.submodule_search_locations is not None else None
-        return importlib.util.spec_from_file_location(name, place, submodule_search_locations=locations) or spec
+        locations = (
+            [os.path.dirname(place)] if spec.submodule_search_locations is not None else None
+        )
+        return (
+            importlib.util.spec_from_file_location(
+                name, place, submodule_search_locations=locations
+            )
+            or spec
+        )
 
     def _watched(self, spec: ModuleSpec) -> ModuleSpec:
-        if spec.has_location and spec.origin and os.path.realpath(spec.origin) == self._target and spec.loader:
+        if (
+            spec.has_location
+            and spec.origin
+            and os.path.realpath(spec.origin) == self._target
+            and spec.loader
+        ):
             spec.loader = _Loader(spec.loader, self._around)
         return spec
 
@@ -104,7 +125,9 @@ class SlotFinder(MetaPathFinder):
 class _Loader(Loader):
     """Another loader, and what is to be done around it."""
 
-    def __init__(self, inner: Loader, around: Callable[[ModuleType, Callable[[], None]], None]) -> None:
+    def __init__(
+        self, inner: Loader, around: Callable[[ModuleType, Callable[[], None]], None]
+    ) -> None:
         self._inner, self._around = inner, around
 
     def __getattr__(self, name: str) -> object:

@@ -49,7 +49,9 @@ class Suite:
             if known in {"failed", "error"}:
                 return
             self._outcomes[report.nodeid] = word
-            self._channel.say("test", [report.nodeid, word, _said(report) if word in {"failed", "error"} else ""])
+            self._channel.say(
+                "test", [report.nodeid, word, _said(report) if word in {"failed", "error"} else ""]
+            )
 
     def _collecting(self, report: Any) -> None:  # noqa: ANN401
         if report.failed:
@@ -58,7 +60,11 @@ class Suite:
 
 def _said(report: Any) -> str:  # noqa: ANN401
     crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
-    lines = str(crash.message if crash is not None else getattr(report, "longrepr", "") or "").strip().splitlines()
+    lines = (
+        str(crash.message if crash is not None else getattr(report, "longrepr", "") or "")
+        .strip()
+        .splitlines()
+    )
     if crash is None:  # the last line that says what was raised
         lines = [line[1:].strip() for line in lines if line.startswith("E ")][-1:] or lines[-1:]
     return (lines[0] if lines else "")[:_LONGEST]
@@ -71,5 +77,10 @@ def _apart() -> list[str]:
         "pytest_cov": ["--no-cov"],
         "pytest_randomly": ["--randomly-seed=1", "--randomly-dont-reorganize"],
     }
-    found = [option for name, options in plugins.items() if importlib.util.find_spec(name) for option in options]
+    found = [
+        option
+        for name, options in plugins.items()
+        if importlib.util.find_spec(name)
+        for option in options
+    ]
     return ["-o", f"cache_dir={os.path.join(os.environ.get('TMPDIR', '/tmp'), 'pytest')}", *found]  # noqa: S108

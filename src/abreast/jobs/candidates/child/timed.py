@@ -1,11 +1,13 @@
 """The child's program when it is timed: stops before calls of the target, and makes them on the parent's word.
 
-Before a call that is wanted, the process is forked, and the fork waits there with the arguments as they came: a holder.
-Each order to it forks once more, and that process makes the one call. So every call starts from the same state, in
-which these arguments have never been seen: what a candidate keeps from one call to the next is of no use to it. The
-time is taken by the parent, from its `go` to the `done`; what it did is told afterwards, and judged there.
+Before a call that is wanted, the process is forked, and the fork waits there with the arguments as
+they came: a holder. Each order to it forks once more, and that process makes the one call. So every
+call starts from the same state, in which these arguments have never been seen: what a candidate
+keeps from one call to the next is of no use to it. The time is taken by the parent, from its `go`
+to the `done`; what it did is told afterwards, and judged there.
 
-It runs beside `abreast.jobs.candidates.child`, under the project's interpreter, and imports only what is there.
+It runs beside `abreast.jobs.candidates.child`, under the project's interpreter, and imports only
+what is there.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Stops:
         self._counts: Counter[str] = Counter()
         self._inside = False
 
-    def begin(self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool) -> Outer | None:
+    def begin(
+        self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool
+    ) -> Outer | None:
         """A call begins; None if the target makes it itself."""
         del method  # `self` is the first of the arguments
         if self._inside:
@@ -81,13 +85,17 @@ class Stops:
                 # A call of the target by itself must not pass through here while it is timed.
                 for one in self.undo:
                     one()
-                Holder(self._directory, self._wanted.index(name), name, self.function, (args, kwargs)).serve()
+                Holder(
+                    self._directory, self._wanted.index(name), name, self.function, (args, kwargs)
+                ).serve()
         if self._wanted or len(self.calls) >= MOST_NOTED:
             self.uncounted += 1
             return Outer(self, None)
         digest, copyable = "", False
         if self._digests and len(self.calls) < MOST_CALLS:
-            digest = hashlib.sha256(pack(take_snapshot((args, kwargs), consume=False))).hexdigest()[:16]
+            digest = hashlib.sha256(pack(take_snapshot((args, kwargs), consume=False))).hexdigest()[
+                :16
+            ]
             copyable = _copied((args, kwargs)) is not None
         return Outer(self, [name, 0.0, digest, copyable])
 
@@ -135,7 +143,10 @@ _LAZY = (CoroutineType, AsyncGeneratorType)
 
 
 def _time_of_rest(lazy: object) -> float:
-    """The seconds until the end of what a call gave, seen in a fork: here it is untouched. 0 if they can't be had."""
+    """The seconds until the end of what a call gave, seen in a fork: here it is untouched.
+
+    0 if they can't be had.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -176,13 +187,20 @@ class Holder:
     """A process that stands before one call, and has it made as often as it is told."""
 
     def __init__(
-        self, directory: str, number: int, name: str, function: Callable[..., Any] | None, given: tuple[Any, Any]
+        self,
+        directory: str,
+        number: int,
+        name: str,
+        function: Callable[..., Any] | None,
+        given: tuple[Any, Any],
     ) -> None:
         self._down = os.open(os.path.join(directory, f"down-{number}"), os.O_RDWR | os.O_CLOEXEC)
         self._up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
         self._name, self._function, self._given = name, function, given
         if getattr(getattr(function, "__code__", None), "co_flags", 0) & _ASYNCHRONOUS:
-            importlib.import_module("asyncio")  # before a clock runs; nobody else has to wait for it
+            importlib.import_module(
+                "asyncio"
+            )  # before a clock runs; nobody else has to wait for it
 
     def serve(self) -> NoReturn:
         """Wait for orders, for ever: the jail ends it."""
@@ -226,7 +244,9 @@ class Holder:
             if order["do"] == "count":
                 return self._say(counted(order["event"], lambda: _call(self._function, given[0])))
             first, last = self._timed(given, chunks)
-        records = [self._record(given[0], first)] + ([self._record(given[-1], last)] if calls > 1 else [])
+        records = [self._record(given[0], first)] + (
+            [self._record(given[-1], last)] if calls > 1 else []
+        )
         data = encode(records)
         self._say({"digest": hashlib.sha256(data).hexdigest()})
         if self._line() == b"show\n":
@@ -234,14 +254,20 @@ class Holder:
         return None
 
     def _copy(self, *, needed: bool) -> tuple[Any, Any]:
-        """The arguments once more; as they are, if they can't be copied and are called with once."""
+        """The arguments once more.
+
+        As they are, if they can't be copied and are called with once.
+        """
         found = _copied(self._given)
         if found is None and needed:
             raise ValueError("its arguments can't be copied")
         return self._given if found is None else cast("tuple[Any, Any]", found)
 
     def _timed(self, given: list[Any], chunks: list[int]) -> tuple[object, object]:
-        """All calls, by chunks: each between the parent's word and ours. What the first and the last gave."""
+        """All calls, by chunks: each between the parent's word and ours.
+
+        What the first and the last gave.
+        """
         function, call, up, at = self._function, _call, self._up, 0
         first = last = None
         self._say({"ready": True})
@@ -305,7 +331,10 @@ _USER_ONLY = 1 << 5 | 1 << 6  # neither the kernel's nor a hypervisor's
 
 
 def counted(event: list[int], call: Callable[[], object]) -> dict[str, object]:
-    """What a counter of the machine counts in one call; or why there is none. `event` is its type and its number."""
+    """What a counter of the machine counts in one call.
+
+    Or why there is none. `event` is its type and its number.
+    """
     ctypes = importlib.import_module("ctypes")  # only where it is needed
     number = _PERF_EVENT_OPEN.get(os.uname().machine) if sys.platform == "linux" else None
     if number is None:
@@ -315,7 +344,11 @@ def counted(event: list[int], call: Callable[[], object]) -> dict[str, object]:
     counter = system.syscall(number, about, 0, -1, -1, 0)
     if counter < 0:
         why = ctypes.get_errno()
-        none = "this machine has no counter for them" if why in {errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP} else ""
+        none = (
+            "this machine has no counter for them"
+            if why in {errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP}
+            else ""
+        )
         return {"uncounted": none or os.strerror(why)}
     try:
         looks = [_look(counter), _look(counter)]
@@ -347,7 +380,11 @@ class LineCounter:
             _call(function, given)
         finally:
             sys.settrace(None)
-        return {"lines": [[line, hits, self._seconds[line]] for line, hits in sorted(self._hits.items())]}
+        return {
+            "lines": [
+                [line, hits, self._seconds[line]] for line, hits in sorted(self._hits.items())
+            ]
+        }
 
     def _trace(self, frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - settrace's shape
         code = frame.f_code
@@ -388,7 +425,12 @@ def main(directory: str) -> None:
         suite.run(orders["names"], orders["extra"])
     except BaseException as error:  # noqa: BLE001 - told, whatever it is
         failed = f"{type(error).__name__}: {error}"[:300]
-    told = {"held": stops.held, "calls": stops.calls, "uncounted": stops.uncounted, "failed": failed}
+    told = {
+        "held": stops.held,
+        "calls": stops.calls,
+        "uncounted": stops.uncounted,
+        "failed": failed,
+    }
     data = json.dumps(told).encode("ascii") + b"\n"
     while data:
         data = data[os.write(up, data) :]

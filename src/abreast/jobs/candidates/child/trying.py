@@ -28,8 +28,9 @@ class TrialTooLong(BaseException):
 def _within(seconds: float) -> Iterator[list[bool]]:
     """Raise TooLong inside after so many seconds of CPU, and say that it was; 0 is for ever.
 
-    Not by the clock: others are busy too. And the function, or the one who observes it, may catch what is raised. What
-    is busy in C, and never comes back to Python to have it raised, ends the process after `_ENDING` times as long.
+    Not by the clock: others are busy too. And the function, or the one who observes it, may catch
+    what is raised. What is busy in C, and never comes back to Python to have it raised, ends the
+    process after `_ENDING` times as long.
     """
     rung: list[bool] = []
 
@@ -56,7 +57,9 @@ class InputTrial:
     def __init__(self, channel: Channel, recorder: Recorder) -> None:
         self._channel, self._recorder = channel, recorder
 
-    def run(self, inputs: dict[str, Any], module: ModuleType, qualname: str, function: Function) -> None:
+    def run(
+        self, inputs: dict[str, Any], module: ModuleType, qualname: str, function: Function
+    ) -> None:
         """Call the function with each; what can't be made or ended is said, and the next comes."""
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 3_000))
         for one in inputs["calls"]:
@@ -79,7 +82,9 @@ class InputTrial:
             else:
                 self._channel.say("call", data.decode("ascii"))
 
-    def _bound(self, one: dict[str, Any], module: ModuleType, qualname: str, function: Function) -> Function:
+    def _bound(
+        self, one: dict[str, Any], module: ModuleType, qualname: str, function: Function
+    ) -> Function:
         """The function, bound to what it is a method of."""
         *path, name = qualname.split(".")
         if not path:
@@ -94,7 +99,9 @@ class InputTrial:
             return function.__get__(owner)  # type: ignore[no-any-return] # a function binds
         return function.__get__(build(one["self"]))  # type: ignore[no-any-return]
 
-    def _observed(self, name: str, function: Function, args: list[object], kwargs: dict[str, Any]) -> Invocation:
+    def _observed(
+        self, name: str, function: Function, args: list[object], kwargs: dict[str, Any]
+    ) -> Invocation:
         with self._recorder.apart():
             if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
                 return asyncio.run(observe_async(name, function, *args, bound=_BOUND, **kwargs))

@@ -15,8 +15,8 @@ from abreast.jobs.candidates.child.capture import Function, Recorder
 class CallDesk:
     """Where a watched function finds itself.
 
-    A class is portrayed by its name: so an object that holds the function, as a handler or as a bound method, looks the
-    same whichever code is behind it, and whatever was noted so far.
+    A class is portrayed by its name: so an object that holds the function, as a handler or as a
+    bound method, looks the same whichever code is behind it, and whatever was noted so far.
     """
 
     held: ClassVar[list[tuple[Function, Recorder]]] = []

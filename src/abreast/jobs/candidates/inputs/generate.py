@@ -1,8 +1,8 @@
 """Inputs that no test has: recorded ones changed a little, and new ones made from type hints.
 
-Nothing of the project is imported here: hints are read from the source, recorded arguments from their portraits. No
-library for property tests is used: those look at one example after the other in their own process, while here hundreds
-are called at once in another one, which nobody trusts.
+Nothing of the project is imported here: hints are read from the source, recorded arguments from
+their portraits. No library for property tests is used: those look at one example after the other in
+their own process, while here hundreds are called at once in another one, which nobody trusts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class GeneratedCall:
         """As one would write it."""
         owner, args, kwargs = self.whole.items
         given = [str(one) for one in args.items]
-        given += [f"{key.text}={one}" for key, one in zip(kwargs.items[::2], kwargs.items[1::2], strict=True)]
+        given += [
+            f"{key.text}={one}"
+            for key, one in zip(kwargs.items[::2], kwargs.items[1::2], strict=True)
+        ]
         before = f"{owner}." if owner.kind != "none" else ""
         return f"{before}{function}({', '.join(given)})"
 
@@ -55,7 +58,12 @@ class GeneratedCall:
         """As the child reads it."""
         owner, args, kwargs = self.whole.items
         args = replace(args, kind="list")
-        return {"name": self.name, "self": owner.to_json(), "args": args.to_json(), "kwargs": kwargs.to_json()}
+        return {
+            "name": self.name,
+            "self": owner.to_json(),
+            "args": args.to_json(),
+            "kwargs": kwargs.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +89,19 @@ class GeneratedInputs:
 
 
 def generate(
-    recorded: Sequence[Invocation], source: str, target: Target, *, count: int = COUNT, seed: int = 0
+    recorded: Sequence[Invocation],
+    source: str,
+    target: Target,
+    *,
+    count: int = COUNT,
+    seed: int = 0,
 ) -> GeneratedInputs:
-    """Up to `count` new calls, the same for the same recorded calls, source and seed; none if nothing is known.
+    """Up to `count` new calls, the same for the same recorded calls, source and seed.
 
-    Beside them come calls with unusual values, which may leave what was recorded; those that may take long are last.
+    None if nothing is known.
+
+    Beside them come calls with unusual values, which may leave what was recorded; those that may
+    take long are last.
     """
     wholes: dict[Plain, None] = {}
     failed = 0
@@ -106,8 +122,14 @@ def generate(
             if made not in wholes and made not in calls and profile.fits(made):
                 calls[made] = GeneratedCall(f"generated {at}", made)
                 break
-    small_first = sorted(calls.values(), key=lambda call: call.whole.size)  # whoever has little time has most of them
-    unusual = unusual_calls(list(wholes) or list(calls), profile, source, target) if count else Unusual(())
+    small_first = sorted(
+        calls.values(), key=lambda call: call.whole.size
+    )  # whoever has little time has most of them
+    unusual = (
+        unusual_calls(list(wholes) or list(calls), profile, source, target)
+        if count
+        else Unusual(())
+    )
     more = [one for one in unusual.calls if one not in calls]
     named = [GeneratedCall(f"{PREFIX}{at}", one) for at, one in enumerate(more)]
     return GeneratedInputs((*small_first, *named), profile, failed, unusual.forbidden)
@@ -119,16 +141,22 @@ def whole_call(before: ValueSnapshot) -> Plain:
     parts = {key.text: value for key, value in zip(root.items[::2], root.items[1::2], strict=True)}
     if root.kind != "dict" or "arguments" not in parts or "keywords" not in parts:
         raise NotPlain("no call")
-    return Plain("tuple", "", (parts.get("self", Plain("none")), parts["arguments"], parts["keywords"]))
+    return Plain(
+        "tuple", "", (parts.get("self", Plain("none")), parts["arguments"], parts["keywords"])
+    )
 
 
-def _changing(wholes: Sequence[Plain], profile: ValueProfile, hints: Hints) -> Callable[[Dice], Plain]:
+def _changing(
+    wholes: Sequence[Plain], profile: ValueProfile, hints: Hints
+) -> Callable[[Dice], Plain]:
     def make(dice: Dice) -> Plain:
         made = wholes[dice.below(len(wholes))]
         for _ in range(dice.between(1, 3)):
             owner, _, named = made.items
             changed = mutated(made, profile, dice).put((0,), owner)
-            if changed.items[2].items[::2] == named.items[::2]:  # the same arguments are given by name
+            if (
+                changed.items[2].items[::2] == named.items[::2]
+            ):  # the same arguments are given by name
                 made = hints.keep(made, changed)
         return made
 
@@ -138,7 +166,9 @@ def _changing(wholes: Sequence[Plain], profile: ValueProfile, hints: Hints) -> C
 # --- from type hints
 
 
-def _from_hints(source: str, target: Target, profile: ValueProfile) -> Callable[[Dice], Plain] | None:
+def _from_hints(
+    source: str, target: Target, profile: ValueProfile
+) -> Callable[[Dice], Plain] | None:
     """Calls of a plain function whose parameters all have a hint that is understood."""
     if "." in target.qualname:
         return None
@@ -158,14 +188,18 @@ def _from_hints(source: str, target: Target, profile: ValueProfile) -> Callable[
             for part in (Plain("str", one.arg), value)
         ]
         args = Plain("tuple", "", tuple(made[: len(positional)]))
-        return profile.tidied(Plain("tuple", "", (Plain("none"), args, Plain("dict", "", tuple(named)))))
+        return profile.tidied(
+            Plain("tuple", "", (Plain("none"), args, Plain("dict", "", tuple(named))))
+        )
 
     return make
 
 
 _SCALARS: Final = frozenset({"int", "float", "str", "bool", "bytes", "None"})
 _ROWS: Final = {
-    **dict.fromkeys(("list", "List", "Sequence", "Iterable", "Collection", "MutableSequence"), "list"),
+    **dict.fromkeys(
+        ("list", "List", "Sequence", "Iterable", "Collection", "MutableSequence"), "list"
+    ),
     **dict.fromkeys(("set", "Set", "MutableSet", "AbstractSet"), "set"),
     **dict.fromkeys(("frozenset", "FrozenSet"), "frozenset"),
 }
@@ -188,7 +222,11 @@ class _Hint:
     def known(self) -> bool:
         """Whether it is understood, with all that is in it."""
         enough = {"row": 1, "map": 2}.get(self._kind, 0)
-        return bool(self._kind) and len(self._parts) >= enough and all(part.known for part in self._parts)
+        return (
+            bool(self._kind)
+            and len(self._parts) >= enough
+            and all(part.known for part in self._parts)
+        )
 
     @property
     def _kind(self) -> str:
@@ -196,7 +234,13 @@ class _Hint:
             return "scalar"
         if self._name in _ROWS:
             return "row"
-        return "map" if self._name in _MAPS else self._name if self._name in {"tuple", "union", "..."} else ""
+        return (
+            "map"
+            if self._name in _MAPS
+            else self._name
+            if self._name in {"tuple", "union", "..."}
+            else ""
+        )
 
     def make(self, dice: Dice, profile: ValueProfile, pattern: Pattern) -> Plain:
         """A value of that type, like those that were recorded at that place."""
@@ -206,7 +250,9 @@ class _Hint:
             return self._parts[dice.below(len(self._parts))].make(dice, profile, pattern)
         length = dice.between(0, _LONG)
         if self._kind == "row":
-            items = tuple(self._parts[0].make(dice, profile, (*pattern, "*")) for _ in range(length))
+            items = tuple(
+                self._parts[0].make(dice, profile, (*pattern, "*")) for _ in range(length)
+            )
             return profile.tidied(Plain(_ROWS[self._name], "", items))
         if self._kind == "map":
             pairs = {
@@ -222,7 +268,11 @@ class _Hint:
         parts = self._parts
         if len(parts) == 2 and parts[1]._name == "...":  # noqa: PLR2004, SLF001 - `tuple[int, ...]`
             parts = parts[:1] * length
-        return Plain("tuple", "", tuple(one.make(dice, profile, (*pattern, str(at))) for at, one in enumerate(parts)))
+        return Plain(
+            "tuple",
+            "",
+            tuple(one.make(dice, profile, (*pattern, str(at))) for at, one in enumerate(parts)),
+        )
 
 
 def _named(annotation: ast.expr | None) -> tuple[str, list[ast.expr]]:
@@ -230,10 +280,14 @@ def _named(annotation: ast.expr | None) -> tuple[str, list[ast.expr]]:
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
         return "union", [annotation.left, annotation.right]
     if isinstance(annotation, ast.Constant):
-        return ("None" if annotation.value is None else "..." if annotation.value is ... else ""), []
+        return (
+            "None" if annotation.value is None else "..." if annotation.value is ... else ""
+        ), []
     if isinstance(annotation, ast.Subscript):
         name, _ = _named(annotation.value)
-        inner = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        inner = (
+            annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        )
         if name == "Optional":
             return "union", [*inner, ast.Constant(None)]
         return ("union" if name == "Union" else name), list(inner)

@@ -1,8 +1,8 @@
 """Changes recorded values a little, within what all of them have in common.
 
-A function may rely on what its tests always give it: a list that is sorted, numbers that are not negative, a graph that
-names only its own nodes. What holds for every recorded value at a place holds for what is made of them, so that a
-counterexample is one that a user would accept.
+A function may rely on what its tests always give it: a list that is sorted, numbers that are not
+negative, a graph that names only its own nodes. What holds for every recorded value at a place
+holds for what is made of them, so that a counterexample is one that a user would accept.
 """
 
 from __future__ import annotations
@@ -86,12 +86,25 @@ class ValueProfile:
             facts.closed = facts.closed and _is_closed(part)
 
     def fits(self, value: Plain, *, hull: bool = True) -> bool:
-        """Whether a value has what all recorded ones have; without `hull`, numbers may be of another sign."""
+        """Whether a value has what all recorded ones have.
+
+        Without `hull`, numbers may be of another sign.
+        """
         for pattern, part in places(value):
             facts = self.at(pattern)
-            if hull and part.kind in {"int", "float"} and facts.count and facts.least >= 0 > part.order()[1]:
+            if (
+                hull
+                and part.kind in {"int", "float"}
+                and facts.count
+                and facts.least >= 0 > part.order()[1]
+            ):
                 return False
-            if part.kind in _ROWS and facts.rows and len(part.items) > 1 and not _suits(facts, part):
+            if (
+                part.kind in _ROWS
+                and facts.rows
+                and len(part.items) > 1
+                and not _suits(facts, part)
+            ):
                 return False
             if part.kind in _MAPS and facts.maps and facts.closed and not _is_closed(part):
                 return False
@@ -164,7 +177,9 @@ def _without(value: Plain, keys: Iterable[Plain]) -> Plain:
     kept = set(keys)
     if value.kind in _MAPS:
         pairs = zip(value.items[::2], value.items[1::2], strict=True)
-        return replace(value, items=tuple(part for key, one in pairs if key in kept for part in (key, one)))
+        return replace(
+            value, items=tuple(part for key, one in pairs if key in kept for part in (key, one))
+        )
     return replace(value, items=tuple(one for one in value.items if one in kept))
 
 
@@ -179,7 +194,11 @@ def _suits(facts: ValueFacts, part: Plain) -> bool:
 
 def mutated(value: Plain, profile: ValueProfile, dice: Dice) -> Plain:
     """The value with one part changed; the state of instances stays as it is."""
-    spots = [(path, pattern, part) for (path, part), (pattern, _) in _spots(value) if part.kind in _CHANGES]
+    spots = [
+        (path, pattern, part)
+        for (path, part), (pattern, _) in _spots(value)
+        if part.kind in _CHANGES
+    ]
     if not spots:
         return value
     path, pattern, part = spots[dice.below(len(spots))]
@@ -195,7 +214,15 @@ def _int(value: Plain, facts: ValueFacts, dice: Dice) -> Plain:
     number = int(value.text, 16)
     most = (10, max(10, int(min(facts.most, 1e6)) * 2))[dice.below(2)]
     least = 0 if facts.count and facts.least >= 0 else -most
-    choices = (number + 1, number - 1, 0, 1, number // 2, dice.between(least, most), dice.between(least, most))
+    choices = (
+        number + 1,
+        number - 1,
+        0,
+        1,
+        number // 2,
+        dice.between(least, most),
+        dice.between(least, most),
+    )
     picked = choices[dice.below(len(choices))]
     return Plain("int", f"{max(picked, least):x}")
 
@@ -267,9 +294,16 @@ def _map(value: Plain, _: ValueFacts, dice: Dice) -> Plain:
     crossed = list(pairs)
     crossed[at] = (pairs[at][0], pairs[other][1])
     choices: tuple[list[tuple[Plain, Plain]], ...] = (
-        [], pairs[:at] + pairs[at + 1 :], pairs[::-1], crossed, pairs[: at + 1], pairs[at:] + pairs[:at],
-    )  # fmt: skip
-    return replace(value, items=tuple(part for pair in choices[dice.below(len(choices))] for part in pair))
+        [],
+        pairs[:at] + pairs[at + 1 :],
+        pairs[::-1],
+        crossed,
+        pairs[: at + 1],
+        pairs[at:] + pairs[:at],
+    )
+    return replace(
+        value, items=tuple(part for pair in choices[dice.below(len(choices))] for part in pair)
+    )
 
 
 _CHANGES: Final[dict[str, Callable[[Plain, ValueFacts, Dice], Plain]]] = {
@@ -297,7 +331,10 @@ def smaller(value: Plain) -> Iterator[Plain]:
 def _less(part: Plain) -> Iterator[Plain]:
     if part.kind == "int" and part.text not in {"0", "1"}:
         number = int(part.text, 16)
-        yield from (Plain("int", f"{one:x}") for one in {0, 1, number // 2, number - (1 if number > 0 else -1)})
+        yield from (
+            Plain("int", f"{one:x}")
+            for one in {0, 1, number // 2, number - (1 if number > 0 else -1)}
+        )
     elif part.kind == "float" and float.fromhex(part.text) not in {0.0, 1.0}:
         held = float.fromhex(part.text)
         whole = [float(int(held))] if abs(held) < 1e9 else []  # noqa: PLR2004 - NaN and infinity are left out
@@ -305,7 +342,10 @@ def _less(part: Plain) -> Iterator[Plain]:
     elif part.kind in {"str", "bytes", "bytearray"}:
         yield from (replace(part, text=text) for text in _cuts(part.text))
         if set(part.text) - {"a"}:
-            yield from (replace(part, text=part.text.replace(one, "a")) for one in sorted(set(part.text))[:4])
+            yield from (
+                replace(part, text=part.text.replace(one, "a"))
+                for one in sorted(set(part.text))[:4]
+            )
     elif part.kind in {"list", "deque", "set", "frozenset"}:
         yield from (replace(part, items=items) for items in _cuts(part.items))
     elif part.kind in _MAPS:

@@ -19,8 +19,12 @@ _MAPS: Final = {
     "collections.defaultdict": "defaultdict",
 }
 _CALLED: Final = {
-    "fractions.Fraction": 2, "datetime.date": 3, "datetime.datetime": 7, "datetime.timedelta": 3, "range": 3,
-}  # fmt: skip
+    "fractions.Fraction": 2,
+    "datetime.date": 3,
+    "datetime.datetime": 7,
+    "datetime.timedelta": 3,
+    "range": 3,
+}
 _TEXTS: Final = ("decimal.Decimal", "pathlib.PurePosixPath", "pathlib.PosixPath")
 
 
@@ -121,7 +125,9 @@ class _Reader:
         node = self._nodes[at]
         if node.kind == "items" and (node.type in _SEQUENCES or not node.names):
             kind = _SEQUENCES.get(node.type, "subtuple")
-            return Plain(kind, node.type if kind == "subtuple" else "", tuple(map(self.read, node.items)))
+            return Plain(
+                kind, node.type if kind == "subtuple" else "", tuple(map(self.read, node.items))
+            )
         if node.kind in {"set", "complex"} and node.type in {"set", "frozenset", "complex"}:
             return Plain(node.type, "", tuple(map(self.read, node.items)))
         if node.kind == "map" and node.type in _MAPS:
@@ -143,12 +149,17 @@ class _Reader:
         if node.kind == "enum":
             return Plain("enum", f"{node.type}|{node.value}")
         if node.type in _CALLED:
-            return Plain("call", node.type, tuple(self.read(one) for one in node.attributes[: _CALLED[node.type]]))
+            return Plain(
+                "call",
+                node.type,
+                tuple(self.read(one) for one in node.attributes[: _CALLED[node.type]]),
+            )
         if node.kind == "object" and "." in node.type and not node.items and node.value is None:
             state = [
-                part for name, place in zip(node.names, node.attributes, strict=True)
+                part
+                for name, place in zip(node.names, node.attributes, strict=True)
                 for part in (Plain("str", name), self.read(place))
-            ]  # fmt: skip
+            ]
             if all(name.isidentifier() for name in node.names):
                 return Plain("instance", node.type, tuple(state))
         raise NotPlain(f"a {node.type} can't be made again")
@@ -162,7 +173,9 @@ def _inner(value: Plain) -> str:
 
 
 def _pairs(value: Plain, form: str) -> str:
-    return ", ".join(form.format(key, one) for key, one in zip(value.items[::2], value.items[1::2], strict=True))
+    return ", ".join(
+        form.format(key, one) for key, one in zip(value.items[::2], value.items[1::2], strict=True)
+    )
 
 
 def _shown_other(value: Plain) -> str:
@@ -174,7 +187,9 @@ def _shown_other(value: Plain) -> str:
         name = label.rpartition(".")[2]
         return f"{name}.{said}" if value.kind == "enum" else f"{name}({_said(label, said)!r})"
     if value.kind in {"Counter", "OrderedDict", "defaultdict"}:
-        return f"{value.kind}({value.text + ', ' if value.text else ''}{{{_pairs(value, '{}: {}')}}})"
+        return (
+            f"{value.kind}({value.text + ', ' if value.text else ''}{{{_pairs(value, '{}: {}')}}})"
+        )
     return f"{value.text.rpartition('.')[2] or value.kind}({_inner(value)})"
 
 
@@ -185,7 +200,9 @@ def _said(label: str, text: str) -> str:
 _SHOWN: Final[dict[str, Callable[[Plain], str]]] = {
     "none": lambda _: "None",
     "bool": lambda value: value.text,
-    "int": lambda value: str(int(value.text, 16)) if len(value.text) < 200 else f"0x{value.text[:20]}…",  # noqa: PLR2004
+    "int": lambda value: (
+        str(int(value.text, 16)) if len(value.text) < 200 else f"0x{value.text[:20]}…"
+    ),
     "float": lambda value: str(float.fromhex(value.text)),
     "str": lambda value: repr(value.text),
     "bytes": lambda value: repr(value.text.encode("latin-1")),
@@ -207,7 +224,9 @@ def from_value(value: object) -> Plain:
     if isinstance(value, str):
         return Plain("str", value)
     if isinstance(value, list | tuple):
-        return Plain("list" if isinstance(value, list) else "tuple", "", tuple(map(from_value, value)))
+        return Plain(
+            "list" if isinstance(value, list) else "tuple", "", tuple(map(from_value, value))
+        )
     if isinstance(value, dict):
         return Plain("dict", "", tuple(from_value(part) for pair in value.items() for part in pair))
     raise NotPlain(f"a {type(value).__name__}")

@@ -49,22 +49,37 @@ class Probe:
     def notes(self) -> tuple[str, ...]:
         """How many inputs count, and how many don't, by reason."""
         tried = f"{len(self.inputs.calls)} generated inputs were compared"
-        return (tried, *(f"{count} generated inputs were not: {reason}" for reason, count in self.dropped.items()))
+        return (
+            tried,
+            *(
+                f"{count} generated inputs were not: {reason}"
+                for reason, count in self.dropped.items()
+            ),
+        )
 
     async def check(self, candidate: Run, original: Run, rules: Rules = STRICT) -> Behaviour:
-        """The verdict on a candidate; a difference is made small, and named as the call that shows it."""
+        """The verdict on a candidate.
+
+        A difference is made small, and named as the call that shows it.
+        """
         if not self.inputs.calls:
             return Behaviour("same", "")
         watched = await candidate(self.inputs.encode())
         behaviour = judge_behaviour(self.expected, watched, rules)
         calls = {call.name: call for call in self.inputs.calls}
         if behaviour.verdict == "timeout":
-            at = [self._shown(call) for call in self.inputs.calls if f", in {call.name}" == _place(behaviour.reason)]
+            at = [
+                self._shown(call)
+                for call in self.inputs.calls
+                if f", in {call.name}" == _place(behaviour.reason)
+            ]
             return replace(behaviour, reason=": ".join([behaviour.reason, *at]))
         if behaviour.verdict != "wrong":
             return behaviour
         differing = [calls[one.name] for one in behaviour.findings if one.name in calls]
-        smallest, findings = await self._shrunk(_least(differing), behaviour.findings, (original, candidate), rules)
+        smallest, findings = await self._shrunk(
+            _least(differing), behaviour.findings, (original, candidate), rules
+        )
         shown = [replace(one, name=self._shown(smallest)) for one in findings]
         return Behaviour("wrong", sentence(shown[0]), tuple(shown))
 
@@ -72,7 +87,11 @@ class Probe:
         return call.shown(self.target.name)
 
     async def _shrunk(
-        self, call: GeneratedCall, findings: Sequence[BehaviourFinding], sides: tuple[Run, Run], rules: Rules
+        self,
+        call: GeneratedCall,
+        findings: Sequence[BehaviourFinding],
+        sides: tuple[Run, Run],
+        rules: Rules,
     ) -> tuple[GeneratedCall, list[BehaviourFinding]]:
         found = [one for one in findings if one.name == call.name]
         for _ in range(_ROUNDS):
@@ -98,7 +117,10 @@ class Probe:
         fitting = sorted((one for one in less if profile.fits(one, hull=not prefix)), key=_size)
         spread = fitting if len(fitting) <= _BATCH else fitting[:: -(-len(fitting) // _BATCH)]
         return replace(
-            self.inputs, calls=tuple(GeneratedCall(f"{prefix}smaller {at}", one) for at, one in enumerate(spread))
+            self.inputs,
+            calls=tuple(
+                GeneratedCall(f"{prefix}smaller {at}", one) for at, one in enumerate(spread)
+            ),
         )
 
 
@@ -115,9 +137,18 @@ def _place(reason: str) -> str:
 
 
 async def prepare(
-    original: Run, recorded: Sequence[Invocation], source: str, target: Target, *, count: int = COUNT, seed: int = 0
+    original: Run,
+    recorded: Sequence[Invocation],
+    source: str,
+    target: Target,
+    *,
+    count: int = COUNT,
+    seed: int = 0,
 ) -> Probe:
-    """Make inputs and have the original answer them, twice; those that it has no time for are in `dropped`."""
+    """Make inputs and have the original answer them, twice.
+
+    Those that it has no time for are in `dropped`.
+    """
     inputs = generate(recorded, source, target, count=count, seed=seed)
     raises = frozenset(name for one in recorded if (name := raised(one.after)) is not None)
     dropped: Counter[str] = Counter()
@@ -135,7 +166,9 @@ async def prepare(
         dropped[f"the original: {second.reason}"] = len(inputs.calls)
         return Probe(replace(inputs, calls=()), empty, target, raises, dropped)
     if first.failure:
-        dropped[f"the original: {first.reason}"] = len(inputs.calls) - len(answered.calls) - len(first.dropped)
+        dropped[f"the original: {first.reason}"] = (
+            len(inputs.calls) - len(answered.calls) - len(first.dropped)
+        )
     dropped.update(reason for _, reason in first.dropped)
     again = {one.name: one for one in second.invocations}
     kept: list[Invocation] = []

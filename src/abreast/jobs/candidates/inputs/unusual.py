@@ -1,9 +1,10 @@
 """Calls with one unusual value in them: outside of what was recorded, and a fixed set of awkward values by type.
 
-A recorded call is taken as it is, and one of its values is replaced: a number by one of the other sign or beyond 64
-bits, a text by one with characters that change their length in upper case, a list by its reverse. The type stays what
-it was recorded as; `None`, or a bool for an int, comes only where the type hint or the default allows it. What recorded
-values have in common as a whole is kept (`ValueProfile`): a list that is always sorted stays sorted.
+A recorded call is taken as it is, and one of its values is replaced: a number by one of the other
+sign or beyond 64 bits, a text by one with characters that change their length in upper case, a list
+by its reverse. The type stays what it was recorded as; `None`, or a bool for an int, comes only
+where the type hint or the default allows it. What recorded values have in common as a whole is kept
+(`ValueProfile`): a list that is always sorted stays sorted.
 """
 
 from __future__ import annotations
@@ -60,9 +61,44 @@ _CHARACTERS: Final = (
     ),
 )
 _PAIRED: Final = ("straße", "İ", "ﬁ", "e\u0301", "Σς", "a b")
-_STRINGS: Final = ("", " ", "\n", "a", "A", "1", "-1", "1_000", " 1 ", "1e5", "nan", "None", "aA", "straße", "ab" * 150)
-_BYTES: Final = ("", "\x00", "\xff", "\n", "\r\n", "\xc3\x9f", "a", "A", " ", "".join(map(chr, range(256))))
-_DATES: Final = ((1, 1, 1), (9999, 12, 31), (2000, 2, 29), (1900, 2, 28), (2023, 12, 31), (2024, 1, 1), (1969, 12, 31))
+_STRINGS: Final = (
+    "",
+    " ",
+    "\n",
+    "a",
+    "A",
+    "1",
+    "-1",
+    "1_000",
+    " 1 ",
+    "1e5",
+    "nan",
+    "None",
+    "aA",
+    "straße",
+    "ab" * 150,
+)
+_BYTES: Final = (
+    "",
+    "\x00",
+    "\xff",
+    "\n",
+    "\r\n",
+    "\xc3\x9f",
+    "a",
+    "A",
+    " ",
+    "".join(map(chr, range(256))),
+)
+_DATES: Final = (
+    (1, 1, 1),
+    (9999, 12, 31),
+    (2000, 2, 29),
+    (1900, 2, 28),
+    (2023, 12, 31),
+    (2024, 1, 1),
+    (1969, 12, 31),
+)
 _DECIMALS: Final = ("NaN", "Infinity", "-Infinity", "-0", "0E+3", "1E-30", "1E+30", "1.10", "-2.5")
 
 
@@ -74,10 +110,17 @@ class Unusual:
     forbidden: int = 0
 
 
-def unusual_calls(wholes: Sequence[Plain], profile: ValueProfile, source: str, target: Target) -> Unusual:
-    """Calls made of recorded ones, the same for the same ones; at most `MOST`, each place in its turn."""
+def unusual_calls(
+    wholes: Sequence[Plain], profile: ValueProfile, source: str, target: Target
+) -> Unusual:
+    """Calls made of recorded ones, the same for the same ones.
+
+    At most `MOST`, each place in its turn.
+    """
     hints = Hints(source, target)
-    spots: dict[tuple[Pattern, str, tuple[int, ...]], list[tuple[Plain, tuple[int, ...], Plain]]] = {}
+    spots: dict[
+        tuple[Pattern, str, tuple[int, ...]], list[tuple[Plain, tuple[int, ...], Plain]]
+    ] = {}
     for whole in sorted(wholes, key=lambda one: one.size):
         for path, pattern, part in _spots(whole):
             known = spots.setdefault((pattern, part.kind, path[:2]), [])
@@ -99,7 +142,9 @@ def unusual_calls(wholes: Sequence[Plain], profile: ValueProfile, source: str, t
             continue
         made.append(_put(values, bases, profile))
         huge.append(_put(large, bases, profile))
-    related = [one for whole in list(wholes)[:1] for one in _related(whole)] if not forbidden else []
+    related = (
+        [one for whole in list(wholes)[:1] for one in _related(whole)] if not forbidden else []
+    )
     found = dict.fromkeys([*related, *_in_turn(made), *_in_turn(huge)])
     known_calls = set(wholes)
     fresh = [one for one in found if one not in known_calls and profile.fits(one, hull=False)]
@@ -107,7 +152,9 @@ def unusual_calls(wholes: Sequence[Plain], profile: ValueProfile, source: str, t
 
 
 def _put(
-    values: Sequence[Plain], bases: Sequence[tuple[Plain, tuple[int, ...], Plain]], profile: ValueProfile
+    values: Sequence[Plain],
+    bases: Sequence[tuple[Plain, tuple[int, ...], Plain]],
+    profile: ValueProfile,
 ) -> list[Plain]:
     """Each value in one recorded call after the other."""
     found = []
@@ -121,10 +168,14 @@ def _related(whole: Plain) -> Iterator[Plain]:
     """A call of which two arguments of one type are the same, or nearly: what only holds between them."""
     arguments = [(path, part) for path, _, part in _spots(whole) if len(path) == _ARGUMENT]
     for (path, part), (other, second) in pairwise(arguments):
-        pairs: list[tuple[Plain, Plain]] = [(part, part), (second, second)] if part.kind == second.kind else []
+        pairs: list[tuple[Plain, Plain]] = (
+            [(part, part), (second, second)] if part.kind == second.kind else []
+        )
         if part.kind == second.kind == "str":
             pairs += [
-                (Plain("str", one), Plain("str", form(one))) for one in _PAIRED for form in (str.upper, str.lower, str)
+                (Plain("str", one), Plain("str", form(one)))
+                for one in _PAIRED
+                for form in (str.upper, str.lower, str)
             ]
         elif part.kind == second.kind and part.kind in {"int", "float"}:
             pairs += [(part, _other_sign(part)), (second, _other_sign(second))]
@@ -152,7 +203,9 @@ def _spots(whole: Plain) -> Iterator[tuple[tuple[int, ...], Pattern, Plain]]:
 # --- by type
 
 
-def _values(part: Plain, profile: ValueProfile, pattern: Pattern) -> tuple[list[Plain], list[Plain]]:
+def _values(
+    part: Plain, profile: ValueProfile, pattern: Pattern
+) -> tuple[list[Plain], list[Plain]]:
     """The unusual values in the place of one, and those that are so large that they may take the original too long."""
     if part.kind == "int":
         facts, number = profile.at(pattern), int(part.text, 16)
@@ -174,7 +227,9 @@ def _strings(part: Plain) -> Iterator[Plain]:
     for at, one in enumerate(_CHARACTERS):
         yield Plain("str", (text[:half] + one + text[half:], one + text, text + one, one)[at % 4])
     yield from (Plain("str", one) for one in _STRINGS)
-    yield from (Plain("str", one) for one in (text.upper(), text.swapcase(), text[::-1], text + text))
+    yield from (
+        Plain("str", one) for one in (text.upper(), text.swapcase(), text[::-1], text + text)
+    )
     yield from (Plain("str", one) for one in _CHARACTERS)
 
 
@@ -184,11 +239,24 @@ def _bytes(part: Plain) -> Iterator[Plain]:
 
 def _rows(part: Plain) -> Iterator[Plain]:
     items = part.items
-    ordered = tuple(sorted(items, key=Plain.order)) if len({one.kind for one in items}) == 1 else items
+    ordered = (
+        tuple(sorted(items, key=Plain.order)) if len({one.kind for one in items}) == 1 else items
+    )
     doubled = tuple(one for one in items for _ in range(2))
     long = (items * (_LONG // max(1, len(items)) + 1))[:_LONG]
-    for row in ((), items[:1], doubled, items[::-1], ordered, ordered[::-1], long, tuple(map(_other_sign, items))):
-        yield replace(part, items=row if part.kind not in {"set", "frozenset"} else tuple(dict.fromkeys(row)))
+    for row in (
+        (),
+        items[:1],
+        doubled,
+        items[::-1],
+        ordered,
+        ordered[::-1],
+        long,
+        tuple(map(_other_sign, items)),
+    ):
+        yield replace(
+            part, items=row if part.kind not in {"set", "frozenset"} else tuple(dict.fromkeys(row))
+        )
 
 
 def _other_sign(part: Plain) -> Plain:
@@ -204,7 +272,14 @@ def _called(part: Plain) -> Iterator[Plain]:
     if part.text == "datetime.datetime":
         yield _call(part, 9999, 12, 31, 23, 59, 59, 999_999)
     elif part.text == "datetime.timedelta":
-        values = ((0, 0, 0), (0, 0, 1), (-1, 86_399, 999_999), (-1, 0, 0), (365, 0, 0), (999_999_999, 86_399, 999_999))
+        values = (
+            (0, 0, 0),
+            (0, 0, 1),
+            (-1, 86_399, 999_999),
+            (-1, 0, 0),
+            (365, 0, 0),
+            (999_999_999, 86_399, 999_999),
+        )
         yield from (_call(part, *one) for one in values)
     elif part.text == "fractions.Fraction":
         yield from (_call(part, *one) for one in ((0, 1), (1, 1), (-1, 3), (7, 2)))
@@ -243,15 +318,23 @@ class Hints:
         function = find_function(source, target)
         arguments = function.args
         positional = [*arguments.posonlyargs, *arguments.args]
-        static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in function.decorator_list)
-        self._positional = [one.arg for one in positional][0 if "." not in target.qualname or static else 1 :]
+        static = any(
+            isinstance(one, ast.Name) and one.id == "staticmethod"
+            for one in function.decorator_list
+        )
+        self._positional = [one.arg for one in positional][
+            0 if "." not in target.qualname or static else 1 :
+        ]
         self._hints = {one.arg: one.annotation for one in (*positional, *arguments.kwonlyargs)}
         defaults = zip(reversed(positional), reversed(arguments.defaults), strict=False)
         named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         self._none = {one.arg for one, default in (*defaults, *named) if _is_none(default)}
 
     def parameter(self, whole: Plain, path: tuple[int, ...]) -> str:
-        """The name of the parameter that a place of a call belongs to; empty if it has none of its own."""
+        """The name of the parameter that a place of a call belongs to.
+
+        Empty if it has none of its own.
+        """
         if path[0] == 1:
             return self._positional[path[1]] if path[1] < len(self._positional) else ""
         return whole.items[2].items[path[1] - 1].text
@@ -292,8 +375,14 @@ def _names(annotation: ast.expr | None) -> set[str]:
         return _names(annotation.left) | _names(annotation.right)
     if isinstance(annotation, ast.Subscript):
         outer = _names(annotation.value)
-        inner = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-        return outer.union(*map(_names, inner)) if outer & {"Optional", "Union", *_FORBIDDING} else outer
+        inner = (
+            annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        )
+        return (
+            outer.union(*map(_names, inner))
+            if outer & {"Optional", "Union", *_FORBIDDING}
+            else outer
+        )
     if isinstance(annotation, ast.Constant):
         return {"None"} if annotation.value is None else set()
     if isinstance(annotation, ast.Attribute):

@@ -16,7 +16,10 @@ class BoundVariables:
         self._risky: set[str] = set()
 
     def risky(self, body: Sequence[ast.AST]) -> set[str]:
-        """The names that some way through a body reads unbound; globals and parameters are among them, harmlessly."""
+        """The names that some way through a body reads unbound.
+
+        Globals and parameters are among them, harmlessly.
+        """
         self._block(body, frozenset())
         return self._risky
 
@@ -41,7 +44,10 @@ class BoundVariables:
                 self._risky |= _reads(node) - bound
 
     def _statement(self, node: ast.AST, bound: frozenset[str]) -> frozenset[str]:
-        """What is bound for certain after a statement; of those that branch, only what each branch was given."""
+        """What is bound for certain after a statement.
+
+        Of those that branch, only what each branch was given.
+        """
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             return self._assignment(node, bound)
         if isinstance(node, ast.For | ast.AsyncFor):
@@ -72,7 +78,9 @@ class BoundVariables:
             self._read(bound, node)
         return bound
 
-    def _assignment(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, bound: frozenset[str]) -> frozenset[str]:
+    def _assignment(
+        self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, bound: frozenset[str]
+    ) -> frozenset[str]:
         self._read(bound, node.value)
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             self._risky |= {node.target.id} - bound
@@ -99,14 +107,26 @@ class BoundVariables:
 
 
 def _reads(node: ast.AST) -> frozenset[str]:
-    return frozenset(one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
+    return frozenset(
+        one.id
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
+    )
 
 
 def _writes(node: ast.AST) -> frozenset[str]:
-    return frozenset(one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return frozenset(
+        one.id
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    )
 
 
 def targets(node: Comprehension) -> Iterator[str]:
     """The names that a comprehension binds."""
     for one in node.generators:
-        yield from (n.id for n in ast.walk(one.target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        yield from (
+            n.id
+            for n in ast.walk(one.target)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )

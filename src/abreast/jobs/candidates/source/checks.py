@@ -1,7 +1,8 @@
 """Looks at a candidate's text before anything of it is run: what it newly reaches for, and whether it still fits.
 
-What can be seen in the text is refused here, with the line. What can't is seen while it runs (`watching`), by walls, by
-the interpreter's own account, and by looking at what has changed afterwards. Both stand on their own.
+What can be seen in the text is refused here, with the line. What can't is seen while it runs
+(`watching`), by walls, by the interpreter's own account, and by looking at what has changed
+afterwards. Both stand on their own.
 """
 
 from __future__ import annotations
@@ -15,26 +16,49 @@ from abreast.jobs.candidates.behaviour.verdict import Behaviour
 from abreast.jobs.candidates.source.target import CandidateInvalid, Function, Target, find_function
 
 _MODULES: Final = {
-    **dict.fromkeys(("pytest", "_pytest", "unittest", "mock", "conftest"), "which could change the tests"),
+    **dict.fromkeys(
+        ("pytest", "_pytest", "unittest", "mock", "conftest"), "which could change the tests"
+    ),
     **dict.fromkeys(("ctypes", "cffi", "_ctypes"), "which reaches past Python"),
-    **dict.fromkeys(("gc", "inspect", "sysconfig", "tracemalloc", "faulthandler"), "which looks at who is watching"),
-    **dict.fromkeys(("importlib", "imp", "runpy", "pkgutil", "builtins", "__main__"), "which could change other code"),
-    **dict.fromkeys(("socket", "ssl", "http", "urllib", "ftplib", "smtplib", "requests", "httpx"), "a network"),
-    **dict.fromkeys(("subprocess", "multiprocessing", "pty", "signal", "atexit", "resource"), "other processes"),
-    **dict.fromkeys(("contextvars", "weakref", "shelve", "dbm", "sqlite3", "tempfile"), "which outlives a call"),
+    **dict.fromkeys(
+        ("gc", "inspect", "sysconfig", "tracemalloc", "faulthandler"),
+        "which looks at who is watching",
+    ),
+    **dict.fromkeys(
+        ("importlib", "imp", "runpy", "pkgutil", "builtins", "__main__"),
+        "which could change other code",
+    ),
+    **dict.fromkeys(
+        ("socket", "ssl", "http", "urllib", "ftplib", "smtplib", "requests", "httpx"), "a network"
+    ),
+    **dict.fromkeys(
+        ("subprocess", "multiprocessing", "pty", "signal", "atexit", "resource"), "other processes"
+    ),
+    **dict.fromkeys(
+        ("contextvars", "weakref", "shelve", "dbm", "sqlite3", "tempfile"), "which outlives a call"
+    ),
     "_abreast_child": "which watches it",
 }
 _ATTRIBUTES: Final = {
     **dict.fromkeys(("os._exit", "os.abort", "sys.exit"), "ends the program"),
     **dict.fromkeys(("os.fork", "os.forkpty", "os.system", "os.popen"), "starts a process"),
     **dict.fromkeys(("os.kill", "os.killpg"), "sends signals"),
-    **dict.fromkeys(("os.environ", "os.environb", "os.getenv", "os.putenv"), "reads or changes the environment"),
-    **dict.fromkeys(("sys._getframe", "sys._current_frames", "sys.settrace", "sys.setprofile"), "looks at its callers"),
-    **dict.fromkeys(("sys.modules", "sys.meta_path", "sys.path_hooks", "sys.path"), "changes what is imported"),
+    **dict.fromkeys(
+        ("os.environ", "os.environb", "os.getenv", "os.putenv"), "reads or changes the environment"
+    ),
+    **dict.fromkeys(
+        ("sys._getframe", "sys._current_frames", "sys.settrace", "sys.setprofile"),
+        "looks at its callers",
+    ),
+    **dict.fromkeys(
+        ("sys.modules", "sys.meta_path", "sys.path_hooks", "sys.path"), "changes what is imported"
+    ),
     **dict.fromkeys(("threading.local",), "keeps something from one call to the next"),
 }
 _NAMES: Final = {
-    **dict.fromkeys(("exec", "eval", "compile", "__import__", "breakpoint"), "runs code made from text"),
+    **dict.fromkeys(
+        ("exec", "eval", "compile", "__import__", "breakpoint"), "runs code made from text"
+    ),
     **dict.fromkeys(("globals", "__builtins__"), "changes names from within"),
     **dict.fromkeys(("exit", "quit"), "ends the program"),
     "open": "opens a file",
@@ -90,7 +114,11 @@ def _wanted(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
     """Arguments that are new, or gone."""
     count, given = len(old.posonlyargs) + len(old.args), _defaults(new)
     added = [*[*new.posonlyargs, *new.args][count:], *new.kwonlyargs]
-    yield from (f"{one.arg} is new and must be given" for one in added if one.arg not in {*_named(old), *given})
+    yield from (
+        f"{one.arg} is new and must be given"
+        for one in added
+        if one.arg not in {*_named(old), *given}
+    )
     yield from (f"{one.arg} is missing" for one in old.kwonlyargs if one.arg not in _named(new))
     if (old.vararg and not new.vararg) or (old.kwarg and not new.kwarg):
         yield "it takes no further arguments any more"
@@ -113,7 +141,9 @@ def _defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
     positional = [*arguments.posonlyargs, *arguments.args]
     found = {
         one.arg: value
-        for one, value in zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
+        for one, value in zip(
+            positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True
+        )
     }
     pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     return found | {one.arg: value for one, value in pairs if value is not None}
@@ -156,15 +186,25 @@ def _by_attribute(node: ast.Attribute, imported: dict[str, str]) -> Iterator[str
 def _by_name(node: ast.AST, imported: dict[str, str]) -> Iterator[str]:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in _NAMES:
         yield f"{_NAMES[node.id]}: {node.id}"
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"setattr", "delattr"}:
-        yield from (f"changes {ast.unparse(one)}" for one in node.args[:1] if _root(one) in imported)
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"setattr", "delattr"}
+    ):
+        yield from (
+            f"changes {ast.unparse(one)}" for one in node.args[:1] if _root(one) in imported
+        )
 
 
 def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
     """Full names of what an import brings."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    return [f"{node.module}.{alias.name}" for alias in node.names] if node.module and not node.level else []
+    return (
+        [f"{node.module}.{alias.name}" for alias in node.names]
+        if node.module and not node.level
+        else []
+    )
 
 
 def _imports(tree: ast.Module) -> dict[str, str]:
@@ -172,9 +212,14 @@ def _imports(tree: ast.Module) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+            found |= {
+                alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names
+            }
         elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: f"{node.module or ''}.{alias.name}" for alias in node.names}
+            found |= {
+                alias.asname or alias.name: f"{node.module or ''}.{alias.name}"
+                for alias in node.names
+            }
     return found
 
 

@@ -20,7 +20,10 @@ Tables: TypeAlias = dict[tuple[str, int], list[symtable.SymbolTable]]
 
 
 def _tables(source: str) -> Tables:
-    """The scopes of a source by name and line; those of one line that share a name have to agree."""
+    """The scopes of a source by name and line.
+
+    Those of one line that share a name have to agree.
+    """
     found: Tables = defaultdict(list)
     waiting = [symtable.symtable(source, "<candidate>", "exec")]
     while waiting:
@@ -33,7 +36,9 @@ def _tables(source: str) -> Tables:
 def _is_local(tables: Sequence[symtable.SymbolTable], name: str) -> bool:
     symbols = [table.lookup(name) for table in tables if name in table.get_identifiers()]
     return bool(symbols) and all(
-        one.is_local() and one.is_assigned() and not (one.is_parameter() or one.is_global() or one.is_free())
+        one.is_local()
+        and one.is_assigned()
+        and not (one.is_parameter() or one.is_global() or one.is_free())
         for one in symbols
     )
 
@@ -54,20 +59,32 @@ class _Locals:
     """The variables of one function, or of the comprehensions in one scope that is none."""
 
     def __init__(
-        self, scope: Function | ast.ClassDef | ast.Module | ast.Lambda, tables: Sequence[symtable.SymbolTable]
+        self,
+        scope: Function | ast.ClassDef | ast.Module | ast.Lambda,
+        tables: Sequence[symtable.SymbolTable],
     ) -> None:
         self._scope = scope
         self._tables = tables
-        self._body: list[ast.AST] = [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
+        self._body: list[ast.AST] = (
+            [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
+        )
         self._kept = _kept(self._body)
         self._numbers: dict[str, str] = {}
         self._count = 0
 
     def rename(self) -> None:
         risky = BoundVariables().risky(self._body)
-        names = [node.id for node in _own(self._body) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        names = [
+            node.id
+            for node in _own(self._body)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
         for name in dict.fromkeys(names):
-            if name not in self._kept | risky and not name.startswith("__") and _is_local(self._tables, name):
+            if (
+                name not in self._kept | risky
+                and not name.startswith("__")
+                and _is_local(self._tables, name)
+            ):
                 self._numbers[name] = self._next()
         for node in self._body:
             self._apply(node, self._numbers)
@@ -78,7 +95,10 @@ class _Locals:
         return f"local.{self._count}"
 
     def _apply(self, node: ast.AST, numbers: dict[str, str]) -> None:
-        """Rename in a node and all of its scope; comprehensions within have variables of their own besides."""
+        """Rename in a node and all of its scope.
+
+        Comprehensions within have variables of their own besides.
+        """
         waiting = [(node, numbers)]
         while waiting:
             node, numbers = waiting.pop()
@@ -95,7 +115,11 @@ class _Locals:
         """The names that hold inside of a comprehension."""
         bound = list(dict.fromkeys(targets(node)))
         risky = BoundVariables().risky_in(node)
-        free = {name: self._next() for name in bound if name not in self._kept | risky and not name.startswith("__")}
+        free = {
+            name: self._next()
+            for name in bound
+            if name not in self._kept | risky and not name.startswith("__")
+        }
         return {**{name: new for name, new in numbers.items() if name not in bound}, **free}
 
 
@@ -118,7 +142,10 @@ def _of_this_scope(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Every node of a scope, in the order of the source; not of inner functions, classes and comprehensions."""
+    """Every node of a scope, in the order of the source.
+
+    Not of inner functions, classes and comprehensions.
+    """
     for node in body:
         yield node
         if isinstance(node, _COMPREHENSIONS):
@@ -133,12 +160,16 @@ def _kept(body: Iterable[ast.AST]) -> frozenset[str]:
     for node in (one for part in body for one in ast.walk(part)):
         if isinstance(node, _SCOPES):
             inner = node.body if isinstance(node.body, list) else [node.body]
-            kept |= {one.id for part in inner for one in ast.walk(part) if isinstance(one, ast.Name)}
+            kept |= {
+                one.id for part in inner for one in ast.walk(part) if isinstance(one, ast.Name)
+            }
         if isinstance(node, ast.Global | ast.Nonlocal):
             kept |= {*node.names}
         elif isinstance(node, ast.NamedExpr | ast.Delete):
             kept |= {
-                one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
+                one.id
+                for one in ast.walk(node)
+                if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
             }
         else:
             kept |= _shown_names(node)

@@ -21,8 +21,30 @@ from abreast.jobs.candidates.source.local_names import rename_locals
 # With these a program can see how it is written, or how its variables are called.
 _MIRRORS = frozenset(
     {
-        *("locals", "vars", "dir", "eval", "exec", "compile", "globals", "breakpoint", "__import__", "import_module"),
-        *("inspect", "traceback", "linecache", "dis", "pdb", "warnings", "tracemalloc", "logging", "gc", "ctypes"),
+        *(
+            "locals",
+            "vars",
+            "dir",
+            "eval",
+            "exec",
+            "compile",
+            "globals",
+            "breakpoint",
+            "__import__",
+            "import_module",
+        ),
+        *(
+            "inspect",
+            "traceback",
+            "linecache",
+            "dis",
+            "pdb",
+            "warnings",
+            "tracemalloc",
+            "logging",
+            "gc",
+            "ctypes",
+        ),
         *(
             "__builtins__",
             "builtins",
@@ -33,7 +55,16 @@ _MIRRORS = frozenset(
             "__loader__",
             "__spec__",
         ),
-        *("_getframe", "_current_frames", "settrace", "setprofile", "exc_info", "tb_frame", "tb_lineno", "__file__"),
+        *(
+            "_getframe",
+            "_current_frames",
+            "settrace",
+            "setprofile",
+            "exc_info",
+            "tb_frame",
+            "tb_lineno",
+            "__file__",
+        ),
         *(
             "__traceback__",
             "f_locals",
@@ -121,7 +152,10 @@ class Standing:
 
 
 class Register:
-    """The candidates so far. A duplicate takes the result of the earlier one, which keeps the shorter source."""
+    """The candidates so far.
+
+    A duplicate takes the result of the earlier one, which keeps the shorter source.
+    """
 
     def __init__(self, original: str) -> None:
         """No candidate yet."""
@@ -166,20 +200,34 @@ def _looks_at_itself(tree: ast.Module) -> bool:
             return True
         if isinstance(node, ast.Import | ast.ImportFrom) and _imports_a_mirror(node):
             return True
-    named = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and _asks_for_a_name(node)]
-    return any(isinstance(node, ast.Name) and node.id == "getattr" and node not in named for node in ast.walk(tree))
+    named = [
+        node.func
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _asks_for_a_name(node)
+    ]
+    return any(
+        isinstance(node, ast.Name) and node.id == "getattr" and node not in named
+        for node in ast.walk(tree)
+    )
 
 
 def _asks_for_a_name(node: ast.Call) -> bool:
     """Whether a call of `getattr` says which attribute it wants."""
     wanted = node.args[1] if len(node.args) > 1 else None
-    return isinstance(wanted, ast.Constant) and type(wanted.value) is str and wanted.value not in _MIRRORS
+    return (
+        isinstance(wanted, ast.Constant)
+        and type(wanted.value) is str
+        and wanted.value not in _MIRRORS
+    )
 
 
 def _imports_a_mirror(node: ast.Import | ast.ImportFrom) -> bool:
     named = {part for alias in node.names for part in alias.name.split(".")}
     if isinstance(node, ast.ImportFrom):
-        named |= {*(node.module or "").split("."), *("*" for alias in node.names if alias.name == "*")}
+        named |= {
+            *(node.module or "").split("."),
+            *("*" for alias in node.names if alias.name == "*"),
+        }
     return bool(named & (_MIRRORS | {"*"}))
 
 

@@ -1,4 +1,7 @@
-"""Where candidates come from: files of a directory, patches, git refs. Each is read, none is run."""
+"""Where candidates come from: files of a directory, patches, git refs.
+
+Each is read, none is run.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ def from_file(path: Path) -> Proposal:
 def from_patches(
     paths: Iterable[Path], target: Target, original: str, stop: StopRequest | None = None
 ) -> list[Proposal]:
-    """Patches, each applied to the target's file apart from the project. One that touches another file is refused.
+    """Patches, each applied to the target's file apart from the project.
+
+    One that touches another file is refused.
 
     It blocks while git works; `stop` ends that.
     """
@@ -53,8 +58,12 @@ def patches_in(directory: Path) -> list[Path]:
     return _listed(directory, _PATCHES)
 
 
-def from_refs(refs: Sequence[str], target: Target, root: Path, stop: StopRequest | None = None) -> list[Proposal]:
-    """The target's file as it is in each of these commits or branches. Raises `SourceMissing` for an unknown one.
+def from_refs(
+    refs: Sequence[str], target: Target, root: Path, stop: StopRequest | None = None
+) -> list[Proposal]:
+    """The target's file as it is in each of these commits or branches.
+
+    Raises `SourceMissing` for an unknown one.
 
     It blocks while git works; `stop` ends that.
     """
@@ -62,11 +71,19 @@ def from_refs(refs: Sequence[str], target: Target, root: Path, stop: StopRequest
     found = []
     for ref in refs:
         try:
-            commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}").decode().strip()
+            commit = (
+                git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+                .decode()
+                .strip()
+            )
         except GitFailed:
             raise SourceMissing(f"there is no commit or branch {ref!r} in {root}") from None
         try:
-            found.append(Proposal(ref, git("show", f"{commit}:./{target.file}").decode("utf-8", "replace"), "ref"))
+            found.append(
+                Proposal(
+                    ref, git("show", f"{commit}:./{target.file}").decode("utf-8", "replace"), "ref"
+                )
+            )
         except GitFailed:
             found.append(Proposal(ref, "", "ref", fault="error", reason=f"it has no {target.file}"))
     return found
@@ -74,7 +91,11 @@ def from_refs(refs: Sequence[str], target: Target, root: Path, stop: StopRequest
 
 def _listed(directory: Path, endings: tuple[str, ...]) -> list[Path]:
     try:
-        return sorted(path for path in directory.iterdir() if path.suffix in endings and path.name[0] not in "._")
+        return sorted(
+            path
+            for path in directory.iterdir()
+            if path.suffix in endings and path.name[0] not in "._"
+        )
     except NotADirectoryError:
         raise SourceMissing(f"{directory} is no directory") from None
     except OSError:
@@ -95,7 +116,9 @@ def _from_patch(path: Path, target: Target, original: str, stop: StopRequest) ->
             return _applied(git, patch, Proposal(path.stem, "", "patch"), target, original)
     except GitFailed as error:
         said = str(error).splitlines()[-1].removeprefix("error: ")
-        return Proposal(path.stem, "", "patch", fault="error", reason=f"it can't be applied: {said}")
+        return Proposal(
+            path.stem, "", "patch", fault="error", reason=f"it can't be applied: {said}"
+        )
     except (CandidateInvalid, OSError) as error:
         return Proposal(path.stem, "", "patch", fault="error", reason=str(error))
 
@@ -114,5 +137,7 @@ def _applied(git: Git, patch: bytes, named: Proposal, target: Target, original: 
     file.write_bytes(original.encode())
     git("apply", "--whitespace=nowarn", "-", stdin=patch)
     if not file.is_file() or file.is_symlink():
-        return replace(named, fault="refused", reason=f"it removes {target.file}, or makes a link of it")
+        return replace(
+            named, fault="refused", reason=f"it removes {target.file}, or makes a link of it"
+        )
     return replace(named, text=file.read_bytes().decode("utf-8", "replace"))

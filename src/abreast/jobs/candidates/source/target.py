@@ -1,6 +1,7 @@
 """The function that is to become faster, and a candidate's text put in its place, in memory.
 
-A candidate is the whole file anew, or only the function: with imports that it needs and with helpers of new names.
+A candidate is the whole file anew, or only the function: with imports that it needs and with
+helpers of new names.
 """
 
 from __future__ import annotations
@@ -51,13 +52,20 @@ class Target:
 
 
 def parse_target(text: str, root: Path) -> Target:
-    """The target that `pkg/mod.py::Class.method` names, looked up in `root`. Raises `TargetInvalid`."""
+    """The target that `pkg/mod.py::Class.method` names, looked up in `root`.
+
+    Raises `TargetInvalid`.
+    """
     file, *parts = text.split("::")
     if not file or not parts or not all(parts):
-        raise TargetInvalid(f"{text!r} names no function: write FILE.py::FUNCTION, or FILE.py::CLASS.METHOD")
+        raise TargetInvalid(
+            f"{text!r} names no function: write FILE.py::FUNCTION, or FILE.py::CLASS.METHOD"
+        )
     qualname = ".".join(parts)
     if "<" in qualname:
-        raise TargetInvalid(f"{text}: a function inside of another one can't be reached: name the outer one")
+        raise TargetInvalid(
+            f"{text}: a function inside of another one can't be reached: name the outer one"
+        )
     root = root.resolve()
     path = (root / file).resolve()
     if not path.is_relative_to(root):
@@ -73,7 +81,10 @@ def parse_target(text: str, root: Path) -> Target:
 
 
 def read_source(path: Path) -> str:
-    """The text of a Python file, its line ends as they are. Raises `CandidateInvalid` if it is no text."""
+    """The text of a Python file, its line ends as they are.
+
+    Raises `CandidateInvalid` if it is no text.
+    """
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
@@ -86,12 +97,15 @@ def find_function(text: str, target: Target) -> Function:
 
 
 def candidate_text(original_text: str, target: Target, candidate_text: str) -> str:
-    """The target's file with the candidate in it: the candidate itself, if that is a whole file. Writes nothing.
+    """The target's file with the candidate in it: the candidate itself, if that is a whole file.
 
-    A candidate that is only the function keeps the original's decorators and docstring unless it has its own. For a
-    file with nothing else in it, a candidate is taken for the function alone if it can be. What it imports is added
-    to the imports; helpers of new names are put before the function, or before its class. Raises `CandidateInvalid` if
-    it isn't Python, has no such function, or would change anything else.
+    Writes nothing.
+
+    A candidate that is only the function keeps the original's decorators and docstring unless it
+    has its own. For a file with nothing else in it, a candidate is taken for the function alone if
+    it can be. What it imports is added to the imports; helpers of new names are put before the
+    function, or before its class. Raises `CandidateInvalid` if it isn't Python, has no such
+    function, or would change anything else.
     """
     old, new = _parsed(original_text, target.file), _parsed(candidate_text, "the candidate")
     before = _function(old, target)
@@ -109,8 +123,12 @@ def candidate_text(original_text: str, target: Target, candidate_text: str) -> s
 def _spliced(text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target) -> str:
     splice = _Splice(text, old, new_text, new, target)
     made = splice.text()
-    if ast.dump(_function(_parsed(made, "the candidate, spliced in,"), target)) != ast.dump(splice.expected):
-        raise CandidateInvalid("the function can't be put into the file as it is written: give the whole file")
+    if ast.dump(_function(_parsed(made, "the candidate, spliced in,"), target)) != ast.dump(
+        splice.expected
+    ):
+        raise CandidateInvalid(
+            "the function can't be put into the file as it is written: give the whole file"
+        )
     return made
 
 
@@ -120,7 +138,9 @@ def _parsed(text: str, name: str) -> ast.Module:
     except SyntaxError as error:
         raise CandidateInvalid(f"{name} is not Python: {error.msg} (line {error.lineno})") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise CandidateInvalid(f"{name} is not Python: {str(error) or 'nested too deeply'}") from None
+        raise CandidateInvalid(
+            f"{name} is not Python: {str(error) or 'nested too deeply'}"
+        ) from None
 
 
 def _function(tree: ast.Module, target: Target) -> Function:
@@ -146,11 +166,18 @@ def _lookup(tree: ast.Module, qualname: str) -> Definition | None:
 
 
 def _is_overload(one: Definition) -> bool:
-    return any(ast.unparse(decorator).rpartition(".")[2] == "overload" for decorator in one.decorator_list)
+    return any(
+        ast.unparse(decorator).rpartition(".")[2] == "overload" for decorator in one.decorator_list
+    )
 
 
-def _members(inside: ast.Module | ast.ClassDef, above: str = "") -> Iterator[tuple[str, Definition]]:
-    """Functions and classes with their dotted names; those of classes too, those of functions not."""
+def _members(
+    inside: ast.Module | ast.ClassDef, above: str = ""
+) -> Iterator[tuple[str, Definition]]:
+    """Functions and classes with their dotted names.
+
+    Those of classes too, those of functions not.
+    """
     for one in _definitions(inside.body):
         yield f"{above}{one.name}", one
         if isinstance(one, ast.ClassDef):
@@ -167,7 +194,10 @@ def _definitions(nodes: Iterable[ast.AST]) -> Iterator[Definition]:
 
 
 def _names(body: Iterable[ast.stmt]) -> set[str]:
-    """What statements bind, but for what they import; members of classes with their dotted names."""
+    """What statements bind, but for what they import.
+
+    Members of classes with their dotted names.
+    """
     found: set[str] = set()
     for one in body:
         if isinstance(one, _DEFINITIONS):
@@ -176,7 +206,9 @@ def _names(body: Iterable[ast.stmt]) -> set[str]:
                 found |= {f"{one.name}.{name}" for name in _names(one.body)}
         elif not isinstance(one, _IMPORTS):
             found |= {
-                node.id for node in ast.walk(one) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+                node.id
+                for node in ast.walk(one)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
             }
             found |= {inner.name for inner in _definitions([one])}
     return found
@@ -187,7 +219,9 @@ def _imported(tree: ast.Module) -> dict[str, tuple[str, int, str, str | None]]:
     found: dict[str, tuple[str, int, str, str | None]] = {}
     for one in tree.body:
         if isinstance(one, _IMPORTS):
-            module, level = (one.module or "", one.level) if isinstance(one, ast.ImportFrom) else ("", -1)
+            module, level = (
+                (one.module or "", one.level) if isinstance(one, ast.ImportFrom) else ("", -1)
+            )
             for alias in one.names:
                 bound = alias.asname or (alias.name.partition(".")[0] if level < 0 else alias.name)
                 # Several `import a.b` bind one `a`, and each counts.
@@ -206,14 +240,18 @@ def _is_whole(old: ast.Module, new: ast.Module, target: Target) -> bool:
 
 def _same_kind(before: Function, after: Function) -> None:
     if type(before) is not type(after):
-        kinds = ("async", "plain") if isinstance(before, ast.AsyncFunctionDef) else ("plain", "async")
+        kinds = (
+            ("async", "plain") if isinstance(before, ast.AsyncFunctionDef) else ("plain", "async")
+        )
         raise CandidateInvalid(f"{before.name} is {kinds[0]}, and the candidate's is {kinds[1]}")
 
 
 class _Splice:
     """A function of one text put into another, with what it needs."""
 
-    def __init__(self, text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target) -> None:
+    def __init__(
+        self, text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target
+    ) -> None:
         """Raises `CandidateInvalid` if there is more in it than the function and what it needs."""
         self._old, self._new = old, new
         self._lines, self._new_lines = _lines(text), _lines(new_text)
@@ -233,7 +271,9 @@ class _Splice:
         *path, name = self._target.qualname.split(".")
         function: ast.AST | None = _lookup(self._new, self._target.qualname) if path else None
         if function is None:  # alone, without its class
-            found = [one for one in self._new.body if isinstance(one, _FUNCTIONS) and one.name == name]
+            found = [
+                one for one in self._new.body if isinstance(one, _FUNCTIONS) and one.name == name
+            ]
             function, path = (found[-1] if found else None), []
         if not isinstance(function, _FUNCTIONS):
             raise CandidateInvalid(f"the candidate has no function {name}")
@@ -265,20 +305,32 @@ class _Splice:
                     f"line {one.lineno} of the candidate is neither the function nor its helper: give the whole file"
                 )
             if changed := sorted(names & taken):
-                raise CandidateInvalid(f"the candidate changes {', '.join(changed)} too: give the whole file")
+                raise CandidateInvalid(
+                    f"the candidate changes {', '.join(changed)} too: give the whole file"
+                )
             kept.append(one)
         return kept
 
     def _kept_docstring(self) -> list[str]:
         """The lines of the original's docstring, if the candidate has none and its body has lines of its own."""
         first, after = self._before.body[0], self.expected.body[0]
-        if not (isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(self._before.body) > 1):
+        if not (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and len(self._before.body) > 1
+        ):
             return []
-        if not isinstance(first.value.value, str) or ast.get_docstring(self.expected, clean=False) is not None:
+        if (
+            not isinstance(first.value.value, str)
+            or ast.get_docstring(self.expected, clean=False) is not None
+        ):
             return []
         if _start(after) <= self.expected.lineno or first.lineno <= self._before.lineno:
             return []
-        if after.col_offset - self.expected.col_offset != first.col_offset - self._before.col_offset:
+        if (
+            after.col_offset - self.expected.col_offset
+            != first.col_offset - self._before.col_offset
+        ):
             return []
         self._body = _start(after) - self.expected.lineno
         self.expected.body.insert(0, first)
@@ -293,16 +345,27 @@ class _Splice:
         function[above + self._body : above + self._body] = self._docstring
         if not self._own:
             function = lines[start - 1 : self._before.lineno - 1] + function
-        beside = [line for one in self._inner for line in [*self._cut(one, self._before), self._newline]]
+        beside = [
+            line for one in self._inner for line in [*self._cut(one, self._before), self._newline]
+        ]
         lines[start - 1 : end] = [*beside, *function]
-        top = next(one for one in self._old.body if _start(one) <= start <= (one.end_lineno or one.lineno))
-        helpers = [line for one in self._outer for line in [*self._cut(one, top), self._newline, self._newline]]
+        top = next(
+            one for one in self._old.body if _start(one) <= start <= (one.end_lineno or one.lineno)
+        )
+        helpers = [
+            line
+            for one in self._outer
+            for line in [*self._cut(one, top), self._newline, self._newline]
+        ]
         lines[_start(top) - 1 : _start(top) - 1] = helpers
         self._add_imports(lines)
         return "".join(lines)
 
     def _cut(self, one: ast.stmt, like: ast.stmt, *, own: bool = True) -> list[str]:
-        """The lines of a statement of the candidate, as deep as `like` is; what is inside of strings stays."""
+        """The lines of a statement of the candidate, as deep as `like` is.
+
+        What is inside of strings stays.
+        """
         start = _start(one) if own else one.lineno
         inside = _inside_strings(one)
         fill = self._lines[like.lineno - 1][: like.col_offset]
@@ -352,7 +415,9 @@ class _Splice:
 
 
 def _says_nothing(one: ast.stmt) -> bool:
-    return isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    return isinstance(one, ast.Pass) or (
+        isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+    )
 
 
 def _start(one: ast.stmt) -> int:
@@ -366,7 +431,8 @@ def _inside_strings(one: ast.stmt) -> set[int]:
     return {
         number
         for node in ast.walk(one)
-        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
+        if isinstance(node, ast.JoinedStr)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
         for number in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)
     }
 

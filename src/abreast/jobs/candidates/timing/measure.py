@@ -1,27 +1,31 @@
 """Whether a candidate is faster: paired, interleaved, against this machine's own noise, with a bound on false alarms.
 
-The plan. A block runs three arms: the original (A), the candidate (B), and the original once more as the control (C).
-Each block draws an order and runs it there and back (A B C C B A: ABBA for three arms), so that no arm is always first.
-Where runs are short beside the start of interpreters, it goes there and back again, up to four times; every lap begins
-on another CPU, for all arms alike, since on a shared machine one may be slower than another for a while. Each run is a
-fresh process, and so are the interpreters that a block's processes come from: where things happen to lie in memory
-makes one faster than another by a percent or so, for as long as it lives. What a block says is the log-ratio of the
-quickest runs, A to B, and A to C: whatever else the machine does can only make a run slower.
+The plan. A block runs three arms: the original (A), the candidate (B), and the original once more
+as the control (C). Each block draws an order and runs it there and back (A B C C B A: ABBA for
+three arms), so that no arm is always first. Where runs are short beside the start of interpreters,
+it goes there and back again, up to four times; every lap begins on another CPU, for all arms alike,
+since on a shared machine one may be slower than another for a while. Each run is a fresh process,
+and so are the interpreters that a block's processes come from: where things happen to lie in memory
+makes one faster than another by a percent or so, for as long as it lives. What a block says is the
+log-ratio of the quickest runs, A to B, and A to C: whatever else the machine does can only make a
+run slower.
 
-The statistics. Location is the mean with a fifth of the blocks trimmed at either end, since a machine has bursts of
-other work. Its standard error is bootstrapped over stretches of neighbouring blocks, since they resemble each other;
-the interval is that error times a quantile of Student's t. It is written by hand, not SciPy's: a percentile interval
-can't reach the 0.03% tail that is needed here from a dozen blocks, and the standard library has all the rest. It is
-seeded: the same times give the same interval.
+The statistics. Location is the mean with a fifth of the blocks trimmed at either end, since a
+machine has bursts of other work. Its standard error is bootstrapped over stretches of neighbouring
+blocks, since they resemble each other; the interval is that error times a quantile of Student's t.
+It is written by hand, not SciPy's: a percentile interval can't reach the 0.03% tail that is needed
+here from a dozen blocks, and the standard library has all the rest. It is seeded: the same times
+give the same interval.
 
-The decision. The noise floor is the largest ratio that the interval of A to C still allows, where the truth is 1.
-Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the same the other way round. Looks are
-taken after 6 blocks, 8, 11, and so on up to a fixed number; the permitted share of false "faster" (0.2%) is divided
-among them. The same: all that the ratio may be, by ordinary confidence (97.5% on either side), is within the threshold,
-and the control's is within 5%. Who misses a gain of a percent or two by that has lost little, and four times as many
-blocks would be needed to be as sure as of a gain. At the end also what lies within the noise floor, if that is under
-5%; and slower is what else has its whole interval below 1. Otherwise undecided. A candidate of which every run takes
-many times as long as every other run is slower at once.
+The decision. The noise floor is the largest ratio that the interval of A to C still allows, where
+the truth is 1. Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the
+same the other way round. Looks are taken after 6 blocks, 8, 11, and so on up to a fixed number; the
+permitted share of false "faster" (0.2%) is divided among them. The same: all that the ratio may be,
+by ordinary confidence (97.5% on either side), is within the threshold, and the control's is within
+5%. Who misses a gain of a percent or two by that has lost little, and four times as many blocks
+would be needed to be as sure as of a gain. At the end also what lies within the noise floor, if
+that is under 5%; and slower is what else has its whole interval below 1. Otherwise undecided. A
+candidate of which every run takes many times as long as every other run is slower at once.
 """
 
 from __future__ import annotations
@@ -43,7 +47,14 @@ Times: TypeAlias = dict[Which, list[tuple[float, ...]]]
 """Of each arm, by block, the seconds of its runs."""
 
 ARMS: tuple[Which, ...] = ("original", "candidate", "control")
-_ORDERS: tuple[tuple[int, int, int], ...] = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+_ORDERS: tuple[tuple[int, int, int], ...] = (
+    (0, 1, 2),
+    (0, 2, 1),
+    (1, 0, 2),
+    (1, 2, 0),
+    (2, 0, 1),
+    (2, 1, 0),
+)
 _TRIM = 0.2
 _MUCH_SLOWER = 8.0  # times as long in all runs of the first block, and it is over
 _TWICE = 2.0  # after further blocks
@@ -61,14 +72,18 @@ class TimedTurn:
 
 
 RunOnce: TypeAlias = Callable[[TimedTurn], Awaitable[float]]
-"""Runs one turn in a fresh process; returns the seconds, by the parent's timer. The control is the original."""
+"""Runs one turn in a fresh process.
+
+Returns the seconds, by the parent's timer. The control is the original.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurePlan:
     """How much is measured. A candidate must be faster by `threshold` at least to be worth a change.
 
-    What differs by less than `alike` may be called the same at the end, if the machine can't tell it better.
+    What differs by less than `alike` may be called the same at the end, if the machine can't tell
+    it better.
     """
 
     threshold: float = 0.02
@@ -85,8 +100,15 @@ class MeasurePlan:
         if not (4 <= self.first <= self.most):  # noqa: PLR2004 - fewer have no spread to speak of
             raise ValueError("a plan has at least 4 blocks, and at most as many as it says")
         if self.laps < 1 or (self.laps % 2 and self.laps > 1):
-            raise ValueError("a block goes there and back: its laps are an even number, or 1 for long runs")
-        if not (self.threshold >= 0 and 0 < self.false_faster < 1 and self.growth > 1 and self.resamples >= 50):  # noqa: PLR2004
+            raise ValueError(
+                "a block goes there and back: its laps are an even number, or 1 for long runs"
+            )
+        if not (
+            self.threshold >= 0
+            and 0 < self.false_faster < 1
+            and self.growth > 1
+            and self.resamples >= 50
+        ):
             raise ValueError("a plan whose numbers make no sense")
 
     @property
@@ -114,7 +136,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The verdict, the ratio with its interval, and the machine's noise. `times` has each arm's, by block."""
+    """The verdict, the ratio with its interval, and the machine's noise.
+
+    `times` has each arm's, by block.
+    """
 
     verdict: Speed
     candidate: Interval
@@ -128,7 +153,9 @@ class Measurement:
         return self.control.spread
 
 
-async def measure(run_once: RunOnce, *, plan: MeasurePlan | None = None, seed: int = 0) -> Measurement:
+async def measure(
+    run_once: RunOnce, *, plan: MeasurePlan | None = None, seed: int = 0
+) -> Measurement:
     """Run blocks, one run at a time, until the plan says that it is decided, or at its end.
 
     Whatever `run_once` raises goes on. Raises `ValueError` if it returns no time.
@@ -156,7 +183,9 @@ def turns_of(block: int, seed: int, laps: int = 2) -> list[TimedTurn]:
     inner = derive_seed(seed, f"block/{block}")
     there = _ORDERS[inner % len(_ORDERS)]
     return [
-        TimedTurn(ARMS[at], block, inner, lap) for lap in range(laps) for at in (there if lap % 2 == 0 else there[::-1])
+        TimedTurn(ARMS[at], block, inner, lap)
+        for lap in range(laps)
+        for at in (there if lap % 2 == 0 else there[::-1])
     ]
 
 
@@ -169,10 +198,12 @@ def _checked(seconds: float) -> float:
 def is_hopeless(times: Times) -> bool:
     """Whether every run of the candidate is so much slower than every other run that more of them tell nothing new.
 
-    By this nothing is accepted, so it needs no bound on false alarms; it spares a candidate that is many times slower
-    from taking many times as long to be measured.
+    By this nothing is accepted, so it needs no bound on false alarms; it spares a candidate that is
+    many times slower from taking many times as long to be measured.
     """
-    others = max(second for which in ("original", "control") for block in times[which] for second in block)
+    others = max(
+        second for which in ("original", "control") for block in times[which] for second in block
+    )
     quickest = min(second for block in times["candidate"] for second in block)
     blocks, runs = len(times["candidate"]), sum(map(len, times["candidate"]))
     return runs > 1 and quickest > (_MUCH_SLOWER if blocks == 1 else _TWICE) * others
@@ -190,7 +221,10 @@ def _slower(times: Times) -> Measurement:
 
 
 def judge_times(times: Times, plan: MeasurePlan, seed: int = 0) -> Measurement:
-    """What the times of so many blocks say. Pure: the same times, plan and seed give the same verdict."""
+    """What the times of so many blocks say.
+
+    Pure: the same times, plan and seed give the same verdict.
+    """
     blocks = len(times["original"])
     # One-sided, and the share that is permitted is divided among the looks.
     confidence = 1 - plan.false_faster / len(plan.looks)
@@ -202,10 +236,14 @@ def judge_times(times: Times, plan: MeasurePlan, seed: int = 0) -> Measurement:
     candidate, control = bounds("candidate", confidence), bounds("control", confidence)
     likely = [bounds(which, plan.sure_same).spread for which in ARMS[1:]]
     verdict = _verdict((candidate, control), (likely[0], likely[1]), plan, last=blocks >= plan.most)
-    return Measurement(verdict, candidate, control, blocks, {which: tuple(all_) for which, all_ in times.items()})
+    return Measurement(
+        verdict, candidate, control, blocks, {which: tuple(all_) for which, all_ in times.items()}
+    )
 
 
-def _verdict(sure: tuple[Interval, Interval], likely: tuple[float, float], plan: MeasurePlan, *, last: bool) -> Speed:
+def _verdict(
+    sure: tuple[Interval, Interval], likely: tuple[float, float], plan: MeasurePlan, *, last: bool
+) -> Speed:
     candidate, control = sure
     bar = 1 + max(plan.threshold, control.spread)
     if candidate.low > bar:
@@ -217,11 +255,14 @@ def _verdict(sure: tuple[Interval, Interval], likely: tuple[float, float], plan:
         return "same"
     if last and candidate.spread <= min(control.spread, plan.alike):
         return "same"
-    # `slower` accepts nothing, so at the end it needs no more than an interval without a gain in it.
+    # `slower` accepts nothing, so at the end it needs no more than an interval without a gain in
+    # it.
     return "slower" if last and candidate.high < 1 else "undecided"
 
 
-def _log_ratios(ours: Sequence[tuple[float, ...]], theirs: Sequence[tuple[float, ...]]) -> list[float]:
+def _log_ratios(
+    ours: Sequence[tuple[float, ...]], theirs: Sequence[tuple[float, ...]]
+) -> list[float]:
     return [math.log(min(our) / min(their)) for our, their in zip(ours, theirs, strict=True)]
 
 
@@ -235,8 +276,11 @@ def interval(logs: Sequence[float], confidence: float, resamples: int, seed: int
     ordered = sorted(logs)
     kept = ordered[cut : n - cut]
     low, high = kept[0], kept[-1]
-    # Tukey and McLaughlin: the error of a trimmed mean is that of the winsorised one, over the share that is kept.
-    error = _bootstrapped([min(max(one, low), high) for one in logs], resamples, seed) * n / len(kept)
+    # Tukey and McLaughlin: the error of a trimmed mean is that of the winsorised one, over the
+    # share that is kept.
+    error = (
+        _bootstrapped([min(max(one, low), high) for one in logs], resamples, seed) * n / len(kept)
+    )
     centre = fmean(kept)
     width = student_t(confidence, len(kept) - 1) * error
     return Interval(math.exp(centre), math.exp(centre - width), math.exp(centre + width))
@@ -250,10 +294,16 @@ def _bootstrapped(values: Sequence[float], resamples: int, seed: int) -> float:
     sums = [math.fsum(twice[at : at + length]) for at in range(n)]
     draws = -(-n // length)
     stream = array("I")
-    stream.frombytes(hashlib.shake_256(str(seed).encode()).digest(stream.itemsize * draws * resamples))
+    stream.frombytes(
+        hashlib.shake_256(str(seed).encode()).digest(stream.itemsize * draws * resamples)
+    )
     size = draws * length
-    means = [math.fsum(sums[one % n] for one in stream[at : at + draws]) / size for at in range(0, len(stream), draws)]
-    # Whole stretches are a little more than n values; and a bootstrap has only (n - length) / n of the variance.
+    means = [
+        math.fsum(sums[one % n] for one in stream[at : at + draws]) / size
+        for at in range(0, len(stream), draws)
+    ]
+    # Whole stretches are a little more than n values; and a bootstrap has only (n - length) / n of
+    # the variance.
     spread: float = pstdev(means)
     return spread * math.sqrt(size / max(1, n - length))
 
@@ -266,7 +316,9 @@ def student_t(confidence: float, freedom: int) -> float:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < 2 * confidence - 1 else (low, middle)
+        low, high = (
+            (middle, high) if _within(middle, freedom) < 2 * confidence - 1 else (low, middle)
+        )
     return high
 
 

@@ -12,14 +12,20 @@ from abreast.jobs.candidates.timing.measure import MeasurePlan
 MOST_INPUTS: Final = 6
 _ROUND: Final = 0.06  # s; what a round over all inputs but a long one may take
 _LEAST: Final = 0.001  # s; what a round should take, so that the way there and back is little of it
-_CHUNKS: Final = 20  # at most, of each input in a turn; the quickest counts: what disturbs it can only make it slower
+# at most, of each input in a turn; the quickest counts: what disturbs it can only make it slower
+_CHUNKS: Final = 20
 _TURN: Final = 0.03  # s; what these should take
 _LONG: Final = 0.3  # s; a call that takes longer is made once a turn
 _MOST_ROUNDS: Final = 200
-_MOST_LAPS: Final = 8  # on a shared machine a CPU is slower for a few tenths of a second, and then quick again
-_BLOCK: Final = 1.0  # s; what the turns of a block may take if they are short: interpreters take about as long to start
+_MOST_LAPS: Final = (
+    8  # on a shared machine a CPU is slower for a few tenths of a second, and then quick again
+)
+# s; what the turns of a block may take if they are short: interpreters take about as long to start
+_BLOCK: Final = 1.0
 _LONG_TURN: Final = 1.0  # s; a block of longer turns runs each arm once
-_BUDGET: Final = 300.0  # s of long turns; no more blocks are measured then than the first look needs
+_BUDGET: Final = (
+    300.0  # s of long turns; no more blocks are measured then than the first look needs
+)
 _ARMS: Final = 3
 _NAMED: Final = 3  # inputs in a sentence
 _LEFT: Final = 20  # names of inputs left out that are kept
@@ -51,7 +57,10 @@ class TimedCalls:
 
     @property
     def chunks(self) -> int:
-        """How often the rounds are done within a turn, after the first call; 0 if all calls are long."""
+        """How often the rounds are done within a turn, after the first call.
+
+        0 if all calls are long.
+        """
         seconds = self.rounds * sum(one.seconds for one in self.chosen if one.seconds <= _LONG)
         return max(2, min(_CHUNKS, round(_TURN / seconds))) if seconds else 0
 
@@ -62,7 +71,9 @@ class TimedCalls:
     @property
     def turn(self) -> float:
         """Seconds that the original takes for a turn."""
-        return max(1e-7, sum((1 + self.rounds * self.chunks_of(one)) * one.seconds for one in self.chosen))
+        return max(
+            1e-7, sum((1 + self.rounds * self.chunks_of(one)) * one.seconds for one in self.chosen)
+        )
 
     @property
     def laps(self) -> int:
@@ -94,7 +105,9 @@ class TimedCalls:
             return ""
         named = ", ".join(f"{one.name} ({in_words(one.seconds)})" for one in self.left[:_NAMED])
         more = (
-            f" and {count - min(_NAMED, len(self.left))} more" if named and count > min(_NAMED, len(self.left)) else ""
+            f" and {count - min(_NAMED, len(self.left))} more"
+            if named and count > min(_NAMED, len(self.left))
+            else ""
         )
         return f"{len(self.chosen)} of {self.of} different inputs were timed" + (
             f", not {named}{more}" if named else ""
@@ -105,7 +118,9 @@ class TimedCalls:
         """What a reader should know about them."""
         found = [self.untimed] if self.untimed else []
         if self.rounds > 1:
-            found.append(f"each input was called {self.rounds} times in a row, as one call is too short to be timed")
+            found.append(
+                f"each input was called {self.rounds} times in a row, as one call is too short to be timed"
+            )
         if not all(one.copyable for one in self.chosen):
             found.append("some inputs can't be copied, and were called once a turn")
         if long := [one.name for one in self.chosen if one.seconds > _LONG]:
@@ -116,11 +131,14 @@ class TimedCalls:
 def choose(calls: Sequence[Sequence[Any]]) -> TimedCalls:
     """Of the tests' calls, those that differ and take longest. ValueError if there is none.
 
-    The longest is always among them; the others only as far as a round over them stays short. A call is a name,
-    seconds, a digest of its arguments (empty: not known, so it differs from all others), and whether it can be copied.
+    The longest is always among them; the others only as far as a round over them stays short. A
+    call is a name, seconds, a digest of its arguments (empty: not known, so it differs from all
+    others), and whether it can be copied.
     """
-    different = {str(digest) or f"name {name}": TimedCall(str(name), float(seconds), bool(copyable))
-                 for name, seconds, digest, copyable in reversed(calls)}  # fmt: skip
+    different = {
+        str(digest) or f"name {name}": TimedCall(str(name), float(seconds), bool(copyable))
+        for name, seconds, digest, copyable in reversed(calls)
+    }
     found = sorted(different.values(), key=lambda one: (-one.seconds, one.name))
     if not found:
         raise ValueError("no test calls the target")

@@ -61,7 +61,10 @@ class ProcessPlace:
     seconds: float = SECONDS_ALIVE
     """How long it may live."""
     digests: bool = True
-    """Whether it says which calls have the same arguments; a pass that only times them needs not know."""
+    """Whether it says which calls have the same arguments.
+
+    A pass that only times them needs not know.
+    """
 
 
 class TimedProcess:
@@ -86,21 +89,29 @@ class TimedProcess:
         self._directory.mkdir(mode=0o700)
         write_bundle(self._directory)
         orders = {
-            "top": str(slot.repository.top), "slot": str(slot.path), "qualname": place.target.qualname,
+            "top": str(slot.repository.top),
+            "slot": str(slot.path),
+            "qualname": place.target.qualname,
             "file": str(slot.mirror(place.target.file).relative_to(slot.path)),
-            "names": place.tests.names, "extra": place.tests.extra, "wanted": place.wanted,
+            "names": place.tests.names,
+            "extra": place.tests.extra,
+            "wanted": place.wanted,
             "digests": place.digests,
-        }  # fmt: skip
+        }
         (self._directory / "orders.json").write_text(json.dumps(orders), "ascii")
         for name in ("up", "down", *(f"down-{number}" for number in range(len(place.wanted)))):
             os.mkfifo(self._directory / name, 0o600)
             # Opened both ways: it never waits for the other side, and never sees its end.
-            self._files[name] = os.open(self._directory / name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._files[name] = os.open(
+                self._directory / name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+            )
 
     async def live(self) -> None:
         """Run until it is told to leave, or ends; how it ended is kept."""
         place = self._place
-        limits = ResourceLimits(seconds=place.seconds, cpu=max(1, int(place.seconds)), processes=128)
+        limits = ResourceLimits(
+            seconds=place.seconds, cpu=max(1, int(place.seconds)), processes=128
+        )
         environment = {"PYTHONHASHSEED": str(place.hash_seed), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [
             place.tests.python,
@@ -110,7 +121,11 @@ class TimedProcess:
         ]
         try:
             self.ran = await run_confined(
-                command, place.slot, limits=limits, extra_env=environment, writable=[self._directory]
+                command,
+                place.slot,
+                limits=limits,
+                extra_env=environment,
+                writable=[self._directory],
             )
         except Exception as error:  # noqa: BLE001 - said to who waits for an answer
             self.error = error
@@ -135,9 +150,16 @@ class TimedProcess:
         return await aside(lambda stop: self._answer(stop, self._place.seconds))
 
     async def make(
-        self, number: int, chunks: Sequence[int], seconds: float, known: Sequence[str], cpu: int | None = None
+        self,
+        number: int,
+        chunks: Sequence[int],
+        seconds: float,
+        known: Sequence[str],
+        cpu: int | None = None,
     ) -> Made:
-        """Have a call made so many times in a row, for each chunk; StandTimedOut if one takes longer than `seconds`.
+        """Have a call made so many times in a row, for each chunk.
+
+        StandTimedOut if one takes longer than `seconds`.
 
         It begins on that CPU, and may go elsewhere from there.
         """
@@ -156,7 +178,12 @@ class TimedProcess:
         return await aside(work)
 
     def _make(
-        self, stop: StopRequest, number: int, order: dict[str, Any], seconds: float, known: Sequence[str]
+        self,
+        stop: StopRequest,
+        number: int,
+        order: dict[str, Any],
+        seconds: float,
+        known: Sequence[str],
     ) -> Made:
         began = SYSTEM_CLOCK.now()
         self._tell(number, json.dumps(order))
@@ -219,6 +246,12 @@ class TimedProcess:
     def _look(self, stop: StopRequest) -> None:
         stop.check()
         if self._over:
-            said = self.ran.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] if self.ran else []
+            said = (
+                self.ran.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+                if self.ran
+                else []
+            )
             how = self.ran.why if self.ran else self.error
-            raise TimedProcessFailed(f"the process ended before it was told to ({how}) {' '.join(said)}".strip())
+            raise TimedProcessFailed(
+                f"the process ended before it was told to ({how}) {' '.join(said)}".strip()
+            )

@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from abreast.jobs.candidates.timing.timed_process import ProcessPlace, TimedProcess, TimedProcessFailed
+from abreast.jobs.candidates.timing.timed_process import (
+    ProcessPlace,
+    TimedProcess,
+    TimedProcessFailed,
+)
 
 _LEAVING: Final = 2.0  # s; that a stand may take to leave by itself
 
@@ -20,7 +24,9 @@ class TimedProcesses:
         self._alive: list[TimedProcess] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def started(self, places: Sequence[ProcessPlace]) -> list[tuple[TimedProcess, dict[str, Any]]]:
+    async def started(
+        self, places: Sequence[ProcessPlace]
+    ) -> list[tuple[TimedProcess, dict[str, Any]]]:
         """Start some, all at once, and wait for what each tells."""
         begun: list[TimedProcess] = []
         for place in places:

@@ -24,7 +24,13 @@ from abreast.jobs.candidates.timing.timed_process import (
     TimedProcessTimedOut,
 )
 from abreast.jobs.candidates.timing.timed_processes import TimedProcesses, within_timed_processes
-from abreast.jobs.candidates.timing.untimed_calls import PASSES, Pass, UntimedComparison, compare_passes, doubt
+from abreast.jobs.candidates.timing.untimed_calls import (
+    PASSES,
+    Pass,
+    UntimedComparison,
+    compare_passes,
+    doubt,
+)
 from abreast.worktrees.slot import Slot
 
 _LOOKS: Final = 6  # at each call, to know about how long it takes
@@ -45,7 +51,8 @@ async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> Tim
         _, told = (await stands.started([place]))[0]
         try:
             first = choose(told["calls"])
-            # A machine with much else to do may make a short call look long: the next ones are looked at, too.
+            # A machine with much else to do may make a short call look long: the next ones are
+            # looked at, too.
             first = first.beside(first.left[:_NEXT])
         except (ValueError, TypeError, KeyError):
             raise TimedProcessFailed(
@@ -69,9 +76,16 @@ async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> Tim
 
 
 async def time_candidate(
-    slots: tuple[Slot, Slot], target: Target, tests: Tests, inputs: TimedCalls, how: Mapping[str, Any]
+    slots: tuple[Slot, Slot],
+    target: Target,
+    tests: Tests,
+    inputs: TimedCalls,
+    how: Mapping[str, Any],
 ) -> Timed:
-    """Measure what is staged in the second slot beside the first; `how` has `rules`, `plan` and `seed`."""
+    """Measure what is staged in the second slot beside the first.
+
+    `how` has `rules`, `plan` and `seed`.
+    """
     found: list[Timed] = []
 
     async def work(stands: TimedProcesses) -> None:
@@ -119,22 +133,37 @@ class _Timing:
         """The verdict by these inputs alone."""
         race = Race(self.stands, self.slots, self.target, self.tests, inputs)
         race.rules, race.seed = self.how["rules"], self.how["seed"]
-        measurement = await measure(race.run_once, plan=inputs.fitted(self.how["plan"]), seed=race.seed)
+        measurement = await measure(
+            race.run_once, plan=inputs.fitted(self.how["plan"]), seed=race.seed
+        )
         one = measurement.candidate
         memory = await race.memory_ratio()
         instructions, uncounted = await race.instruction_ratio()
         found = Timed(
-            measurement.verdict, _sentence(measurement, instructions), one.ratio, one.low, one.high,
-            measurement.noise_floor, measurement.blocks, _round_of(measurement, inputs), len(inputs.chosen), memory,
-            race.regressions(), inputs.notes, instructions, uncounted,
-        )  # fmt: skip
+            measurement.verdict,
+            _sentence(measurement, instructions),
+            one.ratio,
+            one.low,
+            one.high,
+            measurement.noise_floor,
+            measurement.blocks,
+            _round_of(measurement, inputs),
+            len(inputs.chosen),
+            memory,
+            race.regressions(),
+            inputs.notes,
+            instructions,
+            uncounted,
+        )
         return await self._believed(race, found, inputs) if found.verdict == "faster" else found
 
     async def _compared(self, inputs: TimedCalls) -> UntimedComparison:
         """Passes over the tests, original and candidate in turns."""
         passes: tuple[list[Pass], list[Pass]] = ([], [])
         began = SYSTEM_CLOCK.now()
-        while len(passes[0]) < PASSES and (len(passes[0]) < _FEWEST or SYSTEM_CLOCK.now() - began < _PASSING):
+        while len(passes[0]) < PASSES and (
+            len(passes[0]) < _FEWEST or SYSTEM_CLOCK.now() - began < _PASSING
+        ):
             for slot, found in zip(self.slots, passes, strict=True):
                 await self.stands.end()
                 place = ProcessPlace(slot, self.target, self.tests, digests=False)
@@ -151,7 +180,9 @@ class _Timing:
         plan, reason = inputs.fitted(self.how["plan"]), found.reason
         elsewhere, share = race.works_elsewhere(), race.first_calls()
         bold, block = (found.ratio or 0.0) > _BOLD, found.blocks
-        while bold and block < plan.most and None in (elsewhere, share):  # that it is faster is known; how, not yet
+        while (
+            bold and block < plan.most and None in (elsewhere, share)
+        ):  # that it is faster is known; how, not yet
             for turn in turns_of(block, race.seed, plan.laps):
                 await race.run_once(turn)
             elsewhere, share, block = race.works_elsewhere(), race.first_calls(), block + 1
@@ -166,7 +197,11 @@ class _Timing:
             return replace(found, verdict="undecided", reason=said)
         if share is not None and share < _HARDLY:
             saved = f"first calls save {max(0.0, share):.0%} of what later ones do"
-            return replace(found, verdict="refused", reason=f"it is faster only when a call is repeated: {saved}")
+            return replace(
+                found,
+                verdict="refused",
+                reason=f"it is faster only when a call is repeated: {saved}",
+            )
         return found
 
 
@@ -189,12 +224,18 @@ def _sentence(measurement: Measurement, instructions: float | None) -> str:
     return words[measurement.verdict]
 
 
-async def line_profile(slot: Slot, target: Target, tests: Tests, inputs: TimedCalls) -> dict[int, tuple[int, float]]:
-    """By line of the target's file, as it is staged: how often it was run, and its seconds. Raises StandFailed."""
+async def line_profile(
+    slot: Slot, target: Target, tests: Tests, inputs: TimedCalls
+) -> dict[int, tuple[int, float]]:
+    """By line of the target's file, as it is staged: how often it was run, and its seconds.
+
+    Raises StandFailed.
+    """
     found: dict[int, tuple[int, float]] = {}
 
     async def work(stands: TimedProcesses) -> None:
-        # To trace every line makes a call some ten times slower: long ones only where there is nothing else.
+        # To trace every line makes a call some ten times slower: long ones only where there is
+        # nothing else.
         short = [one for one in inputs.chosen if one.seconds <= _PROFILED] or [inputs.chosen[-1]]
         wanted = tuple(one.name for one in short)
         stand, _ = (await stands.started([ProcessPlace(slot, target, tests, wanted)]))[0]

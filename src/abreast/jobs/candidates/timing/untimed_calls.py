@@ -1,10 +1,11 @@
 """Compares the calls of the tests that are not timed, coarsely: no `faster` stands where one of them is slower.
 
-A pass runs the tests once and notes how long each call takes, by the child's own clock. Original and candidate have
-their passes in turns, and the quickest of each call counts. That is too coarse to accept anything, and accepts nothing:
-a call that looks slower is timed like the chosen ones, and the verdict is that of all of them together. If there are
-more such calls than can be timed, or if the rest together takes so much longer that nothing is left of the gain, the
-candidate stays `undecided`.
+A pass runs the tests once and notes how long each call takes, by the child's own clock. Original
+and candidate have their passes in turns, and the quickest of each call counts. That is too coarse
+to accept anything, and accepts nothing: a call that looks slower is timed like the chosen ones, and
+the verdict is that of all of them together. If there are more such calls than can be timed, or if
+the rest together takes so much longer that nothing is left of the gain, the candidate stays
+`undecided`.
 """
 
 from __future__ import annotations
@@ -68,12 +69,17 @@ class UntimedComparison:
         return tuple(found)
 
 
-def compare_passes(original: Sequence[Pass], candidate: Sequence[Pass], timed: Sequence[str]) -> UntimedComparison:
+def compare_passes(
+    original: Sequence[Pass], candidate: Sequence[Pass], timed: Sequence[str]
+) -> UntimedComparison:
     """Compare what both sides took for all calls but the `timed` ones."""
     known = set(timed)
     ours, theirs = _quickest(original, known), _quickest(candidate, known)
-    lost = {name: theirs[name] - took for name, took in ours.items()
-            if name in theirs and theirs[name] > _WORSE * took + _GRAIN}  # fmt: skip
+    lost = {
+        name: theirs[name] - took
+        for name, took in ours.items()
+        if name in theirs and theirs[name] > _WORSE * took + _GRAIN
+    }
     suspects = sorted(lost, key=lambda name: (-lost[name], name))
     rest = ours.keys() & theirs.keys() - lost.keys()
     return UntimedComparison(
@@ -98,7 +104,9 @@ def _extremes(passes: Sequence[Pass], names: set[str]) -> tuple[float, float]:
 
 
 def doubt(found: UntimedComparison, inputs: TimedCalls, low: float) -> str:
-    """Why a candidate, faster by `low` at least for the timed `inputs`, may not be on the whole; empty if it is.
+    """Why a candidate, faster by `low` at least for the timed `inputs`, may not be on the whole.
+
+    Empty if it is.
 
     Pessimistic: the original's quickest pass beside the candidate's slowest.
     """
@@ -121,4 +129,6 @@ def _take(names: Sequence[str]) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return ", ".join(names[:_NAMED]) + (
+        f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    )

@@ -1,8 +1,9 @@
 """How what can be called, raised or imported is read: functions by code, exceptions by content, the rest by name.
 
-A function is its code, its defaults, what it closes over, and the globals that its code names, all by their content;
-the place of the source doesn't count. Functions of the standard library, modules, and classes that can be found by
-their name are that name. A class that can't be found (made inside of a function) is its bases and its namespace.
+A function is its code, its defaults, what it closes over, and the globals that its code names, all
+by their content; the place of the source doesn't count. Functions of the standard library, modules,
+and classes that can be found by their name are that name. A class that can't be found (made inside
+of a function) is its bases and its namespace.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def _function(value: types.FunctionType) -> Sketch:
         ("__kwdefaults__", value.__kwdefaults__),
         ("__qualname__", name),
     ]
-    state += [(f"<closure>.{name}", cell) for name, cell in zip(value.__code__.co_freevars, cells, strict=True)]
+    state += [
+        (f"<closure>.{name}", cell)
+        for name, cell in zip(value.__code__.co_freevars, cells, strict=True)
+    ]
     state += [(f"<global>.{name}", held) for name, held in _globals(value)]
     return Sketch("function", state=state)
 
@@ -59,7 +63,9 @@ _NOTHING = object()
 
 def _global_names(code: types.CodeType) -> set[str]:
     found = {
-        cast("str", one.argval) for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        cast("str", one.argval)
+        for one in dis.get_instructions(code)
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
     for inner in code.co_consts:
         if type(inner) is types.CodeType:
@@ -71,9 +77,21 @@ def _code(value: types.CodeType) -> Sketch:
     """What a code does; not where it was written, nor how its locals are called unless the count says otherwise."""
     state: list[tuple[str, object]] = [
         (name, getattr(value, name))
-        for name in ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_code", "co_names")
+        for name in (
+            "co_argcount",
+            "co_posonlyargcount",
+            "co_kwonlyargcount",
+            "co_flags",
+            "co_code",
+            "co_names",
+        )
     ]
-    named = value.co_argcount + value.co_kwonlyargcount + bool(value.co_flags & 4) + bool(value.co_flags & 8)
+    named = (
+        value.co_argcount
+        + value.co_kwonlyargcount
+        + bool(value.co_flags & 4)
+        + bool(value.co_flags & 8)
+    )
     state += [("parameters", value.co_varnames[:named]), ("co_freevars", value.co_freevars)]
     state += [("locals", len(value.co_varnames)), ("co_cellvars", value.co_cellvars)]
     state += [("exceptions", getattr(value, "co_exceptiontable", b""))]
@@ -108,12 +126,17 @@ def _descriptor(value: Any) -> Sketch:  # noqa: ANN401 - five types that have no
 
 
 def _fields(owner: type, *names: str) -> Callable[[Any], Sketch]:
-    getters = [(name, cast("types.MemberDescriptorType", namespace_of(owner)[name]).__get__) for name in names]
+    getters = [
+        (name, cast("types.MemberDescriptorType", namespace_of(owner)[name]).__get__)
+        for name in names
+    ]
     return lambda value: Sketch("object", state=[(name, get(value)) for name, get in getters])
 
 
 def _module(value: types.ModuleType) -> Sketch:
-    name = next((held for key, held in instance_dict(value) if type(key) is str and key == "__name__"), None)
+    name = next(
+        (held for key, held in instance_dict(value) if type(key) is str and key == "__name__"), None
+    )
     if type(name) is not str:
         raise Unreadable("a module without a name")
     return Sketch("named", name)
@@ -146,7 +169,15 @@ def _is_slot(value: object) -> bool:
 
 
 _NO_PART = frozenset(
-    {"__doc__", "__module__", "__dict__", "__weakref__", "_abc_impl", "__firstlineno__", "__static_attributes__"}
+    {
+        "__doc__",
+        "__module__",
+        "__dict__",
+        "__weakref__",
+        "_abc_impl",
+        "__firstlineno__",
+        "__static_attributes__",
+    }
 )
 
 
@@ -154,7 +185,10 @@ _NO_PART = frozenset(
 
 
 def _exception(value: BaseException) -> Sketch:
-    """Type, arguments, the attributes that its type of C keeps, cause, context, notes and groups; not the traceback."""
+    """Type, arguments, the attributes that its type of C keeps, cause, context, notes and groups.
+
+    Not the traceback.
+    """
     found: dict[str, object] = {}
     for cls in mro_of(type(value)):
         if is_plain_class(cls):
@@ -181,13 +215,20 @@ def _message(value: BaseException, args: object) -> object:
 
 
 # `obj` is the interpreter's hint for a misspelt name: whatever object was asked.
-_NOT_COMPARED = frozenset({"__traceback__", "__dict__", "__weakref__", "obj", "print_file_and_line"})
+_NOT_COMPARED = frozenset(
+    {"__traceback__", "__dict__", "__weakref__", "obj", "print_file_and_line"}
+)
 
 
-def _note(found: dict[str, object], name: str, getter: types.GetSetDescriptorType, value: BaseException) -> None:
+def _note(
+    found: dict[str, object], name: str, getter: types.GetSetDescriptorType, value: BaseException
+) -> None:
     try:
         found.setdefault(name, getter.__get__(value))
-    except (AttributeError, TypeError):  # never set: `characters_written`, or the encoding of a UnicodeError
+    except (
+        AttributeError,
+        TypeError,
+    ):  # never set: `characters_written`, or the encoding of a UnicodeError
         return
 
 

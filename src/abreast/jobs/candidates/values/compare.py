@@ -4,19 +4,21 @@
     >>> verdict.outcome, verdict.path, verdict.original, verdict.candidate
     ('different', '$["items"][1]["price"]', '2.0', '2.5')
 
-Both values are portrayed first (`take_snapshot`), which calls none of their methods, and the portraits are compared, which
-are only text. So a lying `__eq__` is never asked, and values from two processes are compared by the same code as two
-in one.
+Both values are portrayed first (`take_snapshot`), which calls none of their methods, and the
+portraits are compared, which are only text. So a lying `__eq__` is never asked, and values from two
+processes are compared by the same code as two in one.
 
-What counts (`rules.STRICT`): the type; every member and every attribute, slots included; the order of a dict; the sign
-of a zero; which parts that can change are one object; an exception's cause, context and notes. NaN is NaN. 1, 1.0 and
-True differ, as keys too. Floats are equal, or, with a tolerance, close: everywhere or nowhere. `LOOSE` relaxes by name.
+What counts (`rules.STRICT`): the type; every member and every attribute, slots included; the order
+of a dict; the sign of a zero; which parts that can change are one object; an exception's cause,
+context and notes. NaN is NaN. 1, 1.0 and True differ, as keys too. Floats are equal, or, with a
+tolerance, close: everywhere or nowhere. `LOOSE` relaxes by name.
 
-A lock is compared by whether it is held, an open file by its name, mode and position, a generator of random numbers by
-its state. What can't be compared is never the same: sockets, threads, coroutines, frames, types of extensions whose
-state can't be read, iterators that don't end, values of more than a million parts. All else is compared nevertheless,
-and a definite difference anywhere is a difference; otherwise the verdict is `cannot_compare`, with the places and the
-reasons. Iterators are consumed.
+A lock is compared by whether it is held, an open file by its name, mode and position, a generator
+of random numbers by its state. What can't be compared is never the same: sockets, threads,
+coroutines, frames, types of extensions whose state can't be read, iterators that don't end, values
+of more than a million parts. All else is compared nevertheless, and a definite difference anywhere
+is a difference; otherwise the verdict is `cannot_compare`, with the places and the reasons.
+Iterators are consumed.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ Outcome: TypeAlias = Literal["same", "different", "cannot_compare"]
 
 @dataclass(frozen=True, slots=True)
 class ValueVerdict:
-    """The same, different, or beyond comparison; and if not the same, where first, both sides shortened, and why."""
+    """The same, different, or beyond comparison.
+
+    And if not the same, where first, both sides shortened, and why.
+    """
 
     outcome: Outcome
     path: str = ""
@@ -50,7 +55,10 @@ class ValueVerdict:
 
     @property
     def places(self) -> tuple[ValueVerdict, ...]:
-        """Every place that can't be compared, each as a verdict of its own; itself if there is no more than one."""
+        """Every place that can't be compared, each as a verdict of its own.
+
+        Itself if there is no more than one.
+        """
         return (replace(self, others=()), *self.others)
 
     def __bool__(self) -> bool:
@@ -63,8 +71,12 @@ class ValueVerdict:
         return f"{self.outcome} at {self.path}: {self.reason} (original {self.original}, candidate {self.candidate})"
 
 
-def compare(original: object, candidate: object, *, rules: Rules = STRICT, bound: int = MOST_YIELDED) -> ValueVerdict:
-    """Whether the candidate's value is the original's. Never raises for what the values are, nor calls their methods.
+def compare(
+    original: object, candidate: object, *, rules: Rules = STRICT, bound: int = MOST_YIELDED
+) -> ValueVerdict:
+    """Whether the candidate's value is the original's.
+
+    Never raises for what the values are, nor calls their methods.
 
     Generators and iterators of both are consumed, the original's first, up to `bound` values each.
     """
@@ -105,14 +117,20 @@ def _judged(
         return ValueVerdict("same")
     if not isinstance(found, Doubt):
         return _verdict("different", mine, yours, found)
-    others = [_verdict("cannot_compare", mine, yours, one) for one in engine.doubts if one is not found]
+    others = [
+        _verdict("cannot_compare", mine, yours, one) for one in engine.doubts if one is not found
+    ]
     first = _verdict("cannot_compare", mine, yours, found)
     return replace(first, others=tuple(others), unread=tuple(engine.unread))
 
 
 def _verdict(outcome: Outcome, mine: GraphSide, yours: GraphSide, found: Finding) -> ValueVerdict:
     return ValueVerdict(
-        outcome, written(mine, found.path), _side(mine, found.left), _side(yours, found.right), found.reason
+        outcome,
+        written(mine, found.path),
+        _side(mine, found.left),
+        _side(yours, found.right),
+        found.reason,
     )
 
 

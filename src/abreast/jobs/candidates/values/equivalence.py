@@ -1,7 +1,7 @@
 """Which members of two sets may be each other: nodes numbered by their content, alike on both sides.
 
-Two nodes with different numbers are different. Nodes with the same number are equal, unless the number is coarse: on a
-cycle, or with floats that need only be close, it says that they may be.
+Two nodes with different numbers are different. Nodes with the same number are equal, unless the
+number is coarse: on a cycle, or with floats that need only be close, it says that they may be.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _TEXTS = ("str|", "bytes|", "surrogates|")
 
 def _is_unread(node: SnapshotNode) -> bool:
     """Whether a node can't be told from another one that is the same: but for texts, equal digests are not needed."""
-    return node.kind in _UNREAD or (node.kind == "sliced" and not (node.value or "").startswith(_TEXTS))
+    return node.kind in _UNREAD or (
+        node.kind == "sliced" and not (node.value or "").startswith(_TEXTS)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,16 @@ class GraphSide:
         """The nodes of one cycle, or a single one; all that they lead to is known already."""
         round_about = len(group) > 1 or group[0] in self.node(group[0]).parts
         inside = frozenset(group) if round_about else frozenset[int]()
-        beneath = [self._known[part] for one in group for part in self.node(one).parts if part not in inside]
+        beneath = [
+            self._known[part]
+            for one in group
+            for part in self.node(one).parts
+            if part not in inside
+        ]
         nodes = [self.node(one) for one in group]
-        coarse = round_about or any(map(self._is_coarse, nodes)) or any(one.coarse for one in beneath)
+        coarse = (
+            round_about or any(map(self._is_coarse, nodes)) or any(one.coarse for one in beneath)
+        )
         shared = any(node.identity for node in nodes) or any(one.shared for one in beneath)
         murky = any(map(_is_unread, nodes)) or any(one.murky for one in beneath)
         for one in group:
@@ -86,7 +95,11 @@ class GraphSide:
     def _value(self, node: SnapshotNode) -> str | None:
         if self._is_coarse(node):
             return None
-        if node.kind == "float" and not self.rules.signed_zero and float.fromhex(node.value or "") == 0:
+        if (
+            node.kind == "float"
+            and not self.rules.signed_zero
+            and float.fromhex(node.value or "") == 0
+        ):
             return "0"
         return node.value
 

@@ -1,7 +1,8 @@
 """Two portraits side by side: the first place where they differ, else the first that can't be compared, else nothing.
 
-The walk keeps its own stack. Pairs of nodes that were seen are taken as the same from then on, so that cycles end. If
-sharing counts, each node that can change has one partner on the other side, and no other.
+The walk keeps its own stack. Pairs of nodes that were seen are taken as the same from then on, so
+that cycles end. If sharing counts, each node that can change has one partner on the other side, and
+no other.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _MOST_ALIKE = 64  # members of a set that may be each other, and have to be trie
 _MOST_DOUBTS = 20  # places that are named
 _MOST_NESTED = 12  # sets in sets that have to be tried one by one
 _MOST_TRIED = 100_000  # all trials together: sets in sets multiply them
-_ATOMS = frozenset({"none", "bool", "int", "float", "str", "surrogates", "bytes"})  # each the same as its equal
+_ATOMS = frozenset(
+    {"none", "bool", "int", "float", "str", "surrogates", "bytes"}
+)  # each the same as its equal
 _IN_ONE = frozenset({"rest", "whole"})  # of which there is one digest
 _ANYTHING = frozenset({"too large", "abreast.jobs.candidates.values.object_layout.Beyond"})
 
@@ -107,14 +110,24 @@ class GraphMatch:
             found = self._step(*task)
             self._trials.left -= self._nested > 0
             if self._trials.left < 0:  # what was found by trying is not to be trusted
-                return Doubt(task[2], task[0], task[1], "members of sets could belong together in too many ways")
+                return Doubt(
+                    task[2],
+                    task[0],
+                    task[1],
+                    "members of sets could belong together in too many ways",
+                )
             if isinstance(found, ValueDifference):
                 return found
             waiting.extend(reversed(found))
         return self.doubts[0] if self.doubts else None
 
-    def _step(self, left: int, right: int, path: Path) -> ValueDifference | list[Pair | ValueDifference]:
-        """What is wrong with two nodes by themselves; else their parts, which are still to be compared."""
+    def _step(
+        self, left: int, right: int, path: Path
+    ) -> ValueDifference | list[Pair | ValueDifference]:
+        """What is wrong with two nodes by themselves.
+
+        Else their parts, which are still to be compared.
+        """
         if self._is_equal_atom(left, right):
             return []
         one, other = self._left.node(left), self._right.node(right)
@@ -132,19 +145,34 @@ class GraphMatch:
             if stranger is not None:
                 if not self._guessed:
                     return stranger
-                self._doubts(Doubt(path, left, right, "members of a set are alike, and which is which can't be told"))
+                self._doubts(
+                    Doubt(
+                        path,
+                        left,
+                        right,
+                        "members of a set are alike, and which is which can't be told",
+                    )
+                )
         content = self._content(left, right, path)
-        return content if isinstance(content, ValueDifference) else [*content, *self._state(left, right, path)]
+        return (
+            content
+            if isinstance(content, ValueDifference)
+            else [*content, *self._state(left, right, path)]
+        )
 
     def _is_equal_atom(self, left: int, right: int) -> bool:
         """The most frequent answer, without a step of its own."""
         one, other = self._left.portrait.nodes[left], self._right.portrait.nodes[right]
         return one.kind in _ATOMS and one == other and not one.attributes and not one.identity
 
-    def _unknown(self, left: int, right: int, path: Path) -> ValueDifference | list[Pair | ValueDifference]:
+    def _unknown(
+        self, left: int, right: int, path: Path
+    ) -> ValueDifference | list[Pair | ValueDifference]:
         one, other = self._left.node(left), self._right.node(right)
         if one.type != other.type and not {one.type, other.type} & _ANYTHING:
-            return ValueDifference(path, left, right, f"it is a {one.type}, and became a {other.type}")
+            return ValueDifference(
+                path, left, right, f"it is a {one.type}, and became a {other.type}"
+            )
         reason = next(node.value for node in (one, other) if node.kind == "unknown")
         self._doubts(Doubt(path, left, right, reason or ""))
         return []
@@ -160,14 +188,20 @@ class GraphMatch:
             return f"it is a {one.type}, and became a {other.type}"
         if one.kind.partition(":")[0] != other.kind.partition(":")[0]:
             sizes = "sliced" in (one.kind, other.kind)
-            return "it is of another size" if sizes else f"it is a {one.type}, and became a {other.type}"
+            return (
+                "it is of another size"
+                if sizes
+                else f"it is a {one.type}, and became a {other.type}"
+            )
         mine, yours = self._left.portrait.classes.get(left), self._right.portrait.classes.get(right)
         is_local = one.items if one.kind == "class" else "<class>" in one.names
         live = mine is not None and yours is not None
         if live and mine is not yours and not is_local and self._rules.class_identity:
             return f"there are two classes of that name, {one.value if one.kind == 'class' else one.type}"
         if one.kind == "float":
-            close = self._rules.same_float(float.fromhex(one.value or ""), float.fromhex(other.value or ""))
+            close = self._rules.same_float(
+                float.fromhex(one.value or ""), float.fromhex(other.value or "")
+            )
             return None if close else "the numbers differ"
         if one.kind.startswith("block:") or one.kind == "sliced":
             return None  # its dtype or typecode is compared first, then its content
@@ -182,7 +216,9 @@ class GraphMatch:
         elif mine is None or mine[0] != right:
             who, whom = ("original", mine) if mine else ("candidate", yours)
             place = written(self._left, whom[1] if whom else None)
-            return ValueDifference(path, left, right, f"in the {who} alone it is the same object as {place}")
+            return ValueDifference(
+                path, left, right, f"in the {who} alone it is the same object as {place}"
+            )
         return None
 
     # --- parts
@@ -203,7 +239,9 @@ class GraphMatch:
                 found.append(ValueDifference(at, mine.get(name), yours.get(name), reason))
         return found
 
-    def _content(self, left: int, right: int, path: Path) -> ValueDifference | list[Pair | ValueDifference]:
+    def _content(
+        self, left: int, right: int, path: Path
+    ) -> ValueDifference | list[Pair | ValueDifference]:
         one, other = self._left.node(left), self._right.node(right)
         if one.kind.startswith("block:"):
             return self._block(left, right, path)
@@ -220,13 +258,17 @@ class GraphMatch:
         ]
         return found + self._rest(one.items, other.items, path)
 
-    def _rest(self, mine: Sequence[int], yours: Sequence[int], path: Path) -> list[Pair | ValueDifference]:
+    def _rest(
+        self, mine: Sequence[int], yours: Sequence[int], path: Path
+    ) -> list[Pair | ValueDifference]:
         """What the longer of two sequences has more."""
         at = min(len(mine), len(yours))
         if len(mine) == len(yours):
             return []
         first = (mine[at] if at < len(mine) else None, yours[at] if at < len(yours) else None)
-        return [ValueDifference((path, ("item", at)), *first, f"{len(mine)} items became {len(yours)}")]
+        return [
+            ValueDifference((path, ("item", at)), *first, f"{len(mine)} items became {len(yours)}")
+        ]
 
     def _block(self, left: int, right: int, path: Path) -> list[Pair | ValueDifference]:
         """Numbers in a row; their format and shape come first, which are attributes."""
@@ -236,15 +278,32 @@ class GraphMatch:
             return [*found, ValueDifference(path, left, right, "the numbers are of another format")]
         at = first_difference(self._rules, one, other)
         if at is not None:
-            found.append(ValueDifference((path, ("item", at)), left, right, f"element {at} differs"))
+            found.append(
+                ValueDifference((path, ("item", at)), left, right, f"element {at} differs")
+            )
         return found
 
     def _slices(self, left: int, right: int, path: Path) -> list[Pair | ValueDifference]:
-        """What is too large to be recorded: the same if all digests are; what differs is compared slice by slice."""
+        """What is too large to be recorded: the same if all digests are.
+
+        What differs is compared slice by slice.
+        """
         one, other = Digests.of(self._left.node(left)), Digests.of(self._right.node(right))
-        if (one.kind, one.mark, one.count, one.step) != (other.kind, other.mark, other.count, other.step):
+        if (one.kind, one.mark, one.count, one.step) != (
+            other.kind,
+            other.mark,
+            other.count,
+            other.step,
+        ):
             sizes = f"its size was {one.count}, and became {other.count}"
-            return [ValueDifference(path, left, right, sizes if one.count != other.count else "it is of another kind")]
+            return [
+                ValueDifference(
+                    path,
+                    left,
+                    right,
+                    sizes if one.count != other.count else "it is of another kind",
+                )
+            ]
         unread: list[Unread] = []
         for at in one.differing(other):
             mine, yours = self._contents[0].get((left, at)), self._contents[1].get((right, at))
@@ -255,8 +314,14 @@ class GraphMatch:
             elif (reason := self._slice(mine, yours)) is not None:
                 here: Path = (path, ("item", at * one.step))
                 if one.kind != "map" or one.mark or self._rules.dict_order:
-                    return [ValueDifference(here, left, right, f"in the {one.step} from here on, {reason}")]
-                self._doubts(Doubt(here, left, right, f"{TOO_LARGE}, and its keys may be elsewhere"))
+                    return [
+                        ValueDifference(
+                            here, left, right, f"in the {one.step} from here on, {reason}"
+                        )
+                    ]
+                self._doubts(
+                    Doubt(here, left, right, f"{TOO_LARGE}, and its keys may be elsewhere")
+                )
         if unread:
             some = f"{len(unread)} of its {len(one.slices)} slices differ by their digests"
             self._doubts(Doubt(path, left, right, f"{TOO_LARGE}, and {some}"))
@@ -270,10 +335,16 @@ class GraphMatch:
         found = GraphMatch(left, right, self._rules).run(0, 0)
         if found is None:
             return None
-        sides = [show(side.portrait, at) for side, at in ((left, found.left), (right, found.right)) if at is not None]
+        sides = [
+            show(side.portrait, at)
+            for side, at in ((left, found.left), (right, found.right))
+            if at is not None
+        ]
         return f"at {written(left, found.path)}: {found.reason} ({', then '.join(sides)})"
 
-    def _entries(self, left: int, right: int, path: Path) -> ValueDifference | list[Pair | ValueDifference]:
+    def _entries(
+        self, left: int, right: int, path: Path
+    ) -> ValueDifference | list[Pair | ValueDifference]:
         one, other = self._left.node(left), self._right.node(right)
         if not self._rules.dict_order and one.value != "ordered":
             return self._unordered(one, other, path)
@@ -283,10 +354,15 @@ class GraphMatch:
         for at, (mine, yours) in enumerate(zip(keys, others, strict=False)):
             step: Path = (path, ("key", mine))
             if at == wrong:
-                moved = Counter(map(self._number_left, keys)) == Counter(map(self._number_right, others))
+                moved = Counter(map(self._number_left, keys)) == Counter(
+                    map(self._number_right, others)
+                )
                 reason = "the same keys come in another order" if moved else "the keys differ"
                 return [*found, ValueDifference((path, ("item", at)), mine, yours, reason)]
-            found += [(mine, yours, (path, ("place", at))), (one.items[2 * at + 1], other.items[2 * at + 1], step)]
+            found += [
+                (mine, yours, (path, ("place", at))),
+                (one.items[2 * at + 1], other.items[2 * at + 1], step),
+            ]
         return found + self._rest(keys, others, path)
 
     def _keys(self, keys: Sequence[int], others: Sequence[int]) -> int | None:
@@ -296,7 +372,8 @@ class GraphMatch:
             (
                 at
                 for at, (mine, yours) in enumerate(pairs)
-                if self._number_left(mine) != self._number_right(yours) and not self._is_murky(mine, yours)
+                if self._number_left(mine) != self._number_right(yours)
+                and not self._is_murky(mine, yours)
             ),
             None,
         )
@@ -319,14 +396,19 @@ class GraphMatch:
         values = dict(zip(one.items[::2], one.items[1::2], strict=True))
         others = dict(zip(other.items[::2], other.items[1::2], strict=True))
         keyed = [pair for pair in pairs if not isinstance(pair, ValueDifference)]
-        return pairs + [(values[mine], others[yours], (path, ("key", mine))) for mine, yours, _ in keyed]
+        return pairs + [
+            (values[mine], others[yours], (path, ("key", mine))) for mine, yours, _ in keyed
+        ]
 
     # --- sets
 
     def _members(
         self, mine: Sequence[int], yours: Sequence[int], path: Path
     ) -> ValueDifference | list[Pair | ValueDifference]:
-        """The members of two sets, paired; those of which only the digest of all the rest is known stand for one."""
+        """The members of two sets, paired.
+
+        Those of which only the digest of all the rest is known stand for one.
+        """
         mine, yours = (
             list(dict.fromkeys(one)) if any(side.node(at).kind in _IN_ONE for at in one) else one
             for side, one in ((self._left, mine), (self._right, yours))
@@ -346,7 +428,9 @@ class GraphMatch:
                 return self._alone(ours, theirs, path, murky=murky)
             pairs += matched
         order = {index: at for at, index in enumerate(mine)}
-        return [(a, b, (path, ("member", a))) for a, b in sorted(pairs, key=lambda pair: order[pair[0]])]
+        return [
+            (a, b, (path, ("member", a))) for a, b in sorted(pairs, key=lambda pair: order[pair[0]])
+        ]
 
     def _alone(
         self, ours: list[int], theirs: list[int], path: Path, *, murky: bool
@@ -356,22 +440,34 @@ class GraphMatch:
         if murky or len(ours) == len(theirs) > _MOST_ALIKE or self._nested > _MOST_NESTED:
             self._doubts(Doubt(path, left, right, "which members belong together can't be told"))
             return []
-        step: tuple[str, int | str] = ("member", left) if left is not None else ("other", right or 0)
-        who = "a member has no equal" if len(ours) == len(theirs) else "only one side has this member"
+        step: tuple[str, int | str] = (
+            ("member", left) if left is not None else ("other", right or 0)
+        )
+        who = (
+            "a member has no equal" if len(ours) == len(theirs) else "only one side has this member"
+        )
         return ValueDifference((path, step), left, right, who)
 
     def _matched(self, ours: list[int], theirs: list[int]) -> list[tuple[int, int]] | None:
-        """Members that may be each other, paired so that each pair is the same; None if there is no such way."""
+        """Members that may be each other, paired so that each pair is the same.
+
+        None if there is no such way.
+        """
         kinds = [self._left.likeness(one) for one in ours]
         if len(ours) == 1 or not any(kind.coarse or kind.shared for kind in kinds):
             return list(zip(ours, theirs, strict=True))
         if all(self._left.node(one).kind == "float" for one in ours):
-            # What is close to a number is an interval that grows with it: if any pairing holds, the sorted one does.
+            # What is close to a number is an interval that grows with it: if any pairing holds, the
+            # sorted one does.
             mine = sorted(ours, key=lambda one: float.fromhex(self._left.node(one).value or ""))
             yours = sorted(theirs, key=lambda one: float.fromhex(self._right.node(one).value or ""))
             return list(zip(mine, yours, strict=True))
         self._guessed = self._guessed or any(kind.shared for kind in kinds)
-        return self._tried(ours, theirs) if len(ours) <= _MOST_ALIKE and self._nested <= _MOST_NESTED else None
+        return (
+            self._tried(ours, theirs)
+            if len(ours) <= _MOST_ALIKE and self._nested <= _MOST_NESTED
+            else None
+        )
 
     def _tried(self, ours: list[int], theirs: list[int]) -> list[tuple[int, int]] | None:
         """A perfect matching by augmenting paths."""
@@ -395,14 +491,19 @@ class GraphMatch:
         self._trials.left -= 1 + len(self._partner) // 16  # what is known so far is copied
         if self._trials.left < 0:
             return False
-        trial = GraphMatch(self._left, self._right, self._rules, nested=self._nested + 1, trials=self._trials)
+        trial = GraphMatch(
+            self._left, self._right, self._rules, nested=self._nested + 1, trials=self._trials
+        )
         trial._partner.update(self._partner)
         trial._partner_of.update(self._partner_of)
         return not isinstance(trial.run(left, right), ValueDifference)
 
 
 def _by_digest(one: SnapshotNode, other: SnapshotNode) -> str | None:
-    """Why what is too large to be recorded may differ; empty if it is the same, None if there is more to look at."""
+    """Why what is too large to be recorded may differ.
+
+    Empty if it is the same, None if there is more to look at.
+    """
     if one.kind in _IN_ONE or other.kind in _IN_ONE:
         return "" if one == other else f"{TOO_LARGE}, and its digests differ"
     if (one.kind == "sliced") != (other.kind == "sliced") and _length(one) == _length(other):
@@ -412,7 +513,11 @@ def _by_digest(one: SnapshotNode, other: SnapshotNode) -> str | None:
 
 def _length(node: SnapshotNode) -> int:
     """How long a row or text is, sliced or not."""
-    return Digests.of(node).count if node.kind == "sliced" else len(node.items) or len(node.value or "")
+    return (
+        Digests.of(node).count
+        if node.kind == "sliced"
+        else len(node.items) or len(node.value or "")
+    )
 
 
 # --- paths

@@ -1,7 +1,8 @@
 """What an invocation does, as data that travels: what it returned, raised, printed, yielded, and did to its arguments.
 
-Why a candidate can't forge "equal". It runs in a process of its own, which it may own completely: it may patch this
-module there, and send any bytes it likes. So nothing that it sends is run or believed:
+Why a candidate can't forge "equal". It runs in a process of its own, which it may own completely:
+it may patch this module there, and send any bytes it likes. So nothing that it sends is run or
+believed:
 
 - The judge is another process, in which no code of a candidate is ever imported. It reads JSON, field by field, never
   a pickle; what is not exactly a record is `RecordInvalid`. The comparison runs there.
@@ -12,9 +13,9 @@ module there, and send any bytes it likes. So nothing that it sends is run or be
   leaving early with success, or answering only what is easy, is no way through.
 - What says "beyond comparison" is never the same as anything, the same claim included.
 
-What this can't show is that the code which was observed is the code that will be used: a candidate that knows when it
-is watched, or looks its answers up in a copy of the original. Hence timed runs are observed and judged like all
-others.
+What this can't show is that the code which was observed is the code that will be used: a candidate
+that knows when it is watched, or looks its answers up in a copy of the original. Hence timed runs
+are observed and judged like all others.
 """
 
 from __future__ import annotations
@@ -32,7 +33,14 @@ from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.values.compare import ValueVerdict, compare_portraits
 from abreast.jobs.candidates.values.large import Contents, Place, whole_digest
 from abreast.jobs.candidates.values.object_layout import Beyond
-from abreast.jobs.candidates.values.snapshot import SnapshotInvalid, SnapshotNode, ValueSnapshot, from_plain, pack, show
+from abreast.jobs.candidates.values.snapshot import (
+    SnapshotInvalid,
+    SnapshotNode,
+    ValueSnapshot,
+    from_plain,
+    pack,
+    show,
+)
 from abreast.jobs.candidates.values.take_snapshot import MOST_YIELDED, take_snapshot
 
 MOST_READ_AGAIN = 512
@@ -74,7 +82,11 @@ class Invocation:
         """The same with a digest for each of its parts: what is known of one that is too large to be recorded."""
         if self.digested:
             return self
-        printed = f"digest {whole_digest(self.stdout.encode('utf-8', 'surrogatepass'))}" if self.stdout else ""
+        printed = (
+            f"digest {whole_digest(self.stdout.encode('utf-8', 'surrogatepass'))}"
+            if self.stdout
+            else ""
+        )
         steps = tuple(map(_in_one, self.steps))
         return Invocation(self.name, _in_one(self.before), _in_one(self.after), printed, steps)
 
@@ -82,7 +94,9 @@ class Invocation:
 def _in_one(portrait: ValueSnapshot) -> ValueSnapshot:
     """One digest for all; what can't be compared stays so."""
     unknown = next((node for node in portrait.nodes if node.kind == "unknown"), None)
-    return ValueSnapshot((unknown or SnapshotNode("whole", "record", whole_digest(pack(portrait))),))
+    return ValueSnapshot(
+        (unknown or SnapshotNode("whole", "record", whole_digest(pack(portrait))),)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +112,18 @@ class BehaviourFinding:
 
 
 def observe(
-    name: str, function: Callable[..., object], *args: object, bound: int = MOST_YIELDED, **kwargs: object
+    name: str,
+    function: Callable[..., object],
+    *args: object,
+    bound: int = MOST_YIELDED,
+    **kwargs: object,
 ) -> Invocation:
-    """Call a function and see what it does. A generator that it returns is consumed, up to `bound` values.
+    """Call a function and see what it does.
 
-    Whatever it raises is part of the record, `SystemExit` included; only `KeyboardInterrupt` goes on. What is written
-    to `sys.stdout` is taken; what goes to the file descriptor itself is not.
+    A generator that it returns is consumed, up to `bound` values.
+
+    Whatever it raises is part of the record, `SystemExit` included; only `KeyboardInterrupt` goes
+    on. What is written to `sys.stdout` is taken; what goes to the file descriptor itself is not.
     """
     call = _Call(name, function, args, kwargs, bound)
     with redirect_stdout(call.stdout):
@@ -117,9 +137,16 @@ def observe(
 
 
 async def observe_async(
-    name: str, function: Callable[..., object], *args: object, bound: int = MOST_YIELDED, **kwargs: object
+    name: str,
+    function: Callable[..., object],
+    *args: object,
+    bound: int = MOST_YIELDED,
+    **kwargs: object,
 ) -> Invocation:
-    """The same for async functions and async generators. Being cancelled is not what the function did: that goes on."""
+    """The same for async functions and async generators.
+
+    Being cancelled is not what the function did: that goes on.
+    """
     call = _Call(name, function, args, kwargs, bound)
     with redirect_stdout(call.stdout):
         try:
@@ -167,7 +194,9 @@ class _Call:
 
     def record(self) -> Invocation:
         """What it did. Generators are consumed now, while what they print is still taken."""
-        after = take_snapshot({part: self.after[part] for part in _PARTS if part in self.after}, bound=self._bound)
+        after = take_snapshot(
+            {part: self.after[part] for part in _PARTS if part in self.after}, bound=self._bound
+        )
         return Invocation(self.name, self._before, after, self.stdout.getvalue(), tuple(self.steps))
 
 
@@ -190,7 +219,10 @@ def encode(invocations: Sequence[Invocation]) -> bytes:
 
 
 def decode(data: bytes) -> list[Invocation]:
-    """The invocations in `data`, which may come from anybody. Raises `RecordInvalid`; nothing in it is run."""
+    """The invocations in `data`, which may come from anybody. Raises `RecordInvalid`.
+
+    Nothing in it is run.
+    """
     try:
         plain = json.loads(data)
         if type(plain) is not list:
@@ -207,7 +239,9 @@ def _invocation(raw: object) -> Invocation:
         raise SnapshotInvalid("not a record: an invocation without a name")
     printed = raw["stdout"].encode("latin-1").decode("utf-8", "surrogatepass")
     steps = tuple(map(from_plain, raw["steps"]))
-    return Invocation(raw["name"], from_plain(raw["before"]), from_plain(raw["after"]), printed, steps)
+    return Invocation(
+        raw["name"], from_plain(raw["before"]), from_plain(raw["after"]), printed, steps
+    )
 
 
 # --- judging
@@ -220,10 +254,13 @@ def judge(
     rules: Rules = STRICT,
     contents: tuple[AllContents, AllContents] = ({}, {}),
 ) -> list[BehaviourFinding]:
-    """Each invocation in which the candidate did something else, or which can't be compared; none if all is the same.
+    """Each invocation in which the candidate did something else, or which can't be compared.
 
-    The originals say which invocations there are. Their names must be unique, or `ValueError` is raised. `contents` has
-    what was read again of both sides, of that which is too large to be recorded: by invocation and part.
+    None if all is the same.
+
+    The originals say which invocations there are. Their names must be unique, or `ValueError` is
+    raised. `contents` has what was read again of both sides, of that which is too large to be
+    recorded: by invocation and part.
     """
     expected = {one.name: one for one in originals}
     if len(expected) != len(originals):
@@ -235,11 +272,20 @@ def judge(
         if seen[name] == 1:
             found += _differences(original, answers[name], rules, contents)
         else:
-            reason = "the candidate has no such invocation" if not seen[name] else "the candidate has it more than once"
-            found.append(BehaviourFinding(name, "missing" if not seen[name] else "doubled", _different(reason)))
+            reason = (
+                "the candidate has no such invocation"
+                if not seen[name]
+                else "the candidate has it more than once"
+            )
+            found.append(
+                BehaviourFinding(
+                    name, "missing" if not seen[name] else "doubled", _different(reason)
+                )
+            )
     extra = [name for name in seen if name not in expected]
     return found + [
-        BehaviourFinding(name, "extra", _different("only the candidate has this invocation")) for name in extra
+        BehaviourFinding(name, "extra", _different("only the candidate has this invocation"))
+        for name in extra
     ]
 
 
@@ -248,15 +294,23 @@ def _different(reason: str, original: str = "", candidate: str = "") -> ValueVer
 
 
 def _differences(
-    original: Invocation, candidate: Invocation, rules: Rules, contents: tuple[AllContents, AllContents]
+    original: Invocation,
+    candidate: Invocation,
+    rules: Rules,
+    contents: tuple[AllContents, AllContents],
 ) -> list[BehaviourFinding]:
-    """One finding if it ended otherwise; else at most one difference of the arguments, what is left, steps, stdout.
+    """One finding if it ended otherwise.
+
+    Else at most one difference of the arguments, what is left, steps, stdout.
 
     Every place that can't be compared is a finding of its own.
     """
     if original.digested or candidate.digested:
         original, candidate = original.as_digests(), candidate.as_digests()
-    pairs = [("before", original.before, candidate.before), ("after", original.after, candidate.after)]
+    pairs = [
+        ("before", original.before, candidate.before),
+        ("after", original.after, candidate.after),
+    ]
     pairs += [
         (f"step {at}", mine, yours)
         for at, (mine, yours) in enumerate(zip(original.steps, candidate.steps, strict=False))
@@ -265,31 +319,44 @@ def _differences(
     if ends[0] != others[0]:
         return [
             BehaviourFinding(
-                original.name, ends[0], _different(f"it {ends[0]}, and now {others[0]}", ends[1], others[1])
+                original.name,
+                ends[0],
+                _different(f"it {ends[0]}, and now {others[0]}", ends[1], others[1]),
             )
         ]
     verdicts: list[tuple[str, ValueVerdict]] = []
     for part, mine, yours in pairs:
-        read = (contents[0].get((original.name, part), {}), contents[1].get((original.name, part), {}))
+        read = (
+            contents[0].get((original.name, part), {}),
+            contents[1].get((original.name, part), {}),
+        )
         verdicts.append((part, compare_portraits(mine, yours, rules=rules, contents=read)))
     found = [_placed(original.name, part, one) for part, one in _named_once(verdicts)]
     if len(original.steps) != len(candidate.steps):
         reason = f"{len(original.steps)} values became {len(candidate.steps)}"
         found.append(BehaviourFinding(original.name, "yielded", _different(reason)))
     if original.stdout != candidate.stdout:
-        printed = _different("it printed something else", repr(original.stdout[-80:]), repr(candidate.stdout[-80:]))
+        printed = _different(
+            "it printed something else", repr(original.stdout[-80:]), repr(candidate.stdout[-80:])
+        )
         found.append(BehaviourFinding(original.name, "stdout", printed))
     return found
 
 
 def _named_once(verdicts: Sequence[tuple[str, ValueVerdict]]) -> Iterator[tuple[str, ValueVerdict]]:
     """What is not the same; each place beyond comparison by itself, and not again if it is so afterwards as before."""
-    afterwards = {one.path for part, verdict in verdicts if part == "after" for one in verdict.places}
+    afterwards = {
+        one.path for part, verdict in verdicts if part == "after" for one in verdict.places
+    }
     for part, verdict in verdicts:
         if verdict.outcome == "different":
             yield part, verdict
         elif verdict.outcome == "cannot_compare":
-            fresh = [one for one in verdict.places if part != "before" or one.unread or one.path not in afterwards]
+            fresh = [
+                one
+                for one in verdict.places
+                if part != "before" or one.unread or one.path not in afterwards
+            ]
             yield from ((part, one) for one in fresh)
 
 

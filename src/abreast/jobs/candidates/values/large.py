@@ -1,11 +1,13 @@
 """Values that are too large to be recorded: long rows, texts and blocks of numbers as digests of their slices.
 
-A slice is the same if its digest is: the digest is over a form in which all counts that counts under the strict rules:
-the type of each member (1, 1.0 and True differ), the sign of a zero, the order of a list or dict; NaN is NaN. Members
-of a set are sorted, as their order says nothing. What differs is read again, slice by slice (`WantedSlices`), and compared by
-the ordinary rules: by its digest alone nothing is wrong.
+A slice is the same if its digest is: the digest is over a form in which all counts that counts
+under the strict rules: the type of each member (1, 1.0 and True differ), the sign of a zero, the
+order of a list or dict; NaN is NaN. Members of a set are sorted, as their order says nothing. What
+differs is read again, slice by slice (`WantedSlices`), and compared by the ordinary rules: by its
+digest alone nothing is wrong.
 
-Only rows of plain values are sliced. Nothing in them can be shared or changed, so that slices stand for themselves.
+Only rows of plain values are sliced. Nothing in them can be shared or changed, so that slices stand
+for themselves.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ class Slices:
             return ValueSnapshot((SnapshotNode(self.kind, "slice", held),))
         nodes = [QUICK.get(type(one))(one) for one in held]  # type: ignore[misc] # nothing else is sliced
         kind = "map" if self.kind == "map" else "items"
-        return ValueSnapshot((SnapshotNode(kind, "slice", items=tuple(range(1, len(nodes) + 1))), *nodes))
+        return ValueSnapshot(
+            (SnapshotNode(kind, "slice", items=tuple(range(1, len(nodes) + 1))), *nodes)
+        )
 
 
 def slices_of(sketch: Sketch) -> Slices | None:
@@ -79,7 +83,9 @@ def slices_of(sketch: Sketch) -> Slices | None:
     if sketch.kind in _ROWS and isinstance(sketch.items, tuple | list):
         if len(sketch.items) <= LONGEST_ROW * (2 if sketch.kind == "map" else 1):
             return None
-        if not {*map(id, map(type, sketch.items))} <= _QUICK_IDS:  # by id: a metaclass may hash as it likes
+        if (
+            not {*map(id, map(type, sketch.items))} <= _QUICK_IDS
+        ):  # by id: a metaclass may hash as it likes
             return None
         row = _sorted(sketch.items) if sketch.kind == "set" else sketch.items
         return Slices(sketch.kind, text or mark, row, ROW_SLICE)
@@ -100,7 +106,10 @@ _QUICK_IDS: Final = frozenset(map(id, QUICK.types))
 
 
 def _sorted(members: Sequence[object]) -> list[object]:
-    """Members of a set in an order that their values give; floats by their size, so that close ones stay neighbours."""
+    """Members of a set in an order that their values give.
+
+    Floats by their size, so that close ones stay neighbours.
+    """
     return sorted(members, key=_order)
 
 
@@ -151,7 +160,10 @@ class Digests:
         root, *nodes = content.nodes
         try:
             held = [_revived(one) for one in nodes] if self.kind in _ROWS else root.value or ""
-            return root.kind == ("items" if self.kind == "set" else self.kind) and digest_of(held) == self.slices[at]
+            return (
+                root.kind == ("items" if self.kind == "set" else self.kind)
+                and digest_of(held) == self.slices[at]
+            )
         except (ValueError, KeyError, UnicodeError):
             return False
 

@@ -1,8 +1,11 @@
-"""How values of numpy and pandas are read. Neither is imported: a value of theirs can only be here if its module is.
+"""How values of numpy and pandas are read.
 
-Of arrays count the type, dtype, shape, every element (NaN and NaT equal themselves), and which arrays share memory.
-What lies beneath the mask of a masked array doesn't count. Subclasses other than numpy's own are read as their base
-and the state they add; those of pandas' types are beyond comparison.
+Neither is imported: a value of theirs can only be here if its module is.
+
+Of arrays count the type, dtype, shape, every element (NaN and NaT equal themselves), and which
+arrays share memory. What lies beneath the mask of a masked array doesn't count. Subclasses other
+than numpy's own are read as their base and the state they add; those of pandas' types are beyond
+comparison.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ from abreast.jobs.candidates.values.object_layout import (
 
 def describe(value: object) -> Sketch | None:
     """What a value of numpy or pandas is made of, None if it is neither. Raises `Unreadable`."""
-    for name, read, needed in (("numpy", _numpy, ("ndarray", "ma")), ("pandas", _pandas, ("DataFrame", "api"))):
+    for name, read, needed in (
+        ("numpy", _numpy, ("ndarray", "ma")),
+        ("pandas", _pandas, ("DataFrame", "api")),
+    ):
         module = sys.modules.get(name)
         if module is not None and all(hasattr(module, one) for one in needed):
             sketch = read(module, value)
@@ -62,7 +68,11 @@ def _random(np: Any, value: Any) -> Sketch | None:  # noqa: ANN401
         return Sketch("object", state=[("bit_generator", value.bit_generator)], identity=True)
     if cls is random.RandomState:
         state = {key: held for key, held in value.get_state(legacy=False).items() if key != "state"}
-        return Sketch("object", state=[("bit_generator", value._bit_generator), ("gauss", state)], identity=True)  # noqa: SLF001
+        return Sketch(
+            "object",
+            state=[("bit_generator", value._bit_generator), ("gauss", state)],
+            identity=True,
+        )
     if issubclass(cls, random.BitGenerator) or cls is random.SeedSequence:
         return Sketch("object", state=[("state", value.state)], identity=True)
     return None
@@ -98,7 +108,12 @@ def _masked(np: Any, value: Any) -> Sketch:  # noqa: ANN401
     data = np.array(np.ndarray.view(value, np.ndarray))
     if data.dtype.names is None:
         data[mask] = np.zeros((), data.dtype)[()]
-    state = [("data", data), ("mask", mask), ("fill_value", value.fill_value), ("hard", value.hardmask)]
+    state = [
+        ("data", data),
+        ("mask", mask),
+        ("fill_value", value.fill_value),
+        ("hard", value.hardmask),
+    ]
     return Sketch("object", state=state, identity=True)
 
 
@@ -110,26 +125,28 @@ def _array(np: Any, plain: Any) -> Sketch:  # noqa: ANN401
         owner = owner.base
         if not issubclass(type(owner), np.ndarray):
             break
-    state = [
-        ("dtype", repr(kind)),
-        ("shape", tuple(plain.shape)),
-        ("<memory>", Owner(owner)),
-    ]
+    state = [("dtype", repr(kind)), ("shape", tuple(plain.shape)), ("<memory>", Owner(owner))]
     if kind.names is not None:
         fields = [(f"<field>.{name}", np.ascontiguousarray(plain[name])) for name in kind.names]
         return Sketch("items", state=[*state, *fields], identity=True)
     if kind.kind == "O":
         return Sketch("items", items=plain.ravel().tolist(), state=state, identity=True)
     if kind.char in "gG":
-        return Sketch("items", items=[repr(one) for one in plain.ravel()], state=state, identity=True)
+        return Sketch(
+            "items", items=[repr(one) for one in plain.ravel()], state=state, identity=True
+        )
     if kind.kind not in "biufcMmSUV":
         return Sketch("items", items=plain.ravel().tolist(), state=state, identity=True)
-    return Sketch(f"block:{_form(kind)}", plain.tobytes().decode("latin-1"), state=state, identity=True)
+    return Sketch(
+        f"block:{_form(kind)}", plain.tobytes().decode("latin-1"), state=state, identity=True
+    )
 
 
 def _form(kind: Any) -> str:  # noqa: ANN401
     """How `struct` reads an element."""
-    order = ">" if kind.byteorder == ">" or (kind.byteorder == "=" and sys.byteorder == "big") else "<"
+    order = (
+        ">" if kind.byteorder == ">" or (kind.byteorder == "=" and sys.byteorder == "big") else "<"
+    )
     if kind.kind == "f":
         return order + {2: "e", 4: "f", 8: "d"}[kind.itemsize]
     if kind.kind in "iu":
@@ -153,7 +170,10 @@ def _pandas(pd: Any, value: Any) -> Sketch | None:  # noqa: ANN401 - pandas is n
     if names:
         return Sketch("object", state=[(name, getattr(value, name)) for name in names])
     kinds = ((pd.DataFrame, _frame), (pd.Series, _series), (pd.Index, _index))
-    more = ((pd.api.extensions.ExtensionArray, _extension), (pd.api.extensions.ExtensionDtype, _dtype))
+    more = (
+        (pd.api.extensions.ExtensionArray, _extension),
+        (pd.api.extensions.ExtensionDtype, _dtype),
+    )
     for kind, read in (*kinds, *more):
         if issubclass(cls, kind):
             if is_local_class(cls) or not (module_of(cls) or "").startswith("pandas"):
@@ -176,7 +196,12 @@ def _frame(_: Any, value: Any) -> Sketch:  # noqa: ANN401
 
 
 def _series(_: Any, value: Any) -> Sketch:  # noqa: ANN401
-    state = [("name", value.name), ("index", value.index), ("attrs", value.attrs), ("values", _column(value.array))]
+    state = [
+        ("name", value.name),
+        ("index", value.index),
+        ("attrs", value.attrs),
+        ("values", _column(value.array)),
+    ]
     return Sketch("object", state=state, identity=True)
 
 
@@ -204,6 +229,10 @@ def _column(array: Any) -> Any:  # noqa: ANN401
 def _extension(pd: Any, value: Any) -> Sketch:  # noqa: ANN401
     state: list[tuple[str, object]] = [("dtype", value.dtype)]
     if type(value) is pd.Categorical:
-        state += [("codes", value.codes.copy()), ("categories", value.categories), ("ordered", value.ordered)]
+        state += [
+            ("codes", value.codes.copy()),
+            ("categories", value.categories),
+            ("ordered", value.ordered),
+        ]
         return Sketch("object", state=state, identity=True)
     return Sketch("items", items=list(value), state=state, identity=True)

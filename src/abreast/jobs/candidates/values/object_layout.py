@@ -33,7 +33,10 @@ T = TypeVar("T")
 
 
 class ByType(Generic[T]):
-    """A table by the very type. A dict would ask the metaclass for `__hash__` and `__eq__`, and those may lie."""
+    """A table by the very type.
+
+    A dict would ask the metaclass for `__hash__` and `__eq__`, and those may lie.
+    """
 
     __slots__ = ("_held", "types")
 
@@ -133,7 +136,10 @@ def _contents(holder: object) -> Iterable[tuple[str, object]]:
 
 
 def own_state(value: object, root: type) -> list[tuple[str, object]]:
-    """The state that the classes between the value's own and `root` give it, by name. Raises `Unreadable`."""
+    """The state that the classes between the value's own and `root` give it, by name.
+
+    Raises `Unreadable`.
+    """
     found: dict[str, object] = {}
     cls = type(value)
     while cls is not root:
@@ -188,7 +194,10 @@ def has_dict(cls: type) -> bool:
 
 
 def instance_dict(value: object) -> Sequence[tuple[object, object]]:
-    """The `__dict__` of an instance, as pairs; empty if it has none. Raises `Unreadable` if its class hides it."""
+    """The `__dict__` of an instance, as pairs.
+
+    Empty if it has none. Raises `Unreadable` if its class hides it.
+    """
     cls = type(value)
     if not _dict_at(cls):
         return ()

@@ -1,9 +1,10 @@
 """How locks and open files are read, and what is said of resources whose state can't be read.
 
-A lock is whether it is held, and how often; an open file is its name, its mode, its position, and whether it is closed.
-Neither the content of a file nor who waits for a lock is looked at. The names of directories don't count: the same test
-opens its files in another directory each time. A thread, a socket, a coroutine has a state that can't be read from
-outside: the reason says what it is, so that the place where it is held can be named.
+A lock is whether it is held, and how often; an open file is its name, its mode, its position, and
+whether it is closed. Neither the content of a file nor who waits for a lock is looked at. The names
+of directories don't count: the same test opens its files in another directory each time. A thread,
+a socket, a coroutine has a state that can't be read from outside: the reason says what it is, so
+that the place where it is held can be named.
 """
 
 from __future__ import annotations
@@ -42,7 +43,11 @@ def _file(value: Any) -> Sketch:  # noqa: ANN401 - six types of C that have no c
         if not is_one_of(type(held), *_LAYERS):
             raise Unreadable("a stream that is no file of the system can't be compared")
         held = held.raw if type(held) is not io.TextIOWrapper else held.buffer
-    state: list[tuple[str, object]] = [("name", _base_name(held.name)), ("mode", held.mode), ("closed", held.closed)]
+    state: list[tuple[str, object]] = [
+        ("name", _base_name(held.name)),
+        ("mode", held.mode),
+        ("closed", held.closed),
+    ]
     if not held.closed:
         try:
             state.append(("position", value.tell()))

@@ -1,7 +1,8 @@
 """A value as plain data: a flat graph of nodes that travels between processes and is never more than text.
 
-Nothing in a portrait can run. That is why a judge may read one that came from a process it doesn't trust: `unpack`
-reads JSON and checks every field, and whatever else it finds is a `SnapshotInvalid`.
+Nothing in a portrait can run. That is why a judge may read one that came from a process it doesn't
+trust: `unpack` reads JSON and checks every field, and whatever else it finds is a
+`SnapshotInvalid`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ def pack(portrait: ValueSnapshot) -> bytes:
 
 
 def unpack(data: bytes) -> ValueSnapshot:
-    """The portrait in `data`. Raises `SnapshotInvalid` for anything but what `pack` writes; nothing in it is run."""
+    """The portrait in `data`. Raises `SnapshotInvalid` for anything but what `pack` writes.
+
+    Nothing in it is run.
+    """
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -89,7 +93,9 @@ def _node(raw: object, size: int) -> SnapshotNode:
         raise SnapshotInvalid("not a portrait: a node without kind or type")
     if value is not None and type(value) is not str:
         raise SnapshotInvalid("not a portrait: the value of a node is text")
-    node = SnapshotNode(kind, label, value, _places(items, size), _texts(names), _places(attributes, size), identity)
+    node = SnapshotNode(
+        kind, label, value, _places(items, size), _texts(names), _places(attributes, size), identity
+    )
     _check(node)
     return node
 
@@ -104,7 +110,9 @@ def _check(node: SnapshotNode) -> None:
             float.fromhex(node.value or "")
         elif node.kind == "int":
             int(node.value or "", 16)
-        elif node.kind.startswith("block:") and len(node.value or "") % struct.calcsize(block_format(node)):
+        elif node.kind.startswith("block:") and len(node.value or "") % struct.calcsize(
+            block_format(node)
+        ):
             raise SnapshotInvalid("not a portrait: a block that ends in the middle of a number")
         elif node.kind.startswith("block:"):
             block_bytes(node)
@@ -191,7 +199,9 @@ def _block(node: SnapshotNode) -> str:
     form = block_format(node)
     size = struct.calcsize(form)
     data = block_bytes(node)
-    first = [one[0] if len(one) == 1 else one for one in struct.iter_unpack(form, data[: size * _WIDEST])]
+    first = [
+        one[0] if len(one) == 1 else one for one in struct.iter_unpack(form, data[: size * _WIDEST])
+    ]
     return ", ".join(map(repr, first)) + (", …" if len(data) > size * _WIDEST else "")
 
 
@@ -207,7 +217,9 @@ _PLAIN: dict[str, Callable[[SnapshotNode], str]] = {
     "int": lambda node: _int(node) if node.type == "int" else f"{node.type}({_int(node)})",
     "float": lambda node: _own(node, str(float.fromhex(node.value or "nan"))),
     "str": lambda node: _own(node, repr((node.value or "")[:_LONGEST])),
-    "bytes": lambda node: _own(node, repr((node.value or "")[:_LONGEST].encode("latin-1", "replace"))),
+    "bytes": lambda node: _own(
+        node, repr((node.value or "")[:_LONGEST].encode("latin-1", "replace"))
+    ),
     "unknown": lambda node: f"<{node.type}>",
     "sliced": lambda node: f"<{node.type} of {(node.value or '||').split('|')[2]}>",
     "rest": lambda _: "…",

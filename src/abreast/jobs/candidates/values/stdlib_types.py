@@ -1,8 +1,8 @@
 """How each type of the standard library is read: by the type's own methods, never by a subclass's.
 
-A value is described by what its exact type, or the nearest base that is known here, says of it, and by the state that
-its classes add. What is no one's subclass here and can't be accounted for byte by byte (sockets, frames, coroutines,
-extension types) raises `Unreadable`.
+A value is described by what its exact type, or the nearest base that is known here, says of it, and
+by the state that its classes add. What is no one's subclass here and can't be accounted for byte by
+byte (sockets, frames, coroutines, extension types) raises `Unreadable`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def _root(cls: type) -> type:
     return at
 
 
-def _fresh(known: list[tuple[str, object]], more: list[tuple[str, object]]) -> list[tuple[str, object]]:
+def _fresh(
+    known: list[tuple[str, object]], more: list[tuple[str, object]]
+) -> list[tuple[str, object]]:
     taken = {name for name, _ in known}
     return [(name if name not in taken else f"__dict__.{name}", value) for name, value in more]
 
@@ -110,7 +112,10 @@ def is_iterator(cls: type) -> bool:
         return True
     if is_plain_class(cls) or issubclass(cls, IOBase) or is_one_of(cls, *weakref.ProxyTypes):
         return False
-    method = next((namespace_of(one)["__next__"] for one in mro_of(cls) if "__next__" in namespace_of(one)), None)
+    method = next(
+        (namespace_of(one)["__next__"] for one in mro_of(cls) if "__next__" in namespace_of(one)),
+        None,
+    )
     return type(method) is types.WrapperDescriptorType
 
 
@@ -131,7 +136,9 @@ def _text(value: str) -> SnapshotNode:
     if value.isascii() or not _SURROGATES.search(value):
         return SnapshotNode("str", "str", value)
     # Two halves of a pair would come out of JSON as the one character that they are not.
-    return SnapshotNode("surrogates", "str", value.encode("utf-8", "surrogatepass").decode("latin-1"))
+    return SnapshotNode(
+        "surrogates", "str", value.encode("utf-8", "surrogatepass").decode("latin-1")
+    )
 
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -183,7 +190,9 @@ def _map(value: dict[object, object]) -> Sketch:
 def _default(value: collections.defaultdict[object, object]) -> Sketch:
     sketch = _map(value)
     factory = namespace_of(collections.defaultdict)["default_factory"]
-    sketch.state.append(("default_factory", cast("types.MemberDescriptorType", factory).__get__(value)))
+    sketch.state.append(
+        ("default_factory", cast("types.MemberDescriptorType", factory).__get__(value))
+    )
     return sketch
 
 
@@ -197,7 +206,9 @@ def _ordered(value: collections.OrderedDict[object, object]) -> Sketch:
 
 
 def _is_plain(key: object) -> bool:
-    return type(key) in QUICK or (type(key) is tuple and all(map(_is_plain, cast("tuple[object, ...]", key))))
+    return type(key) in QUICK or (
+        type(key) is tuple and all(map(_is_plain, cast("tuple[object, ...]", key)))
+    )
 
 
 def _deque(value: collections.deque[object]) -> Sketch:
@@ -216,7 +227,9 @@ def _wraps(name: str) -> Describer:
 
 
 def _bytearray(value: bytearray) -> Sketch:
-    return Sketch("bytes", bytearray.__getitem__(value, slice(None)).decode("latin-1"), identity=True)
+    return Sketch(
+        "bytes", bytearray.__getitem__(value, slice(None)).decode("latin-1"), identity=True
+    )
 
 
 def _array(value: array.array[Any]) -> Sketch:
@@ -232,7 +245,12 @@ def _memoryview(value: memoryview) -> Sketch:
     except ValueError as error:
         raise Unreadable(str(error)) from None
     read = f"@{form}" if form in ("f", "d") else f"{value.itemsize}s"
-    state = [("format", form), ("shape", value.shape), ("readonly", value.readonly), ("<of>", value.obj)]
+    state = [
+        ("format", form),
+        ("shape", value.shape),
+        ("readonly", value.readonly),
+        ("<of>", value.obj),
+    ]
     return Sketch(f"block:{read}", data, state=cast("list[tuple[str, object]]", state))
 
 
@@ -241,8 +259,13 @@ def _memoryview(value: memoryview) -> Sketch:
 
 def _fields(owner: type, *names: str, kind: str = "object", identity: bool = False) -> Describer:
     """Read by the descriptors of the type that made them, whatever a subclass put in their place."""
-    getters = [(name, cast("types.MemberDescriptorType", namespace_of(owner)[name]).__get__) for name in names]
-    return lambda value: Sketch(kind, state=[(name, get(value)) for name, get in getters], identity=identity)
+    getters = [
+        (name, cast("types.MemberDescriptorType", namespace_of(owner)[name]).__get__)
+        for name in names
+    ]
+    return lambda value: Sketch(
+        kind, state=[(name, get(value)) for name, get in getters], identity=identity
+    )
 
 
 def _path(value: pathlib.PurePath) -> Sketch:
@@ -284,8 +307,12 @@ def _stream(read: Callable[[Any], object], *names: str) -> Describer:
 
 
 def _reference(value: weakref.ref[Any]) -> Sketch:
-    callback = cast("types.GetSetDescriptorType", namespace_of(weakref.ref)["__callback__"]).__get__(value)
-    return Sketch("object", state=[("<to>", weakref.ref.__call__(value)), ("__callback__", callback)])
+    callback = cast(
+        "types.GetSetDescriptorType", namespace_of(weakref.ref)["__callback__"]
+    ).__get__(value)
+    return Sketch(
+        "object", state=[("<to>", weakref.ref.__call__(value)), ("__callback__", callback)]
+    )
 
 
 def _enum(value: object) -> Sketch:

@@ -1,16 +1,17 @@
 """From a value to its portrait: every part of it, in one walk that calls none of its methods.
 
-Two things run code all the same, because there is no other way to know them: generators and built-in iterators are
-consumed, when the walk comes to them, and the generator's own code runs (`map`, `filter` and the like run theirs). They
-are empty afterwards. What each yields is looked at before the next is asked for, so that one list that is yielded again
-and again, changed in between, shows each of its states. After `bound` of them it is given up as endless. A generator
-that neither yields nor ends is ended with its process, from outside.
+Two things run code all the same, because there is no other way to know them: generators and
+built-in iterators are consumed, when the walk comes to them, and the generator's own code runs
+(`map`, `filter` and the like run theirs). They are empty afterwards. What each yields is looked at
+before the next is asked for, so that one list that is yielded again and again, changed in between,
+shows each of its states. After `bound` of them it is given up as endless. A generator that neither
+yields nor ends is ended with its process, from outside.
 
 The walk keeps its own stack: a value nested 10,000 levels deep is as good as any.
 
-What is too large to be kept is digested (`wanted`): long rows of plain values, texts and blocks slice by slice, and
-beyond `nodes` parts the whole graph, node by node as they are drawn. Two digests of a graph are the same only if every
-node is, with all that it leads to.
+What is too large to be kept is digested (`wanted`): long rows of plain values, texts and blocks
+slice by slice, and beyond `nodes` parts the whole graph, node by node as they are drawn. Two
+digests of a graph are the same only if every node is, with all that it leads to.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from hashlib import blake2b
 from typing import Any, cast
 
 from abreast.jobs.candidates.values.large import LONGEST_TEXT, WantedSlices, slices_of
-from abreast.jobs.candidates.values.object_layout import Beyond, Owner, Sketch, Unreadable, is_local_class
+from abreast.jobs.candidates.values.object_layout import (
+    Beyond,
+    Owner,
+    Sketch,
+    Unreadable,
+    is_local_class,
+)
 from abreast.jobs.candidates.values.resources import is_pending
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot
 from abreast.jobs.candidates.values.stdlib_types import LABELS, QUICK, describe, is_iterator, label
@@ -78,7 +85,9 @@ class _About:
 
 
 class _Walk:
-    def __init__(self, bound: int, most: int, wanted: WantedSlices | None, *, consume: bool) -> None:
+    def __init__(
+        self, bound: int, most: int, wanted: WantedSlices | None, *, consume: bool
+    ) -> None:
         self._bound = bound
         self._most = most
         self._wanted = wanted
@@ -91,8 +100,9 @@ class _Walk:
         self._consume = consume
         self._nodes: list[SnapshotNode | None] = []
         self._classes: dict[int, type] = {}
-        # By id, with the value itself, which keeps the id from being used again. One for each iterator that is open:
-        # between two pulls everything may have changed, so that what was seen before doesn't count.
+        # By id, with the value itself, which keeps the id from being used again. One for each
+        # iterator that is open: between two pulls everything may have changed, so that what was
+        # seen before doesn't count.
         self._seen: list[dict[int, tuple[int, object]]] = [{}]
         self._pulled: dict[int, tuple[int, object]] = {}
         self._types: dict[int, _About] = {}
@@ -114,7 +124,10 @@ class _Walk:
         return ValueSnapshot(tuple(cast("list[SnapshotNode]", self._nodes)), self._classes)
 
     def _allot(self) -> int:
-        """The number of the next node. What is too much to be kept has a number too: it is digested."""
+        """The number of the next node.
+
+        What is too much to be kept has a number too: it is digested.
+        """
         index = self._count
         self._count += 1
         if index < self._most:
@@ -133,7 +146,9 @@ class _Walk:
     def _set(self, index: int, node: SnapshotNode) -> None:
         if self._wanted is not None:
             self._feed(index, node)
-            self._text += len(node.value or "") if node.kind != "float" else 0  # of close ones it differs
+            self._text += (
+                len(node.value or "") if node.kind != "float" else 0
+            )  # of close ones it differs
             if self._text > MOST_TEXT:
                 self._most = min(self._most, self._count)
         if index < len(self._nodes):
@@ -142,7 +157,9 @@ class _Walk:
 
     def _clamped(self, node: SnapshotNode) -> SnapshotNode:
         items = tuple([min(one, self._most) for one in node.items])
-        return node._replace(items=items, attributes=tuple([min(one, self._most) for one in node.attributes]))
+        return node._replace(
+            items=items, attributes=tuple([min(one, self._most) for one in node.attributes])
+        )
 
     def _place(self, value: object) -> int:
         """The node of a value: drawn already, drawn now if that is quick, or waiting."""
@@ -171,7 +188,9 @@ class _Walk:
         """The one node for all that is too much."""
         last = self._nodes[-1]
         if self._count == len(self._nodes) and (last is None or last.kind != "unknown"):
-            self._nodes.append(SnapshotNode("unknown", "too large", f"it has more than {self._most} parts"))
+            self._nodes.append(
+                SnapshotNode("unknown", "too large", f"it has more than {self._most} parts")
+            )
             self._count += 1
         elif self._count > len(self._nodes):
             self._beyond = self._beyond or f"it has more than {MOST_DIGESTED} parts"
@@ -213,7 +232,10 @@ class _Walk:
             self._beyond = self._beyond or f"a {name} in it: {reason}"
 
     def _sliced(self, index: int, sketch: Sketch) -> str | None:
-        """What stands for a long row, text or block; None if it is none. The wanted slices are kept."""
+        """What stands for a long row, text or block.
+
+        None if it is none. The wanted slices are kept.
+        """
         slices = slices_of(sketch) if self._wanted is not None else None
         if slices is None or self._wanted is None:
             return None
@@ -232,7 +254,12 @@ class _Walk:
         attributes = tuple([self._place(one) for _, one in sketch.state])
         # In the order in which they stand, so that iterators are consumed in that order too.
         self._waiting[start:] = reversed(self._waiting[start:])
-        self._set(index, SnapshotNode(sketch.kind, name, sketch.value, items, names, attributes, sketch.identity))
+        self._set(
+            index,
+            SnapshotNode(
+                sketch.kind, name, sketch.value, items, names, attributes, sketch.identity
+            ),
+        )
 
     # --- iterators
 
@@ -263,7 +290,10 @@ class _Walk:
             pull.changing = pull.changing or type(value) not in QUICK
 
     def _close(self, pull: _Pull, state: list[tuple[str, object]]) -> None:
-        """The end of an iterator; what it yielded is looked at once more, for what those values share with others."""
+        """The end of an iterator.
+
+        What it yielded is looked at once more, for what those values share with others.
+        """
         self._seen.pop()
         if pull.changing:
             state = [*state, ("<afterwards>", pull.alive)]
@@ -272,4 +302,9 @@ class _Walk:
         attributes = tuple(self._place(one) for _, one in state)
         self._waiting[start:] = reversed(self._waiting[start:])
         name = label(type(pull.source))
-        self._set(pull.at, SnapshotNode("iterator", name, None, tuple(pull.items), names, attributes, identity=True))
+        self._set(
+            pull.at,
+            SnapshotNode(
+                "iterator", name, None, tuple(pull.items), names, attributes, identity=True
+            ),
+        )

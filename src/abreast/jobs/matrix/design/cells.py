@@ -26,9 +26,12 @@ class Design:
     def of(cls, study: Study) -> Design:
         """Of a study as its file is now, whatever part of it is wanted."""
         return cls(
-            [model.label for model in study.models], [strategy.name for strategy in study.strategies],
-            list(study.controls), [one.id for one in study.inputs], study.repeats,
-        )  # fmt: skip
+            [model.label for model in study.models],
+            [strategy.name for strategy in study.strategies],
+            list(study.controls),
+            [one.id for one in study.inputs],
+            study.repeats,
+        )
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Design | None:
@@ -72,5 +75,7 @@ class CurrentCells:
         if not self.left_out:
             return None
         names, count = sorted(self.left_out), sum(self.left_out.values())
-        named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+        named = ", ".join(names[:_NAMED]) + (
+            f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        )
         return f"{count:,} recorded {'cells are' if count > 1 else 'cell is'} no longer in the file ({named})"

@@ -14,7 +14,10 @@ _TABLES: Final = {".csv": ",", ".tsv": "\t"}
 
 
 def inputs_of_file(path: PurePath, text: str) -> Iterator[tuple[str, Any] | str]:
-    """Name and value of each input in a file; a text instead says what is wrong with one of them."""
+    """Name and value of each input in a file.
+
+    A text instead says what is wrong with one of them.
+    """
     suffix = path.suffix.lower()
     if suffix in _JSON_LINES:
         yield from _json_lines(path, text)
@@ -35,7 +38,10 @@ def _json_lines(path: PurePath, text: str) -> Iterator[tuple[str, Any] | str]:
 
 
 def _table(path: PurePath, text: str, delimiter: str) -> Iterator[tuple[str, Any] | str]:
-    """The first line names the fields; a value is a text, or null where it is empty: an empty truth is none."""
+    """The first line names the fields.
+
+    A value is a text, or null where it is empty: an empty truth is none.
+    """
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         fields = [name.strip() for name in next(reader, [])]

@@ -13,12 +13,30 @@ from typing import Any, Final, TypeVar
 from abreast.core.errors import Problem, WorkflowInvalid
 from abreast.jobs.files.expressions import ExpressionInvalid, ExpressionText, parse
 from abreast.jobs.files.problems import Problems, shown
-from abreast.jobs.files.shapes import MAPPING, NAME, TEXT, ValueShape, Word, fitting, is_number, one_of, whole
+from abreast.jobs.files.shapes import (
+    MAPPING,
+    NAME,
+    TEXT,
+    ValueShape,
+    Word,
+    fitting,
+    is_number,
+    one_of,
+    whole,
+)
 from abreast.jobs.files.yaml_nodes import YamlNode, read_yaml
 from abreast.jobs.matrix.design.input_files import inputs_of_file
 from abreast.jobs.matrix.design.template_fields import ROOT, missing_fields
 from abreast.jobs.matrix.scoring.scores import KINDS
-from abreast.jobs.matrix.spec import CONTROLS, ModelArm, ScoreSpec, Study, StudyInput, StudyStrategy, digest
+from abreast.jobs.matrix.spec import (
+    CONTROLS,
+    ModelArm,
+    ScoreSpec,
+    Study,
+    StudyInput,
+    StudyStrategy,
+    digest,
+)
 from abreast.models.schema import check_schema
 
 _LABEL: Final = re.compile(r"[^~\s/][^~\n]*")
@@ -29,20 +47,38 @@ _FIELDS: Final = 20  # of inputs, that are listed
 _ANYTHING: Final = ValueShape(lambda _: True, "anything", {})
 _STUDY: Final[dict[str, Word]] = {
     "name": Word(NAME),
-    "models": Word(ValueShape(lambda given: isinstance(given, list) and bool(given), "a list of models", {}), required=True),
-    "strategies": Word(ValueShape(lambda given: isinstance(given, dict) and bool(given), "a mapping of strategies", {}),
-                       required=True),
-    "inputs": Word(ValueShape(lambda given: isinstance(given, (str, list)), "a pattern such as data/*.jsonl, or a list",
-                         {}), required=True),
+    "models": Word(
+        ValueShape(lambda given: isinstance(given, list) and bool(given), "a list of models", {}),
+        required=True,
+    ),
+    "strategies": Word(
+        ValueShape(
+            lambda given: isinstance(given, dict) and bool(given), "a mapping of strategies", {}
+        ),
+        required=True,
+    ),
+    "inputs": Word(
+        ValueShape(
+            lambda given: isinstance(given, (str, list)),
+            "a pattern such as data/*.jsonl, or a list",
+            {},
+        ),
+        required=True,
+    ),
     "scores": Word(ValueShape(lambda given: isinstance(given, list), "a list of scores", {})),
     "repeats": Word(whole(1, 10_000)),
-    "controls": Word(ValueShape(lambda given: isinstance(given, list), f"a list of {', '.join(CONTROLS)}", {})),
+    "controls": Word(
+        ValueShape(lambda given: isinstance(given, list), f"a list of {', '.join(CONTROLS)}", {})
+    ),
     "truth": Word(NAME, about="The field of an input that holds the right answer"),
     "lane_width": Word(whole(1, 10_000)),
-}  # fmt: skip
+}
 _ASKING: Final[dict[str, Word]] = {
-    "system": Word(TEXT), "schema": Word(_ANYTHING), "temperature": Word(_TEMPERATURE), "max_tokens": Word(whole(1)),
-}  # fmt: skip
+    "system": Word(TEXT),
+    "schema": Word(_ANYTHING),
+    "temperature": Word(_TEMPERATURE),
+    "max_tokens": Word(whole(1)),
+}
 _STRATEGIES: Final[dict[str, dict[str, Word]]] = {
     "prompt": {"prompt": Word(TEXT, required=True), **_ASKING},
     "file": {"file": Word(NAME, required=True), **_ASKING},
@@ -57,12 +93,24 @@ CodeOf = Callable[[str], str]
 
 
 def load_study(
-    text: str, file: str, directory: Path, *, code_of: CodeOf, check_sample: Callable[[Mapping[str, Any]], str | None]
+    text: str,
+    file: str,
+    directory: Path,
+    *,
+    code_of: CodeOf,
+    check_sample: Callable[[Mapping[str, Any]], str | None],
 ) -> Study:
-    """The study that a file says; `WorkflowInvalid` has all problems, each with its file and line."""
+    """The study that a file says.
+
+    `WorkflowInvalid` has all problems, each with its file and line.
+    """
     report = Problems(file)
     node = read_yaml(text, report)
-    study = None if node is None else _Reader(text, file, directory, report, code_of, check_sample).study(node)
+    study = (
+        None
+        if node is None
+        else _Reader(text, file, directory, report, code_of, check_sample).study(node)
+    )
     warnings = report.settled()
     if study is None:  # pragma: no cover - what can't be read has said so
         raise WorkflowInvalid.of([Problem(file, 1, "the file can't be read")])
@@ -83,7 +131,9 @@ class _Reader:
     def study(self, root: YamlNode) -> Study | None:
         node = root.get("matrix")
         if node is None or node.kind != "mapping":
-            self.report.problem(root.line, "a study is a mapping with the one key 'matrix', and a mapping in it")
+            self.report.problem(
+                root.line, "a study is a mapping with the one key 'matrix', and a mapping in it"
+            )
             return None
         for key in root.pairs:
             if key != "matrix":
@@ -103,22 +153,39 @@ class _Reader:
         self._distinct([(one.name, one.line) for one in scores], "scores")
         for made in strategies:
             if made.name in CONTROLS:
-                self.report.problem(made.line, f"{made.name!r} is a control; give the strategy another name")
+                self.report.problem(
+                    made.line, f"{made.name!r} is a control; give the strategy another name"
+                )
         return Study(
-            str(given["name"].value) if "name" in given else Path(self.file).stem, self.file, self.text, tuple(models),
-            tuple(strategies), tuple(inputs), tuple(scores), given["repeats"].value if "repeats" in given else 1,
-            controls, given["lane_width"].value if "lane_width" in given else 4,
-        )  # fmt: skip
+            str(given["name"].value) if "name" in given else Path(self.file).stem,
+            self.file,
+            self.text,
+            tuple(models),
+            tuple(strategies),
+            tuple(inputs),
+            tuple(scores),
+            given["repeats"].value if "repeats" in given else 1,
+            controls,
+            given["lane_width"].value if "lane_width" in given else 4,
+        )
 
     @staticmethod
-    def _each(word: str, given: Mapping[str, YamlNode], read: Callable[[YamlNode], T | None]) -> list[T]:
-        return [made for entry in given[word].entries if (made := read(entry)) is not None] if word in given else []
+    def _each(
+        word: str, given: Mapping[str, YamlNode], read: Callable[[YamlNode], T | None]
+    ) -> list[T]:
+        return (
+            [made for entry in given[word].entries if (made := read(entry)) is not None]
+            if word in given
+            else []
+        )
 
     def _known(self, node: YamlNode, words: Mapping[str, Word], what: str) -> None:
         for key in node.pairs:
             if key not in words:
                 there = self.report.instead(key, words)
-                self.report.problem(node.line_of(key), f"there is no {shown(key)} in {what}; {there}")
+                self.report.problem(
+                    node.line_of(key), f"there is no {shown(key)} in {what}; {there}"
+                )
 
     def _distinct(self, names: list[tuple[str, int]], what: str) -> None:
         seen: set[str] = set()
@@ -130,8 +197,12 @@ class _Reader:
     # --- models and strategies ------------------------------------------------------------------------------------
 
     def _model(self, node: YamlNode) -> ModelArm | None:
-        words = {"name": Word(NAME, required=True), "label": Word(NAME), "temperature": Word(_TEMPERATURE),
-                 "max_tokens": Word(whole(1))}  # fmt: skip
+        words = {
+            "name": Word(NAME, required=True),
+            "label": Word(NAME),
+            "temperature": Word(_TEMPERATURE),
+            "max_tokens": Word(whole(1)),
+        }
         if node.kind == "mapping":
             self._known(node, words, "a model")
             given = fitting(node, words, "a model", self.report)
@@ -140,14 +211,19 @@ class _Reader:
             facts = {"name": node.plain(2)}
         name = facts.get("name")
         if not isinstance(name, str) or "/" not in name:
-            self.report.problem(node.line, f"a model is named provider/model, such as local/smollm2, not {shown(name)}")
+            self.report.problem(
+                node.line,
+                f"a model is named provider/model, such as local/smollm2, not {shown(name)}",
+            )
             return None
         label = self._label(facts.get("label", name), node.line, "a model")
         return ModelArm(name, label, facts.get("temperature"), facts.get("max_tokens"))
 
     def _label(self, name: str, line: int, what: str) -> str:
         if "~" in name or "\n" in name or not name.strip():
-            self.report.problem(line, f"the name of {what} must be a line without '~', not {shown(name)}")
+            self.report.problem(
+                line, f"the name of {what} must be a line without '~', not {shown(name)}"
+            )
         return name
 
     def _strategy(self, name: str, node: YamlNode) -> StudyStrategy | None:
@@ -157,8 +233,11 @@ class _Reader:
             return self._prompt(name, node, {"file": node})
         kind = next((one for one in _STRATEGIES if node.get(one) is not None), None)
         if node.kind != "mapping" or kind is None:
-            self.report.problem(node.line, f"{what} must be a prompt's file, or a mapping with one of "
-                                           f"{', '.join(_STRATEGIES)}")  # fmt: skip
+            self.report.problem(
+                node.line,
+                f"{what} must be a prompt's file, or a mapping with one of "
+                f"{', '.join(_STRATEGIES)}",
+            )
             return None
         words = _STRATEGIES[kind]
         self._known(node, words, what)
@@ -176,15 +255,21 @@ class _Reader:
 
     def _python(self, name: str, node: YamlNode, call: str) -> StudyStrategy:
         try:
-            return StudyStrategy(name, "python", node.line, call=call, code=digest(self.code_of(call)))
+            return StudyStrategy(
+                name, "python", node.line, call=call, code=digest(self.code_of(call))
+            )
         except ValueError as error:  # it can't run here, which is said before the others do
             return StudyStrategy(name, "python", node.line, call=call, code=f"missing: {error}")
 
     def _workflow(self, name: str, node: YamlNode, place: YamlNode) -> StudyStrategy:
         text = self._read(str(place.value), place.line)
-        return StudyStrategy(name, "workflow", node.line, file=str(place.value), code=digest(text or ""))
+        return StudyStrategy(
+            name, "workflow", node.line, file=str(place.value), code=digest(text or "")
+        )
 
-    def _prompt(self, name: str, node: YamlNode, given: Mapping[str, YamlNode]) -> StudyStrategy | None:
+    def _prompt(
+        self, name: str, node: YamlNode, given: Mapping[str, YamlNode]
+    ) -> StudyStrategy | None:
         place = given.get("prompt") or given["file"]
         text = str(place.value) if "prompt" in given else self._read(str(place.value), place.line)
         if text is None:
@@ -197,18 +282,28 @@ class _Reader:
             return None
         code = digest([text, system, schema, facts])
         return StudyStrategy(
-            name, "prompt", node.line, prompt, None if system is None else self._template(system, place.line), schema,
-            code=code, **facts,
-        )  # fmt: skip
+            name,
+            "prompt",
+            node.line,
+            prompt,
+            None if system is None else self._template(system, place.line),
+            schema,
+            code=code,
+            **facts,
+        )
 
     def _sample(self, name: str, node: YamlNode, words: YamlNode) -> StudyStrategy:
         facts = words.plain()
         if wrong := self.check_sample(facts):
             self.report.problem(words.line, f"the strategy {name!r}: {wrong}")
         return StudyStrategy(
-            name, "sample", node.line, self._template(str(facts.get("prompt", "")), words.line), facts=facts,
+            name,
+            "sample",
+            node.line,
+            self._template(str(facts.get("prompt", "")), words.line),
+            facts=facts,
             code=digest(facts),
-        )  # fmt: skip
+        )
 
     def _template(self, text: str, line: int, file: str = "") -> ExpressionText | None:
         try:
@@ -226,8 +321,16 @@ class _Reader:
         for template, file, line in self.templates:
             for one in missing_fields(template, given):
                 where = f"{file}:{one.line + 1}: " if file else ""
-                close = get_close_matches(one.keys[1], known, 1) if one.keys[0] == ROOT and len(one.keys) > 1 else []
-                meant = f"; did you mean {ROOT}.{close[0]}?" if close and len(one.lacking) == len(inputs) else ""
+                close = (
+                    get_close_matches(one.keys[1], known, 1)
+                    if one.keys[0] == ROOT and len(one.keys) > 1
+                    else []
+                )
+                meant = (
+                    f"; did you mean {ROOT}.{close[0]}?"
+                    if close and len(one.lacking) == len(inputs)
+                    else ""
+                )
                 self.report.problem(line, f"{where}{one}{meant}; the fields are {fields}")
 
     def _schema(self, node: YamlNode) -> Mapping[str, Any] | None:
@@ -252,7 +355,9 @@ class _Reader:
         try:
             return (self.directory / name).read_text("utf-8")
         except OSError as error:
-            self.report.problem(line, f"{name} can't be read: {(error.strerror or str(error)).lower()}")
+            self.report.problem(
+                line, f"{name} can't be read: {(error.strerror or str(error)).lower()}"
+            )
         except UnicodeDecodeError:
             self.report.problem(line, f"{name} is not UTF-8; convert it")
         return None
@@ -261,7 +366,9 @@ class _Reader:
 
     def _inputs(self, node: YamlNode, truth: str) -> list[StudyInput]:
         if node.kind == "list":
-            found = [(f"{number:04}", one.plain(), one.line) for number, one in enumerate(node.entries)]
+            found = [
+                (f"{number:04}", one.plain(), one.line) for number, one in enumerate(node.entries)
+            ]
         else:
             found = self._from_files(str(node.value), node.line)
         inputs: list[StudyInput] = []
@@ -270,20 +377,28 @@ class _Reader:
             facts = value if isinstance(value, dict) else {"text": value}
             label = self._label(str(facts.get("id", name)), line, "an input")
             if label in seen:
-                self.report.problem(line, f"two inputs are called {label!r}; give each an id of its own")
+                self.report.problem(
+                    line, f"two inputs are called {label!r}; give each an id of its own"
+                )
             seen.add(label)
             inputs.append(StudyInput(label, facts, facts.get(truth), digest(facts)))
         if not inputs:
-            self.report.problem(node.line, f"there are no inputs: {shown(node.plain(2))} gives none")
+            self.report.problem(
+                node.line, f"there are no inputs: {shown(node.plain(2))} gives none"
+            )
         return inputs
 
     def _from_files(self, pattern: str, line: int) -> list[tuple[str, Any, int]]:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-            self.report.problem(line, f"inputs are beside the study: {pattern} leads out of its directory")
+            self.report.problem(
+                line, f"inputs are beside the study: {pattern} leads out of its directory"
+            )
             return []
         found: list[tuple[str, Any, int]] = []
         for path in sorted(self.directory.glob(pattern)):
-            text = self._read(str(path.relative_to(self.directory)), line) if path.is_file() else None
+            text = (
+                self._read(str(path.relative_to(self.directory)), line) if path.is_file() else None
+            )
             if text is None:
                 continue
             for one in inputs_of_file(path, text):
@@ -301,12 +416,23 @@ class _Reader:
         else:
             kind = next((one for one in node.pairs if one in KINDS), None)
             argument = node.pairs[kind][1].plain() if kind else None
-            name, model = (one.plain(2) if (one := node.get(word)) else None for word in ("name", "model"))
+            name, model = (
+                one.plain(2) if (one := node.get(word)) else None for word in ("name", "model")
+            )
             self._known(
-                node, {**{one: Word(_ANYTHING) for one in KINDS}, "name": Word(NAME), "model": Word(NAME)}, "a score"
+                node,
+                {
+                    **{one: Word(_ANYTHING) for one in KINDS},
+                    "name": Word(NAME),
+                    "model": Word(NAME),
+                },
+                "a score",
             )
         if kind not in KINDS:
-            self.report.problem(node.line, f"there is no score {shown(kind)}; {self.report.instead(str(kind), KINDS)}")
+            self.report.problem(
+                node.line,
+                f"there is no score {shown(kind)}; {self.report.instead(str(kind), KINDS)}",
+            )
             return None
         wrong = _wrong_argument(kind, argument)
         if wrong:
@@ -320,14 +446,27 @@ class _Reader:
                 code = digest(self.code_of(str(argument)))
             except ValueError as error:
                 self.report.problem(node.line, str(error))
-        shortly = argument if isinstance(argument, str) and kind in ("precision", "recall", "f1", "exact") else None
-        return ScoreSpec(name or (f"{kind}:{shortly}" if shortly else kind), kind, argument, model, code, node.line)
+        shortly = (
+            argument
+            if isinstance(argument, str) and kind in ("precision", "recall", "f1", "exact")
+            else None
+        )
+        return ScoreSpec(
+            name or (f"{kind}:{shortly}" if shortly else kind),
+            kind,
+            argument,
+            model,
+            code,
+            node.line,
+        )
 
     def _controls(self, node: YamlNode) -> tuple[str, ...]:
         wanted = one_of(CONTROLS)
         for one in node.entries:
             if not wanted.fits(one.plain(2)):
-                self.report.problem(one.line, f"a control is {wanted.wanted}, not {shown(one.plain(2))}")
+                self.report.problem(
+                    one.line, f"a control is {wanted.wanted}, not {shown(one.plain(2))}"
+                )
         return tuple(str(one.plain(2)) for one in node.entries)
 
 
@@ -342,6 +481,8 @@ def _wrong_argument(kind: str, argument: object) -> str | None:
             return f"has no valid pattern: {error}"
     if kind == "schema" and argument is None:
         return "needs a schema, or the file of one"
-    if kind == "numeric" and not (argument is None or is_number(argument) or isinstance(argument, Mapping)):
+    if kind == "numeric" and not (
+        argument is None or is_number(argument) or isinstance(argument, Mapping)
+    ):
         return "takes a tolerance, or {rel: ..., abs: ...}"
     return None

@@ -36,11 +36,15 @@ class Missing:
             return f"no input has the field of {{{{ {written} }}}}"
         named = ", ".join(self.lacking[:_NAMED])
         more = f" and {len(self.lacking) - _NAMED} more" if len(self.lacking) > _NAMED else ""
-        return (f"the field of {{{{ {written} }}}} is missing in {named}{more}; where it may be, write "
-                f"{{{{ {written} | default('') }}}}")  # fmt: skip
+        return (
+            f"the field of {{{{ {written} }}}} is missing in {named}{more}; where it may be, write "
+            f"{{{{ {written} | default('') }}}}"
+        )
 
 
-def missing_fields(template: ExpressionText, inputs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Missing]:
+def missing_fields(
+    template: ExpressionText, inputs: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[Missing]:
     """The names that a template reads without a default and that some of these inputs don't have, each once."""
     blocks = [template.text.count("\n", 0, block.start) for block in find_blocks(template.text)]
     parts = [part for part in template.parts if isinstance(part, Expression)]
@@ -74,7 +78,11 @@ def _keys(term: Term) -> Keys | None:
     """The path that a term is, if it is written out: `input.a`, `input["a"]`."""
     if isinstance(term, Path):
         return term.keys
-    if isinstance(term, ItemTerm) and isinstance(term.key, Literal) and isinstance(term.key.held, str):
+    if (
+        isinstance(term, ItemTerm)
+        and isinstance(term.key, Literal)
+        and isinstance(term.key.held, str)
+    ):
         before = _keys(term.of)
         return None if before is None else (*before, term.key.held)
     return None

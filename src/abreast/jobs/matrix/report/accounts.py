@@ -11,7 +11,14 @@ from typing import Final
 from abreast.jobs.matrix.report.wording import p_value
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.scoring.arms import Arm, arms, by_arm, finished, grouped, plain
-from abreast.jobs.matrix.scoring.inference import LEVEL, Correlation, Quantile, corrected, correlation, quantiles
+from abreast.jobs.matrix.scoring.inference import (
+    LEVEL,
+    Correlation,
+    Quantile,
+    corrected,
+    correlation,
+    quantiles,
+)
 
 SHARES: Final = (0.5, 0.9, 0.99)
 UNNAMED: Final = "no type given"
@@ -113,7 +120,9 @@ def failures(rows: Sequence[Row]) -> list[Failure]:
 
 def score_failures(rows: Sequence[Row]) -> list[tuple[Arm, str, int]]:
     """How often a score of an arm's finished cells, or of a control's, could not be given."""
-    found = Counter((Arm(row.model, row.strategy), name) for row in rows for name in row.score_errors)
+    found = Counter(
+        (Arm(row.model, row.strategy), name) for row in rows for name in row.score_errors
+    )
     return [(*key, count) for key, count in sorted(found.items())]
 
 
@@ -128,12 +137,16 @@ def latencies(rows: Sequence[Row]) -> list[Latency]:
 def loads(rows: Sequence[Row]) -> list[Load]:
     """Each lane's service times against the calls in flight when each was sent, of cells that were done.
 
-    A resumed cell all of whose calls were recorded before is left out: what was in flight then is not known.
-    p is corrected by Holm for all lanes.
+    A resumed cell all of whose calls were recorded before is left out: what was in flight then is
+    not known. p is corrected by Holm for all lanes.
     """
-    lanes = grouped((row.lane, (float(row.in_flight), row.service_s)) for row in finished(rows) if row.in_flight)
+    lanes = grouped(
+        (row.lane, (float(row.in_flight), row.service_s)) for row in finished(rows) if row.in_flight
+    )
     tests = [correlation(*zip(*sorted(pairs), strict=True)) for _, pairs in lanes]
-    tests = [replace(one, p=p) for one, p in zip(tests, corrected([one.p for one in tests]), strict=True)]
+    tests = [
+        replace(one, p=p) for one, p in zip(tests, corrected([one.p for one in tests]), strict=True)
+    ]
     return [
         Load(lane, one, one.clear and (one.rho or 0) > 0, _meaning(lane, one))
         for (lane, _), one in zip(lanes, tests, strict=True)
@@ -180,7 +193,13 @@ def balance(rows: Sequence[Row]) -> Balance:
     inputs = {row.input for row in cells}
     filled = [counts[*arm, given] for arm in arms(cells) for given in inputs]
     most = max(filled, default=0)
-    return Balance(len(arms(cells)), len(inputs), min(filled, default=0), most, sum(count < most for count in filled))
+    return Balance(
+        len(arms(cells)),
+        len(inputs),
+        min(filled, default=0),
+        most,
+        sum(count < most for count in filled),
+    )
 
 
 def _meaning(lane: str, found: Correlation) -> str:

@@ -46,7 +46,10 @@ class ArmChange:
 
 @dataclass(frozen=True, slots=True)
 class RunChanges:
-    """What changed from one run to another. Both families of tests, scores and service times, are corrected apart."""
+    """What changed from one run to another.
+
+    Both families of tests, scores and service times, are corrected apart.
+    """
 
     both: int
     only_before: int
@@ -61,7 +64,9 @@ class RunChanges:
 
 
 def compare(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> RunChanges:
-    """What changed from run A to run B: cells are paired by model, strategy, input and repeat; controls stay out.
+    """What changed from run A to run B: cells are paired by model, strategy, input and repeat.
+
+    Controls stay out.
 
     A score that only one of the runs has is not compared.
     """
@@ -81,7 +86,10 @@ def compare(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> RunChanges:
             ScoreChange(one.arm, one.score, one.before, one.after, change)
             for one, change in zip(scores, holm([one.change for one in scores]), strict=True)
         ),
-        arms=tuple(_arm_change(*pair, service) for pair, service in zip(pairs.items(), holm(services), strict=True)),
+        arms=tuple(
+            _arm_change(*pair, service)
+            for pair, service in zip(pairs.items(), holm(services), strict=True)
+        ),
     )
 
 
@@ -95,14 +103,21 @@ def _score_change(arm: Arm, score: str, held: Sequence[Pair]) -> ScoreChange:
 
 
 def _service_change(held: Sequence[Pair]) -> Paired:
-    return paired(*_sides([pair for pair in held if _both_done(pair)], lambda pair: [row.service_s for row in pair]))
+    return paired(
+        *_sides(
+            [pair for pair in held if _both_done(pair)],
+            lambda pair: [row.service_s for row in pair],
+        )
+    )
 
 
 def _both_done(pair: Pair) -> bool:
     return all(row.state == "done" for row in pair)
 
 
-def _sides(held: Sequence[Pair], read: Callable[[Pair], Sequence[float | None]]) -> tuple[list[float], list[float]]:
+def _sides(
+    held: Sequence[Pair], read: Callable[[Pair], Sequence[float | None]]
+) -> tuple[list[float], list[float]]:
     """A value before and after, for each input, repeats averaged first."""
     values = [(pair[0].input, read(pair)) for pair in held]
     before, after = (block_means((given, both[side]) for given, both in values) for side in (0, 1))

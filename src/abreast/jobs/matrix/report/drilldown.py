@@ -13,17 +13,39 @@ from abreast.jobs.matrix.report.wording import plain
 from abreast.jobs.matrix.rows import Row
 
 FIELDS: Final = (
-    "cell", "lane", "model", "strategy", "input", "repeat", "state", "control", "error_type", "scores", "score_errors",
-    "input_tokens", "output_tokens", "usd", "estimated", "service_s", "queue_s", "hold_s", "backoff_s", "wall_s",
-    "attempts", "in_flight",
-)  # fmt: skip
+    "cell",
+    "lane",
+    "model",
+    "strategy",
+    "input",
+    "repeat",
+    "state",
+    "control",
+    "error_type",
+    "scores",
+    "score_errors",
+    "input_tokens",
+    "output_tokens",
+    "usd",
+    "estimated",
+    "service_s",
+    "queue_s",
+    "hold_s",
+    "backoff_s",
+    "wall_s",
+    "attempts",
+    "in_flight",
+)
 _SAMPLE: Final = 1_000  # texts, and characters of each
 _LENGTHS: Final = (100_000, 30_000, 10_000, 5_000, 2_500, 1_200, 600, 300, 150, 60, 0)
 
 
 @dataclass(slots=True)
 class Texts:
-    """Texts by number, each kept once and none longer than allowed; `cut` counts those that were shortened."""
+    """Texts by number, each kept once and none longer than allowed.
+
+    `cut` counts those that were shortened.
+    """
 
     longest: int
     kept: list[str] = field(default_factory=list)
@@ -73,7 +95,9 @@ def packed(rows: Sequence[Row], most: int) -> Packed:
 
 def script_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON takes
     """JSON that ends no script, opens no comment and breaks no line, wherever in a page it stands."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
+    text = json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str
+    )
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -82,7 +106,9 @@ def script_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON takes
 def compressed(text: str) -> str:
     """Base64 of the gzipped text: the same bytes for the same text."""
     # A reply may hold half of a surrogate pair, which is no UTF-8.
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode(
+        "ascii"
+    )
 
 
 def _density(texts: Sequence[str]) -> float:
@@ -101,17 +127,31 @@ def _packed(rows: Sequence[Row], longest: int) -> Packed:
 def _cell(row: Row, texts: Texts) -> list[Any]:
     facts = [_rounded(getattr(row, name)) for name in FIELDS]
     steps = [
-        [step.name, texts.number(step.prompt), texts.number(step.output), step.input_tokens, step.output_tokens,
-         step.usd, _rounded(step.service_s)]
+        [
+            step.name,
+            texts.number(step.prompt),
+            texts.number(step.output),
+            step.input_tokens,
+            step.output_tokens,
+            step.usd,
+            _rounded(step.service_s),
+        ]
         for step in row.steps
-    ]  # fmt: skip
+    ]
     value = None if row.value is None or row.value == row.output else plain(row.value)
     truth = None if row.truth is None else plain(row.truth)
-    return [*facts, [texts.number(text) for text in (row.prompt, row.output, value, truth, row.error)], steps]
+    return [
+        *facts,
+        [texts.number(text) for text in (row.prompt, row.output, value, truth, row.error)],
+        steps,
+    ]
 
 
 def _rounded(value: Any) -> Any:  # noqa: ANN401 - a row's own
-    """Microseconds and millionths are enough to look at, and half the bytes; what is no number is none."""
+    """Microseconds and millionths are enough to look at, and half the bytes.
+
+    What is no number is none.
+    """
     if isinstance(value, float):
         return round(value, 6) if value - value == 0 else None
     if isinstance(value, dict):

@@ -15,8 +15,18 @@ from abreast.jobs.matrix.scoring.statistics import Offer
 
 Figure: TypeAlias = dict[str, Any]
 
-# After Okabe and Ito: colour-blind readers tell them apart, and all are seen on white and on near-black.
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#8a6fd1", "#cc79a7", "#56b4e9", "#b58900", "#7f7f7f")
+# After Okabe and Ito: colour-blind readers tell them apart, and all are seen on white and on
+# near-black.
+COLOURS: Final = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#8a6fd1",
+    "#cc79a7",
+    "#56b4e9",
+    "#b58900",
+    "#7f7f7f",
+)
 MOST_PAIRS: Final = 24  # that a plot shows; the table has more
 _FEW: Final = 10  # failures that are counted one by one
 _POINTS: Final = 200  # of a curve
@@ -35,8 +45,14 @@ def plotly_js() -> str:
 
 
 def figures(found: Findings, rows: Sequence[Row]) -> dict[str, Figure]:
-    """Each plot under the name of its place in the page; a plot without anything to show is left out."""
-    drawn: dict[str, Figure | None] = {"latency-plot": _latency(rows), "failures-plot": _failures(found)}
+    """Each plot under the name of its place in the page.
+
+    A plot without anything to show is left out.
+    """
+    drawn: dict[str, Figure | None] = {
+        "latency-plot": _latency(rows),
+        "failures-plot": _failures(found),
+    }
     for place, scored in enumerate(found.scores):
         drawn[f"scores-{place}"] = _means(scored)
         drawn[f"heatmap-{place}"] = _heatmap(scored)
@@ -86,7 +102,14 @@ def _bars(found: Sequence[MeanEstimate]) -> Figure:
     """How far the interval reaches to both sides of the mean."""
     up = [0 if one.high is None or one.mean is None else one.high - one.mean for one in found]
     down = [0 if one.low is None or one.mean is None else one.mean - one.low for one in found]
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.5, "width": 4}
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": up,
+        "arrayminus": down,
+        "thickness": 1.5,
+        "width": 4,
+    }
 
 
 def _means(scored: Scored) -> Figure:
@@ -96,20 +119,28 @@ def _means(scored: Scored) -> Figure:
     reached = [end for one in both for end in (one.mean, one.low, one.high) if end is not None]
     data = []
     for name, symbol, colour, beside in (
-        ("intention-to-treat", "circle", COLOURS[0], 0.13), ("valid-only", "circle-open", COLOURS[1], -0.13),
-    ):  # fmt: skip
+        ("intention-to-treat", "circle", COLOURS[0], 0.13),
+        ("valid-only", "circle-open", COLOURS[1], -0.13),
+    ):
         read = [one.valid if name == "valid-only" else one.intended for one in shown]
-        data.append({
-            "type": "scatter",
-            "mode": "markers",
-            "name": name,
-            "y": [place + beside for place in range(len(shown))],
-            "x": [one.mean for one in read],
-            "text": [label(one.arm) for one in shown],
-            "error_x": _bars(read),
-            "marker": {"size": 9, "symbol": symbol, "color": colour, "line": {"width": 2, "color": colour}},
-            "hovertemplate": "%{text}<br>%{x:.3f}<extra>" + name + "</extra>",
-        })  # fmt: skip
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "y": [place + beside for place in range(len(shown))],
+                "x": [one.mean for one in read],
+                "text": [label(one.arm) for one in shown],
+                "error_x": _bars(read),
+                "marker": {
+                    "size": 9,
+                    "symbol": symbol,
+                    "color": colour,
+                    "line": {"width": 2, "color": colour},
+                },
+                "hovertemplate": "%{text}<br>%{x:.3f}<extra>" + name + "</extra>",
+            }
+        )
     return {
         "data": data,
         "layout": _layout(
@@ -122,9 +153,17 @@ def _means(scored: Scored) -> Figure:
 
 
 def _lines(names: Sequence[str]) -> Figure:
-    """An axis with one line for each name. Numbers below, not categories: two marks of a line stand side by side."""
+    """An axis with one line for each name.
+
+    Numbers below, not categories: two marks of a line stand side by side.
+    """
     places = list(range(len(names)))
-    return {"tickmode": "array", "tickvals": places, "ticktext": list(names), "range": [-0.6, len(names) - 0.4]}
+    return {
+        "tickmode": "array",
+        "tickvals": places,
+        "ticktext": list(names),
+        "range": [-0.6, len(names) - 0.4],
+    }
 
 
 def _heatmap(scored: Scored) -> Figure:
@@ -134,27 +173,33 @@ def _heatmap(scored: Scored) -> Figure:
     means = {one.arm: one.intended.mean for one in scored.summaries}
     table = [[means.get((model, strategy)) for strategy in strategies] for model in models]  # type: ignore[call-overload]
     return {
-        "data": [{
-            "type": "heatmap",
-            "z": table,
-            "x": [label(one) for one in strategies],
-            "y": [label(one) for one in models],
-            "text": [["" if one is None else f"{one:.2f}" for one in line] for line in table],
-            "texttemplate": "%{text}",
-            "textfont": {"color": "#111"},
-            "colorscale": [[0, "#eef4fa"], [1, "#56a0d8"]],  # dark text is legible on all of it
-            **({"zmin": 0, "zmax": 1} if all(0 <= one <= 1 for one in means.values() if one is not None) else {}),
-            "xgap": 2,
-            "ygap": 2,
-            "colorbar": {"thickness": 12, "outlinewidth": 0},
-            "hovertemplate": "%{y}<br>%{x}<br>%{z:.3f}<extra></extra>",
-        }],
+        "data": [
+            {
+                "type": "heatmap",
+                "z": table,
+                "x": [label(one) for one in strategies],
+                "y": [label(one) for one in models],
+                "text": [["" if one is None else f"{one:.2f}" for one in line] for line in table],
+                "texttemplate": "%{text}",
+                "textfont": {"color": "#111"},
+                "colorscale": [[0, "#eef4fa"], [1, "#56a0d8"]],  # dark text is legible on all of it
+                **(
+                    {"zmin": 0, "zmax": 1}
+                    if all(0 <= one <= 1 for one in means.values() if one is not None)
+                    else {}
+                ),
+                "xgap": 2,
+                "ygap": 2,
+                "colorbar": {"thickness": 12, "outlinewidth": 0},
+                "hovertemplate": "%{y}<br>%{x}<br>%{z:.3f}<extra></extra>",
+            }
+        ],
         "layout": _layout(
             110 + 44 * len(models),
             xaxis={"type": "category", "showgrid": False},
             yaxis={"type": "category", "showgrid": False},
         ),
-    }  # fmt: skip
+    }
 
 
 def _differences(scored: Scored) -> Figure | None:
@@ -166,30 +211,34 @@ def _differences(scored: Scored) -> Figure | None:
     names = [f"{label(one.second)}<br>less {label(one.first)}" for one in shown]
     read = [MeanEstimate(one.pairs, one.pairs, one.mean, one.low, one.high) for one in found]
     return {
-        "data": [{
-            "type": "scatter",
-            "mode": "markers",
-            "y": list(range(len(shown))),
-            "text": names,
-            "x": [one.mean for one in found],
-            "error_x": _bars(read),
-            "marker": {
-                "size": 9,
-                "color": COLOURS[0],
-                "symbol": ["circle" if one.clear else "circle-open" for one in found],
-                "line": {"width": 2, "color": COLOURS[0]},
-            },
-            "hovertemplate": "%{text}<br>%{x:+.3f}<extra></extra>",
-        }],
+        "data": [
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "y": list(range(len(shown))),
+                "text": names,
+                "x": [one.mean for one in found],
+                "error_x": _bars(read),
+                "marker": {
+                    "size": 9,
+                    "color": COLOURS[0],
+                    "symbol": ["circle" if one.clear else "circle-open" for one in found],
+                    "line": {"width": 2, "color": COLOURS[0]},
+                },
+                "hovertemplate": "%{text}<br>%{x:+.3f}<extra></extra>",
+            }
+        ],
         "layout": _layout(
             80 + 44 * len(shown),
             xaxis=_titled(
                 f"difference in {label(scored.name)}, with 95% interval",
-                zeroline=True, zerolinewidth=2, rangemode="tozero",
+                zeroline=True,
+                zerolinewidth=2,
+                rangemode="tozero",
             ),
             yaxis=_lines(names),
         ),
-    }  # fmt: skip
+    }
 
 
 def _pareto(scored: Scored) -> Figure | None:
@@ -200,31 +249,49 @@ def _pareto(scored: Scored) -> Figure | None:
     names = _together(scored.offers)
     price = "$%{x:.4g}" if unit == "USD" else "%{x:,.0f} tokens"
     line = {
-        "type": "scatter", "mode": "lines", "name": "best for the price", "hoverinfo": "skip",
-        "x": [offer.price for offer in front], "y": [offer.mean for offer in front],
+        "type": "scatter",
+        "mode": "lines",
+        "name": "best for the price",
+        "hoverinfo": "skip",
+        "x": [offer.price for offer in front],
+        "y": [offer.mean for offer in front],
         "line": {"shape": "hv", "dash": "dot", "width": 2, "color": COLOURS[2]},
-    }  # fmt: skip
+    }
     models = grouped((offer.arm.model, offer) for offer in scored.offers)
-    points = [{
-        "type": "scatter", "mode": "markers+text", "name": label(model), "cliponaxis": False,
-        "x": [offer.price for offer in offers], "y": [offer.mean for offer in offers],
-        "text": [label(names.get(offer.arm, "")) for offer in offers],
-        "customdata": [label(offer.arm) for offer in offers],
-        "textposition": "middle right",
-        "marker": {
-            "size": 11, "color": COLOURS[place % len(COLOURS)],
-            "symbol": ["circle" if offer.front else "circle-open" for offer in offers],
-            "line": {"width": 2, "color": COLOURS[place % len(COLOURS)]},
-        },
-        "hovertemplate": f"%{{customdata}}<br>%{{y:.3f}}<br>{price}<extra></extra>",
-    } for place, (model, offers) in enumerate(models)]  # fmt: skip
+    points = [
+        {
+            "type": "scatter",
+            "mode": "markers+text",
+            "name": label(model),
+            "cliponaxis": False,
+            "x": [offer.price for offer in offers],
+            "y": [offer.mean for offer in offers],
+            "text": [label(names.get(offer.arm, "")) for offer in offers],
+            "customdata": [label(offer.arm) for offer in offers],
+            "textposition": "middle right",
+            "marker": {
+                "size": 11,
+                "color": COLOURS[place % len(COLOURS)],
+                "symbol": ["circle" if offer.front else "circle-open" for offer in offers],
+                "line": {"width": 2, "color": COLOURS[place % len(COLOURS)]},
+            },
+            "hovertemplate": f"%{{customdata}}<br>%{{y:.3f}}<br>{price}<extra></extra>",
+        }
+        for place, (model, offers) in enumerate(models)
+    ]
     return {
         "data": [*([line] if len(front) > 1 else []), *points],
         "layout": _layout(
             420,
             margin={**_MARGIN, "t": 40},
-            xaxis=_titled(f"{unit} per cell", rangemode="tozero", **_scale([offer.price for offer in scored.offers])),
-            yaxis=_titled(f"mean {label(scored.name)}", **_shares([offer.mean for offer in scored.offers])),
+            xaxis=_titled(
+                f"{unit} per cell",
+                rangemode="tozero",
+                **_scale([offer.price for offer in scored.offers]),
+            ),
+            yaxis=_titled(
+                f"mean {label(scored.name)}", **_shares([offer.mean for offer in scored.offers])
+            ),
         ),
     }
 
@@ -234,7 +301,9 @@ def _together(offers: Sequence[Offer]) -> dict[Arm, str]:
     places: dict[tuple[float, float], list[Arm]] = {}
     for offer in offers:
         places.setdefault((float(f"{offer.price:.2g}"), round(offer.mean, 2)), []).append(offer.arm)
-    return {arms[0]: ", ".join(dict.fromkeys(arm.strategy for arm in arms)) for arms in places.values()}
+    return {
+        arms[0]: ", ".join(dict.fromkeys(arm.strategy for arm in arms)) for arms in places.values()
+    }
 
 
 def _shares(values: Sequence[float]) -> Figure:
@@ -251,18 +320,25 @@ def _latency(rows: Sequence[Row]) -> Figure | None:
     for place, (model, times) in enumerate(models):
         ordered = sorted(times)
         kept = sorted({round(step * (len(ordered) - 1) / _POINTS) for step in range(_POINTS + 1)})
-        data.append({
-            "type": "scatter", "mode": "lines", "name": label(model),
-            "line": {"shape": "hv", "width": 2.5, "color": COLOURS[place % len(COLOURS)]},
-            "x": [round(ordered[at], 6) for at in kept], "y": [(at + 1) / len(ordered) for at in kept],
-            "hovertemplate": "%{y:.0%} within %{x:.3g} s<extra>" + label(model) + "</extra>",
-        })  # fmt: skip
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": label(model),
+                "line": {"shape": "hv", "width": 2.5, "color": COLOURS[place % len(COLOURS)]},
+                "x": [round(ordered[at], 6) for at in kept],
+                "y": [(at + 1) / len(ordered) for at in kept],
+                "hovertemplate": "%{y:.0%} within %{x:.3g} s<extra>" + label(model) + "</extra>",
+            }
+        )
     return {
         "data": data,
         "layout": _layout(
             380,
             margin={**_MARGIN, "t": 40},
-            xaxis=_titled("service time in seconds", **_scale([time for _, times in models for time in times])),
+            xaxis=_titled(
+                "service time in seconds", **_scale([time for _, times in models for time in times])
+            ),
             yaxis=_titled("share of cells", tickformat=".0%", range=[0, 1.02]),
         ),
     }
@@ -277,16 +353,34 @@ def _failures(found: Findings) -> Figure | None:
     counts = {(failure.arm, failure.error_type): failure.count for failure in found.failures}
     highest = max(sum(counts.get((arm, kind), 0) for kind in kinds) for arm in held)
     return {
-        "data": [{
-            "type": "bar", "orientation": "h", "name": label(kind),
-            "y": [label(arm) for arm in held], "x": [counts.get((arm, kind), 0) for arm in held],
-            "marker": {"color": COLOURS[place % len(COLOURS)]},
-            "hovertemplate": "%{y}<br>%{x}<extra>" + label(kind) + "</extra>",
-        } for place, kind in enumerate(kinds)],
+        "data": [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": label(kind),
+                "y": [label(arm) for arm in held],
+                "x": [counts.get((arm, kind), 0) for arm in held],
+                "marker": {"color": COLOURS[place % len(COLOURS)]},
+                "hovertemplate": "%{y}<br>%{x}<extra>" + label(kind) + "</extra>",
+            }
+            for place, kind in enumerate(kinds)
+        ],
         "layout": _layout(
-            100 + _ROW * len(held), barmode="stack", bargap=0.35, showlegend=True, margin={**_MARGIN, "t": 34},
-            legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "traceorder": "normal"},
-            xaxis=_titled("failed cells", rangemode="tozero", **({"dtick": 1} if highest <= _FEW else {})),
+            100 + _ROW * len(held),
+            barmode="stack",
+            bargap=0.35,
+            showlegend=True,
+            margin={**_MARGIN, "t": 34},
+            legend={
+                "orientation": "h",
+                "x": 0,
+                "y": 1.0,
+                "yanchor": "bottom",
+                "traceorder": "normal",
+            },
+            xaxis=_titled(
+                "failed cells", rangemode="tozero", **({"dtick": 1} if highest <= _FEW else {})
+            ),
             yaxis={"type": "category"},
         ),
-    }  # fmt: skip
+    }

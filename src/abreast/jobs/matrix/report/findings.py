@@ -129,14 +129,20 @@ def _counted(totals: Totals, failures: Sequence[Failure]) -> Iterator[str]:
         rate = share(totals.failed, totals.cells)
         yield f"{totals.failed:,} of {totals.cells:,} cells failed ({rate}), most often with {most}."
     else:
-        yield f"All {totals.cells:,} cells were done." if totals.cells > 1 else "The one cell was done."
+        yield (
+            f"All {totals.cells:,} cells were done."
+            if totals.cells > 1
+            else "The one cell was done."
+        )
 
 
 def _unscored(rows: Sequence[Row]) -> Iterator[str]:
     """Which scores could not be given, how often, and why once."""
     done = sum(row.state == "done" for row in rows)
     for name in score_names(rows):
-        lacking = sorted((row for row in rows if name in row.score_errors), key=lambda row: row.cell)
+        lacking = sorted(
+            (row for row in rows if name in row.score_errors), key=lambda row: row.cell
+        )
         if lacking:
             yield (
                 f"The score {name} could not be given in {len(lacking):,} of {done:,} cells; of {lacking[0].cell}: "
@@ -146,7 +152,11 @@ def _unscored(rows: Sequence[Row]) -> Iterator[str]:
 
 def _judged(totals: Totals) -> Iterator[str]:
     if totals.judge_tokens or totals.judge_usd != 0:
-        cost = "an unknown amount, as some price is not known," if totals.judge_usd is None else usd(totals.judge_usd)
+        cost = (
+            "an unknown amount, as some price is not known,"
+            if totals.judge_usd is None
+            else usd(totals.judge_usd)
+        )
         yield f"Judges cost {cost} for {totals.judge_tokens:,} tokens; that is in no other cost here."
 
 
@@ -159,10 +169,18 @@ def _best(scored: Scored) -> Iterator[str]:
     leading = [str(one.arm) for one in scored.summaries if one.intended.mean == first.intended.mean]
     said = f"{scored.name}: {listed(leading)} {'has' if len(leading) == 1 else 'have'} the highest mean"
     said += f", {number(first.intended.mean)}"
-    said += f" ({interval(first.intended)})" if first.intended.low is not None and len(leading) == 1 else ""
+    said += (
+        f" ({interval(first.intended)})"
+        if first.intended.low is not None and len(leading) == 1
+        else ""
+    )
     if others:
         second = others[0]
-        said += f", before {second.arm} with {number(second.intended.mean)}" if len(leading) == 1 else ""
+        said += (
+            f", before {second.arm} with {number(second.intended.mean)}"
+            if len(leading) == 1
+            else ""
+        )
         own = [one for one in scored.comparisons if first.arm in (one.first, one.second)]
         said += f"; {'it' if len(leading) == 1 else leading[0]} "
         said += _apart(sum(one.intended.clear for one in own), len(others))
@@ -178,7 +196,11 @@ def _apart(clear: int, others: int) -> str:
     if not clear:
         return "can't be told apart from any other arm"
     many = others > 1
-    which = f"{'every' if many else 'the'} other arm" if clear == others else f"{clear} of the {others} other arms"
+    which = (
+        f"{'every' if many else 'the'} other arm"
+        if clear == others
+        else f"{clear} of the {others} other arms"
+    )
     return f"differs clearly from {which}"
 
 

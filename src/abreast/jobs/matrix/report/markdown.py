@@ -9,7 +9,16 @@ from typing import Final
 
 from abreast.jobs.matrix.report.changes import RunChanges
 from abreast.jobs.matrix.report.findings import METHODS, Findings, Scored
-from abreast.jobs.matrix.report.wording import interval, number, p_value, quantile, seconds, share, signed, usd
+from abreast.jobs.matrix.report.wording import (
+    interval,
+    number,
+    p_value,
+    quantile,
+    seconds,
+    share,
+    signed,
+    usd,
+)
 
 MOST_PAIRS: Final = 100
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]|#~!])")
@@ -42,12 +51,33 @@ def _parts(found: Findings) -> Iterator[str]:
     yield "\n".join(f"- {safe(sentence)}" for sentence in found.short)
     totals = found.totals
     yield table(
-        ["cells", "done", "failed", "controls", "tokens in", "tokens out", "cost", "judges", "no price",
-         "estimated usage"],
-        [[f"{totals.cells:,}", f"{totals.done:,}", f"{totals.failed:,}", f"{totals.controls:,}",
-          f"{totals.input_tokens:,}", f"{totals.output_tokens:,}", usd(totals.usd), usd(totals.judge_usd),
-          f"{totals.unpriced:,}", f"{totals.estimated:.1%}"]],
-    )  # fmt: skip
+        [
+            "cells",
+            "done",
+            "failed",
+            "controls",
+            "tokens in",
+            "tokens out",
+            "cost",
+            "judges",
+            "no price",
+            "estimated usage",
+        ],
+        [
+            [
+                f"{totals.cells:,}",
+                f"{totals.done:,}",
+                f"{totals.failed:,}",
+                f"{totals.controls:,}",
+                f"{totals.input_tokens:,}",
+                f"{totals.output_tokens:,}",
+                usd(totals.usd),
+                usd(totals.judge_usd),
+                f"{totals.unpriced:,}",
+                f"{totals.estimated:.1%}",
+            ]
+        ],
+    )
     for scored in found.scores:
         yield from _score(scored)
     yield from _failed(found)
@@ -64,34 +94,74 @@ def _parts(found: Findings) -> Iterator[str]:
 
 def _score(scored: Scored) -> Iterator[str]:
     yield f"## Score: {safe(scored.name)}"
-    head = ["arm", "n", "inputs", "mean (intention-to-treat)", "95% interval", "n valid", "mean (valid-only)"]
+    head = [
+        "arm",
+        "n",
+        "inputs",
+        "mean (intention-to-treat)",
+        "95% interval",
+        "n valid",
+        "mean (valid-only)",
+    ]
     lines = [
-        [one.arm, one.intended.n, one.intended.inputs, number(one.intended.mean), interval(one.intended),
-         one.valid.n, number(one.valid.mean), interval(one.valid)]
+        [
+            one.arm,
+            one.intended.n,
+            one.intended.inputs,
+            number(one.intended.mean),
+            interval(one.intended),
+            one.valid.n,
+            number(one.valid.mean),
+            interval(one.valid),
+        ]
         for one in scored.summaries
-    ]  # fmt: skip
+    ]
     yield table([*head, "95% interval"], lines)
     if scored.comparisons:
         shown = scored.comparisons[:MOST_PAIRS]
         yield f"### Differences in {safe(scored.name)}"
         if len(shown) < len(scored.comparisons):
             yield f"The largest {len(shown)} of {len(scored.comparisons):,}."
-        head = ["difference", "inputs", "mean", "95% interval", "effect", "test", "p", "p (Holm)", "valid-only mean"]
+        head = [
+            "difference",
+            "inputs",
+            "mean",
+            "95% interval",
+            "effect",
+            "test",
+            "p",
+            "p (Holm)",
+            "valid-only mean",
+        ]
         lines = [
-            [f"{one.second} less {one.first}", one.intended.pairs, signed(one.intended.mean), interval(one.intended),
-             signed(one.intended.effect), one.intended.test, p_value(one.intended.p), p_value(one.intended.adjusted),
-             signed(one.valid.mean)]
+            [
+                f"{one.second} less {one.first}",
+                one.intended.pairs,
+                signed(one.intended.mean),
+                interval(one.intended),
+                signed(one.intended.effect),
+                one.intended.test,
+                p_value(one.intended.p),
+                p_value(one.intended.adjusted),
+                signed(one.valid.mean),
+            ]
             for one in shown
-        ]  # fmt: skip
+        ]
         yield table(head, lines)
     if scored.offers:
         yield f"### Cost and {safe(scored.name)}"
         lines = [
-            [offer.arm, usd(offer.price) if offer.unit == "USD" else f"{offer.price:,.0f}", number(offer.mean),
-             "yes" if offer.front else "no"]
+            [
+                offer.arm,
+                usd(offer.price) if offer.unit == "USD" else f"{offer.price:,.0f}",
+                number(offer.mean),
+                "yes" if offer.front else "no",
+            ]
             for offer in scored.offers
-        ]  # fmt: skip
-        yield table(["arm", f"{scored.offers[0].unit} per cell", "mean", "best for the price"], lines)
+        ]
+        yield table(
+            ["arm", f"{scored.offers[0].unit} per cell", "mean", "best for the price"], lines
+        )
 
 
 def _failed(found: Findings) -> Iterator[str]:
@@ -99,7 +169,10 @@ def _failed(found: Findings) -> Iterator[str]:
         yield "## Failures"
         yield table(
             ["arm", "error", "cells", "share", "for example"],
-            [[one.arm, one.error_type, one.count, share(one.count, one.cells), one.example] for one in found.failures],
+            [
+                [one.arm, one.error_type, one.count, share(one.count, one.cells), one.example]
+                for one in found.failures
+            ],
         )
     if found.score_failures:
         yield "## Scores that could not be given"
@@ -129,23 +202,59 @@ def _changes(changes: RunChanges) -> Iterator[str]:
     if changes.scores:
         yield "## Scores"
         yield table(
-            ["arm", "score", "before", "after", "change", "95% interval", "effect", "test", "p (Holm)"],
             [
-                [one.arm, one.score, number(one.before), number(one.after), signed(one.change.mean),
-                 interval(one.change), signed(one.change.effect), one.change.test, p_value(one.change.adjusted)]
+                "arm",
+                "score",
+                "before",
+                "after",
+                "change",
+                "95% interval",
+                "effect",
+                "test",
+                "p (Holm)",
+            ],
+            [
+                [
+                    one.arm,
+                    one.score,
+                    number(one.before),
+                    number(one.after),
+                    signed(one.change.mean),
+                    interval(one.change),
+                    signed(one.change.effect),
+                    one.change.test,
+                    p_value(one.change.adjusted),
+                ]
                 for one in changes.scores
             ],
-        )  # fmt: skip
+        )
     if changes.arms:
         yield "## Cells"
         yield table(
-            ["arm", "cells", "mended", "broken", "other output", "cost", "service time", "p (Holm)"],
             [
-                [one.arm, one.cells, one.mended, one.broken, one.outputs, usd(one.usd), _slower(one.service.mean),
-                 p_value(one.service.adjusted)]
+                "arm",
+                "cells",
+                "mended",
+                "broken",
+                "other output",
+                "cost",
+                "service time",
+                "p (Holm)",
+            ],
+            [
+                [
+                    one.arm,
+                    one.cells,
+                    one.mended,
+                    one.broken,
+                    one.outputs,
+                    usd(one.usd),
+                    _slower(one.service.mean),
+                    p_value(one.service.adjusted),
+                ]
                 for one in changes.arms
             ],
-        )  # fmt: skip
+        )
 
 
 def _slower(change: float | None) -> str:

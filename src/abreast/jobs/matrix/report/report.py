@@ -58,7 +58,11 @@ def html(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     drawn = figures(found, rows)
     scripts = {"plotly": plotly_js(), "own": _own("report.js")}
     environment = Environment(
-        loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_PAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters.update({name: getattr(wording, name) for name in _FILTERS})
     shown: dict[str, Any] = {
@@ -83,7 +87,10 @@ _FILTERS: Final = ("number", "signed", "p_value", "usd", "seconds", "share", "in
 
 
 def _ordered(rows: Sequence[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: (row.control, row.model, row.strategy, row.input, row.repeat, row.cell))
+    return sorted(
+        rows,
+        key=lambda row: (row.control, row.model, row.strategy, row.input, row.repeat, row.cell),
+    )
 
 
 def _own(name: str) -> str:

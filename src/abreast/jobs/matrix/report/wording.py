@@ -38,7 +38,9 @@ def usd(value: float | None) -> str:
 
 def seconds(value: float | None) -> str:
     """A time in seconds."""
-    return NOTHING if value is None else f"{value:,.2f} s" if value >= 1 else f"{value * 1000:,.0f} ms"
+    return (
+        NOTHING if value is None else f"{value:,.2f} s" if value >= 1 else f"{value * 1000:,.0f} ms"
+    )
 
 
 def share(part: float, whole: float) -> str:

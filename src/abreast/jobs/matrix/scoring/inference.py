@@ -23,8 +23,11 @@ class NeedsReport(ImportError):
 
 @dataclass(frozen=True, slots=True)
 class MeanEstimate:
-    """A mean over inputs, each input's repeats averaged first, and the interval that holds it; `method` says how it
-    was made, or why there is none."""  # noqa: D205, D209 - one thought
+    """A mean over inputs, each input's repeats averaged first, and the interval that holds it.
+
+    `method` says how it
+
+    was made, or why there is none."""  # noqa: D209 - one thought
 
     n: int
     """Cells."""
@@ -37,8 +40,11 @@ class MeanEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """How far a second list of numbers is from the first, pair by pair. `effect` is the matched-pairs rank-biserial
-    correlation, from -1 (every pair went down) to 1 (every pair went up)."""  # noqa: D205, D209 - one thought
+    """How far a second list of numbers is from the first, pair by pair.
+
+    `effect` is the matched-pairs rank-biserial
+
+    correlation, from -1 (every pair went down) to 1 (every pair went up)."""  # noqa: D209 - one thought
 
     pairs: int
     mean: float | None
@@ -59,7 +65,10 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A quantile and its distribution-free interval; no bound where the numbers are too few to have one."""
+    """A quantile and its distribution-free interval.
+
+    No bound where the numbers are too few to have one.
+    """
 
     share: float
     value: float
@@ -78,14 +87,19 @@ class Correlation:
     @property
     def clear(self) -> bool:
         """Whether it is neither chance nor a trace, which thousands of numbers make certain too."""
-        return self.rho is not None and self.p is not None and self.p < 1 - LEVEL and abs(self.rho) >= TRACE
+        return (
+            self.rho is not None
+            and self.p is not None
+            and self.p < 1 - LEVEL
+            and abs(self.rho) >= TRACE
+        )
 
 
 def estimate(blocks: Sequence[Sequence[float]]) -> MeanEstimate:
     """The mean over inputs and its 95% interval; a block is the values of one input's repeats.
 
-    Wilson's interval where all is 0 or 1 and no input has repeats, or where every value is the same; otherwise
-    Student's t over the inputs' averages, cut at 0 and 1 if all values lie between.
+    Wilson's interval where all is 0 or 1 and no input has repeats, or where every value is the
+    same; otherwise Student's t over the inputs' averages, cut at 0 and 1 if all values lie between.
     """
     means = [math.fsum(block) / len(block) for block in blocks if block]
     cells, inputs = sum(map(len, blocks)), len(means)
@@ -110,8 +124,8 @@ def estimate(blocks: Sequence[Sequence[float]]) -> MeanEstimate:
 def paired(before: Sequence[float], after: Sequence[float]) -> Paired:
     """How the second differs from the first, pair by pair, not yet corrected for other tests.
 
-    McNemar's exact test where all is 0 or 1, otherwise Wilcoxon's signed ranks with Pratt's treatment of zeros. The
-    interval of the mean difference is Student's t.
+    McNemar's exact test where all is 0 or 1, otherwise Wilcoxon's signed ranks with Pratt's
+    treatment of zeros. The interval of the mean difference is Student's t.
     """
     differences = [_clean(new - old) for old, new in zip(before, after, strict=True)]
     count = len(differences)
@@ -139,7 +153,11 @@ def holm(found: Sequence[Paired]) -> list[Paired]:
 def corrected(values: Sequence[float | None]) -> list[float | None]:
     """Each p by Holm's step-down method, for as many tests as there were."""
     tested = [value for value in values if value is not None]
-    adjusted = iter(_need("statsmodels.stats.multitest").multipletests(tested, method="holm")[1] if tested else ())
+    adjusted = iter(
+        _need("statsmodels.stats.multitest").multipletests(tested, method="holm")[1]
+        if tested
+        else ()
+    )
     return [None if value is None else float(next(adjusted)) for value in values]
 
 
@@ -149,7 +167,9 @@ def quantiles(values: Sequence[float], shares: Sequence[float]) -> tuple[Quantil
     found = []
     for share in shares:
         value = float(numpy.quantile(values, share))
-        bounds = stats.quantile_test(values, q=value, p=share).confidence_interval(confidence_level=LEVEL)
+        bounds = stats.quantile_test(values, q=value, p=share).confidence_interval(
+            confidence_level=LEVEL
+        )
         low, high = (_finite(bound) for bound in bounds)
         found.append(Quantile(share, value, low, high))
     return tuple(found)
@@ -181,15 +201,24 @@ def _wilson(successes: float, count: int) -> tuple[float, float]:
 
 def _student(values: Sequence[float]) -> tuple[float, float]:
     """Of at least two values that differ."""
-    bounds = _need("scipy.stats").ttest_1samp(values, 0.0).confidence_interval(confidence_level=LEVEL)
+    bounds = (
+        _need("scipy.stats").ttest_1samp(values, 0.0).confidence_interval(confidence_level=LEVEL)
+    )
     return float(bounds.low), float(bounds.high)
 
 
 def _wilcoxon(differences: Sequence[float]) -> float:
-    """Every sign is tried while so few pairs differ, ties or not; what SciPy does by itself takes a second a test."""
+    """Every sign is tried while so few pairs differ, ties or not.
+
+    What SciPy does by itself takes a second a test.
+    """
     stats = _need("scipy.stats")
-    ranks = stats.rankdata([abs(value) for value in differences])  # Pratt: zeros have ranks, and then no say
-    signed = [math.copysign(rank, value) for rank, value in zip(ranks, differences, strict=True) if value]
+    ranks = stats.rankdata(
+        [abs(value) for value in differences]
+    )  # Pratt: zeros have ranks, and then no say
+    signed = [
+        math.copysign(rank, value) for rank, value in zip(ranks, differences, strict=True) if value
+    ]
     if len(signed) > _TRIED:
         return float(stats.wilcoxon(differences, zero_method="pratt").pvalue)
     if len(signed) == 1:
@@ -208,7 +237,10 @@ def _mcnemar(differences: Sequence[float]) -> float:
 
 
 def _rank_biserial(differences: Sequence[float]) -> float:
-    """Kerby's simple difference: the ranks' share that went up, less the share that went down; zeros have no rank."""
+    """Kerby's simple difference: the ranks' share that went up, less the share that went down.
+
+    Zeros have no rank.
+    """
     moved = [value for value in differences if value]
     if not moved:
         return 0.0
@@ -223,5 +255,7 @@ def _need(name: str) -> Any:  # noqa: ANN401 - neither package has types
     try:
         module: ModuleType = import_module(name)
     except ImportError as error:
-        raise NeedsReport(f"statistics need SciPy and statsmodels: install 'abreast[report]' ({error})") from error
+        raise NeedsReport(
+            f"statistics need SciPy and statsmodels: install 'abreast[report]' ({error})"
+        ) from error
     return module

@@ -1,4 +1,7 @@
-"""Scores: how good an output is, from 0 to 1. An error of a scorer is its own, never a failure of the model."""
+"""Scores: how good an output is, from 0 to 1.
+
+An error of a scorer is its own, never a failure of the model.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,18 @@ from abreast.models.schema import parse
 
 _NUMBER: Final = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FENCED: Final = re.compile(r"\s*```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
-KINDS: Final = ("exact", "contains", "regex", "numeric", "precision", "recall", "f1", "schema", "python", "judge")
+KINDS: Final = (
+    "exact",
+    "contains",
+    "regex",
+    "numeric",
+    "precision",
+    "recall",
+    "f1",
+    "schema",
+    "python",
+    "judge",
+)
 
 
 class CannotScore(ValueError):
@@ -49,7 +63,12 @@ class Judged:
 
     def plain(self) -> dict[str, Any]:
         """For scorers of one's own."""
-        return {"output": self.output, "value": self.value, "input": dict(self.input.value), "truth": self.input.truth}
+        return {
+            "output": self.output,
+            "value": self.value,
+            "input": dict(self.input.value),
+            "truth": self.input.truth,
+        }
 
 
 Ask = Callable[[str | None, str], Awaitable[str]]
@@ -58,7 +77,11 @@ Find = Callable[[str], Callable[..., Any]]
 
 
 async def score(
-    spec: ScoreSpec, judged: Judged, *, ask: Ask, call: Callable[[str, dict[str, Any]], Awaitable[Any]]
+    spec: ScoreSpec,
+    judged: Judged,
+    *,
+    ask: Ask,
+    call: Callable[[str, dict[str, Any]], Awaitable[Any]],
 ) -> float:
     """The score; an exception says why there is none."""
     if spec.kind == "judge":
@@ -69,9 +92,13 @@ async def score(
 
 
 async def _judge(spec: ScoreSpec, judged: Judged, ask: Ask) -> float:
-    truth = "" if judged.input.truth is None else f"\n\nThe right answer:\n{_text(judged.input.truth)}"
-    asked = (f"{spec.argument}\n\nThe question:\n{_text(judged.input.value)}{truth}\n\nThe answer to judge:\n"
-             f"{judged.output}\n\nSay yes or no.")  # fmt: skip
+    truth = (
+        "" if judged.input.truth is None else f"\n\nThe right answer:\n{_text(judged.input.truth)}"
+    )
+    asked = (
+        f"{spec.argument}\n\nThe question:\n{_text(judged.input.value)}{truth}\n\nThe answer to judge:\n"
+        f"{judged.output}\n\nSay yes or no."
+    )
     said = (await ask(spec.model, asked)).strip().lower()
     found = re.search(r"\b(yes|no)\b", said)
     if found is None:
@@ -121,7 +148,9 @@ def _numeric(judged: Judged, tolerance: Any) -> float:  # noqa: ANN401 - a numbe
     truth = _number(judged.truth)
     if truth is None:
         raise CannotScore(f"the truth of {judged.input.id} is no number")
-    return float(found is not None and math.isclose(found, truth, rel_tol=relative, abs_tol=absolute))
+    return float(
+        found is not None and math.isclose(found, truth, rel_tol=relative, abs_tol=absolute)
+    )
 
 
 def _number(given: object) -> float | None:
@@ -160,7 +189,11 @@ def _parts(given: object) -> set[str]:
     if given is None:
         return set()
     if isinstance(given, Mapping):
-        return {f"{name}={_text(one)}".lower() for name, value in given.items() for one in _listed(value)}
+        return {
+            f"{name}={_text(one)}".lower()
+            for name, value in given.items()
+            for one in _listed(value)
+        }
     return {_text(one).strip().lower() for one in _listed(given)}
 
 
@@ -183,10 +216,20 @@ def _schema(judged: Judged, schema: Any) -> float:  # noqa: ANN401 - checked whe
 
 
 def _text(given: object) -> str:
-    return given if isinstance(given, str) else json.dumps(given, sort_keys=True, ensure_ascii=False, default=str)
+    return (
+        given
+        if isinstance(given, str)
+        else json.dumps(given, sort_keys=True, ensure_ascii=False, default=str)
+    )
 
 
 _SCORES: Final[dict[str, Callable[[Judged, Any], float]]] = {
-    "exact": _exact, "contains": _contains, "regex": _regex, "numeric": _numeric, "precision": _precision,
-    "recall": _recall, "f1": _f1, "schema": _schema,
-}  # fmt: skip
+    "exact": _exact,
+    "contains": _contains,
+    "regex": _regex,
+    "numeric": _numeric,
+    "precision": _precision,
+    "recall": _recall,
+    "f1": _f1,
+    "schema": _schema,
+}

@@ -1,7 +1,7 @@
 """What the rows of a matrix say of its scores: means with intervals, arms compared, the best for their price.
 
-Nothing depends on the order of the rows, and no control is an arm. Read as intended to treat, a cell that failed and a
-score that could not be given count as 0; valid-only leaves them out.
+Nothing depends on the order of the rows, and no control is an arm. Read as intended to treat, a
+cell that failed and a score that could not be given count as 0; valid-only leaves them out.
 """
 
 from __future__ import annotations
@@ -51,8 +51,11 @@ class ArmComparison:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What an arm costs per cell and what it scores; on the front if no other is as good for less, or better for no
-    more."""  # noqa: D205, D209 - one thought
+    """What an arm costs per cell and what it scores.
+
+    On the front if no other is as good for less, or better for no
+
+    more."""  # noqa: D209 - one thought
 
     arm: Arm
     price: float
@@ -74,13 +77,16 @@ class Control:
 def summaries(rows: Sequence[Row]) -> list[Summary]:
     """Each score of each arm that has it; an arm all of whose cells failed has them all, as 0.
 
-    An arm whose cells were done, and none of which could be scored, has no mean: that says nothing of the model.
+    An arm whose cells were done, and none of which could be scored, has no mean: that says nothing
+    of the model.
     """
     return [
         Summary(
             arm,
             score,
-            estimate([] if _is_unknown(cells, score) else list(_blocks(cells, score, intended).values())),
+            estimate(
+                [] if _is_unknown(cells, score) else list(_blocks(cells, score, intended).values())
+            ),
             estimate(list(_blocks(cells, score, valid).values())),
         )
         for score, arm, cells in _scored(rows)
@@ -88,21 +94,31 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
 
 
 def comparisons(rows: Sequence[Row]) -> list[ArmComparison]:
-    """Each pair of arms in each score that both have. Repeats are averaged per input, then inputs are paired; Holm's
-    correction is made for all pairs of a score. The second of a pair is the one with the higher mean; the largest
-    differences are first."""  # noqa: D205, D209
+    """Each pair of arms in each score that both have.
+
+    Repeats are averaged per input, then inputs are paired; Holm's
+
+    correction is made for all pairs of a score. The second of a pair is the one with the higher
+    mean; the largest differences are first."""  # noqa: D209
     by_score: dict[str, list[tuple[Arm, list[Row]]]] = defaultdict(list)
     for score, arm, cells in _scored(rows):
         if not _is_unknown(cells, score):
             by_score[score].append((arm, cells))
     found = []
     for score, scored in by_score.items():
-        read = [{arm: _means(cells, score, reading) for arm, cells in scored} for reading in (intended, valid)]
+        read = [
+            {arm: _means(cells, score, reading) for arm, cells in scored}
+            for reading in (intended, valid)
+        ]
         ranked = sorted(read[0], key=lambda arm: (mean(read[0][arm].values()), arm))
         pairs = list(combinations(ranked, 2))
         tests = [holm([_paired(means[one], means[two]) for one, two in pairs]) for means in read]
-        family = [ArmComparison(score, *pair, *both) for pair, *both in zip(pairs, *tests, strict=True)]
-        found += sorted(family, key=lambda one: (-abs(one.intended.mean or 0), one.first, one.second))
+        family = [
+            ArmComparison(score, *pair, *both) for pair, *both in zip(pairs, *tests, strict=True)
+        ]
+        found += sorted(
+            family, key=lambda one: (-abs(one.intended.mean or 0), one.first, one.second)
+        )
     return found
 
 
@@ -115,12 +131,21 @@ def pareto(rows: Sequence[Row], found: Sequence[Summary], score: str) -> list[Of
     paid = any(cost.per_cell for cost in held)
     prices = {cost.arm: cost.per_cell if paid else cost.tokens for cost in held}
     means = {one.arm: one.intended.mean for one in found if one.score == score}
-    known = [(arm, own, high) for arm, high in means.items() if high is not None and (own := prices[arm]) is not None]
+    known = [
+        (arm, own, high)
+        for arm, high in means.items()
+        if high is not None and (own := prices[arm]) is not None
+    ]
     offers = [
-        Offer(arm, own, "USD" if paid else "tokens", high,
-              not any(p <= own and h >= high and (p, h) != (own, high) for _, p, h in known))
+        Offer(
+            arm,
+            own,
+            "USD" if paid else "tokens",
+            high,
+            not any(p <= own and h >= high and (p, h) != (own, high) for _, p, h in known),
+        )
         for arm, own, high in known
-    ]  # fmt: skip
+    ]
     return sorted(offers, key=lambda offer: (offer.price, -offer.mean, offer.arm))
 
 
@@ -148,7 +173,9 @@ def _scored(rows: Sequence[Row]) -> Iterator[tuple[str, Arm, list[Row]]]:
 
 def _is_unknown(cells: Sequence[Row], score: str) -> bool:
     """Whether cells were done, and this score could be given to none of them."""
-    return any(row.state == "done" for row in cells) and all(valid(row, score) is None for row in cells)
+    return any(row.state == "done" for row in cells) and all(
+        valid(row, score) is None for row in cells
+    )
 
 
 def _blocks(cells: Iterable[Row], score: str, reading: Reading) -> dict[str, list[float]]:

@@ -4,8 +4,8 @@
     imports       what is left falls into connected components
     communities   a component that is large is divided where it is thinnest
 
-Files that import each other in a circle are one unit, and stay together. Only edges between the files at hand count,
-so that what happens elsewhere in the repository changes nothing here.
+Files that import each other in a circle are one unit, and stay together. Only edges between the
+files at hand count, so that what happens elsewhere in the repository changes nothing here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ Cluster: TypeAlias = list[Unit]
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Parts of a group of files, none without files, in the order of their names; the hubs, if there are any, first."""
+    """Parts of a group of files, none without files, in the order of their names.
+
+    The hubs, if there are any, first.
+    """
 
     way: Reason
     hubs: tuple[FileEntry, ...]
@@ -62,12 +65,16 @@ class Knot:
     def __init__(self, files: Sequence[FileEntry], edges: Edges) -> None:
         """Tie files that import each other in a circle into units."""
         number = {file.path: place for place, file in enumerate(files)}
-        graph = [sorted({number[to] for to in edges.get(file.path, ()) if to in number}) for file in files]
+        graph = [
+            sorted({number[to] for to in edges.get(file.path, ()) if to in number})
+            for file in files
+        ]
         tied = sorted(cycles(graph))
         self.units = [Unit(tuple(files[place] for place in circle)) for circle in tied]
         unit = {place: which for which, circle in enumerate(tied) for place in circle}
         self.graph = [
-            sorted({unit[to] for place in circle for to in graph[place]} - {which}) for which, circle in enumerate(tied)
+            sorted({unit[to] for place in circle for to in graph[place]} - {which})
+            for which, circle in enumerate(tied)
         ]
 
     def hubs(self) -> list[int]:
@@ -81,7 +88,9 @@ class Knot:
         held = sum(len(self.units[which].files) for which in found)
         return found if 2 * held <= sum(len(unit.files) for unit in self.units) else []
 
-    def parted(self, within: Sequence[int], way: Callable[[list[list[int]]], list[list[int]]]) -> list[list[int]]:
+    def parted(
+        self, within: Sequence[int], way: Callable[[list[list[int]]], list[list[int]]]
+    ) -> list[list[int]]:
         """What a way of dividing makes of some of the units."""
         place = {which: at for at, which in enumerate(within)}
         graph = [sorted(place[to] for to in self.graph[which] if to in place) for which in within]
@@ -116,7 +125,9 @@ def divide_by_imports(files: Sequence[FileEntry], edges: Edges, options: Options
     return Clusters(way, _flat(knot, hubs), _ordered(knot, done), steps)
 
 
-def divide_by_budget(files: Sequence[FileEntry], edges: Edges, options: Options, *, hubs: bool) -> Clusters:
+def divide_by_budget(
+    files: Sequence[FileEntry], edges: Edges, options: Options, *, hubs: bool
+) -> Clusters:
     """One step, for files above the budget: by components, communities, or else in the order of their names.
 
     Parts that fit together are put together. There is one part if all is one unit.
@@ -173,7 +184,12 @@ def _files(knot: Knot, group: Iterable[int]) -> int:
 
 
 def _flat(knot: Knot, group: Iterable[int]) -> tuple[FileEntry, ...]:
-    return tuple(sorted((file for which in group for file in knot.units[which].files), key=lambda file: file.path))
+    return tuple(
+        sorted(
+            (file for which in group for file in knot.units[which].files),
+            key=lambda file: file.path,
+        )
+    )
 
 
 def _ordered(knot: Knot, groups: Iterable[Iterable[int]]) -> list[tuple[FileEntry, ...]]:

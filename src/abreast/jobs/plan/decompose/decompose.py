@@ -2,9 +2,10 @@
 
     plan = decompose(take_inventory(root), read_imports(root, inventory), Options())
 
-By directories first; where these don't divide, by imports, then by communities of imports; above a budget, by names.
-A leaf says why it is none of that: `max_depth`, `min_files`, `no_progress`, `fits`. An id is made of a path, never of a
-position, so a file added elsewhere leaves it as it was (unless a new level pushes what is beneath it over `max_depth`).
+By directories first; where these don't divide, by imports, then by communities of imports; above a
+budget, by names. A leaf says why it is none of that: `max_depth`, `min_files`, `no_progress`,
+`fits`. An id is made of a path, never of a position, so a file added elsewhere leaves it as it was
+(unless a new level pushes what is beneath it over `max_depth`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _SLUG: Final = 24
 _NOT_IN_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 
-def decompose(inventory: Inventory, imports: Imports | None = None, options: Options | None = None) -> Plan:
+def decompose(
+    inventory: Inventory, imports: Imports | None = None, options: Options | None = None
+) -> Plan:
     """The plan of an inventory. Without imports it goes by directories and names alone."""
     options = options or Options()
     imports = imports or Imports()
@@ -103,7 +106,9 @@ class _Decomposition:
         found = divide_by_folders(part.folder, self.options)
         if len(found) < 2:  # noqa: PLR2004 - a single part divides nothing
             return None
-        return _Split(Reason.DIRECTORIES, [_of_folder(each.folder, whole=each.whole) for each in found])
+        return _Split(
+            Reason.DIRECTORIES, [_of_folder(each.folder, whole=each.whole) for each in found]
+        )
 
     def _by_content(self, part: _Part) -> _Split | None:
         over = self._over(part)
@@ -131,7 +136,9 @@ class _Decomposition:
 def _of_folder(folder: Folder, *, whole: bool) -> _Part:
     if whole:
         name = _named("folder", folder.path)
-        return _Part(name, NodeKind.DIRECTORY, f"{folder.path}/", _sorted(folder.all_files()), folder)
+        return _Part(
+            name, NodeKind.DIRECTORY, f"{folder.path}/", _sorted(folder.all_files()), folder
+        )
     scope = f"{folder.path}/*" if folder.path else "*"
     return _Part(_named("files", folder.path), NodeKind.FILES, scope, _sorted(folder.files), folder)
 
@@ -139,7 +146,8 @@ def _of_folder(folder: Folder, *, whole: bool) -> _Part:
 def _of_cluster(part: _Part, place: Folder, files: tuple[FileEntry, ...], kind: NodeKind) -> _Part:
     first = files[0].path
     anchors = (*part.anchors, first if kind is NodeKind.CLUSTER else "hubs/")  # no file ends so
-    # By the directory and not by the node above: whether that is the directory or only its files is decided elsewhere.
+    # By the directory and not by the node above: whether that is the directory or only its files is
+    # decided elsewhere.
     name = _named("cluster", place.path, *anchors, slug=f"{place.path}/{first}")
     short = [file.path.rpartition("/")[2] for file in files]
     within = f"{place.path}/" if place.path else ""

@@ -1,9 +1,10 @@
 """Divides files by their directories.
 
-A directory is a level of the tree if what lies beside it is worth a level. It is not one if its neighbours together
-(other directories and files of the directory above) have at most `2 * min_files` files: then its parts stand in its
-place. With no neighbours at all this is a chain, which no tree shows; and it is why 40 files, however nested, are never
-deeper than 2. Whether a directory is a level depends on its neighbours alone: a file added elsewhere takes none away.
+A directory is a level of the tree if what lies beside it is worth a level. It is not one if its
+neighbours together (other directories and files of the directory above) have at most `2 *
+min_files` files: then its parts stand in its place. With no neighbours at all this is a chain,
+which no tree shows; and it is why 40 files, however nested, are never deeper than 2. Whether a
+directory is a level depends on its neighbours alone: a file added elsewhere takes none away.
 """
 
 from __future__ import annotations
@@ -76,9 +77,12 @@ def grow(files: Iterable[FileEntry], options: Options) -> Folder:
         folder.files.append(file)
     for folder in reversed(every):  # a directory comes after the one above it
         folder.count = len(folder.files) + sum(each.count for each in folder.folders.values())
-        folder.tokens = sum(file.tokens for file in folder.files) + sum(each.tokens for each in folder.folders.values())
+        folder.tokens = sum(file.tokens for file in folder.files) + sum(
+            each.tokens for each in folder.folders.values()
+        )
         folder.parts = bool(folder.files) + sum(
-            each.parts if _stands_aside(folder, each, options) else 1 for each in folder.folders.values()
+            each.parts if _stands_aside(folder, each, options) else 1
+            for each in folder.folders.values()
         )
     return root
 

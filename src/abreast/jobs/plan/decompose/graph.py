@@ -11,12 +11,17 @@ from typing import Final, TypeAlias
 
 Graph: TypeAlias = Sequence[Sequence[int]]
 
-_SWEEPS: Final = 20  # over the nodes of one level; the import graphs that were looked at settle in 3 to 7
+_SWEEPS: Final = (
+    20  # over the nodes of one level; the import graphs that were looked at settle in 3 to 7
+)
 _GAIN: Final = 1e-9  # below this a move gains nothing but rounding
 
 
 def cycles(graph: Graph) -> list[list[int]]:
-    """Strongly connected components, each sorted: a node in no cycle is one alone. Those imported come first."""
+    """Strongly connected components, each sorted: a node in no cycle is one alone.
+
+    Those imported come first.
+    """
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
@@ -107,10 +112,13 @@ def communities(graph: Graph) -> list[list[int]]:
 def _settled(weights: Sequence[dict[int, float]]) -> list[int]:
     """Each node in the neighbouring group where modularity gains most, until none moves.
 
-    After the first sweep only nodes are visited that have a neighbour which moved: half the time, the same groups.
+    After the first sweep only nodes are visited that have a neighbour which moved: half the time,
+    the same groups.
     """
     labels = list(range(len(weights)))
-    degree = [sum(near.values()) for near in weights]  # an edge within a folded group is in it twice
+    degree = [
+        sum(near.values()) for near in weights
+    ]  # an edge within a folded group is in it twice
     total = list(degree)  # of the nodes of each label
     whole = sum(degree) or 1.0
     stirred: Iterable[int] = labels[:]

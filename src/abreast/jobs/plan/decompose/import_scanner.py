@@ -1,9 +1,10 @@
 """Finds the import statements of a Python file without parsing the rest of it.
 
-A parser spends more than 9 of 10 parts of its time on code that imports nothing. Here, strings and comments are blanked
-up to the last `import`, and only the statements that are left go to the parser. Wherever the text could mean something
-else (an `import` in no statement, a quote or a parenthesis without its other half, Python 2), the whole file is parsed:
-what is found is what the parser finds. Other errors of syntax are not looked for.
+A parser spends more than 9 of 10 parts of its time on code that imports nothing. Here, strings and
+comments are blanked up to the last `import`, and only the statements that are left go to the
+parser. Wherever the text could mean something else (an `import` in no statement, a quote or a
+parenthesis without its other half, Python 2), the whole file is parsed: what is found is what the
+parser finds. Other errors of syntax are not looked for.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Final, TypeAlias
 
 Statement: TypeAlias = ast.Import | ast.ImportFrom
 
-# Each loop is unrolled (plain characters, then any number of: one special, plain characters), and each branch begins
-# with a plain character, to which the search can jump: five times as fast as the usual way to write it.
+# Each loop is unrolled (plain characters, then any number of: one special, plain characters), and
+# each branch begins with a plain character, to which the search can jump: five times as fast as the
+# usual way to write it.
 _BLANKED: Final = re.compile(
     r"""\#[^\n]*
     | \"\"\" [^"\\]* (?: (?: \\. | "(?!"") ) [^"\\]* )* (?: \"\"\" | \Z )
@@ -27,12 +29,15 @@ _BLANKED: Final = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-# The word first, what is around it second: a search for plain letters is ten times as fast as one for `\bimport`.
+# The word first, what is around it second: a search for plain letters is ten times as fast as one
+# for `\bimport`.
 _WORD: Final = re.compile(r"import(?<!\wimport)\b")
 _HEAD: Final = re.compile(r"(?:.*[;:])?[ \t\f]*(from\b[\w. \t\f]*)?")
 _TAIL: Final = re.compile(r"[ \t\f]*\([^)]*\)|[^;\n(]*")
 _CODING: Final = re.compile(rb"\A(?:[^\n]*\n)?[^\n]*coding[:=][ \t]*(?!utf-?8\b)", re.IGNORECASE)
-_PYTHON_2: Final = re.compile(r"^[ \t]*(?:print[ \t]+(?:[^ \t=(.,:)]|$)|except [^\n:(]*,)", re.MULTILINE)
+_PYTHON_2: Final = re.compile(
+    r"^[ \t]*(?:print[ \t]+(?:[^ \t=(.,:)]|$)|except [^\n:(]*,)", re.MULTILINE
+)
 _EXCEPT: Final = re.compile(r"except [^\n:(]*,")
 
 
@@ -46,7 +51,10 @@ class ImportScanner:
         """How much went through the parser: single statements, and files that had to be parsed whole."""
 
     def read(self, source: bytes) -> list[Statement]:
-        """The imports of a file, wherever they stand in it; raises what `ast.parse` does if it had to be parsed."""
+        """The imports of a file, wherever they stand in it.
+
+        Raises what `ast.parse` does if it had to be parsed.
+        """
         if b"import" not in source:
             return []
         found = self._scan(source)
@@ -84,7 +92,10 @@ def parse_imports(source: bytes) -> list[Statement]:
 
 
 def _walk(body: Sequence[ast.AST]) -> Iterator[Statement]:
-    """Imports anywhere: in functions, under `try` and `if TYPE_CHECKING`. Expressions have none, and are not walked."""
+    """Imports anywhere: in functions, under `try` and `if TYPE_CHECKING`.
+
+    Expressions have none, and are not walked.
+    """
     pending = list(reversed(body))
     while pending:
         node = pending.pop()
@@ -124,7 +135,10 @@ def _spelled(code: str) -> Iterator[str]:
 
 
 def _looks_broken(text: str) -> bool:
-    """Whether parentheses don't match, or there is a statement of Python 2; what strings and comments have is fine."""
+    """Whether parentheses don't match, or there is a statement of Python 2.
+
+    What strings and comments have is fine.
+    """
     uneven = text.count("(") != text.count(")")
     if not uneven and "print " not in text and not _EXCEPT.search(text):
         return False

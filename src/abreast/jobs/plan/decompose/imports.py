@@ -3,9 +3,10 @@
     imports = read_imports(root, inventory)
     imports.edges["src/shop/cart.py"]     # ("src/shop/money.py", "src/shop/stock.py")
 
-Only Python for now: files of other languages have no edges, and are divided by their directories and names alone.
-A name is looked for as Python would, in every directory that can be on its path: beside a script, above the topmost
-package, `src`, then where other packages of the repository are. Namespace packages need no `__init__.py`.
+Only Python for now: files of other languages have no edges, and are divided by their directories
+and names alone. A name is looked for as Python would, in every directory that can be on its path:
+beside a script, above the topmost package, `src`, then where other packages of the repository are.
+Namespace packages need no `__init__.py`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,12 @@ def read_imports(root: Path, inventory: Inventory) -> Imports:
         except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
             unread.append((file.path, _why(error)))
     modules.name_root(each for statements in parsed.values() for each in statements)
-    made = Imports.of({path: [to for each in parsed[path] for to in modules.targets(path, each)] for path in parsed})
+    made = Imports.of(
+        {
+            path: [to for each in parsed[path] for to in modules.targets(path, each)]
+            for path in parsed
+        }
+    )
     return Imports(made.edges, tuple(unread))
 
 
@@ -95,7 +101,9 @@ class Modules:
     def __init__(self, paths: Sequence[str], others: Iterable[str] = ()) -> None:
         """These files; among the `others` may be modules in C, or what they are made of."""
         stems = ((other, other.rpartition("/")[2].split(".")) for other in others)
-        self._compiled = {_join(_above(other), parts[0]) for other, parts in stems if parts[-1] in _COMPILED}
+        self._compiled = {
+            _join(_above(other), parts[0]) for other, parts in stems if parts[-1] in _COMPILED
+        }
         self._paths = set(paths)
         self._packages = {_above(path) for path in paths if _stem(path) == _INIT}
         self._folders = {folder for path in paths for folder in _folders_above(path)}
@@ -112,7 +120,12 @@ class Modules:
         """
         if "" not in self._packages:
             return
-        votes = Counter(first for each in statements for first, rest in _spelled(each) if rest and self._file(rest))
+        votes = Counter(
+            first
+            for each in statements
+            for first, rest in _spelled(each)
+            if rest and self._file(rest)
+        )
         self._own = min(votes, key=lambda name: (-votes[name], name), default="")
 
     def targets(self, path: str, statement: Statement) -> Iterator[str]:
@@ -127,7 +140,10 @@ class Modules:
             yield from self._members(base, [alias.name for alias in statement.names])
 
     def wanted(self, path: str, statement: Statement) -> Iterator[Wanted]:
-        """What a statement of `path` wants of this repository; nothing if it is about another package."""
+        """What a statement of `path` wants of this repository.
+
+        Nothing if it is about another package.
+        """
         if isinstance(statement, ast.Import):
             for alias in statement.names:
                 place = self._place(path, alias.name)
@@ -188,8 +204,13 @@ class Modules:
         return self._files.get(place)
 
     def _top(self, home: str, first: str) -> str | None:
-        """The directory that a top-level name is in, for files whose own is `home`; None if it is nowhere here."""
-        return next((root for root in self._search(home, first) if self._is_there(_join(root, first))), None)
+        """The directory that a top-level name is in, for files whose own is `home`.
+
+        None if it is nowhere here.
+        """
+        return next(
+            (root for root in self._search(home, first) if self._is_there(_join(root, first))), None
+        )
 
     def _is_there(self, place: str) -> bool:
         return place in self._folders or self._file(place) is not None
@@ -198,7 +219,9 @@ class Modules:
         """Directories in which a top-level name may be, nearest first."""
         own = [home, *(folder for folder in _folders_above(home) if folder != home)]
         yield from own
-        if first not in sys.stdlib_module_names:  # `import json` is no file of another part of the repository
+        if (
+            first not in sys.stdlib_module_names
+        ):  # `import json` is no file of another part of the repository
             yield from (other for other in self._homes if other not in own)
 
     def _home(self, path: str) -> str:
@@ -216,14 +239,19 @@ def _spelled(statement: Statement) -> Iterator[tuple[str, str]]:
     elif statement.level:
         return
     else:
-        spelled = [f"{statement.module}.{alias.name}" for alias in statement.names] + [statement.module or ""]
+        spelled = [f"{statement.module}.{alias.name}" for alias in statement.names] + [
+            statement.module or ""
+        ]
     for name in spelled:
         first, *rest = name.split(".")
         yield first, _join(*rest)
 
 
 def _by_module(paths: Iterable[str]) -> dict[str, str]:
-    """The file of each module, by its place without an ending; a package comes before a module, `.py` before `.pyi`."""
+    """The file of each module, by its place without an ending.
+
+    A package comes before a module, `.py` before `.pyi`.
+    """
     found: dict[str, tuple[int, str]] = {}
     for path in paths:
         stem, _, ending = path.rpartition(".")

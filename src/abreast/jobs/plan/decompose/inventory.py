@@ -3,8 +3,9 @@
     inventory = take_inventory(Path("."))
     inventory.paths                       # root-relative, "/" between the parts, sorted
 
-Tokens are the characters of a text divided by four, rounded up: right within a third for code and prose, and the same
-on every machine. Binary files have none; a huge file is not read, and has a quarter of its bytes.
+Tokens are the characters of a text divided by four, rounded up: right within a third for code and
+prose, and the same on every machine. Binary files have none; a huge file is not read, and has a
+quarter of its bytes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Files in the order of their paths. `notes` say what was left out; `source` is where they come from."""
+    """Files in the order of their paths. `notes` say what was left out.
+
+    `source` is where they come from.
+    """
 
     files: tuple[FileEntry, ...]
     source: str = "given"
@@ -92,17 +96,28 @@ class Inventory:
 
     @classmethod
     def of(cls, paths: Iterable[str] | Mapping[str, int], *, root: str = "") -> Inventory:
-        """An inventory of paths alone, or of paths with their tokens; those under `root` are made relative to it."""
+        """An inventory of paths alone, or of paths with their tokens.
+
+        Those under `root` are made relative to it.
+        """
         sizes = paths if isinstance(paths, Mapping) else dict.fromkeys(paths, 0)
-        return cls(tuple(FileEntry(_beneath(path, root), sizes[path] * _CHARACTERS, sizes[path]) for path in sizes))
+        return cls(
+            tuple(
+                FileEntry(_beneath(path, root), sizes[path] * _CHARACTERS, sizes[path])
+                for path in sizes
+            )
+        )
 
 
 def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
-    """The files that git tracks beneath `root`, as they are on disk now; without git all that are there.
+    """The files that git tracks beneath `root`, as they are on disk now.
 
-    Links are not followed. Files that git doesn't track are left out and counted in the notes, unless `untracked`;
-    those it ignores always are. Where git tracks nothing, what it doesn't ignore is taken; where it ignores all (a
-    directory of installed packages), the tree. Raises `NotADirectoryError`.
+    Without git all that are there.
+
+    Links are not followed. Files that git doesn't track are left out and counted in the notes,
+    unless `untracked`; those it ignores always are. Where git tracks nothing, what it doesn't
+    ignore is taken; where it ignores all (a directory of installed packages), the tree. Raises
+    `NotADirectoryError`.
     """
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is not a directory")

@@ -15,8 +15,20 @@ from typing import Final
 from abreast.jobs.plan.decompose.imports import Modules
 
 _CAUGHT: Final = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
-_OF_EVERY_MODULE: Final = frozenset({"__name__", "__file__", "__doc__", "__path__", "__spec__", "__package__",
-                                     "__dict__", "__loader__", "__builtins__", "__cached__"})  # fmt: skip
+_OF_EVERY_MODULE: Final = frozenset(
+    {
+        "__name__",
+        "__file__",
+        "__doc__",
+        "__path__",
+        "__spec__",
+        "__package__",
+        "__dict__",
+        "__loader__",
+        "__builtins__",
+        "__cached__",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +60,13 @@ def read_module(content: bytes) -> Module:
     walk.body(tree.body, guarded=False, top=True)
     seen = b"globals()" in content or b"vars()" in content or b"sys.modules" in content
     return Module(
-        None, tuple(walk.imports), frozenset(walk.names), tuple(walk.stars), walk.listed,
+        None,
+        tuple(walk.imports),
+        frozenset(walk.names),
+        tuple(walk.stars),
+        walk.listed,
         open=seen or "__getattr__" in walk.names,
-    )  # fmt: skip
+    )
 
 
 class _Walk:
@@ -101,7 +117,10 @@ class _Walk:
                     self.names.add(alias.asname or alias.name.partition(".")[0])
 
     def _bind(self, node: ast.stmt) -> None:
-        """Names that a statement gives, in its targets or by `:=`; those of statements within it come by themselves."""
+        """Names that a statement gives, in its targets or by `:=`.
+
+        Those of statements within it come by themselves.
+        """
         waiting: list[ast.AST] = [node]
         while waiting:
             one = waiting.pop()
@@ -109,21 +128,31 @@ class _Walk:
                 self.names.add(one.id)
             elif isinstance(one, ast.MatchAs | ast.MatchStar) and one.name:
                 self.names.add(one.name)
-            waiting += [child for child in ast.iter_child_nodes(one) if not isinstance(child, ast.stmt)]
-        if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets):
+            waiting += [
+                child for child in ast.iter_child_nodes(one) if not isinstance(child, ast.stmt)
+            ]
+        if isinstance(node, ast.Assign) and any(
+            isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets
+        ):
             self.listed = _texts(node.value)
 
 
 def _texts(node: ast.expr) -> frozenset[str] | None:
     if not isinstance(node, ast.List | ast.Tuple):
         return None
-    found = [one.value for one in node.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    found = [
+        one.value
+        for one in node.elts
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    ]
     return frozenset(found) if len(found) == len(node.elts) else None
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT) for kind in kinds)
+    return any(
+        kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT) for kind in kinds
+    )
 
 
 class ModuleFacts:
@@ -153,7 +182,9 @@ class ModuleFacts:
     def names(self, file: str) -> frozenset[str] | None:
         """The names of a module, with those it has by `import *`; None if nobody can say."""
         if file not in self._names:
-            self._names[file] = None  # what imports itself in a circle isn't known while it is looked at
+            self._names[file] = (
+                None  # what imports itself in a circle isn't known while it is looked at
+            )
             self._names[file] = self._find(file)
         return self._names[file]
 
@@ -179,4 +210,8 @@ class ModuleFacts:
         if file is None or names is None:
             return None
         listed = self._read(file).listed
-        return listed if listed is not None else frozenset(name for name in names if not name.startswith("_"))
+        return (
+            listed
+            if listed is not None
+            else frozenset(name for name in names if not name.startswith("_"))
+        )

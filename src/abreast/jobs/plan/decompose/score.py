@@ -3,8 +3,9 @@
     report = score(plan, imports)
     report.speedup[9].parallel            # the most that ten at once can gain over one
 
-Work is counted in tokens, at least one for each leaf: how long a subplan takes is not known before it ran, but what it
-has to read is. Bounds are bounds: no schedule beats them, and none is promised to reach them.
+Work is counted in tokens, at least one for each leaf: how long a subplan takes is not known before
+it ran, but what it has to read is. Bounds are bounds: no schedule beats them, and none is promised
+to reach them.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class Score:
     """Of each leaf, in the order of the plan."""
     over_budget: tuple[str, ...]
     critical_path: tuple[str, ...]
-    """The heaviest chain of leaves that each need the one before; a circle runs side by side: its heaviest is named."""
+    """The heaviest chain of leaves that each need the one before.
+
+    A circle runs side by side: its heaviest is named.
+    """
     critical_tokens: int
     cycles: tuple[tuple[str, ...], ...]
     """Leaves that need each other in a circle: ordered by dependency, they run as one group."""
@@ -98,7 +102,9 @@ def score(plan: Plan, imports: Imports | None = None, *, widths: Iterable[int] =
         critical_tokens=sum(plan.node(leaf).tokens for leaf in path),
         cycles=circles,
         speedup=tuple(
-            ScoreBound(width, total / max(total / width, heaviest), total / max(total / width, longest))
+            ScoreBound(
+                width, total / max(total / width, heaviest), total / max(total / width, longest)
+            )
             for width in widths
         ),
     )
@@ -110,15 +116,19 @@ def dependencies(plan: Plan, imports: Imports | None = None) -> dict[str, tuple[
     for path, targets in (imports or Imports()).edges.items():
         one = plan.owner(path)
         if one is not None:
-            needs[one] |= {two for to in targets if (two := plan.owner(to)) is not None and two != one}
+            needs[one] |= {
+                two for to in targets if (two := plan.owner(to)) is not None and two != one
+            }
     return {leaf: tuple(sorted(found)) for leaf, found in needs.items()}
 
 
 def in_groups(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """What each leaf waits for if leaves that need each other in a circle are one group; there is no circle any more.
+    """What each leaf waits for if leaves that need each other in a circle are one group.
 
-    Leaves of a group don't wait for each other. Each waits for all that the group needs, and what needs one of them
-    waits for all of them.
+    There is no circle any more.
+
+    Leaves of a group don't wait for each other. Each waits for all that the group needs, and what
+    needs one of them waits for all of them.
     """
     leaves, groups, graph = _grouped(needs)
     group_of = {place: group for group in groups for place in group}
@@ -130,21 +140,30 @@ def in_groups(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _grouped(needs: Mapping[str, Sequence[str]]) -> tuple[list[str], list[list[int]], list[list[int]]]:
-    """The leaves, their groups by number (needed ones first; one alone is a group), and what each number needs."""
+def _grouped(
+    needs: Mapping[str, Sequence[str]],
+) -> tuple[list[str], list[list[int]], list[list[int]]]:
+    """The leaves, their groups by number (needed ones first.
+
+    One alone is a group), and what each number needs.
+    """
     leaves = list(needs)
     number = {leaf: place for place, leaf in enumerate(leaves)}
     graph = [sorted(number[to] for to in needs[leaf]) for leaf in leaves]
     return leaves, cycles(graph), graph
 
 
-def _hubs(cut: Sequence[tuple[str, str]], edges: Sequence[tuple[str, str]], owner: dict[str, str]) -> tuple[Hub, ...]:
+def _hubs(
+    cut: Sequence[tuple[str, str]], edges: Sequence[tuple[str, str]], owner: dict[str, str]
+) -> tuple[Hub, ...]:
     importers = Counter(to for _, to in edges)
     leaves: dict[str, set[str]] = defaultdict(set)
     for path, to in cut:
         leaves[to].add(owner[path])
     hubs = [
-        Hub(to, owner[to], importers[to], len(others)) for to, others in leaves.items() if len(others) >= HUB_LEAVES
+        Hub(to, owner[to], importers[to], len(others))
+        for to, others in leaves.items()
+        if len(others) >= HUB_LEAVES
     ]
     return tuple(sorted(hubs, key=lambda hub: (-hub.leaves, -hub.importers, hub.path)))
 

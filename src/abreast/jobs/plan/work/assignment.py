@@ -16,9 +16,15 @@ class Assignment:
     """Paths from `path`, sorted."""
     instruction: str
     path: Path
-    """The top of its worktree: a copy of the directory that the plan divides. Nobody else writes there."""
+    """The top of its worktree: a copy of the directory that the plan divides.
+
+    Nobody else writes there.
+    """
     scratch: Path | None = None
-    """A directory beside the worktree, for what isn't part of the result; it goes when the worktree goes."""
+    """A directory beside the worktree, for what isn't part of the result.
+
+    It goes when the worktree goes.
+    """
 
     @property
     def places(self) -> tuple[Path, ...]:

@@ -16,7 +16,10 @@ from abreast.jobs.plan.work.assignment import Assignment
 
 
 def main() -> None:
-    """Read what is asked, call the function, write what it gave; by the directory that $ABREAST_CALL names."""
+    """Read what is asked, call the function, write what it gave.
+
+    By the directory that $ABREAST_CALL names.
+    """
     place = Path(os.environ.pop("ABREAST_CALL"))
     asked = json.loads((place / "asked.json").read_text("utf-8"))
     answer: dict[str, Any]
@@ -38,7 +41,11 @@ def _call(asked: dict[str, Any]) -> object:
     for part in path.split("."):
         function = getattr(function, part)
     assignment = Assignment(
-        asked["id"], asked["scope"], tuple(asked["files"]), asked["instruction"], Path(asked["path"])
+        asked["id"],
+        asked["scope"],
+        tuple(asked["files"]),
+        asked["instruction"],
+        Path(asked["path"]),
     )
     return _settled(function, assignment)
 

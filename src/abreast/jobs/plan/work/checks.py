@@ -1,7 +1,7 @@
 """A merge, looked at before it is applied: does it compile, do its imports resolve, do a user's own checks pass?
 
-Only what the source tree didn't have counts, and every fault names who is to blame: the least of the merged changes
-that brings it about, usually a pair that didn't know of each other.
+Only what the source tree didn't have counts, and every fault names who is to blame: the least of
+the merged changes that brings it about, usually a pair that didn't know of each other.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Whole:
     @property
     def changed(self) -> list[str]:
         """The paths that the merge changes."""
-        return [each.path for each in self.snapshots.changes(self.merged.source, self.merged.tree).changed]
+        return [
+            each.path
+            for each in self.snapshots.changes(self.merged.source, self.merged.tree).changed
+        ]
 
     async def blamed(self, breaks: Callable[[str], Awaitable[bool]]) -> tuple[str, ...]:
         """Who makes a tree for which `breaks` is true: leaves, or a leaf and the source tree as it is by now."""
@@ -59,8 +62,14 @@ class Whole:
         async def broken(changes: Sequence[Change]) -> bool:
             return await breaks(self.merge(changes).tree)
 
-        guilty = await blame([each for each in self.changes if each.leaf in self.merged.merged], broken)
-        if len(guilty) == 1 and guilty[0].base != self.merged.source and not await breaks(guilty[0].result):
+        guilty = await blame(
+            [each for each in self.changes if each.leaf in self.merged.merged], broken
+        )
+        if (
+            len(guilty) == 1
+            and guilty[0].base != self.merged.source
+            and not await breaks(guilty[0].result)
+        ):
             return (SOURCE, guilty[0].leaf)
         return tuple(each.leaf for each in guilty)
 
@@ -106,13 +115,19 @@ class MergeCheck:
             if said is None:
                 continue
             if await self._fails(whole, source, part) is not None:
-                notes.append(f"{self._spelled(part)} failed before, and is left out of the comparison")
+                notes.append(
+                    f"{self._spelled(part)} failed before, and is left out of the comparison"
+                )
                 continue
 
             async def breaks(tree: str, part: tuple[str, ...] = part) -> bool:
                 return await self._fails(whole, tree, part) is not None
 
-            found.append(Blamed(ImportFault(self._spelled(part), f"fails ({said})"), await whole.blamed(breaks)))
+            found.append(
+                Blamed(
+                    ImportFault(self._spelled(part), f"fails ({said})"), await whole.blamed(breaks)
+                )
+            )
         if not found and not notes:
             notes.append(f"{self._spelled(tests)} fails, but none of its tests does by itself")
         return Looked(tuple(found), tuple(notes))
@@ -135,7 +150,9 @@ class MergeCheck:
         await self._slot.reset()
         await asyncio.to_thread(put, whole.snapshots, self._slot.root, tree)
         argv = ["sh", "-c", self._command.replace(TESTS, '"$@"'), "sh", *map(as_word, tests)]
-        finished = await self._processes.run(argv, self._slot.root, {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        finished = await self._processes.run(
+            argv, self._slot.root, {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        )
         if not finished.exit_code:
             return None
         lines = (finished.stdout + finished.stderr).decode("utf-8", "replace").strip().splitlines()
@@ -144,4 +161,6 @@ class MergeCheck:
 
 def affected_tests(whole: Whole) -> tuple[str, ...]:
     """The test files that are changed, or import what is changed, directly or through others."""
-    return tuple(sorted(filter(_IS_TEST.search, importers(whole.imports, whole.changed, all_of_them=True))))
+    return tuple(
+        sorted(filter(_IS_TEST.search, importers(whole.imports, whole.changed, all_of_them=True)))
+    )

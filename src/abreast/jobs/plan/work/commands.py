@@ -21,7 +21,8 @@ from abreast.worktrees.merge.names import as_word
 
 _KEEP: Final = 1 << 20
 _VARIABLE: Final = 100_000  # bytes; the system bounds a variable: what is longer is in a file alone
-# What `git rev-parse --local-env-vars` lists, and its like: set by a hook that started us, they lead to its repository.
+# What `git rev-parse --local-env-vars` lists, and its like: set by a hook that started us, they
+# lead to its repository.
 _OF_A_REPOSITORY: Final = re.compile(
     r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|CONFIG_COUNT|CONFIG_PARAMETERS|CONFIG_(KEY|VALUE)_\d+|DIR"
     r"|GRAFT_FILE|IMPLICIT_WORK_TREE|INDEX_FILE|INTERNAL_SUPER_PREFIX|NAMESPACE|NO_REPLACE_OBJECTS|OBJECT_DIRECTORY"
@@ -40,7 +41,10 @@ class Processes:
     ended: Callable[[int], None] = lambda _group: None
 
     async def run(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> Finished:
-        """Run a command to its end; variables that would lead git to another repository are left out."""
+        """Run a command to its end.
+
+        Variables that would lead git to another repository are left out.
+        """
         env = {name: value for name, value in env.items() if not _OF_A_REPOSITORY.fullmatch(name)}
         item, group = current_item(), 0
 
@@ -59,11 +63,12 @@ class Processes:
 class CommandTask:
     """Runs a command by `sh`: `{files}` are the subplan's files, each one word.
 
-    $ABREAST_SUBPLAN is the subplan's name, $ABREAST_SCOPE its directory, $ABREAST_FILE_LIST a file with its files, one
-    on each line (without those that have a line break in their names), $ABREAST_FILE_LIST0 one with all of them, each
-    ended by a NUL, $ABREAST_INSTRUCTION_FILE a file with the instruction. $ABREAST_FILES and $ABREAST_INSTRUCTION are
-    the first and the last as text, unless that is too long for a variable. A name that starts with a dash has ./ before
-    it, so that no command takes it for an option.
+    $ABREAST_SUBPLAN is the subplan's name, $ABREAST_SCOPE its directory, $ABREAST_FILE_LIST a file
+    with its files, one on each line (without those that have a line break in their names),
+    $ABREAST_FILE_LIST0 one with all of them, each ended by a NUL, $ABREAST_INSTRUCTION_FILE a file
+    with the instruction. $ABREAST_FILES and $ABREAST_INSTRUCTION are the first and the last as
+    text, unless that is too long for a variable. A name that starts with a dash has ./ before it,
+    so that no command takes it for an option.
     """
 
     def __init__(self, command: str, processes: Processes) -> None:
@@ -84,7 +89,13 @@ class CommandTask:
     def _argv(self, assignment: Assignment) -> list[str]:
         if "{files}" not in self._command:
             return ["sh", "-c", self._command]
-        return ["sh", "-c", self._command.replace("{files}", '"$@"'), "sh", *map(as_word, assignment.files)]
+        return [
+            "sh",
+            "-c",
+            self._command.replace("{files}", '"$@"'),
+            "sh",
+            *map(as_word, assignment.files),
+        ]
 
 
 class CallTask:
@@ -104,9 +115,14 @@ class CallTask:
         with _folder(assignment) as name:
             place = Path(name)
             facts = {
-                "call": self._call, "home": self._home, "id": assignment.id, "scope": assignment.scope,
-                "files": list(assignment.files), "instruction": assignment.instruction, "path": str(assignment.path),
-            }  # fmt: skip
+                "call": self._call,
+                "home": self._home,
+                "id": assignment.id,
+                "scope": assignment.scope,
+                "files": list(assignment.files),
+                "instruction": assignment.instruction,
+                "path": str(assignment.path),
+            }
             (place / "asked.json").write_text(json.dumps(facts), "utf-8")
             env = {**os.environ, **_variables(assignment, place), "ABREAST_CALL": name}
             # What was relative to where it was asked must not be relative to the worktree.
@@ -133,27 +149,37 @@ def _folder(assignment: Assignment) -> tempfile.TemporaryDirectory[str]:
 
 def _variables(assignment: Assignment, place: Path) -> dict[str, str]:
     names = [as_word(file) for file in assignment.files]
-    files = "\n".join(name for name in names if "\n" not in name)  # it would be read as two, which may be others
+    files = "\n".join(
+        name for name in names if "\n" not in name
+    )  # it would be read as two, which may be others
     listed, ended, told = place / "files", place / "files0", place / "instruction"
     listed.write_bytes(os.fsencode(f"{files}\n" if files else ""))
     ended.write_bytes(b"".join(os.fsencode(name) + b"\0" for name in names))
     told.write_text(assignment.instruction, "utf-8")
     found = {
-        "ABREAST_SUBPLAN": assignment.id, "ABREAST_SCOPE": as_word(assignment.scope), "ABREAST_FILE_LIST": str(listed),
-        "ABREAST_FILE_LIST0": str(ended), "ABREAST_INSTRUCTION_FILE": str(told),
-    }  # fmt: skip
+        "ABREAST_SUBPLAN": assignment.id,
+        "ABREAST_SCOPE": as_word(assignment.scope),
+        "ABREAST_FILE_LIST": str(listed),
+        "ABREAST_FILE_LIST0": str(ended),
+        "ABREAST_INSTRUCTION_FILE": str(told),
+    }
     if assignment.scratch is not None:
         # Should the worktree lose its `.git`, git must not find a repository above it.
-        found[_CEILING] = os.pathsep.join(filter(None, [str(assignment.scratch.parent), os.environ.get(_CEILING)]))
+        found[_CEILING] = os.pathsep.join(
+            filter(None, [str(assignment.scratch.parent), os.environ.get(_CEILING)])
+        )
     texts = {"ABREAST_FILES": files, "ABREAST_INSTRUCTION": assignment.instruction}
-    return found | {name: text for name, text in texts.items() if len(os.fsencode(text)) < _VARIABLE}
+    return found | {
+        name: text for name, text in texts.items() if len(os.fsencode(text)) < _VARIABLE
+    }
 
 
 def _wrote(finished: Finished) -> dict[str, Any]:
     return {
-        "stdout": finished.stdout.decode("utf-8", "replace"), "exit_code": finished.exit_code,
+        "stdout": finished.stdout.decode("utf-8", "replace"),
+        "exit_code": finished.exit_code,
         "stderr": finished.stderr.decode("utf-8", "replace"),
-    }  # fmt: skip
+    }
 
 
 def _last(wrote: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """A subplan's work as a question to a model: it is shown the files, and answers with those that change, whole.
 
-A reply is written only if it keeps the rules: files of the subplan or new ones beside them, each once and complete, and
-Python that compiles. What breaks a rule is told to the model, which may answer again, so many times; then it fails.
+A reply is written only if it keeps the rules: files of the subplan or new ones beside them, each
+once and complete, and Python that compiles. What breaks a rule is told to the model, which may
+answer again, so many times; then it fails.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class _Shown:
         texts: dict[str, str] = {}
         others: list[str] = []
         for file, place in zip(assignment.files, assignment.places, strict=True):
-            content = b"\0" if place.is_symlink() or place.stat().st_size > HUGE else place.read_bytes()
+            content = (
+                b"\0" if place.is_symlink() or place.stat().st_size > HUGE else place.read_bytes()
+            )
             try:
                 text = None if is_binary(content) else content.decode()
             except UnicodeDecodeError:
@@ -75,12 +78,19 @@ class _Shown:
             end = "" if text.endswith("\n") or not text else "\n"
             parts.append(f"=== {self.mark} FILE {file}\n{text}{end}=== {self.mark} END")
         if self.others:
-            parts.append(f"Also there, but not to be changed: {', '.join(map(printable, self.others))}")
+            parts.append(
+                f"Also there, but not to be changed: {', '.join(map(printable, self.others))}"
+            )
         return "\n".join(parts)
 
     def reply_tokens(self) -> int:
-        """Room for every file to come back whole and somewhat longer; a reply that never ends is cut off there."""
-        return max(REPLY_TOKENS, sum(map(len, self.texts.values())) // _CHARACTERS + REPLY_TOKENS // 2)
+        """Room for every file to come back whole and somewhat longer.
+
+        A reply that never ends is cut off there.
+        """
+        return max(
+            REPLY_TOKENS, sum(map(len, self.texts.values())) // _CHARACTERS + REPLY_TOKENS // 2
+        )
 
 
 def _mark(texts: Iterable[str]) -> str:
@@ -94,9 +104,17 @@ class EditTask:
     """Asks a model to change the files of each subplan."""
 
     def __init__(
-        self, model: Model, ownership: Ownership, *, repairs: int = REPAIRS, request: Request | None = None
+        self,
+        model: Model,
+        ownership: Ownership,
+        *,
+        repairs: int = REPAIRS,
+        request: Request | None = None,
     ) -> None:
-        """`request` has what else to ask with, such as a temperature; its system text stands before ours."""
+        """`request` has what else to ask with, such as a temperature.
+
+        Its system text stands before ours.
+        """
         self._model = model
         self._ownership = ownership
         self._repairs = repairs
@@ -108,27 +126,47 @@ class EditTask:
         rules = _SYSTEM.format(mark=shown.mark, nothing=_NOTHING)
         system = f"{self._request.system}\n\n{rules}" if self._request.system else rules
         turns = [Message("user", shown.prompt(assignment.instruction))]
-        asking = replace(self._request, system=system, max_tokens=self._request.max_tokens or shown.reply_tokens())
+        asking = replace(
+            self._request,
+            system=system,
+            max_tokens=self._request.max_tokens or shown.reply_tokens(),
+        )
         for tried in range(self._repairs + 1):
             reply = await self._model.complete(replace(asking, messages=tuple(turns)))
             edits, faults = _read(reply, shown, assignment, self._ownership)
             if not faults:
                 _write(edits, assignment, shown)
-                return {"written": sorted(edits), "replies": tried + 1, "model": reply.model or self._model.name}
+                return {
+                    "written": sorted(edits),
+                    "replies": tried + 1,
+                    "model": reply.model or self._model.name,
+                }
             turns += [Message("assistant", reply.text), Message("user", _again(faults))]
-        raise EditRefused(f"{faults[0]} (after {self._repairs + 1} replies)", {"faults": faults, "reply": reply.text})
+        raise EditRefused(
+            f"{faults[0]} (after {self._repairs + 1} replies)",
+            {"faults": faults, "reply": reply.text},
+        )
 
 
 def _again(faults: list[str]) -> str:
-    return "Nothing of that was written:\n" + "\n".join(f"- {fault}" for fault in faults) + "\nAnswer once more, whole."
+    return (
+        "Nothing of that was written:\n"
+        + "\n".join(f"- {fault}" for fault in faults)
+        + "\nAnswer once more, whole."
+    )
 
 
 def _read(
     reply: Reply, shown: _Shown, assignment: Assignment, ownership: Ownership
 ) -> tuple[dict[str, str | None], list[str]]:
-    """The new contents that a reply has, None for a file that is to be deleted; and what is wrong with it."""
+    """The new contents that a reply has, None for a file that is to be deleted.
+
+    And what is wrong with it.
+    """
     if reply.finish == "length":
-        return {}, ["the reply was cut off before its end: answer with fewer files, or allow longer replies"]
+        return {}, [
+            "the reply was cut off before its end: answer with fewer files, or allow longer replies"
+        ]
     edits: dict[str, str | None] = {}
     faults: list[str] = []
     for path, content in _blocks(reply.text, shown.mark, faults):
@@ -146,7 +184,9 @@ def _read(
             if edited is not None and (fault := _compiles(path, edited, before)):
                 faults.append(fault)
     if not edits and not faults and _NOTHING not in reply.text:
-        faults.append(f"there is no file in the reply, in the form that was asked for, nor {_NOTHING}")
+        faults.append(
+            f"there is no file in the reply, in the form that was asked for, nor {_NOTHING}"
+        )
     return edits, faults
 
 
@@ -222,7 +262,9 @@ def _write(edits: Mapping[str, str | None], assignment: Assignment, shown: _Show
         elif content != shown.texts.get(path):
             place.parent.mkdir(parents=True, exist_ok=True)
             mode = place.stat().st_mode if path in shown.texts else None
-            place.unlink(missing_ok=True)  # never written through: it may have another name elsewhere
+            place.unlink(
+                missing_ok=True
+            )  # never written through: it may have another name elsewhere
             place.write_text(content, "utf-8", newline="")
             if mode is not None:
                 place.chmod(mode)

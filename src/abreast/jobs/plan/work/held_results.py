@@ -4,7 +4,8 @@
     refs/abreast/RUN/LEAF/failed-TREE     what was in the worktree when its work failed, timed out or was stopped
     refs/abreast/RUN/LEAF/cut-off-TREE    what was in the worktree when the driver was killed
 
-They are in the object database of `snapshots.py`, not in the repository: no tool of its owner sees them.
+They are in the object database of `snapshots.py`, not in the repository: no tool of its owner sees
+them.
 """
 
 from __future__ import annotations
@@ -52,16 +53,23 @@ class HeldResults:
     def held(self, run: str | None = None) -> list[Held]:
         """All that is held, or what one run has made, by run, leaf and name."""
         found = []
-        for name, tree in sorted(self._snapshots.references(_HEAD if run is None else f"{_HEAD}{_word(run)}/").items()):
+        for name, tree in sorted(
+            self._snapshots.references(_HEAD if run is None else f"{_HEAD}{_word(run)}/").items()
+        ):
             of_run, leaf, last = name.removeprefix(_HEAD).split("/")
             found.append(Held(unquote(of_run), unquote(leaf), last.rpartition("-")[0], tree))
         return found
 
     def drop(self, run: str, leaves: Iterable[str]) -> int:
-        """Let go of what these leaves have made: it is in the source tree by now; how many trees."""
+        """Let go of what these leaves have made: it is in the source tree by now.
+
+        How many trees.
+        """
         gone = set(leaves)
         dropped = [each for each in self.held(run) if each.leaf in gone]
-        self._snapshots.forget(f"{_HEAD}{_word(run)}/{_word(each.leaf)}/{each.how}-{each.tree}" for each in dropped)
+        self._snapshots.forget(
+            f"{_HEAD}{_word(run)}/{_word(each.leaf)}/{each.how}-{each.tree}" for each in dropped
+        )
         return len(dropped)
 
 
@@ -71,18 +79,28 @@ def _word(name: str) -> str:
     A reference is a file, so a long name is cut, and told from others by a digest.
     """
     word = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
-    return word if len(word) <= MAX_BYTES else file_name(word).replace("~", "-")  # which git refuses
+    return (
+        word if len(word) <= MAX_BYTES else file_name(word).replace("~", "-")
+    )  # which git refuses
 
 
 def begin(slot: Slot, snapshots: Snapshots, run: str, leaf: str, base: str) -> None:
     """Note beside a worktree whose work begins in it: should the driver be killed, `rescue` finds it."""
-    facts = {"home": str(snapshots.home), "root": str(slot.root), "run": run, "leaf": leaf, "base": base}
+    facts = {
+        "home": str(snapshots.home),
+        "root": str(slot.root),
+        "run": run,
+        "leaf": leaf,
+        "base": base,
+    }
     facts |= {"git": str(slot.git_dir)} if slot.git_dir is not None else {}
     slot.keep(json.dumps(facts))
 
 
 def rescue(root: Path) -> list[Held]:
-    """Hold what drivers that were killed have left in worktrees of the repository of `root`; these may then be removed.
+    """Hold what drivers that were killed have left in worktrees of the repository of `root`.
+
+    These may then be removed.
 
     Each is held where its plan keeps its trees. Where that is gone, the worktree stays.
     """

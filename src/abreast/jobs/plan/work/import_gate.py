@@ -3,8 +3,8 @@
     faults = static_faults(snapshots, merged.tree, paths)     # what doesn't compile, imports that lead nowhere
     leaves = await blame(changes, breaks)                     # the least that breaks it: one leaf, or a pair
 
-Only what is new counts: a fault that the source tree has already is nobody's. Nothing is run to find these; commands
-that a user gives are run by `checks.py`.
+Only what is new counts: a fault that the source tree has already is nobody's. Nothing is run to
+find these; commands that a user gives are run by `checks.py`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ class ImportGate:
     def faults(self, tree: str, paths: Iterable[str]) -> frozenset[ImportFault]:
         """What is wrong with some files of a tree: those that don't compile, and imports that lead nowhere."""
         entries = self._snapshots.entries(tree)
-        blobs = {path: entry.blob for path, entry in entries.items() if path.endswith(".py") and entry.mode != LINK}
+        blobs = {
+            path: entry.blob
+            for path, entry in entries.items()
+            if path.endswith(".py") and entry.mode != LINK
+        }
         wanted = [path for path in sorted(set(paths)) if path in blobs]
         self._read(blobs[path] for path in wanted)
         modules = Modules(sorted(blobs), entries)
@@ -82,7 +86,10 @@ class ImportGate:
 
 
 def importers(imports: Imports, changed: Iterable[str], *, all_of_them: bool = False) -> set[str]:
-    """The files that import a changed one; with `all_of_them`, also through others. The changed ones are in it."""
+    """The files that import a changed one.
+
+    With `all_of_them`, also through others. The changed ones are in it.
+    """
     by: dict[str, list[str]] = {}
     for path, targets in imports.edges.items():
         for to in targets:
@@ -98,8 +105,12 @@ def importers(imports: Imports, changed: Iterable[str], *, all_of_them: bool = F
     return found
 
 
-async def blame(changes: Sequence[T], breaks: Callable[[Sequence[T]], Awaitable[bool]]) -> tuple[T, ...]:
-    """The least of these changes that breaks something, in their order; nothing if it breaks without any.
+async def blame(
+    changes: Sequence[T], breaks: Callable[[Sequence[T]], Awaitable[bool]]
+) -> tuple[T, ...]:
+    """The least of these changes that breaks something, in their order.
+
+    Nothing if it breaks without any.
 
     `breaks` tells of some of them, in their order, and must be true of all. By halves: for a pair among hundreds it is
     asked some twenty times. It presumes that more changes don't repair what fewer have broken.

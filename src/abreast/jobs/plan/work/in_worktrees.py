@@ -47,17 +47,23 @@ class PartStart:
         return merge(snapshots, self.base, changes).tree if changes else self.base
 
 
-def in_worktrees(task: Task, snapshots: Snapshots, start: PartStart, run: str, instruction: str = "") -> Work:
+def in_worktrees(
+    task: Task, snapshots: Snapshots, start: PartStart, run: str, instruction: str = ""
+) -> Work:
     """The work of a leaf: `task` in the worktree that its item holds, and a snapshot of what came of it.
 
-    Whatever ends it, what is in the worktree is held by a reference; a failure has it in its details.
+    Whatever ends it, what is in the worktree is held by a reference; a failure has it in its
+    details.
     """
     kept = HeldResults(snapshots)
     looks: defaultdict[int, Lock] = defaultdict(Lock)
     seen: dict[int, SeenTree] = {}
 
     def look(slot: Slot) -> str:
-        """What is in a worktree; one look at a time, as an interrupted one goes on in its thread."""
+        """What is in a worktree.
+
+        One look at a time, as an interrupted one goes on in its thread.
+        """
         with looks[slot.index]:
             known = seen.setdefault(slot.index, SeenTree(slot.scratch / f"index-{slot.index}"))
             return snapshots.take(slot.root, known, slot.git_dir)
@@ -71,12 +77,17 @@ def in_worktrees(task: Task, snapshots: Snapshots, start: PartStart, run: str, i
             await slot.begin_here()
         begin(slot, snapshots, run, leaf.id, base)
         try:
-            facts = await task(Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root, slot.scratch))
+            facts = await task(
+                Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root, slot.scratch)
+            )
             tree = await asyncio.to_thread(look, slot)
             changed = await asyncio.to_thread(snapshots.changes, base, tree)
         except BaseException as error:
-            # At once, without giving way: when this is cancelled, the worktree is somebody else's right after it.
-            with suppress(GitFailed, OSError):  # it may have ruined its worktree: the failure matters more
+            # At once, without giving way: when this is cancelled, the worktree is somebody else's
+            # right after it.
+            with suppress(
+                GitFailed, OSError
+            ):  # it may have ruined its worktree: the failure matters more
                 tree = look(slot)
                 if tree != base:
                     kept.hold(run, leaf.id, "failed", tree)

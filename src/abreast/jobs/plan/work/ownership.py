@@ -16,7 +16,10 @@ class Ownership:
     """The owners of paths, by the files of each leaf."""
 
     def __init__(self, leaves: Mapping[str, Iterable[str]], submodules: Iterable[str] = ()) -> None:
-        """Remember which leaves have files in each directory, and beneath it; submodules belong to none of them."""
+        """Remember which leaves have files in each directory, and beneath it.
+
+        Submodules belong to none of them.
+        """
         self._submodules = frozenset(submodules)
         self._owners = {path: leaf for leaf, files in leaves.items() for path in files}
         self._here: dict[str, set[str]] = defaultdict(set)
@@ -37,8 +40,8 @@ class Ownership:
     def owners(self, path: str) -> tuple[str, ...]:
         """The leaves that may write a path, sorted: one for a file of the plan.
 
-        A new file may be written by those that have files in its directory; where that is new too, or has none itself,
-        by those of the nearest directory that has.
+        A new file may be written by those that have files in its directory; where that is new too,
+        or has none itself, by those of the nearest directory that has.
         """
         if self._submodules and any(above in self._submodules for above in (path, *_above(path))):
             return (SUBMODULE,)

@@ -36,12 +36,16 @@ def beneath(step: Step) -> tuple[Step, ...]:
 def outline(steps: Iterable[Step]) -> list[dict[str, Any]]:
     """Steps in JSON's own types: ids, types, what each needs, and the lists of steps in them, each with its name."""
     return [
-        {"id": common.id, "type": common.type, "needs": None if common.needs is None else list(common.needs),
-         "budget": common.budget is not None,
-         "beneath": [[name, outline(listed)] for name, listed in _lists(step) if listed]}
+        {
+            "id": common.id,
+            "type": common.type,
+            "needs": None if common.needs is None else list(common.needs),
+            "budget": common.budget is not None,
+            "beneath": [[name, outline(listed)] for name, listed in _lists(step) if listed],
+        }
         for step in steps
         for common in [step.common]
-    ]  # fmt: skip
+    ]
 
 
 def _lists(step: Step) -> list[tuple[str, tuple[Step, ...]]]:
@@ -85,7 +89,8 @@ class Agent(NamedTuple):
 def agents_of(workflow: Workflow, inputs: Mapping[str, Any] | None = None) -> Iterator[Agent]:
     """The steps that an agent may do, those of called files included.
 
-    An agent that only an expression names is known once there are `inputs`, if the expression reads nothing else.
+    An agent that only an expression names is known once there are `inputs`, if the expression reads
+    nothing else.
     """
     for flow in files_of(workflow):
         given = inputs if flow is workflow else None
@@ -95,7 +100,10 @@ def agents_of(workflow: Workflow, inputs: Mapping[str, Any] | None = None) -> It
 
 
 def _agent(step: Prompt | Command, flow: Workflow, inputs: Mapping[str, Any] | None) -> str | None:
-    hidden = {("inputs",), *(("inputs", one.name) for one in flow.inputs if one.secret)}  # a secret is in no sentence
+    hidden = {
+        ("inputs",),
+        *(("inputs", one.name) for one in flow.inputs if one.secret),
+    }  # a secret is in no sentence
     for value in (step.integration, flow.integration):
         read = {path[:2] for path in reads([value])}
         if read and (inputs is None or read & hidden or {path[0] for path in read} != {"inputs"}):
@@ -126,7 +134,10 @@ def own_steps(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def affected_by(changed: set[tuple[str, str]], steps: Iterable[Step]) -> list[str]:
-    """The ids of the steps that read one of these names, themselves or through other steps; in the file's order."""
+    """The ids of the steps that read one of these names, themselves or through other steps.
+
+    In the file's order.
+    """
     found: list[str] = []
     everything = [step for step in every(steps) if not isinstance(step, CallStep)]
     names = set(changed)

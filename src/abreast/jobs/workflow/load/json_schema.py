@@ -14,8 +14,8 @@ _STEP_LIST: Final = {"type": "array", "items": {"$ref": "#/$defs/step"}, "minIte
 def workflow_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a workflow file.
 
-    It is what an editor can know: that `needs` names steps that are there is for the loader. Types of step that
-    somebody has registered are let through.
+    It is what an editor can know: that `needs` names steps that are there is for the loader. Types
+    of step that somebody has registered are let through.
 
     >>> workflow_schema()["required"]
     ['workflow', 'steps']
@@ -33,7 +33,10 @@ def workflow_schema() -> dict[str, Any]:
             "steps": _STEP_LIST,
             "outputs": {"type": ["object", "null"], "additionalProperties": _OUTPUT},
         },
-        "$defs": {"step": {"allOf": [{"$ref": "#/$defs/template"}], "required": ["id"]}, "template": _step()},
+        "$defs": {
+            "step": {"allOf": [{"$ref": "#/$defs/template"}], "required": ["id"]},
+            "template": _step(),
+        },
     }
 
 
@@ -46,19 +49,31 @@ _OUTPUT: Final = {
 
 
 def _step() -> dict[str, Any]:
-    """A step: by its type, which keys it takes. Without an id it is what a fan-out does for each item."""
+    """A step: by its type, which keys it takes.
+
+    Without an id it is what a fan-out does for each item.
+    """
     branches = [
         {
             "if": {
                 "properties": {"type": {"const": kind}},
                 **({} if kind == kinds.DEFAULT_TYPE else {"required": ["type"]}),
             },
-            "then": {**_mapping(kinds.words_of(kind), but=("id",)), "additionalProperties": False, **_more(kind)},
+            "then": {
+                **_mapping(kinds.words_of(kind), but=("id",)),
+                "additionalProperties": False,
+                **_more(kind),
+            },
         }
         for kind in kinds.KINDS
     ]
     shared = {word: _property(kinds.COMMON[word]) for word in kinds.OURS}
-    shared["type"] = {"type": "string", "minLength": 1, "not": {"enum": list(kinds.REFUSED)}, "default": "command"}
+    shared["type"] = {
+        "type": "string",
+        "minLength": 1,
+        "not": {"enum": list(kinds.REFUSED)},
+        "default": "command",
+    }
     return {"type": "object", "properties": shared, "allOf": branches}
 
 
@@ -66,12 +81,19 @@ def _more(kind: str) -> dict[str, Any]:
     """What a table of words can't say."""
     if kind == "fan-out":
         return {"oneOf": [{"required": ["step"]}, {"required": ["steps"]}]}
-    return {"dependentRequired": {"capture_max_bytes": ["capture"]}} if kind in {"command", "prompt"} else {}
+    return (
+        {"dependentRequired": {"capture_max_bytes": ["capture"]}}
+        if kind in {"command", "prompt"}
+        else {}
+    )
 
 
 def _mapping(words: Mapping[str, Word], but: tuple[str, ...] = ()) -> dict[str, Any]:
     required = [name for name, word in words.items() if word.required and name not in but]
-    made: dict[str, Any] = {"type": "object", "properties": {name: _property(word) for name, word in words.items()}}
+    made: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _property(word) for name, word in words.items()},
+    }
     return {**made, "required": required} if required else made
 
 

@@ -16,7 +16,9 @@ Instead: TypeAlias = Callable[[str, Iterable[str]], str]
 class KnownNames:
     """The names that the expressions of one file can reach."""
 
-    def __init__(self, ids: Iterable[str], steps: Iterable[Step], inputs: Mapping[str, object] | None) -> None:
+    def __init__(
+        self, ids: Iterable[str], steps: Iterable[Step], inputs: Mapping[str, object] | None
+    ) -> None:
         """`inputs` None: they are wrong themselves, so nothing is said about who reads them."""
         self._ids = sorted(ids)
         self._inputs = inputs

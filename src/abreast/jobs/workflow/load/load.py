@@ -33,7 +33,9 @@ def load(
     kinds: Mapping[str, Callable[..., Any]] | None = None,
     check_sample: CheckSample | None = None,
 ) -> Workflow:
-    r"""The workflow that a file's text says; `WorkflowInvalid` has all problems together, each with its file and line.
+    r"""The workflow that a file's text says.
+
+    `WorkflowInvalid` has all problems together, each with its file and line.
 
     `file` is the name that problems go by, `directory` where the files of `workflow` steps are looked for, `kinds` what
     is registered beside the built-in types, `check_sample` says what is wrong with the words of a sample.
@@ -85,36 +87,48 @@ class _File:
         if root is None:
             return None
         if root.kind != "mapping":
-            self.report.problem(root.line, f"a workflow must be a mapping, not {shown(root.plain(2))}")
+            self.report.problem(
+                root.line, f"a workflow must be a mapping, not {shown(root.plain(2))}"
+            )
             return None
         self.warn_unknown(root, kinds.TOP, "a workflow's file")
         self.schema_version(root)
         self.requires(root)
         inputs = self.inputs(root.get("inputs"))
         reader = StepReader(
-            self.text, self.report, inputs, self.shared.kinds, self.shared.check_sample, self.inner,
-        )  # fmt: skip
+            self.text, self.report, inputs, self.shared.kinds, self.shared.check_sample, self.inner
+        )
         header = self.header(root, reader)
         steps = reader.steps(self.listed(root), Scope(level=self.place.level))
         outputs = self.outputs(root.get("outputs"), reader)
         self.warn_of_unknown_names(reader, steps, inputs)
         return Workflow(
-            file=self.report.file, text=self.text, steps=steps, inputs=tuple((inputs or {}).values()),
-            outputs=outputs, warnings=tuple(sorted(set(self.report.warnings))),
-            directory=str(self.place.directory.resolve()) if self.place.directory else "", **header,
-        )  # fmt: skip
+            file=self.report.file,
+            text=self.text,
+            steps=steps,
+            inputs=tuple((inputs or {}).values()),
+            outputs=outputs,
+            warnings=tuple(sorted(set(self.report.warnings))),
+            directory=str(self.place.directory.resolve()) if self.place.directory else "",
+            **header,
+        )
 
     def warn_unknown(self, node: YamlNode, words: tuple[str, ...], what: str) -> None:
         """Spec-kit reads over what it doesn't know, outside of steps: so it is no problem."""
         for key in node.pairs:
             if key not in words:
                 there = self.report.instead(key, words)
-                self.report.warn(node.line_of(key), f"there is no {shown(key)} in {what}, so it is not used; {there}")
+                self.report.warn(
+                    node.line_of(key),
+                    f"there is no {shown(key)} in {what}, so it is not used; {there}",
+                )
 
     def schema_version(self, root: YamlNode) -> None:
         node = root.get("schema_version")
         if node and (node.kind != "value" or str(node.value) != "1.0"):
-            self.report.problem(node.line, f"schema_version must be '1.0', not {shown(node.plain(2))}")
+            self.report.problem(
+                node.line, f"schema_version must be '1.0', not {shown(node.plain(2))}"
+            )
 
     def requires(self, root: YamlNode) -> None:
         node = self.mapping(root.get("requires"), "requires")
@@ -128,7 +142,9 @@ class _File:
     def mapping(self, node: YamlNode | None, name: str) -> YamlNode | None:
         """A mapping that may be left out."""
         if node and node.kind != "mapping" and node.plain(2) is not None:
-            self.report.problem(node.line, f"{name!r} must be a mapping, not {shown(node.plain(2))}")
+            self.report.problem(
+                node.line, f"{name!r} must be a mapping, not {shown(node.plain(2))}"
+            )
         return node if node and node.kind == "mapping" else None
 
     def header(self, root: YamlNode, reader: StepReader) -> dict[str, Any]:
@@ -139,7 +155,10 @@ class _File:
             return {"id": ""}
         given = fitting(node, kinds.HEADER, "the workflow", self.report)
         self.warn_unknown(node, tuple(kinds.HEADER), "the workflow's header")
-        named = {word: _written(given.get(word)) for word in ("id", "name", "version", "author", "description")}
+        named = {
+            word: _written(given.get(word))
+            for word in ("id", "name", "version", "author", "description")
+        }
         named["name"] = named["name"] or named["id"]
         return {
             **named,
@@ -152,7 +171,8 @@ class _File:
         node = root.get("steps")
         if node is None or node.kind != "list" or not node.entries:
             self.report.problem(
-                node.line if node else root.line, "a workflow needs 'steps', a list of at least one step"
+                node.line if node else root.line,
+                "a workflow needs 'steps', a list of at least one step",
             )
             return None
         return node
@@ -169,7 +189,9 @@ class _File:
             if one.kind == "mapping":
                 found[name] = self.input(name, one, given.line_of(name))
             else:
-                self.report.problem(one.line, f"the input {name!r} must be a mapping, such as {{type: string}}")
+                self.report.problem(
+                    one.line, f"the input {name!r} must be a mapping, such as {{type: string}}"
+                )
         return found
 
     def input(self, name: str, node: YamlNode, line: int) -> WorkflowInput:
@@ -177,13 +199,16 @@ class _File:
         self.warn_unknown(node, tuple(kinds.INPUT), "an input")
         default = given.get("default")
         made = WorkflowInput(
-            name, line, type=given["type"].value if "type" in given else "string",
+            name,
+            line,
+            type=given["type"].value if "type" in given else "string",
             required="required" in given and given["required"].value is True,
-            has_default=default is not None, default=default.plain() if default else None,
+            has_default=default is not None,
+            default=default.plain() if default else None,
             enum=tuple(given["enum"].plain()) if "enum" in given else None,
             prompt=given["prompt"].text if "prompt" in given else None,
             secret="secret" in given and given["secret"].value is True,
-        )  # fmt: skip
+        )
         if made.secret and (default is not None or made.type != "string"):
             fault = f"the input {name!r} is secret: it must be a string, without a default, for the file is stored"
             self.report.problem(line, fault)
@@ -200,17 +225,27 @@ class _File:
         for name, one in given.items() if given else ():
             line = given.line_of(name) if given else one.line
             if name in kinds.RESERVED_OUTPUTS or not re.fullmatch(kinds.OUTPUT_NAME, name):
-                self.report.problem(line, f"an output can't be called {shown(name)}; choose another name")
+                self.report.problem(
+                    line, f"an output can't be called {shown(name)}; choose another name"
+                )
             if one.kind != "mapping" or list(one.pairs) != ["value"]:
-                self.report.problem(line, f"the output {name!r} must be a mapping such as {{value: ...}}")
+                self.report.problem(
+                    line, f"the output {name!r} must be a mapping such as {{value: ...}}"
+                )
                 continue
             found[name] = reader.value(one.get("value"))
         return found
 
     def warn_of_unknown_names(
-        self, reader: StepReader, steps: tuple[Step, ...], inputs: Mapping[str, WorkflowInput] | None
+        self,
+        reader: StepReader,
+        steps: tuple[Step, ...],
+        inputs: Mapping[str, WorkflowInput] | None,
     ) -> None:
-        """A path that leads nowhere is null when it is read, so it is no problem; it is seldom meant."""
+        """A path that leads nowhere is null when it is read, so it is no problem.
+
+        It is seldom meant.
+        """
         known = KnownNames(reader.ids, steps, inputs)
         for line, path in dict.fromkeys(reader.reads):
             for fault in known.faults(path, self.report.instead):
@@ -221,7 +256,11 @@ class _File:
     def inner(self, node: YamlNode, level: int) -> Workflow | None:
         """The workflow in another file; the report has why there is none."""
         directory, named = self.place.directory, node.text
-        wrong = _wrong_name(named) if directory else "files can't be looked for here, as the workflow is in none itself"
+        wrong = (
+            _wrong_name(named)
+            if directory
+            else "files can't be looked for here, as the workflow is in none itself"
+        )
         path = (directory or Path()) / named
         wrong = wrong or _wrong_file(path, (directory or Path()))
         chain = self.place.chain
@@ -238,7 +277,9 @@ class _File:
         workflow, depth = self.shared.loaded[path]
         self.depth = max(self.depth, depth + 1)
         if len(chain) + depth > MAX_FILES:
-            self.report.problem(node.line, f"the workflow {shown(named)}: files stand within each other too deep")
+            self.report.problem(
+                node.line, f"the workflow {shown(named)}: files stand within each other too deep"
+            )
         return workflow
 
     def open(self, path: Path, named: str, level: int) -> tuple[Workflow | None, int]:

@@ -1,4 +1,7 @@
-"""Which steps of a list wait for which: `needs`, or else the step before. Names that are not there, and circles."""
+"""Which steps of a list wait for which: `needs`, or else the step before.
+
+Names that are not there, and circles.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ class StepPlace(NamedTuple):
     needs: Sequence[str] | None
 
 
-def wrong_order(places: Sequence[StepPlace], instead: Callable[[str, Iterable[str]], str]) -> Iterator[tuple[int, str]]:
+def wrong_order(
+    places: Sequence[StepPlace], instead: Callable[[str, Iterable[str]], str]
+) -> Iterator[tuple[int, str]]:
     """What is wrong with the `needs` of a list of steps, each with its line."""
     if all(one.needs is None for one in places):
         return
@@ -31,13 +36,19 @@ def wrong_order(places: Sequence[StepPlace], instead: Callable[[str, Iterable[st
                 yield one.line, f"the step {one.id!r} needs itself; take it out of its needs"
             elif name not in index:
                 there = instead(name, (each for each in index if each != one.id))
-                yield one.line, f"the step {one.id!r} needs {name!r}, which is no step of the same list; {there}"
+                yield (
+                    one.line,
+                    f"the step {one.id!r} needs {name!r}, which is no step of the same list; {there}",
+                )
     if circle := _circle(waits):
         names = " -> ".join(str(places[at].id) for at in [*circle, circle[0]])
         line = next(places[at].line for at in circle if places[at].needs is not None)
         fault = f"these steps wait for each other: {names}; take one out of needs"
         implied = any(places[at].needs is None for at in circle)
-        yield line, fault + (" (a step without needs waits for the step before it)" if implied else "")
+        yield (
+            line,
+            fault + (" (a step without needs waits for the step before it)" if implied else ""),
+        )
 
 
 def _circle(waits: Sequence[Sequence[int]]) -> list[int]:

@@ -1,4 +1,7 @@
-"""The steps of a workflow file, from its tree into their types; what is wrong is reported, and reading goes on."""
+"""The steps of a workflow file, from its tree into their types.
+
+What is wrong is reported, and reading goes on.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from abreast.jobs.workflow.shell.script import Script, ScriptInvalid, parse_scri
 from abreast.jobs.workflow.spec import Common, Custom, Step, Value, Workflow, WorkflowInput
 
 CheckSample: TypeAlias = Callable[[dict[str, Any]], str | None]
-"""Says what is wrong with the words of a sample. A value that holds `{{ }}` is None there; a prompt is its text."""
+"""Says what is wrong with the words of a sample. A value that holds `{{ }}` is None there.
+
+A prompt is its text.
+"""
 
 MAX_LEVELS: Final = 64
 """Steps within steps, the files of `workflow` steps included."""
@@ -80,7 +86,9 @@ class StepReader:
         """The values of a mapping."""
         return {key: self.value(one) for key, one in node.items()} if node else {}
 
-    def template(self, node: YamlNode, parser: Callable[[str], ExpressionText] = parse) -> ExpressionText:
+    def template(
+        self, node: YamlNode, parser: Callable[[str], ExpressionText] = parse
+    ) -> ExpressionText:
         """A text as a Template, with or without `{{ }}` in it."""
         try:
             found = parser(node.text)
@@ -95,7 +103,10 @@ class StepReader:
         return self.template(node) if node and isinstance(node.value, str) else None
 
     def condition(self, node: YamlNode) -> ExpressionText | bool:
-        """What an `if` or a loop asks. A text that is never evaluated would always be true, so it is refused."""
+        """What an `if` or a loop asks.
+
+        A text that is never evaluated would always be true, so it is refused.
+        """
         if isinstance(node.value, bool):
             return node.value
         return self.template(node, parse_condition) if isinstance(node.value, str) else False
@@ -118,7 +129,9 @@ class StepReader:
         """A list of steps; what is none is reported."""
         entries = node.entries if node else []
         if entries and scope.level > MAX_LEVELS:
-            self.report.problem(entries[0].line, f"steps are nested more than {MAX_LEVELS} levels deep")
+            self.report.problem(
+                entries[0].line, f"steps are nested more than {MAX_LEVELS} levels deep"
+            )
             return ()
         made = [self.step(entry, scope) for entry in entries]
         for line, text in wrong_order([_place(entry) for entry in entries], self.report.instead):
@@ -141,14 +154,20 @@ class StepReader:
             return READERS[type_](self, given, self.common(node, given, name, type_), scope)
         if isinstance(type_, str) and type_ in self.custom:
             ours = _but_id({word: kinds.COMMON[word] for word in kinds.OURS})
-            return self.custom_step(node, self.common(node, fitting(node, ours, what, self.report), name, type_))
+            return self.custom_step(
+                node, self.common(node, fitting(node, ours, what, self.report), name, type_)
+            )
         if not isinstance(type_, str):
-            self.report.problem(line, f"'type' of the step {name!r} must be a text, not {shown(type_)}")
+            self.report.problem(
+                line, f"'type' of the step {name!r} must be a text, not {shown(type_)}"
+            )
         elif type_ in kinds.REFUSED:
             self.report.problem(line, f"the step {name!r}: {kinds.REFUSED[type_]}")
         else:
             there = self.report.instead(type_, [*kinds.KINDS, *self.custom])
-            self.report.problem(line, f"the step {name!r}: there is no type {shown(type_)}; {there}")
+            self.report.problem(
+                line, f"the step {name!r}: there is no type {shown(type_)}; {there}"
+            )
         return None
 
     def step_id(self, node: YamlNode, scope: Scope, default: str | None) -> str:
@@ -164,9 +183,13 @@ class StepReader:
             self.report.problem(line, f"an id must be a text, not {shown(name)}{quotes}")
             return "?"
         if ":" in name:
-            self.report.problem(line, f"the id {shown(name)} must not hold ':', which is for the items of a fan-out")
+            self.report.problem(
+                line, f"the id {shown(name)} must not hold ':', which is for the items of a fan-out"
+            )
         elif name in scope.seen:
-            self.report.problem(line, f"the id {shown(name)} is taken already, on line {scope.seen[name]}")
+            self.report.problem(
+                line, f"the id {shown(name)} is taken already, on line {scope.seen[name]}"
+            )
         scope.seen.setdefault(name, line)
         self.ids.add(name)
         return name
@@ -177,11 +200,19 @@ class StepReader:
         for key in node.pairs:
             if key not in words:
                 there = self.report.instead(key, [*kinds.KINDS[type_], *kinds.COMMON])
-                self.report.problem(node.line_of(key), f"there is no {shown(key)} in a {type_} step; {there}")
+                self.report.problem(
+                    node.line_of(key), f"there is no {shown(key)} in a {type_} step; {there}"
+                )
 
-    def common(self, node: YamlNode, given: Mapping[str, YamlNode], name: str, type_: str) -> Common:
+    def common(
+        self, node: YamlNode, given: Mapping[str, YamlNode], name: str, type_: str
+    ) -> Common:
         """What any step may say."""
-        facts = {word: given[word].plain() for word in kinds.OURS if word in given and word not in {"id", "type"}}
+        facts = {
+            word: given[word].plain()
+            for word in kinds.OURS
+            if word in given and word not in {"id", "type"}
+        }
         for word, check in _CHECKS:
             if word in facts and (wrong := check(facts[word])):
                 self.report.problem(given[word].line, f"{word!r} of the step {name!r}: {wrong}")
@@ -201,7 +232,10 @@ class StepReader:
         return Common(name, type_, node.line, input=self.value(node.get("input")), **facts)
 
     def custom_step(self, node: YamlNode, common: Common) -> Step:
-        """A step of a kind that somebody has registered; the kind may have something to say about its config."""
+        """A step of a kind that somebody has registered.
+
+        The kind may have something to say about its config.
+        """
         mine = [(key, one) for key, one in node.items() if key not in kinds.OURS]
         check = getattr(self.custom[common.type], "check", None)
         if callable(check):
@@ -226,5 +260,7 @@ def _place(node: YamlNode) -> StepPlace:
     return StepPlace(
         name.value if name and isinstance(name.value, str) else None,
         node.line_of("needs"),
-        [one.value for one in needs.entries if isinstance(one.value, str)] if needs and listed else None,
+        [one.value for one in needs.entries if isinstance(one.value, str)]
+        if needs and listed
+        else None,
     )

@@ -45,32 +45,39 @@ def _shell(reader: StepReader, given: dict[str, YamlNode], common: Common, _: Sc
 def _prompt(reader: StepReader, given: dict[str, YamlNode], common: Common, _: Scope) -> Step:
     _capture(reader, given, common)
     return Prompt(
-        common, reader.template(given.get("prompt", _NOTHING)),
-        integration=reader.optional(given.get("integration")), model=reader.optional(given.get("model")),
-        system=reader.optional(given.get("system")), temperature=given.get("temperature", _NOTHING).value,
+        common,
+        reader.template(given.get("prompt", _NOTHING)),
+        integration=reader.optional(given.get("integration")),
+        model=reader.optional(given.get("model")),
+        system=reader.optional(given.get("system")),
+        temperature=given.get("temperature", _NOTHING).value,
         max_tokens=given.get("max_tokens", _NOTHING).value,
         capture=given.get("capture", _NOTHING).value is True,
         capture_max_bytes=given.get("capture_max_bytes", _NOTHING).value,
-    )  # fmt: skip
+    )
 
 
 def _command(reader: StepReader, given: dict[str, YamlNode], common: Common, _: Scope) -> Step:
     _capture(reader, given, common)
     return Command(
-        common, given.get("command", _NOTHING).text,
-        integration=reader.optional(given.get("integration")), model=reader.optional(given.get("model")),
+        common,
+        given.get("command", _NOTHING).text,
+        integration=reader.optional(given.get("integration")),
+        model=reader.optional(given.get("model")),
         options=reader.value(given.get("options")),
         integration_args=tuple(map(reader.value, given.get("integration_args", _NOTHING).entries)),
         integration_options=reader.value(given.get("integration_options")),
         capture=given.get("capture", _NOTHING).value is True,
         capture_max_bytes=given.get("capture_max_bytes", _NOTHING).value,
-    )  # fmt: skip
+    )
 
 
 def _capture(reader: StepReader, given: dict[str, YamlNode], common: Common) -> None:
     limit = given.get("capture_max_bytes")
     if limit and given.get("capture", _NOTHING).value is not True:
-        reader.report.problem(limit.line, f"'capture_max_bytes' of the step {common.id!r} needs 'capture: true'")
+        reader.report.problem(
+            limit.line, f"'capture_max_bytes' of the step {common.id!r} needs 'capture: true'"
+        )
 
 
 def _python(reader: StepReader, given: dict[str, YamlNode], common: Common, _: Scope) -> Step:
@@ -78,7 +85,11 @@ def _python(reader: StepReader, given: dict[str, YamlNode], common: Common, _: S
 
 
 def _gate(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
-    options = tuple(one.text for one in given["options"].entries) if "options" in given else ("approve", "reject")
+    options = (
+        tuple(one.text for one in given["options"].entries)
+        if "options" in given
+        else ("approve", "reject")
+    )
     on_reject: Any = given["on_reject"].value if "on_reject" in given else "abort"
     verdict = given.get("verdict_input")
     if on_reject != "skip" and not any(one.lower() in {"reject", "abort"} for one in options):
@@ -88,19 +99,29 @@ def _gate(reader: StepReader, given: dict[str, YamlNode], common: Common, scope:
     if verdict:
         _verdict(reader, verdict, common, scope, retry=on_reject == "retry")
     return GateStep(
-        common, reader.value(given.get("message")), options, on_reject,
-        show_file=_shown_file(reader, given.get("show_file")), verdict_input=verdict.text if verdict else None,
-    )  # fmt: skip
+        common,
+        reader.value(given.get("message")),
+        options,
+        on_reject,
+        show_file=_shown_file(reader, given.get("show_file")),
+        verdict_input=verdict.text if verdict else None,
+    )
 
 
 def _shown_file(reader: StepReader, node: YamlNode | None) -> ExpressionText | None:
-    return reader.template(node) if node and node.kind == "value" and node.value is not None else None
+    return (
+        reader.template(node) if node and node.kind == "value" and node.value is not None else None
+    )
 
 
-def _verdict(reader: StepReader, node: YamlNode, common: Common, scope: Scope, *, retry: bool) -> None:
+def _verdict(
+    reader: StepReader, node: YamlNode, common: Common, scope: Scope, *, retry: bool
+) -> None:
     what = f"'verdict_input' of the gate {common.id!r}"
     if scope.in_fan_out:
-        reader.report.problem(node.line, f"{what} would decide for every item; put the gate outside of the fan-out")
+        reader.report.problem(
+            node.line, f"{what} would decide for every item; put the gate outside of the fan-out"
+        )
     elif reader.inputs is not None and node.text not in reader.inputs:
         there = reader.report.instead(node.text, reader.inputs)
         reader.report.problem(node.line, f"{what} names no input: {shown(node.text)}; {there}")
@@ -113,18 +134,21 @@ def _verdict(reader: StepReader, node: YamlNode, common: Common, scope: Scope, *
 
 def _if(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
     return If(
-        common, reader.condition(given.get("condition", _NOTHING)),
-        reader.steps(given.get("then"), scope.beneath()), reader.steps(given.get("else"), scope.beneath()),
-    )  # fmt: skip
+        common,
+        reader.condition(given.get("condition", _NOTHING)),
+        reader.steps(given.get("then"), scope.beneath()),
+        reader.steps(given.get("else"), scope.beneath()),
+    )
 
 
 def _switch(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
     cases = given.get("cases", _NOTHING).pairs.values()
     return Switch(
-        common, reader.value(given.get("expression")),
+        common,
+        reader.value(given.get("expression")),
         tuple((_case(key), reader.steps(listed, scope.beneath())) for key, listed in cases),
         reader.steps(given.get("default"), scope.beneath()),
-    )  # fmt: skip
+    )
 
 
 def _case(key: YamlNode) -> str:
@@ -136,17 +160,24 @@ def _case(key: YamlNode) -> str:
 def _loop(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
     rounds = given["max_iterations"].value if "max_iterations" in given else MAX_ITERATIONS
     return Loop(
-        common, reader.condition(given.get("condition", _NOTHING)), reader.steps(given.get("steps"), scope.beneath()),
-        max_iterations=rounds, at_least_once=common.type == "do-while",
-    )  # fmt: skip
+        common,
+        reader.condition(given.get("condition", _NOTHING)),
+        reader.steps(given.get("steps"), scope.beneath()),
+        max_iterations=rounds,
+        at_least_once=common.type == "do-while",
+    )
 
 
 def _fan_out(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
     what = f"the fan-out {common.id!r}"
     if "step" in given and "steps" in given:
-        reader.report.problem(given["steps"].line, f"{what} has both 'step' and 'steps'; put the one into the other")
+        reader.report.problem(
+            given["steps"].line, f"{what} has both 'step' and 'steps'; put the one into the other"
+        )
     elif "step" not in given and "steps" not in given:
-        reader.report.problem(common.line, f"{what} needs 'step' or 'steps': what is done for each item")
+        reader.report.problem(
+            common.line, f"{what} needs 'step' or 'steps': what is done for each item"
+        )
     template = scope.template()
     alone = reader.step(given["step"], template, "item") if "step" in given else None
     items = reader.value(given.get("items"))
@@ -154,12 +185,16 @@ def _fan_out(reader: StepReader, given: dict[str, YamlNode], common: Common, sco
         fault = f"'items' of {what} is {shown(items)}, which is no list; an expression stands in {{{{ }}}}"
         reader.report.warn(given["items"].line, fault)
     return FanOut(
-        common, items, (alone,) if alone else reader.steps(given.get("steps"), template),
+        common,
+        items,
+        (alone,) if alone else reader.steps(given.get("steps"), template),
         max_concurrency=reader.value(given["max_concurrency"]) if "max_concurrency" in given else 1,
-        min_success=given.get("min_success", _NOTHING).value, max_failures=given.get("max_failures", _NOTHING).value,
-        canary=_canary(reader, given.get("canary"), what), key=reader.optional(given.get("key")),
+        min_success=given.get("min_success", _NOTHING).value,
+        max_failures=given.get("max_failures", _NOTHING).value,
+        canary=_canary(reader, given.get("canary"), what),
+        key=reader.optional(given.get("key")),
         template=given["step"].plain() if "step" in given else None,
-    )  # fmt: skip
+    )
 
 
 def _canary(reader: StepReader, node: YamlNode | None, what: str) -> Canary | None:
@@ -169,7 +204,9 @@ def _canary(reader: StepReader, node: YamlNode | None, what: str) -> Canary | No
     for key in node.pairs:
         if key not in kinds.CANARY:
             there = reader.report.instead(key, kinds.CANARY)
-            reader.report.problem(node.line_of(key), f"there is no {shown(key)} in a canary; {there}")
+            reader.report.problem(
+                node.line_of(key), f"there is no {shown(key)} in a canary; {there}"
+            )
     part = float(given["min_success"].value) if "min_success" in given else 1.0
     return Canary(given["items"].value if "items" in given else 1, part)
 
@@ -177,9 +214,13 @@ def _canary(reader: StepReader, node: YamlNode | None, what: str) -> Canary | No
 def _fan_in(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
     for one in given.get("wait_for", _NOTHING).entries:
         if one.text == common.id:
-            reader.report.problem(one.line, f"the fan-in {common.id!r} waits for itself; name earlier steps")
+            reader.report.problem(
+                one.line, f"the fan-in {common.id!r} waits for itself; name earlier steps"
+            )
         elif one.text not in scope.seen:
-            there = reader.report.instead(one.text, (name for name in scope.seen if name != common.id))
+            there = reader.report.instead(
+                one.text, (name for name in scope.seen if name != common.id)
+            )
             fault = f"the fan-in {common.id!r} waits for {shown(one.text)}, which is no earlier step here; {there}"
             reader.report.problem(one.line, fault)
     names = tuple(one.text for one in given.get("wait_for", _NOTHING).entries)
@@ -197,7 +238,9 @@ def _sample(reader: StepReader, given: dict[str, YamlNode], common: Common, _: S
     node = given.get("sample", _NOTHING)
     facts = reader.mapping(node)
     if reader.check_sample is not None and "sample" in given:
-        plain = {key: None if _has_template(facts[key]) else one.plain() for key, one in node.items()}
+        plain = {
+            key: None if _has_template(facts[key]) else one.plain() for key, one in node.items()
+        }
         prompt = node.get("prompt")
         if prompt is not None and isinstance(prompt.value, str):
             plain["prompt"] = prompt.text
@@ -212,7 +255,9 @@ def _has_template(value: Value) -> bool:
     return isinstance(value, ExpressionText)
 
 
-def _call(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step | None:
+def _call(
+    reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope
+) -> Step | None:
     node = given.get("workflow")
     workflow = reader.inner(node, scope.level) if node else None
     if node is None or workflow is None:
@@ -222,16 +267,31 @@ def _call(reader: StepReader, given: dict[str, YamlNode], common: Common, scope:
     for key in handed.pairs:
         if key not in names:
             there = reader.report.instead(key, names)
-            reader.report.problem(handed.line_of(key), f"{node.text} has no input {shown(key)}; {there}")
+            reader.report.problem(
+                handed.line_of(key), f"{node.text} has no input {shown(key)}; {there}"
+            )
     for name, one in names.items():
         if one.required and not one.has_default and name not in handed.pairs:
-            reader.report.problem(common.line, f"the step {common.id!r} must give {node.text} its input {name!r}")
+            reader.report.problem(
+                common.line, f"the step {common.id!r} must give {node.text} its input {name!r}"
+            )
     return CallStep(common, node.text, workflow, reader.mapping(handed))
 
 
 _Read: TypeAlias = "Callable[[StepReader, dict[str, YamlNode], Common, Scope], Step | None]"
 READERS: Final[dict[str, _Read]] = {
-    "command": _command, "prompt": _prompt, "shell": _shell, "python": _python, "gate": _gate, "if": _if,
-    "switch": _switch, "while": _loop, "do-while": _loop, "fan-out": _fan_out, "fan-in": _fan_in, "sample": _sample,
-    "workflow": _call, "slot": _slot,
-}  # fmt: skip
+    "command": _command,
+    "prompt": _prompt,
+    "shell": _shell,
+    "python": _python,
+    "gate": _gate,
+    "if": _if,
+    "switch": _switch,
+    "while": _loop,
+    "do-while": _loop,
+    "fan-out": _fan_out,
+    "fan-in": _fan_in,
+    "sample": _sample,
+    "workflow": _call,
+    "slot": _slot,
+}

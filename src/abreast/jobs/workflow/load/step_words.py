@@ -1,4 +1,7 @@
-"""What each type of step takes: the words, what each must be, and how to say that. Loader and editors read it here."""
+"""What each type of step takes: the words, what each must be, and how to say that.
+
+Loader and editors read it here.
+"""
 
 from __future__ import annotations
 
@@ -68,16 +71,27 @@ VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 CANARY: Final = {"items": Word(whole(1), required=True), "min_success": Word(PART)}
 
 COMMON: Final[dict[str, Word]] = {
-    "id": Word(text_like(STEP_ID, "a text without ':'"), required=True, about="The step's name in steps.<id>"),
+    "id": Word(
+        text_like(STEP_ID, "a text without ':'"),
+        required=True,
+        about="The step's name in steps.<id>",
+    ),
     "type": Word(NAME, about="command, unless it says otherwise"),
     "continue_on_error": Word(SWITCH, about="Go on with the next step if this one fails"),
-    "needs": Word(IDS, about="Steps of the same list that must be done first; without it, the step before"),
+    "needs": Word(
+        IDS, about="Steps of the same list that must be done first; without it, the step before"
+    ),
     "if": Word(CONDITION, about="Whether it runs at all; else it is skipped"),
-    "retry": Word(RETRY, about="How often it is tried again after a failure; {times: 3, delay: 10} waits in between"),
+    "retry": Word(
+        RETRY,
+        about="How often it is tried again after a failure; {times: 3, delay: 10} waits in between",
+    ),
     "timeout": Word(SECONDS, about="Seconds after which it is stopped"),
     "budget": Word(NAME, about="What it may spend: 50req, 2Mtok, 20usd, 10min, several by comma"),
     "lane": Word(NAME, about="The lane whose limits it waits for"),
-    "effect": Word(one_of(EFFECTS), about="Whether it may be repeated when nobody knows if it was done"),
+    "effect": Word(
+        one_of(EFFECTS), about="Whether it may be repeated when nobody knows if it was done"
+    ),
     "output_schema": Word(MAPPING, about="The JSON schema that its output obeys"),
     "input": Word(ANY, about="Kept as steps.<id>.input"),
     "name": Word(ANY, about="For readers"),
@@ -86,9 +100,14 @@ COMMON: Final[dict[str, Word]] = {
     "model": Word(ANY),
     "options": Word(ANY),
 }
-"""What any step may say. The last three are for commands and prompts, and spec-kit lets them stand anywhere."""
+"""What any step may say.
 
-COMPOSITE: Final = frozenset({"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow", "slot"})
+The last three are for commands and prompts, and spec-kit lets them stand anywhere.
+"""
+
+COMPOSITE: Final = frozenset(
+    {"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow", "slot"}
+)
 """Steps that only lead to others, or put their outputs together."""
 PROCESSES: Final = frozenset({"shell", "command", "prompt"})
 """Steps that may start a process."""
@@ -189,15 +208,21 @@ KINDS: Final[dict[str, dict[str, Word]]] = {
         "step": Word(TEMPLATE, about="What is done for each item"),
         "steps": Word(SOME_STEPS, about="What is done for each item, one after the other"),
         "min_success": Word(
-            ValueShape(is_part_or_count, "a count, or a part below 1", {"type": "number", "minimum": 0}),
+            ValueShape(
+                is_part_or_count, "a count, or a part below 1", {"type": "number", "minimum": 0}
+            ),
             about="How many items must succeed: a count, or a part below 1",
         ),
         "max_failures": Word(whole(0), about="How many items may fail"),
-        "canary": Word(MAPPING, about="The first items run alone, and nothing else if too few of them succeed"),
+        "canary": Word(
+            MAPPING, about="The first items run alone, and nothing else if too few of them succeed"
+        ),
         "key": Word(TEXT, about="A name by which an item is known again, such as '{{ item.id }}'"),
     },
     "fan-in": {
-        "wait_for": Word(NAMES, required=True, about="Earlier steps, whose outputs are put together"),
+        "wait_for": Word(
+            NAMES, required=True, about="Earlier steps, whose outputs are put together"
+        ),
         "output": Word(MAPPING),
     },
     "sample": {"sample": Word(MAPPING, required=True, about="The words of a sample")},
@@ -214,28 +239,60 @@ KINDS: Final[dict[str, dict[str, Word]]] = {
             ),
             required=True,
             about="What may stand here",
-        ),
+        )
     },
 }
 
-_SAID: Final = ("text", "stdout", "stderr", "exit_code", "dispatched", "data", "integration", "model")
+_SAID: Final = (
+    "text",
+    "stdout",
+    "stderr",
+    "exit_code",
+    "dispatched",
+    "data",
+    "integration",
+    "model",
+)
 OUTPUTS: Final[dict[str, frozenset[str]]] = {
     "shell": frozenset({"exit_code", "stdout", "stderr", "data"}),
     "prompt": frozenset({"prompt", *_SAID}),
-    "command": frozenset({"command", "input", "options", "integration_args", "integration_options", *_SAID}),
+    "command": frozenset(
+        {"command", "input", "options", "integration_args", "integration_options", *_SAID}
+    ),
     "gate": frozenset({"message", "options", "on_reject", "show_file", "choice", "aborted"}),
     "if": frozenset({"condition_result", "condition"}),
     "switch": frozenset({"matched_case", "expression_value"}),
-    "while": frozenset({"condition_result", "condition", "max_iterations", "loop_type", "iterations", "max_reached"}),
-    "do-while": frozenset(
-        {"condition_result", "condition", "max_iterations", "loop_type", "iterations", "max_reached"}
+    "while": frozenset(
+        {
+            "condition_result",
+            "condition",
+            "max_iterations",
+            "loop_type",
+            "iterations",
+            "max_reached",
+        }
     ),
-    "fan-out": frozenset({"items", "max_concurrency", "item_count", "results", "quarantine", "step_template"}),
+    "do-while": frozenset(
+        {
+            "condition_result",
+            "condition",
+            "max_iterations",
+            "loop_type",
+            "iterations",
+            "max_reached",
+        }
+    ),
+    "fan-out": frozenset(
+        {"items", "max_concurrency", "item_count", "results", "quarantine", "step_template"}
+    ),
     "fan-in": frozenset({"results"}),
     "sample": frozenset({"ok", "text", "value", "counts", "winner", "exit_code", "dispatched"}),
     "workflow": frozenset({"workflow", "status", "error"}),
 }
-"""The names in the output of each type whose names are known. A fan-in and a workflow add those that the file gives."""
+"""The names in the output of each type whose names are known.
+
+A fan-in and a workflow add those that the file gives.
+"""
 NAMESPACES: Final = ("inputs", "steps", "item", "fan_in", "context")
 """What expressions may begin with."""
 FACTS: Final = ("type", "status", "output", "input", "error")

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"})
-_LANGUAGES: Final = frozenset({"perl", "ruby", "node", "nodejs", "php", "lua", "Rscript", "osascript", "deno", "bun"})
+_LANGUAGES: Final = frozenset(
+    {"perl", "ruby", "node", "nodejs", "php", "lua", "Rscript", "osascript", "deno", "bun"}
+)
 _PYTHON: Final = re.compile(r"(python|pypy)[\d.]*")
 _CODE_FLAG: Final = re.compile(r"-[A-Za-z]*[ceErp]|--eval|--command|--execute|-S")
 _REMOTE: Final = frozenset({"ssh", "rsh", "mosh", "parallel", "watch"})
@@ -15,11 +17,24 @@ _DATABASES: Final = frozenset({"psql", "mysql", "mariadb", "sqlite3", "duckdb"})
 _CODE_WORDS: Final = frozenset({"eval", "trap"})
 _PROGRAMS: Final = frozenset({"awk", "gawk", "mawk", "nawk", "sed", "gsed", "jq", "yq"})
 _FLAGS_WITH_VALUES: Final = {"-v": 1, "-F": 1, "-f": 1, "--arg": 2, "--argjson": 2}
-_PREFIXES: Final = frozenset({"command", "builtin", "exec", "sudo", "nohup", "time", "env", "nice", "doas"})
+_PREFIXES: Final = frozenset(
+    {"command", "builtin", "exec", "sudo", "nohup", "time", "env", "nice", "doas"}
+)
 
 # Where bash reads a word as the name of a variable, `a[$(date)]` runs date.
 _NAME_TAKERS: Final = frozenset(
-    {"declare", "typeset", "local", "export", "readonly", "unset", "read", "getopts", "mapfile", "readarray"}
+    {
+        "declare",
+        "typeset",
+        "local",
+        "export",
+        "readonly",
+        "unset",
+        "read",
+        "getopts",
+        "mapfile",
+        "readarray",
+    }
 )
 _READ_FLAGS: Final = frozenset({"-p", "-d", "-t", "-n", "-N", "-u", "-i"})
 
@@ -44,10 +59,16 @@ def refusal(words: Sequence[str], word: str) -> str | None:
         return "[[ ]] reads some values as formulas: use [ ]"
     if first == "let":
         return "let reads its words as formulas: use $(( ))"
-    if first in _NAME_TAKERS and "=" not in word and not (first == "read" and names[-1] in _READ_FLAGS):
+    if (
+        first in _NAME_TAKERS
+        and "=" not in word
+        and not (first == "read" and names[-1] in _READ_FLAGS)
+    ):
         return f"{first} reads its words as names of variables, and a value must not name one: write the name out"
     if first in {"printf", "test", "["} and names[-1] in {"-v", "-R"}:
-        return f"{first} {names[-1]} reads the next word as the name of a variable: write the name out"
+        return (
+            f"{first} {names[-1]} reads the next word as the name of a variable: write the name out"
+        )
     return None
 
 
@@ -91,6 +112,10 @@ def feeds_on(words: Sequence[str]) -> str | None:
         return first
     if first == "xargs":
         return next((f"xargs {name}" for name in rest if _is_interpreter(name)), None)
-    if _is_interpreter(first) and (not rest or "-s" in names) and not any(_CODE_FLAG.fullmatch(name) for name in names):
+    if (
+        _is_interpreter(first)
+        and (not rest or "-s" in names)
+        and not any(_CODE_FLAG.fullmatch(name) for name in names)
+    ):
         return first
     return None

@@ -7,7 +7,13 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from abreast.jobs.files.expressions import Block
-from abreast.jobs.workflow.shell.scanner_state import Context, ContextKind, HereDocument, ValueForm, ValueSlot
+from abreast.jobs.workflow.shell.scanner_state import (
+    Context,
+    ContextKind,
+    HereDocument,
+    ValueForm,
+    ValueSlot,
+)
 from abreast.jobs.workflow.shell.words import Words
 
 _HERE_WORD: Final = re.compile(r"[ \t]*((?:'[^'\n]*'|\"[^\"\n]*\"|\\[^\n]|[^\s;&|<>()'\"\\`])+)")
@@ -31,15 +37,22 @@ class HereDocuments(Words, ABC):
         self._take(3 if tabs else 2, word=False)
         found = _HERE_WORD.match(self._text, self._at)
         if found is None or any(found.start() <= at < found.end() for at in self._blocks):
-            self._refuse("a here-document needs a word that ends it, and a value can't be that word")
+            self._refuse(
+                "a here-document needs a word that ends it, and a value can't be that word"
+            )
         word = re.sub(r"\\(.)|['\"]", r"\1", found[1])
         self.pieces += [found[0][: -len(found[1])], found[1]]
         self._at = found.end()
         quoted = word != found[1]
-        self._pending.append(HereDocument(len(self.pieces) - 1, word, quoted, tabs, self._level(), frame.words))
+        self._pending.append(
+            HereDocument(len(self.pieces) - 1, word, quoted, tabs, self._level(), frame.words)
+        )
 
     def _enter_here(self) -> None:
-        """Begin the body of the next here-document; where it ends is settled before anything in it is read."""
+        """Begin the body of the next here-document.
+
+        Where it ends is settled before anything in it is read.
+        """
         here = self._pending.pop(0)
         here.end, here.after = self._find_end(here)
         if here.quoted:
@@ -69,13 +82,18 @@ class HereDocuments(Words, ABC):
         return at
 
     def _quoted_here(self, here: HereDocument) -> None:
-        """The body of a quoted here-document; with a value in it, it becomes an unquoted one that says the same."""
+        """The body of a quoted here-document.
+
+        With a value in it, it becomes an unquoted one that says the same.
+        """
         blocks = [block for at, block in self._blocks.items() if self._at <= at < here.end]
         if not blocks:
             self._take(here.end - self._at, word=False)
             return
         if not re.fullmatch(r"[\w.-]+", here.word):
-            self._refuse("a here-document with a value in it needs a word of letters to end it, such as 'EOF'")
+            self._refuse(
+                "a here-document with a value in it needs a word of letters to end it, such as 'EOF'"
+            )
         self.pieces[here.piece] = here.word
         self._nest(Context(ContextKind.HERE, self._at, here=here))
         for block in blocks:

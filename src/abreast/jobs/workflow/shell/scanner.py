@@ -1,8 +1,9 @@
 """Where in a shell script a value stands: bare, in quotes, in a here-document, in a formula.
 
-Whatever this finds, a value comes in as the expansion of a variable, which no shell reads as code again. So a mistake
-here can split a value into words, or print the name of the variable; it can't run it. The places where a shell does
-read an expansion again (formulas, names of variables) are refused, or take whole numbers only.
+Whatever this finds, a value comes in as the expansion of a variable, which no shell reads as code
+again. So a mistake here can split a value into words, or print the name of the variable; it can't
+run it. The places where a shell does read an expansion again (formulas, names of variables) are
+refused, or take whole numbers only.
 """
 
 from __future__ import annotations
@@ -40,20 +41,26 @@ _CODE_RUN: Final = re.compile(r"[^\\'\"`$#<>\s;&|(){]+")
 
 
 class Scanner(HereDocuments):
-    """Goes through a script once; `pieces` are its text and the slots in it, `warnings` what it found odd."""
+    """Goes through a script once.
+
+    `pieces` are its text and the slots in it, `warnings` what it found odd.
+    """
 
     def scan(self) -> None:
         """Find every slot; ScriptInvalid where no value can stand."""
         while True:
             frame = self._stack[-1]
-            limit = next((one.here.end for one in reversed(self._stack) if one.here), len(self._text))
+            limit = next(
+                (one.here.end for one in reversed(self._stack) if one.here), len(self._text)
+            )
             if self._at >= limit:
                 if frame.here:
                     self._leave_here(frame.here)
                     continue
                 if limit < len(self._text):
                     self._refuse(
-                        f"{NAMES.get(frame.kind, 'a bracket')} is not closed in this here-document", frame.start
+                        f"{NAMES.get(frame.kind, 'a bracket')} is not closed in this here-document",
+                        frame.start,
                     )
                 break
             if block := self._blocks.get(self._at):
@@ -64,7 +71,10 @@ class Scanner(HereDocuments):
                 self._quoted(frame)
         self._end_command(self._stack[-1])
         if open_quotes := [one for one in self._stack if one.kind in NAMES]:
-            self._refuse(f"{NAMES[open_quotes[0].kind]} is opened here and never closed", open_quotes[0].start)
+            self._refuse(
+                f"{NAMES[open_quotes[0].kind]} is opened here and never closed",
+                open_quotes[0].start,
+            )
 
     def _block(self, block: Block) -> None:
         expression = parse_expression(block.inner, block.start + 2, raw_allowed=True)
@@ -86,28 +96,46 @@ class Scanner(HereDocuments):
         if self._is_in(ContextKind.DOLLAR_SINGLE):
             self._refuse("a value can't stand in $'...', which not every sh knows: use \"...\"")
         if self._is_in(ContextKind.BRACES):
-            self._refuse("a value can't stand in ${...}: put it into a variable first, as in x={{ ... }}")
+            self._refuse(
+                "a value can't stand in ${...}: put it into a variable first, as in x={{ ... }}"
+            )
         if any(frame.formula for frame in self._stack):
-            self._refuse("a value can't stand in ((...)), which not every sh knows: use $(( )) or [ ]")
+            self._refuse(
+                "a value can't stand in ((...)), which not every sh knows: use $(( )) or [ ]"
+            )
         if kind is ContextKind.FORMULA:
             return ValueForm.NUMBER
         return (
-            ValueForm.SINGLE if kind is ContextKind.SINGLE else ValueForm.DOUBLE if kind not in CODE else ValueForm.BARE
+            ValueForm.SINGLE
+            if kind is ContextKind.SINGLE
+            else ValueForm.DOUBLE
+            if kind not in CODE
+            else ValueForm.BARE
         )
 
     def _check(self, at: int, owner: Context | None) -> None:
         if owner and owner.target and owner.doubled:
             # bash expands the word after >& twice.
-            self._refuse("a value can't stand after >& or <&: write > and the name of a file, or a number")
+            self._refuse(
+                "a value can't stand after >& or <&: write > and the name of a file, or a number"
+            )
         if owner and owner.is_subscript():
-            self._refuse("a value can't stand in the brackets of an array: bash reads it as a formula")
+            self._refuse(
+                "a value can't stand in the brackets of an array: bash reads it as a formula"
+            )
         if owner and not owner.target and (why := refusal(owner.words, owner.word or "")):
             self._refuse(why)
         whom = next((found for frame in self._stack if (found := self._whom(frame))), None)
         if whom:
-            self._warn(at, f"{whom} reads this value as code: hand it over as an argument or a variable instead")
+            self._warn(
+                at,
+                f"{whom} reads this value as code: hand it over as an argument or a variable instead",
+            )
         if owner and owner.expects_a_command():
-            self._warn(at, "the value is the name of the command here, one word: use | raw for text that is code")
+            self._warn(
+                at,
+                "the value is the name of the command here, one word: use | raw for text that is code",
+            )
         if self._stack[-1].kind is not ContextKind.FORMULA and self._is_in(ContextKind.FORMULA):
             self._warn(at, "what comes of this value is read as a formula")
 
@@ -122,10 +150,21 @@ class Scanner(HereDocuments):
             return
         letter = self._text[self._at]
         steps = {
-            "\\": self._escape, "'": self._open_single, '"': self._open_double, "`": self._backtick, "$": self._dollar,
-            "#": self._hash, "\n": self._newline, "<": self._redirect, ">": self._redirect, ";": self._operator,
-            "&": self._operator, "|": self._operator, "(": self._open, ")": self._close,
-        }  # fmt: skip
+            "\\": self._escape,
+            "'": self._open_single,
+            '"': self._open_double,
+            "`": self._backtick,
+            "$": self._dollar,
+            "#": self._hash,
+            "\n": self._newline,
+            "<": self._redirect,
+            ">": self._redirect,
+            ";": self._operator,
+            "&": self._operator,
+            "|": self._operator,
+            "(": self._open,
+            ")": self._close,
+        }
         if letter in steps:
             steps[letter](frame)
         elif letter.isspace():
@@ -172,12 +211,20 @@ class Scanner(HereDocuments):
                 self._take(word=False)
 
     def _redirect(self, frame: Context) -> None:
-        if self._next_is("<<") and not self._next_is("<<<") and not any(one.formula for one in self._stack):
+        if (
+            self._next_is("<<")
+            and not self._next_is("<<<")
+            and not any(one.formula for one in self._stack)
+        ):
             self._here(frame)
             return
         self._end_word(frame)
         start = self._at
-        while self._at < len(self._text) and self._text[self._at] in "<>&|" and self._at not in self._blocks:
+        while (
+            self._at < len(self._text)
+            and self._text[self._at] in "<>&|"
+            and self._at not in self._blocks
+        ):
             self._take(word=False)
         frame.doubled = "&" in self._text[start : self._at]
         frame.target = not self._next_is("(")
@@ -191,7 +238,11 @@ class Scanner(HereDocuments):
         is_pipe = sign == "|" and not self._next_is("||")
         self._end_command(frame, piped=is_pipe)
         frame = self._stack[-1]
-        if frame.kind is ContextKind.CASE and sign == ";" and self._text[self._at + 1 : self._at + 2] in {";", "&"}:
+        if (
+            frame.kind is ContextKind.CASE
+            and sign == ";"
+            and self._text[self._at + 1 : self._at + 2] in {";", "&"}
+        ):
             frame.pattern = True
         doubled = self._text[self._at + 1 : self._at + 2] == sign
         self._take(2 if doubled else 1, word=False)
@@ -226,7 +277,9 @@ class Scanner(HereDocuments):
         self._take(word=False)
         if self._pending:
             if any(here.level != self._level() for here in self._pending):
-                self._refuse("a here-document begins in one $( ) and goes on in another: give it lines of its own")
+                self._refuse(
+                    "a here-document begins in one $( ) and goes on in another: give it lines of its own"
+                )
             self._enter_here()
 
     def _quoted(self, frame: Context) -> None:
@@ -261,7 +314,9 @@ class Scanner(HereDocuments):
         if letter == "`" and self._is_in(ContextKind.BACKTICKS):
             self._refuse("a backtick stands in single quotes within backticks: use $( )")
         if letter == "\\":
-            self._refuse("a backslash stands in $'...', which not every sh reads alike: use \"...\" beside values")
+            self._refuse(
+                "a backslash stands in $'...', which not every sh reads alike: use \"...\" beside values"
+            )
         if letter == "'":
             self._stack.pop()
             self._take(word=False)
@@ -275,14 +330,19 @@ class Scanner(HereDocuments):
             return
         if not self._next_is(")"):
             if frame.holds:
-                self._refuse("$(( is not closed by )): write $( ( with a space if it is a command", frame.start)
+                self._refuse(
+                    "$(( is not closed by )): write $( ( with a space if it is a command",
+                    frame.start,
+                )
             self._stack[-1] = Context(ContextKind.SUBSTITUTION, frame.start)
             return
         self._take()
         self._stack.pop()
         names = set(re.findall(r"[A-Za-z_]\w*", self._text[frame.start : self._at]))
         for name in sorted(names & self._assigned):
-            self._warn(frame.start, f"{name} holds a value, which this formula reads as a formula too")
+            self._warn(
+                frame.start, f"{name} holds a value, which this formula reads as a formula too"
+            )
 
     def _backtick(self, frame: Context) -> None:
         if not self._is_in(ContextKind.BACKTICKS):
@@ -294,7 +354,9 @@ class Scanner(HereDocuments):
         if frame.kind is not ContextKind.BACKTICKS:
             self._refuse("backticks cross with other quotes: use $( )")
         if frame.holds and "\\" in self._text[frame.start : self._at]:
-            self._refuse("a backslash and a value stand in the same backticks: use $( )", frame.start)
+            self._refuse(
+                "a backslash and a value stand in the same backticks: use $( )", frame.start
+            )
         self._take(word=False)
         self._pop()
 

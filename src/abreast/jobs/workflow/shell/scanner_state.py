@@ -53,12 +53,23 @@ class ContextKind(Enum):
 
 
 CODE: Final = frozenset(
-    {ContextKind.CODE, ContextKind.SUBSTITUTION, ContextKind.PARENTHESES, ContextKind.BACKTICKS, ContextKind.CASE}
+    {
+        ContextKind.CODE,
+        ContextKind.SUBSTITUTION,
+        ContextKind.PARENTHESES,
+        ContextKind.BACKTICKS,
+        ContextKind.CASE,
+    }
 )
 NAMES: Final = {
-    ContextKind.DOUBLE: "a double quote", ContextKind.SINGLE: "a single quote", ContextKind.DOLLAR_SINGLE: "a quote after $",
-    ContextKind.BRACES: "${", ContextKind.FORMULA: "$((", ContextKind.BACKTICKS: "a backtick", ContextKind.SUBSTITUTION: "$(",
-}  # fmt: skip
+    ContextKind.DOUBLE: "a double quote",
+    ContextKind.SINGLE: "a single quote",
+    ContextKind.DOLLAR_SINGLE: "a quote after $",
+    ContextKind.BRACES: "${",
+    ContextKind.FORMULA: "$((",
+    ContextKind.BACKTICKS: "a backtick",
+    ContextKind.SUBSTITUTION: "$(",
+}
 MARK: Final = "\ufffc"
 _LONGEST_WORD: Final = 200
 _SUBSCRIPT: Final = re.compile(r"\w*\[(?!.*\]\+?=(?!=)).*", re.DOTALL)
@@ -97,7 +108,9 @@ class Context:
 
     def is_subscript(self) -> bool:
         """Whether the word is an assignment to a place in an array, as far as it goes."""
-        may_assign = self.kind is ContextKind.PARENTHESES or (self.kind is not ContextKind.CASE and not self.words)
+        may_assign = self.kind is ContextKind.PARENTHESES or (
+            self.kind is not ContextKind.CASE and not self.words
+        )
         return may_assign and _SUBSCRIPT.fullmatch(self.word or "") is not None
 
 
@@ -165,7 +178,9 @@ class ScannerState:
         return any(frame.kind in kinds for frame in self._stack)
 
     def _level(self) -> int:
-        return sum(frame.kind in {ContextKind.SUBSTITUTION, ContextKind.BACKTICKS} for frame in self._stack)
+        return sum(
+            frame.kind in {ContextKind.SUBSTITUTION, ContextKind.BACKTICKS} for frame in self._stack
+        )
 
     def _next_is(self, text: str) -> bool:
         return self._text.startswith(text, self._at)

@@ -3,7 +3,8 @@
     echo "{{ item }}"    becomes    ABREAST_1='...'
                                     echo "${ABREAST_1}"
 
-The variables are not exported, so no child inherits them and no limit of the environment applies to them.
+The variables are not exported, so no child inherits them and no limit of the environment applies to
+them.
 """
 
 from __future__ import annotations
@@ -64,11 +65,18 @@ class Script:
         return script
 
 
-_QUOTED: Final = {ValueForm.BARE: '"${%s}"', ValueForm.DOUBLE: "${%s}", ValueForm.SINGLE: "'\"${%s}\"'"}
+_QUOTED: Final = {
+    ValueForm.BARE: '"${%s}"',
+    ValueForm.DOUBLE: "${%s}",
+    ValueForm.SINGLE: "'\"${%s}\"'",
+}
 
 
 def parse_script(text: str) -> Script:
-    """A shell text, with or without blocks; ScriptInvalid says where no value can stand, and what to do instead."""
+    """A shell text, with or without blocks.
+
+    ScriptInvalid says where no value can stand, and what to do instead.
+    """
     try:
         blocks = {block.start: block for block in find_blocks(text)}
         if not blocks:
@@ -112,7 +120,9 @@ def _quote(text: str) -> str:
 def _whole_number(value: Value) -> int:
     """The number for a formula; anything else could be a formula of its own."""
     is_text = isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    is_number = (
+        isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    )
     if not (is_text or is_number) or abs(int(value)) >= _LARGEST_NUMBER:
         raise ExpressionFailed(f"a value in $(( )) must be a whole number, not {kind_of(value)}")
     return int(value)

@@ -8,7 +8,9 @@ from typing import Final
 from abreast.jobs.workflow.shell.commands import feeds_on
 from abreast.jobs.workflow.shell.scanner_state import MARK, Context, ContextKind, ScannerState
 
-_BEFORE_COMMANDS: Final = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "fi", "done"})
+_BEFORE_COMMANDS: Final = frozenset(
+    {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "fi", "done"}
+)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)\+?=")
 
 
@@ -56,7 +58,8 @@ class Words(ScannerState):
         if frame.upstream and (whom := feeds_on(frame.words)):
             for at in frame.upstream:
                 self._warn(
-                    at, f"{whom} reads this value as code, through the pipe: hand it over as an argument instead"
+                    at,
+                    f"{whom} reads this value as code, through the pipe: hand it over as an argument instead",
                 )
         frame.upstream = frame.upstream + frame.own if piped else []
         frame.own = []

@@ -71,7 +71,10 @@ _ALL: Final = -1  # as `capture_max_bytes`: all that was written
 
 
 def configure(step: Leaf, frame: StepFrame, flow: Workflow) -> Config:
-    """What the step is asked to do here, in JSON's types; `ExpressionFailed` if an expression can't be evaluated."""
+    """What the step is asked to do here, in JSON's types.
+
+    `ExpressionFailed` if an expression can't be evaluated.
+    """
     return _CONFIGURE[type(step)](step, frame, flow) | _process(step.common, frame)
 
 
@@ -94,10 +97,15 @@ def retry_of(common: Common) -> int | Retry | None:
 
 
 def _process(common: Common, frame: StepFrame) -> Config:
-    """What a step says of its process; nothing for all others, whose recorded digests stay as they are."""
+    """What a step says of its process.
+
+    Nothing for all others, whose recorded digests stay as they are.
+    """
     found: Config = {}
     if common.env:
-        found["env"] = {name: _text(resolve(value, frame.names)) for name, value in common.env.items()}
+        found["env"] = {
+            name: _text(resolve(value, frame.names)) for name, value in common.env.items()
+        }
     if common.cwd is not None:
         found["cwd"] = _text(resolve(common.cwd, frame.names))
     return found
@@ -107,7 +115,9 @@ def _place(config: Config) -> Config:
     return {word: config[word] for word in ("cwd", "env") if word in config}
 
 
-async def perform(kit: WorkflowTools, step: Leaf, config: Config, context: StepContext) -> dict[str, Any]:
+async def perform(
+    kit: WorkflowTools, step: Leaf, config: Config, context: StepContext
+) -> dict[str, Any]:
     """Do it; a plain Record."""
     common = step.common
     try:
@@ -116,9 +126,15 @@ async def perform(kit: WorkflowTools, step: Leaf, config: Config, context: StepC
         output: Config = {"exit_code": 1, "dispatched": False}
         raise StepHalted(failed(common, str(error), output), retryable=False) from error
     except CallFailed as error:
-        output = {"exit_code": 1, "text": error.raw} if isinstance(error, ReplyInvalid) else {"exit_code": 1}
+        output = (
+            {"exit_code": 1, "text": error.raw}
+            if isinstance(error, ReplyInvalid)
+            else {"exit_code": 1}
+        )
         hopeless = isinstance(error, _HOPELESS)
-        raise StepHalted(failed(common, str(error), output), retryable=False if hopeless else None) from error
+        raise StepHalted(
+            failed(common, str(error), output), retryable=False if hopeless else None
+        ) from error
     if record.fate == "failed":
         raise StepHalted(record)
     if record.fate == "paused":
@@ -150,7 +166,11 @@ def record_of(step: Step, error: BaseException) -> Record:
 
 
 def _timed_out(step: Step) -> Record:
-    output = {"exit_code": -1, "stdout": "", "stderr": "timeout"} if isinstance(step, (Shell, Prompt, Command)) else {}
+    output = (
+        {"exit_code": -1, "stdout": "", "stderr": "timeout"}
+        if isinstance(step, (Shell, Prompt, Command))
+        else {}
+    )
     return failed(step.common, f"it took longer than {timeout_of(step):g} seconds", output)
 
 
@@ -165,7 +185,11 @@ async def _shell(kit: WorkflowTools, step: Shell, config: Config, context: StepC
     place = _place(config)
     env = {DIRECTORY_VARIABLE: context.workflow_dir or None, **place.pop("env", {})}
     ran = await kit.shell(config["run"], env=env, **place)
-    output: dict[str, Any] = {"exit_code": ran.exit_code, "stdout": ran.stdout, "stderr": ran.stderr}
+    output: dict[str, Any] = {
+        "exit_code": ran.exit_code,
+        "stdout": ran.stdout,
+        "stderr": ran.stderr,
+    }
     if ran.exit_code:
         return failed(step.common, _how(ran), output)
     if ran.cut:
@@ -175,7 +199,11 @@ async def _shell(kit: WorkflowTools, step: Shell, config: Config, context: StepC
         try:
             output["data"] = json.loads(ran.stdout)
         except (ValueError, RecursionError) as error:
-            return failed(step.common, f"it declares output_format: json, and its stdout is no JSON: {error}", output)
+            return failed(
+                step.common,
+                f"it declares output_format: json, and its stdout is no JSON: {error}",
+                output,
+            )
     return _obeying(step.common, output, output.get("data", ran.stdout))
 
 
@@ -193,34 +221,58 @@ def _prompt_config(step: Prompt, frame: StepFrame, flow: Workflow) -> Config:
     prompt = resolve(step.prompt, frame.names)
     system = resolve(step.system, frame.names)
     return {
-        "prompt": _text(prompt), "integration": _named(step.integration, flow.integration, frame),
-        "model": _named(step.model, flow.model, frame), "system": None if system is None else _text(system),
-        "temperature": step.temperature, "max_tokens": step.max_tokens,
-        "schema": None if step.common.output_schema is None else dict(step.common.output_schema), **_kept(step),
-    }  # fmt: skip
+        "prompt": _text(prompt),
+        "integration": _named(step.integration, flow.integration, frame),
+        "model": _named(step.model, flow.model, frame),
+        "system": None if system is None else _text(system),
+        "temperature": step.temperature,
+        "max_tokens": step.max_tokens,
+        "schema": None if step.common.output_schema is None else dict(step.common.output_schema),
+        **_kept(step),
+    }
 
 
-async def _prompt(kit: WorkflowTools, step: Prompt, config: Config, _context: StepContext) -> Record:
+async def _prompt(
+    kit: WorkflowTools, step: Prompt, config: Config, _context: StepContext
+) -> Record:
     common, prompt, integration = step.common, config["prompt"], config["integration"]
     output = {"prompt": prompt, "integration": integration, "model": config["model"]}
     if not prompt.strip():
         return failed(common, "the prompt is empty", output)
     more = AgentOptions(keep=_keep(step))
-    ran = await kit.agent(integration, prompt, config["model"], more, **_place(config)) if integration else None
+    ran = (
+        await kit.agent(integration, prompt, config["model"], more, **_place(config))
+        if integration
+        else None
+    )
     if ran is not None:
         return _from_agent(step, ran, output)
     if place := _place(config):
         return failed(
-            common, f"{' and '.join(place)} are for an agent's command line, and a model is asked here", output
+            common,
+            f"{' and '.join(place)} are for an agent's command line, and a model is asked here",
+            output,
         )
     asked = AgentRequest(
-        prompt, config["model"], config["system"], config["schema"], config["temperature"], config["max_tokens"]
+        prompt,
+        config["model"],
+        config["system"],
+        config["schema"],
+        config["temperature"],
+        config["max_tokens"],
     )
     reply = await kit.ask(asked)
     whole = reply.text.encode("utf-8", "surrogatepass")
     text = reply.text if (keep := _keep(step)) is None else whole[:keep].decode("utf-8", "ignore")
-    output |= {"model": config["model"] or kit.default_model, "text": text, "stdout": text, "stderr": "",
-               "exit_code": 0, "dispatched": True, **_captured(step, stdout=text != reply.text)}  # fmt: skip
+    output |= {
+        "model": config["model"] or kit.default_model,
+        "text": text,
+        "stdout": text,
+        "stderr": "",
+        "exit_code": 0,
+        "dispatched": True,
+        **_captured(step, stdout=text != reply.text),
+    }
     if config["schema"] is not None:
         output["data"] = reply.value
     return Record(common.type, "completed", output)
@@ -236,51 +288,83 @@ def _keep(step: Prompt | Command) -> int | None:
 
 
 def _captured(step: Prompt | Command, *, stdout: bool, stderr: bool = False) -> Config:
-    """Which streams were cut: all that spec-kit tells of a captured output; without `capture` only a cut."""
+    """Which streams were cut: all that spec-kit tells of a captured output.
+
+    Without `capture` only a cut.
+    """
     if step.capture:
-        return {"stdout_truncated": stdout, "stderr_truncated": stderr, "timed_out": False, "interrupted": False}
-    return {f"{name}_truncated": True for name, cut in (("stdout", stdout), ("stderr", stderr)) if cut}
+        return {
+            "stdout_truncated": stdout,
+            "stderr_truncated": stderr,
+            "timed_out": False,
+            "interrupted": False,
+        }
+    return {
+        f"{name}_truncated": True for name, cut in (("stdout", stdout), ("stderr", stderr)) if cut
+    }
 
 
 def _command_config(step: Command, frame: StepFrame, flow: Workflow) -> Config:
     given = resolve(step.common.input, frame.names)
-    options = {**_mapping(resolve(flow.options, frame.names)), **_mapping(resolve(step.options, frame.names))}
+    options = {
+        **_mapping(resolve(flow.options, frame.names)),
+        **_mapping(resolve(step.options, frame.names)),
+    }
     args = [resolve(one, frame.names) for one in step.integration_args]
     if args and not all(isinstance(one, str) for one in args):
         wrong = next(one for one in args if not isinstance(one, str))
         raise ExpressionFailed(f"integration_args must be texts, and one is {wrong!r}")
     own = _mapping(resolve(step.integration_options, frame.names))
     return {
-        "command": step.command, "input": given if isinstance(given, dict) else {}, "options": options,
+        "command": step.command,
+        "input": given if isinstance(given, dict) else {},
+        "options": options,
         "integration": _named(step.integration, flow.integration, frame),
         "model": _named(step.model, flow.model, frame),
-        **({"integration_args": args} if args else {}), **({"integration_options": own} if own else {}), **_kept(step),
-    }  # fmt: skip
+        **({"integration_args": args} if args else {}),
+        **({"integration_options": own} if own else {}),
+        **_kept(step),
+    }
 
 
-async def _command(kit: WorkflowTools, step: Command, config: Config, _context: StepContext) -> Record:
+async def _command(
+    kit: WorkflowTools, step: Command, config: Config, _context: StepContext
+) -> Record:
     name, integration = config["command"], config["integration"]
     arguments = _text(config["input"].get("args", ""))
     slash = name if name.startswith("/") else f"/{name}"
     if not integration:
-        raise CannotDo(f"{slash} is a command for an agent, and no integration says which: set integration: on the "
-                       "step or the workflow, and its command line under [runners.NAME] in abreast.toml")  # fmt: skip
+        raise CannotDo(
+            f"{slash} is a command for an agent, and no integration says which: set integration: on the "
+            "step or the workflow, and its command line under [runners.NAME] in abreast.toml"
+        )
     args, options = config.get("integration_args", []), config.get("integration_options", {})
     more = AgentOptions(tuple(args), options, _keep(step))
-    ran = await kit.agent(integration, f"{slash} {arguments}".strip(), config["model"], more, **_place(config))
+    ran = await kit.agent(
+        integration, f"{slash} {arguments}".strip(), config["model"], more, **_place(config)
+    )
     if ran is None:
         program = "claude" if integration == "auto" else integration
-        raise CannotDo(f"{slash} is for the agent {integration!r}, which has no runner here: write its command line "
-                       f'into abreast.toml, as in [runners.{integration}] argv = ["{program}", "-p", "{{prompt}}"]'
-                       )  # fmt: skip
+        raise CannotDo(
+            f"{slash} is for the agent {integration!r}, which has no runner here: write its command line "
+            f'into abreast.toml, as in [runners.{integration}] argv = ["{program}", "-p", "{{prompt}}"]'
+        )
     told = {word: value for word, value in config.items() if word not in ("cwd", "env")}
-    return _from_agent(step, ran, {**told, "integration_args": args, "integration_options": options})
+    return _from_agent(
+        step, ran, {**told, "integration_args": args, "integration_options": options}
+    )
 
 
 def _from_agent(step: Prompt | Command, ran: AgentResult, output: dict[str, Any]) -> Record:
     common = step.common
-    output |= {"text": ran.stdout, "stdout": ran.stdout, "stderr": ran.stderr, "exit_code": ran.exit_code,
-               "dispatched": True, **_captured(step, stdout=ran.cut > 0, stderr=ran.stderr_cut > 0)}  # fmt: skip
+    output |= {
+        "text": ran.stdout,
+        "stdout": ran.stdout,
+        "stderr": ran.stderr,
+        "exit_code": ran.exit_code,
+        "dispatched": True,
+        **_captured(step, stdout=ran.cut > 0, stderr=ran.stderr_cut > 0),
+    }
     output.pop("capture_max_bytes", None)
     if ran.exit_code:
         return failed(common, _how(ran), output)
@@ -297,9 +381,13 @@ def _python_config(step: Python, frame: StepFrame, _flow: Workflow) -> Config:
     return {"call": step.call, "with": _mapping(resolve(step.given, frame.names))}
 
 
-async def _python(kit: WorkflowTools, step: Python, config: Config, _context: StepContext) -> Record:
+async def _python(
+    kit: WorkflowTools, step: Python, config: Config, _context: StepContext
+) -> Record:
     try:
-        value = await kit.call(config["call"], deepcopy(config["with"]))  # it may change what it is given
+        value = await kit.call(
+            config["call"], deepcopy(config["with"])
+        )  # it may change what it is given
     except (CannotDo, Stopped):  # the run's end is no failure of the function
         raise
     except Exception as error:  # noqa: BLE001 - the function's own
@@ -313,7 +401,9 @@ def _sample_config(step: Sample, frame: StepFrame, flow: Workflow) -> Config:
     return {**({"model": model} if model else {}), **facts}
 
 
-async def _sample(kit: WorkflowTools, step: Sample, config: Config, _context: StepContext) -> Record:
+async def _sample(
+    kit: WorkflowTools, step: Sample, config: Config, _context: StepContext
+) -> Record:
     item = current_item()
     if item is None:
         raise RuntimeError("a sample step runs inside an item of a run")
@@ -328,7 +418,9 @@ def _custom_config(step: Custom, frame: StepFrame, _flow: Workflow) -> Config:
 
 
 async def _custom(kit: WorkflowTools, step: Custom, config: Config, context: StepContext) -> Record:
-    own = replace(context, inputs=deepcopy(context.inputs), item=deepcopy(context.item))  # it may change them
+    own = replace(
+        context, inputs=deepcopy(context.inputs), item=deepcopy(context.item)
+    )  # it may change them
     kind = step.common.type
     try:
         found = await kit.custom(kind, deepcopy(config), own)
@@ -365,31 +457,47 @@ def _obeying(common: Common, output: dict[str, Any], value: object) -> Record:
 def _gate_config(step: GateStep, frame: StepFrame, _flow: Workflow) -> Config:
     message, shown = resolve(step.message, frame.names), resolve(step.show_file, frame.names)
     return {
-        "message": _text(message), "options": list(step.options), "on_reject": step.on_reject,
+        "message": _text(message),
+        "options": list(step.options),
+        "on_reject": step.on_reject,
         "show_file": None if shown is None else _text(shown),
         "verdict": None if step.verdict_input is None else frame.inputs.get(step.verdict_input),
-    }  # fmt: skip
+    }
 
 
 async def _gate(kit: WorkflowTools, step: GateStep, config: Config, context: StepContext) -> Record:
     common = step.common
-    output = {word: config[word] for word in ("message", "options", "on_reject", "show_file")} | {"choice": None}
+    output = {word: config[word] for word in ("message", "options", "on_reject", "show_file")} | {
+        "choice": None
+    }
     verdict = config["verdict"] if context.verdict is None else context.verdict
     choice: str | None = None
     if verdict not in (None, ""):
         choice = next((one for one in step.options if one.lower() == str(verdict).lower()), None)
         if choice is None:
-            return failed(common, f"the verdict {verdict!r} is none of {', '.join(step.options)}", output)
+            return failed(
+                common, f"the verdict {verdict!r} is none of {', '.join(step.options)}", output
+            )
     if choice is None:
         _say_asked(context.step, output)
-        choice = await kit.decide(GateQuestion(context.step, config["message"], step.options, config["show_file"]))
+        choice = await kit.decide(
+            GateQuestion(context.step, config["message"], step.options, config["show_file"])
+        )
     if choice is None:
-        return Record(common.type, "paused", output, f"the gate {context.step!r} waits for a decision", "paused")
+        return Record(
+            common.type,
+            "paused",
+            output,
+            f"the gate {context.step!r} waits for a decision",
+            "paused",
+        )
     output["choice"] = choice
     if choice.lower() in _REJECTIONS:
         if step.on_reject == "abort":
             output["aborted"] = True
-            return Record(common.type, "failed", output, f"the gate {context.step!r} was rejected", "aborted")
+            return Record(
+                common.type, "failed", output, f"the gate {context.step!r} was rejected", "aborted"
+            )
         if step.on_reject == "retry":
             _say_asked(context.step, output)
             why = f"the gate {context.step!r} was rejected, and is asked again when the run goes on"
@@ -401,7 +509,9 @@ def _say_asked(gate: str, output: Mapping[str, Any]) -> None:
     """Journal what a gate asks: a pause records no outcome, and whoever decides elsewhere must see the question."""
     item = current_item()
     if item is not None and (journal := item.drive.setting.journal) is not None:
-        journal.emit(GATE_ASKED, item.path, data={"gate": gate}, body=codec.encode(dict(output), item.path))
+        journal.emit(
+            GATE_ASKED, item.path, data={"gate": gate}, body=codec.encode(dict(output), item.path)
+        )
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
@@ -425,9 +535,22 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 _CONFIGURE: Final[dict[type, Callable[[Any, StepFrame, Workflow], Config]]] = {
-    Shell: _shell_config, Prompt: _prompt_config, Command: _command_config, Python: _python_config,
-    Sample: _sample_config, Custom: _custom_config, GateStep: _gate_config,
-}  # fmt: skip
-_PERFORM: Final[dict[type, Callable[[WorkflowTools, Any, Config, StepContext], Awaitable[Record]]]] = {
-    Shell: _shell, Prompt: _prompt, Command: _command, Python: _python, Sample: _sample, Custom: _custom, GateStep: _gate,
-}  # fmt: skip
+    Shell: _shell_config,
+    Prompt: _prompt_config,
+    Command: _command_config,
+    Python: _python_config,
+    Sample: _sample_config,
+    Custom: _custom_config,
+    GateStep: _gate_config,
+}
+_PERFORM: Final[
+    dict[type, Callable[[WorkflowTools, Any, Config, StepContext], Awaitable[Record]]]
+] = {
+    Shell: _shell,
+    Prompt: _prompt,
+    Command: _command,
+    Python: _python,
+    Sample: _sample,
+    Custom: _custom,
+    GateStep: _gate,
+}

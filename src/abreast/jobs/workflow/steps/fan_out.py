@@ -1,4 +1,7 @@
-"""Fan-out: the same steps for each item of a list. It is `run.map`, and so are its order, its halt and its resume."""
+"""Fan-out: the same steps for each item of a list.
+
+It is `run.map`, and so are its order, its halt and its resume.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,24 @@ from abreast.jobs.files.expressions import ExpressionFailed, ExpressionText
 from abreast.jobs.files.problems import shown
 from abreast.jobs.workflow.load.analysis import every
 from abreast.jobs.workflow.spec import LEAVES, Command, FanOut, Leaf, Prompt, Sample
-from abreast.jobs.workflow.steps.actions import configure, failed, record_of, retry_of, runs, skipped, timeout_of
-from abreast.jobs.workflow.steps.records import Record, Records, StepFrame, StepHalted, StepPaused, status_of, tolerated
+from abreast.jobs.workflow.steps.actions import (
+    configure,
+    failed,
+    record_of,
+    retry_of,
+    runs,
+    skipped,
+    timeout_of,
+)
+from abreast.jobs.workflow.steps.records import (
+    Record,
+    Records,
+    StepFrame,
+    StepHalted,
+    StepPaused,
+    status_of,
+    tolerated,
+)
 from abreast.jobs.workflow.steps.values import reads, resolve, surroundings
 from abreast.jobs.workflow.steps.width import as_width
 from abreast.run.current import current_item
@@ -29,8 +48,14 @@ if TYPE_CHECKING:
 FAN_OUT_STARTED: Final = "fan-out-started"
 """The event that says how many items there are: a map alone knows only when it has read them all."""
 _OURS: Final = (StepHalted, TimedOut, RecordedError, OutcomeUnknown)
-_JSON_TYPES: Final = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
-                      dict: "a mapping"}  # fmt: skip
+_JSON_TYPES: Final = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    dict: "a mapping",
+}
 
 
 class FanOuts:
@@ -45,23 +70,36 @@ class FanOuts:
         common = step.common
         items = resolve(step.items, frame.names)
         wanted = resolve(step.max_concurrency, frame.names)
-        output: dict[str, Any] = {"items": items, "max_concurrency": wanted, "item_count": 0, "results": []}
+        output: dict[str, Any] = {
+            "items": items,
+            "max_concurrency": wanted,
+            "item_count": 0,
+            "results": [],
+        }
         if step.template is not None:
             output["step_template"] = step.template
         if not isinstance(items, list):
             said = step.items.text if isinstance(step.items, ExpressionText) else repr(step.items)
             what = _JSON_TYPES.get(type(items), type(items).__name__)
-            return failed(common, f"items must be a list, and {said} is {what}", {**output, "items": []})
+            return failed(
+                common, f"items must be a list, and {said} is {what}", {**output, "items": []}
+            )
         if len(items) > self._flow.kit.max_items:
             most = f"at most {self._flow.kit.max_items} are allowed (max_items under [workflow] in abreast.toml)"
-            return failed(common, f"there are {len(items)} items, and {most}", {**output, "items": []})
+            return failed(
+                common, f"there are {len(items)} items, and {most}", {**output, "items": []}
+            )
         output["item_count"] = len(items)
         if not items:
             return Record(common.type, "completed", output)
-        frame.note(step, Record(common.type, "completed", {**output, "results": []}))  # items don't see them grow
+        frame.note(
+            step, Record(common.type, "completed", {**output, "results": []})
+        )  # items don't see them grow
         keys = _keys(frame, step, items)
         if twice := _twice(keys):
-            return failed(common, f"the key {twice} is there more than once; a key must name one item", output)
+            return failed(
+                common, f"the key {twice} is there more than once; a key must name one item", output
+            )
         self._flow.make_room(as_width(wanted))
         width = min(as_width(wanted), len(items))
         if (journal := frame.run.setting.journal) is not None:
@@ -76,16 +114,26 @@ class FanOuts:
         return Record(common.type, status, output, halted.error, halted.fate, halted_at=at)
 
     async def _each(
-        self, frame: StepFrame, step: FanOut, keys: Sequence[str], width: int, output: dict[str, Any]
+        self,
+        frame: StepFrame,
+        step: FanOut,
+        keys: Sequence[str],
+        width: int,
+        output: dict[str, Any],
     ) -> tuple[Record | None, list[dict[str, Any]]]:
         """Run the map; the record that halted it, and the items that did not succeed."""
         one = _OneItem(self._flow, frame, step)
         judge = _Judge(step, len(keys), one)
         values = _values(keys, output["items"], surroundings(self._reads(step), frame.names))
         mapped = frame.run.map(
-            one, judge.after_canary(values), width=width, name=step.common.id, until=judge, on_change="rerun",
+            one,
+            judge.after_canary(values),
+            width=width,
+            name=step.common.id,
+            until=judge,
+            on_change="rerun",
             **one.options(),
-        )  # fmt: skip
+        )
         quarantine: list[dict[str, Any]] = []
         results = output["results"]
         halted: Record | None = None
@@ -117,7 +165,10 @@ class FanOuts:
 
 
 class _OneItem:
-    """What is done with one item; in the map's own item where the template is one step that does something."""
+    """What is done with one item.
+
+    In the map's own item where the template is one step that does something.
+    """
 
     def __init__(self, flow: Flow, frame: StepFrame, step: FanOut) -> None:
         self._flow = flow
@@ -126,7 +177,9 @@ class _OneItem:
         self._parent = frame.full(step.common.id)
         first = step.steps[0]
         self._leaf: Leaf | None = (
-            first if len(step.steps) == 1 and isinstance(first, LEAVES) and first.common.budget is None else None
+            first
+            if len(step.steps) == 1 and isinstance(first, LEAVES) and first.common.budget is None
+            else None
         )
 
     def options(self) -> dict[str, Any]:
@@ -134,11 +187,19 @@ class _OneItem:
         if self._leaf is None:
             return {}
         common = self._leaf.common
-        return {"lane": common.lane, "retry": retry_of(common), "timeout": timeout_of(self._leaf),
-                "effect": common.effect, "hold": self._flow.place_of(self._leaf)}  # fmt: skip
+        return {
+            "lane": common.lane,
+            "retry": retry_of(common),
+            "timeout": timeout_of(self._leaf),
+            "effect": common.effect,
+            "hold": self._flow.place_of(self._leaf),
+        }
 
     async def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The item's records, as plain values; `StepHalted` with them unless all of it succeeded."""
+        """The item's records, as plain values.
+
+        `StepHalted` with them unless all of it succeeded.
+        """
         work = current_item()
         if work is None:
             raise RuntimeError("a fan-out's item runs inside of its map")
@@ -151,7 +212,10 @@ class _OneItem:
             raise StepPaused(last, frame.records)
         if halted is not None or not all(record.clean for record in frame.records.values()):
             raise StepHalted(last, frame.records)
-        return {"last": last.plain(), "steps": {name: record.plain() for name, record in frame.records.items()}}
+        return {
+            "last": last.plain(),
+            "steps": {name: record.plain() for name, record in frame.records.items()},
+        }
 
     async def _one_step(self, step: Leaf, index: int, item: Any) -> dict[str, Any]:  # noqa: ANN401 - anything
         flow = self._flow
@@ -170,7 +234,10 @@ class _OneItem:
             raise StepPaused(record, {name: record}) from None
 
     def read(self, outcome: Outcome[Any]) -> tuple[Record, Records]:
-        """What an outcome says: the item's record, and those of all its steps. A fault that is no step's is raised."""
+        """What an outcome says: the item's record, and those of all its steps.
+
+        A fault that is no step's is raised.
+        """
         if isinstance(outcome, Done):
             value = outcome.value
             if self._leaf is None:
@@ -184,7 +251,9 @@ class _OneItem:
             return error.record, error.nested
         step = self._leaf or self._step
         record = record_of(step, error)
-        return self._alone(outcome.index, tolerated(record) if step.common.continue_on_error else record)
+        return self._alone(
+            outcome.index, tolerated(record) if step.common.continue_on_error else record
+        )
 
     def _alone(self, index: int, record: Record) -> tuple[Record, Records]:
         name = f"{self._parent}:{self._step.steps[0].common.id}:{index}"
@@ -213,7 +282,10 @@ class _Judge:
 
     @property
     def ends(self) -> tuple[EndsAt[Any], ...]:
-        """Which items end the fan-out whatever became of those before them; what the canary says, only in order."""
+        """Which items end the fan-out whatever became of those before them.
+
+        What the canary says, only in order.
+        """
         abort: EndsAt[Any] = EndsAt(self._aborts)
         if self._most is None:
             return (abort, EndsAt(self._halts, 1, self._first))
@@ -232,7 +304,10 @@ class _Judge:
         return record is not None and not record.clean
 
     def _record(self, outcome: Outcome[Any]) -> Record | None:
-        """What became of an item; None for a fault that is no step's, which is raised where the outcome is read."""
+        """What became of an item.
+
+        None for a fault that is no step's, which is raised where the outcome is read.
+        """
         try:
             return self._one.read(outcome)[0]
         except Exception:  # noqa: BLE001 - raised where the outcome is read
@@ -285,7 +360,9 @@ def _keys(frame: StepFrame, step: FanOut, items: Sequence[Any]) -> list[str]:
     if step.key is None:
         return [position_key(index) for index in range(len(items))]
     named = [step.key.value({**frame.names, "item": item}) for item in items]
-    return [position_key(index) if name in (None, "") else str(name) for index, name in enumerate(named)]
+    return [
+        position_key(index) if name in (None, "") else str(name) for index, name in enumerate(named)
+    ]
 
 
 def _twice(keys: Sequence[str]) -> str | None:

@@ -64,7 +64,10 @@ class ParallelSteps:
         return found if found is not None and found.halts else None
 
     def _cut(self, place: int, *, drain: bool = False) -> None:
-        """Nothing after that place counts any more, and nothing there begins; what has begun ends, if it is to."""
+        """Nothing after that place counts any more, and nothing there begins.
+
+        What has begun ends, if it is to.
+        """
         self._last = min(self._last, place)
         for later in range(self._last + 1, len(self.tasks)):
             if not drain or later not in self._frames:
@@ -85,7 +88,11 @@ def _needs_of(steps: Sequence[Step]) -> list[list[int]]:
     """The places that each waits for: what it names, or else the step before it."""
     places = {step.common.id: place for place, step in enumerate(steps)}
     return [
-        [places[name] for name in step.common.needs] if step.common.needs is not None else [place - 1] if place else []
+        [places[name] for name in step.common.needs]
+        if step.common.needs is not None
+        else [place - 1]
+        if place
+        else []
         for place, step in enumerate(steps)
     ]
 

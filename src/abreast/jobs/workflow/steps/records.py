@@ -30,7 +30,10 @@ class Record:
     fate: Fate = "completed"
     input: Any = None
     halted_at: str | None = None
-    """Of one that halts: the full id of the step in which that began, itself or one beneath it. It is not recorded."""
+    """Of one that halts: the full id of the step in which that began, itself or one beneath it.
+
+    It is not recorded.
+    """
 
     @property
     def halts(self) -> bool:
@@ -44,14 +47,23 @@ class Record:
 
     def names(self) -> dict[str, Any]:
         """What `steps.<id>` gives."""
-        return {"type": self.type, "status": self.status, "output": self.output, "input": self.input,
-                "error": self.error}  # fmt: skip
+        return {
+            "type": self.type,
+            "status": self.status,
+            "output": self.output,
+            "input": self.input,
+            "error": self.error,
+        }
 
     def plain(self) -> dict[str, Any]:
         """As the journal keeps it: what is usual is left out."""
         facts: dict[str, Any] = {"type": self.type, "output": self.output}
         usual = {"status": "completed", "error": None, "fate": "completed", "input": None}
-        facts |= {word: getattr(self, word) for word, value in usual.items() if getattr(self, word) != value}
+        facts |= {
+            word: getattr(self, word)
+            for word, value in usual.items()
+            if getattr(self, word) != value
+        }
         return facts
 
     @classmethod
@@ -69,7 +81,9 @@ class StepHalted(AbreastError):
 
     is_sentence = True
 
-    def __init__(self, record: Record, nested: Records | None = None, *, retryable: bool | None = None) -> None:
+    def __init__(
+        self, record: Record, nested: Records | None = None, *, retryable: bool | None = None
+    ) -> None:
         """With the steps beneath it, where it has some, and whether trying again can help, where that is known."""
         super().__init__(record.error or "")
         self.record = record
@@ -87,7 +101,10 @@ class StepHalted(AbreastError):
 
 
 class StepPaused(Paused):
-    """A gate waits for a decision. What runs beside it ends by itself: a resumed run must not start it again."""
+    """A gate waits for a decision.
+
+    What runs beside it ends by itself: a resumed run must not start it again.
+    """
 
     drains = True
 
@@ -125,7 +142,9 @@ class StepFrame:
         """The names that steps here have added."""
 
     @classmethod
-    def outermost(cls, run: Run, inputs: Mapping[str, Any], context: Mapping[str, str], prefix: str = "") -> StepFrame:
+    def outermost(
+        cls, run: Run, inputs: Mapping[str, Any], context: Mapping[str, str], prefix: str = ""
+    ) -> StepFrame:
         """Of a workflow: nothing has happened in it. `context` has `run_id` and `workflow_dir`."""
         own = inputs if isinstance(inputs, dict) else dict(inputs)
         names = {"inputs": own, "steps": {}, "item": None, "fan_in": {}, "context": dict(context)}
@@ -158,7 +177,10 @@ class StepFrame:
         return StepFrame(run, names, lambda name: f"{parent}:{name}:{index}", {})
 
     def of_round(self, run: Run, parent: str, number: int) -> StepFrame:
-        """For a round of a loop: the same names. A plain id is the newest round's; each round has its own ids too."""
+        """For a round of a loop: the same names. A plain id is the newest round's.
+
+        Each round has its own ids too.
+        """
         plain = self._ids
 
         def own(name: str) -> str:
@@ -173,7 +195,9 @@ class StepFrame:
         """The same, in a narrower scope."""
         return self._sharing(run, self._full, self._ids)
 
-    def _sharing(self, run: Run, full: Callable[[str], str], ids: Callable[[str], tuple[str, ...]]) -> StepFrame:
+    def _sharing(
+        self, run: Run, full: Callable[[str], str], ids: Callable[[str], tuple[str, ...]]
+    ) -> StepFrame:
         frame = StepFrame(run, self.names, full, self.records, ids)
         frame.mine = self.mine
         return frame

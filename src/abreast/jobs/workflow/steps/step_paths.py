@@ -27,7 +27,8 @@ class StepPaths:
     def ids(self, path: str) -> tuple[str, ...]:
         """The ids of the step at `path`, its full id first; none if no step is journaled there.
 
-        A step in a loop has several: that of its round, and its plain id, which it shares with the other rounds.
+        A step in a loop has several: that of its round, and its plain id, which it shares with the
+        other rounds.
         """
         parts = path.split("/")
         steps, around, at = self._steps, [("", "")], 1
@@ -41,7 +42,11 @@ class StepPaths:
                 return ()
             if step["type"] not in _SCOPES:
                 at += bool(step["budget"]) and at < len(parts)
-                return tuple(f"{before}{name}{after}" for before, after in around) if at == len(parts) else ()
+                return (
+                    tuple(f"{before}{name}{after}" for before, after in around)
+                    if at == len(parts)
+                    else ()
+                )
             full = f"{around[0][0]}{name}{around[0][1]}"
             if step["type"] == "workflow":
                 around = [(f"{full}:", "")]
@@ -53,7 +58,9 @@ class StepPaths:
             steps = _beneath(step)
         return ()
 
-    def _within(self, step: Outlined, full: str, around: list[tuple[str, str]], path: str) -> list[tuple[str, str]]:
+    def _within(
+        self, step: Outlined, full: str, around: list[tuple[str, str]], path: str
+    ) -> list[tuple[str, str]]:
         """What stands around the names of steps in a round or an item."""
         key = unescape(path.rpartition("/")[2])
         place = self._indexes.get(path, int(key) if key.isdecimal() else key)
@@ -82,5 +89,11 @@ def _reached(steps: Sequence[Outlined]) -> Iterator[Outlined]:
 
 def _alone(step: Outlined) -> str | None:
     """The id of the one step of a fan-out that does something itself: it has no path but the item's."""
-    held = [one for _, steps in step["beneath"] for one in steps] if step["type"] == "fan-out" else []
-    return held[0]["id"] if len(held) == 1 and not held[0]["beneath"] and not held[0]["budget"] else None
+    held = (
+        [one for _, steps in step["beneath"] for one in steps] if step["type"] == "fan-out" else []
+    )
+    return (
+        held[0]["id"]
+        if len(held) == 1 and not held[0]["beneath"] and not held[0]["budget"]
+        else None
+    )

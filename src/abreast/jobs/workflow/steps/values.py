@@ -47,7 +47,10 @@ def _templates(thing: object) -> Iterator[ExpressionText | Script]:
 
 
 _FILE_TEXT: Final = {"fan-out": "step_template", "do-while": "condition"}
-"""Outputs that repeat the file, by type of step. Runs that were recorded before there were any go on by this."""
+"""Outputs that repeat the file, by type of step.
+
+Runs that were recorded before there were any go on by this.
+"""
 
 
 def _data(step: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -55,7 +58,10 @@ def _data(step: Mapping[str, Any]) -> Mapping[str, Any]:
     word = _FILE_TEXT.get(step["type"])
     if word is None or word not in step["output"]:
         return step
-    return {**step, "output": {name: value for name, value in step["output"].items() if name != word}}
+    return {
+        **step,
+        "output": {name: value for name, value in step["output"].items() if name != word},
+    }
 
 
 def surroundings(read: frozenset[tuple[str, ...]], names: Mapping[str, Any]) -> str:
@@ -65,7 +71,11 @@ def surroundings(read: frozenset[tuple[str, ...]], names: Mapping[str, Any]) -> 
     for root in roots:
         found = names.get(root[0]) or {}
         if root[0] == "steps":
-            found = {name: _data(step) for name, step in found.items() if len(root) == 1 or name == root[1]}
+            found = {
+                name: _data(step)
+                for name, step in found.items()
+                if len(root) == 1 or name == root[1]
+            }
         seen["/".join(root)] = found if len(root) == 1 else found.get(root[1])
     text = json.dumps(seen, sort_keys=True, default=repr, separators=(",", ":"))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -8,14 +8,17 @@ WIDEST: Final = 10_000
 """More at once is no use to anybody; a number beyond it counts as this one."""
 
 RUN_WIDTH: Final = 64
-"""Steps of one run at once, whatever lists and fan-outs they stand in; more if a fan-out of the file asks for more."""
+"""Steps of one run at once, whatever lists and fan-outs they stand in.
+
+More if a fan-out of the file asks for more.
+"""
 
 
 def as_width(given: object) -> int:
     """`int(given)`, between 1 and 10,000. Never raises: what `int` does not take counts as 1.
 
-    So `4`, `"4"`, `" 4 "`, `4.0`, `4.9` are 4 and `True` is 1; None, "abc", "4.0", 0, -1, infinity, nan, lists and
-    mappings are 1; 10**100 is 10,000.
+    So `4`, `"4"`, `" 4 "`, `4.0`, `4.9` are 4 and `True` is 1; None, "abc", "4.0", 0, -1, infinity,
+    nan, lists and mappings are 1; 10**100 is 10,000.
 
     >>> as_width("4"), as_width(4.0), as_width(None), as_width(-1)
     (4, 4, 1, 1)

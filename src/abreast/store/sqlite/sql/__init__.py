@@ -16,5 +16,10 @@ def sql(name: str) -> str:
 
 @cache
 def migrations() -> tuple[str, ...]:
-    """The scripts that make the newest schema; the first makes version 1, the next version 2, and so on."""
-    return tuple(script.read_text("utf-8") for script in sorted((_HERE / "migrations").glob("*.sql")))
+    """The scripts that make the newest schema.
+
+    The first makes version 1, the next version 2, and so on.
+    """
+    return tuple(
+        script.read_text("utf-8") for script in sorted((_HERE / "migrations").glob("*.sql"))
+    )

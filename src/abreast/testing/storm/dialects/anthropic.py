@@ -40,7 +40,10 @@ class AnthropicDialect:
     def ask(self, body: Json, model: str, *, stream: bool) -> StormRequest:  # noqa: ARG002 - the body says both
         """Read a request."""
         messages = listed(body, "messages")
-        texts = [text_of(body.get("system")), *(text_of(message.get("content")) for message in messages)]
+        texts = [
+            text_of(body.get("system")),
+            *(text_of(message.get("content")) for message in messages),
+        ]
         limit = at_most(body.get("max_tokens"), "max_tokens")
         if limit is None:
             raise BadRequest("max_tokens: this field is required")
@@ -59,7 +62,10 @@ class AnthropicDialect:
     def reply(self, ask: StormRequest, draft: StormDraft) -> Json:
         """A message."""
         content = [] if draft.finish == "refusal" else [_block(draft)]
-        return _message(ask, draft, content) | {"stop_reason": _STOP[draft.finish], "usage": _usage(draft)}
+        return _message(ask, draft, content) | {
+            "stop_reason": _STOP[draft.finish],
+            "usage": _usage(draft),
+        }
 
     def empty(self, ask: StormRequest, draft: StormDraft) -> Json:
         """A message without content."""
@@ -67,21 +73,38 @@ class AnthropicDialect:
 
     def events(self, ask: StormRequest, draft: StormDraft, pieces: Sequence[str]) -> list[Event]:
         """The events of a stream, from message_start to message_stop."""
-        started = _message(ask, draft, []) | {"usage": {"input_tokens": draft.input_tokens, "output_tokens": 1}}
+        started = _message(ask, draft, []) | {
+            "usage": {"input_tokens": draft.input_tokens, "output_tokens": 1}
+        }
         events: list[Json] = [{"type": "message_start", "message": started}]
         if draft.finish != "refusal":
             block = _block(draft) | {"input" if draft.tool else "text": {} if draft.tool else ""}
-            events += [{"type": "content_block_start", "index": 0, "content_block": block}, {"type": "ping"}]
-            events += [{"type": "content_block_delta", "index": 0, "delta": _delta(draft, piece)} for piece in pieces]
+            events += [
+                {"type": "content_block_start", "index": 0, "content_block": block},
+                {"type": "ping"},
+            ]
+            events += [
+                {"type": "content_block_delta", "index": 0, "delta": _delta(draft, piece)}
+                for piece in pieces
+            ]
             events.append({"type": "content_block_stop", "index": 0})
         ended = {"stop_reason": _STOP[draft.finish], "stop_sequence": None}
-        events.append({"type": "message_delta", "delta": ended, "usage": {"output_tokens": draft.output_tokens}})
+        events.append(
+            {
+                "type": "message_delta",
+                "delta": ended,
+                "usage": {"output_tokens": draft.output_tokens},
+            }
+        )
         events.append({"type": "message_stop"})
         return [(event["type"], event) for event in events]
 
     def error(self, status: int, kind: str, message: str, retry_after: str | None) -> Json:  # noqa: ARG002
         """An error, named for its status."""
-        return {"type": "error", "error": {"type": _ERRORS.get(status, "api_error"), "message": message}}
+        return {
+            "type": "error",
+            "error": {"type": _ERRORS.get(status, "api_error"), "message": message},
+        }
 
 
 def _message(ask: StormRequest, draft: StormDraft, content: list[Any]) -> Json:
@@ -100,7 +123,12 @@ def _block(draft: StormDraft) -> Json:
     if draft.tool:
         cut = draft.finish == "length"  # half of the arguments are no JSON
         arguments = {} if cut else loads(draft.text)
-        return {"type": "tool_use", "id": f"toolu_storm{draft.number}", "name": draft.tool, "input": arguments}
+        return {
+            "type": "tool_use",
+            "id": f"toolu_storm{draft.number}",
+            "name": draft.tool,
+            "input": arguments,
+        }
     return {"type": "text", "text": draft.text}
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from abreast.testing.storm.dialects.dialect import Dialect, Json, StormDraft, StormRequest, encode, line_of
+from abreast.testing.storm.dialects.dialect import (
+    Dialect,
+    Json,
+    StormDraft,
+    StormRequest,
+    encode,
+    line_of,
+)
 from abreast.testing.storm.dialects.replies import HUGE, drafted, pieces_of
 from abreast.testing.storm.world import StormVerdict
 
@@ -30,7 +37,9 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class StormAnswer:
-    """What goes over the wire. `parts` are sent one after the other: one of a whole body, each event of a stream.
+    """What goes over the wire.
+
+    `parts` are sent one after the other: one of a whole body, each event of a stream.
 
     `ends` is how: well, by a lost connection, or not at all. `missing` bytes are promised and never come.
     """
@@ -63,7 +72,9 @@ def reply_answer(
     if fault == "huge":
         draft = draft._replace(text=(draft.text + " ") * (HUGE // (len(draft.text) + 1) + 1))
     if ask.stream:
-        return _broken_stream(list(_stream(shape, ask, draft, chunks, bare=fault == "empty")), fault)
+        return _broken_stream(
+            list(_stream(shape, ask, draft, chunks, bare=fault == "empty")), fault
+        )
     body: Json = shape.empty(ask, draft) if fault == "empty" else shape.reply(ask, draft)
     return _broken_whole(dumped(body), fault)
 
@@ -73,7 +84,9 @@ def dumped(body: Json) -> bytes:
     return encode(body).encode()
 
 
-def _stream(shape: Dialect, ask: StormRequest, draft: StormDraft, chunks: int, *, bare: bool) -> Iterator[bytes]:
+def _stream(
+    shape: Dialect, ask: StormRequest, draft: StormDraft, chunks: int, *, bare: bool
+) -> Iterator[bytes]:
     if bare:
         yield line_of(("", shape.empty(ask, draft)))
     else:

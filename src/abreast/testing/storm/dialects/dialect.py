@@ -8,7 +8,9 @@ from json import JSONEncoder
 from typing import Any, NamedTuple, Protocol
 
 Json = dict[str, Any]
-encode = JSONEncoder(separators=(",", ":")).encode  # once: json.dumps would make an encoder for each call
+encode = JSONEncoder(
+    separators=(",", ":")
+).encode  # once: json.dumps would make an encoder for each call
 Event = tuple[str, Json]
 """A piece of a stream: its event's name, empty for none, and its data."""
 
@@ -18,7 +20,10 @@ class BadRequest(Exception):
 
 
 class StormRequest(NamedTuple):
-    """A request, whatever the shape it came in. `tool` is the tool to be called, with the schema of its arguments."""
+    """A request, whatever the shape it came in.
+
+    `tool` is the tool to be called, with the schema of its arguments.
+    """
 
     model: str
     prompt: str
@@ -49,7 +54,10 @@ class Dialect(Protocol):
     done: str
 
     def ask(self, body: Json, model: str, *, stream: bool) -> StormRequest:
-        """Read a request; BadRequest for what isn't one. `model` and `stream` are what the path says, if it does."""
+        """Read a request; BadRequest for what isn't one.
+
+        `model` and `stream` are what the path says, if it does.
+        """
 
     def reply(self, ask: StormRequest, draft: StormDraft) -> Json:
         """A whole reply."""
@@ -91,7 +99,11 @@ def text_of(content: object) -> str:
 def listed(body: Mapping[str, Any], name: str) -> list[Any]:
     """The list of objects that a body must have."""
     value = body.get(name)
-    if not isinstance(value, list) or not value or not all(isinstance(each, dict) for each in value):
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(each, dict) for each in value)
+    ):
         raise BadRequest(f"{name} is a list of objects, and not empty")
     return value
 
@@ -105,7 +117,9 @@ def at_most(value: object, name: str) -> int | None:
     return value
 
 
-def called(tools: Iterable[tuple[str, Json]], prompt: str, forced: object) -> tuple[str, Json] | None:
+def called(
+    tools: Iterable[tuple[str, Json]], prompt: str, forced: object
+) -> tuple[str, Json] | None:
     """The tool to call: the one that is forced, or one that the prompt says to `call`."""
     for name, schema in tools:
         if forced in (True, name) or f"call {name}" in prompt:

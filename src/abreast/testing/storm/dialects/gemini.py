@@ -73,16 +73,25 @@ class GeminiDialect:
         if draft.tool or draft.finish == "refusal":
             return [("", self.reply(ask, draft))]
         last = len(pieces) - 1
-        return [("", self._frame(ask, draft, piece, last=at == last)) for at, piece in enumerate(pieces)]
+        return [
+            ("", self._frame(ask, draft, piece, last=at == last)) for at, piece in enumerate(pieces)
+        ]
 
     def error(self, status: int, kind: str, message: str, retry_after: str | None) -> Json:
         """An error; a 429 says which quota it was, and how long to wait, in its details."""
         details: list[Json] = []
         if kind in _QUOTAS:
             violation = {"quotaId": _QUOTAS[kind]}
-            details.append({"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]})
+            details.append(
+                {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]}
+            )
         if retry_after is not None and retry_after[0].isdigit():
-            details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after}s"})
+            details.append(
+                {
+                    "@type": "type.googleapis.com/google.rpc.RetryInfo",
+                    "retryDelay": f"{retry_after}s",
+                }
+            )
         name = _ERRORS.get(status, "INTERNAL")
         error: Json = {"code": status, "message": message, "status": name}
         return {"error": error | ({"details": details} if details else {})}
@@ -93,7 +102,11 @@ class GeminiDialect:
             candidate["finishReason"] = _FINISH[draft.finish]
         if draft.finish == "refusal":
             del candidate["content"]
-        return {"candidates": [candidate], "usageMetadata": _usage(draft), "modelVersion": ask.model}
+        return {
+            "candidates": [candidate],
+            "usageMetadata": _usage(draft),
+            "modelVersion": ask.model,
+        }
 
 
 def _part(draft: StormDraft, text: str) -> Json:
@@ -112,5 +125,11 @@ def _usage(draft: StormDraft) -> Json:
 
 def _tool(body: Json, prompt: str) -> tuple[str, Json] | None:
     mode = ((body.get("toolConfig") or {}).get("functionCallingConfig") or {}).get("mode")
-    functions: list[Any] = [each for tool in listed(body, "tools") for each in tool.get("functionDeclarations", [])]
-    return called(((each.get("name", ""), each.get("parameters", {})) for each in functions), prompt, mode == "ANY")
+    functions: list[Any] = [
+        each for tool in listed(body, "tools") for each in tool.get("functionDeclarations", [])
+    ]
+    return called(
+        ((each.get("name", ""), each.get("parameters", {})) for each in functions),
+        prompt,
+        mode == "ANY",
+    )

@@ -45,7 +45,11 @@ class OpenAIDialect:
         """Read a request."""
         messages = listed(body, "messages")
         texts = [text_of(message.get("content")) for message in messages]
-        users = [text for text, message in zip(texts, messages, strict=True) if message.get("role") == "user"]
+        users = [
+            text
+            for text, message in zip(texts, messages, strict=True)
+            if message.get("role") == "user"
+        ]
         prompt = users[-1] if users else texts[-1]
         limit = body.get("max_completion_tokens", body.get("max_tokens"))
         name = str(body.get("model", ""))
@@ -80,13 +84,26 @@ class OpenAIDialect:
         deltas: list[Json] = [{"role": "assistant", "content": ""}]
         if draft.tool:
             call = _call(draft)
-            deltas.append({"tool_calls": [{"index": 0, **call, "function": {**call["function"], "arguments": ""}}]})
-            deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces]
+            deltas.append(
+                {
+                    "tool_calls": [
+                        {"index": 0, **call, "function": {**call["function"], "arguments": ""}}
+                    ]
+                }
+            )
+            deltas += [
+                {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces
+            ]
         else:
             field = "refusal" if draft.finish == "refusal" else "content"
             deltas += [{field: piece} for piece in pieces]
-        events = [_chunk(ask, draft, [{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
-        events.append(_chunk(ask, draft, [{"index": 0, "delta": {}, "finish_reason": _finish(draft)}]))
+        events = [
+            _chunk(ask, draft, [{"index": 0, "delta": delta, "finish_reason": None}])
+            for delta in deltas
+        ]
+        events.append(
+            _chunk(ask, draft, [{"index": 0, "delta": {}, "finish_reason": _finish(draft)}])
+        )
         if ask.stream_usage:
             events.append(_chunk(ask, draft, []) | {"usage": _usage(draft)})
         return [("", event) for event in events]
@@ -117,7 +134,11 @@ def _call(draft: StormDraft) -> Json:
 
 def _usage(draft: StormDraft) -> Json:
     total = draft.input_tokens + draft.output_tokens
-    return {"prompt_tokens": draft.input_tokens, "completion_tokens": draft.output_tokens, "total_tokens": total}
+    return {
+        "prompt_tokens": draft.input_tokens,
+        "completion_tokens": draft.output_tokens,
+        "total_tokens": total,
+    }
 
 
 def _schema(wanted: object) -> Json | None:
@@ -131,6 +152,10 @@ def _schema(wanted: object) -> Json | None:
 
 def _tool(body: Json, prompt: str) -> tuple[str, Json] | None:
     choice = body.get("tool_choice")
-    forced = choice.get("function", {}).get("name") if isinstance(choice, dict) else choice == "required"
+    forced = (
+        choice.get("function", {}).get("name") if isinstance(choice, dict) else choice == "required"
+    )
     functions = [tool.get("function", {}) for tool in listed(body, "tools")]
-    return called(((each.get("name", ""), each.get("parameters", {})) for each in functions), prompt, forced)
+    return called(
+        ((each.get("name", ""), each.get("parameters", {})) for each in functions), prompt, forced
+    )

@@ -9,9 +9,14 @@ from abreast.testing.storm.dialects.dialect import Dialect
 from abreast.testing.storm.dialects.gemini import GeminiDialect
 from abreast.testing.storm.dialects.openai import OpenAIDialect
 
-_PATHS: dict[str, Dialect] = {"/v1/chat/completions": OpenAIDialect(), "/v1/messages": AnthropicDialect()}
+_PATHS: dict[str, Dialect] = {
+    "/v1/chat/completions": OpenAIDialect(),
+    "/v1/messages": AnthropicDialect(),
+}
 _GEMINI: Dialect = GeminiDialect()
-_GENERATE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^:]+):(?P<stream>generateContent|streamGenerateContent)")
+_GENERATE = re.compile(
+    r"/v1(?:beta)?/models/(?P<model>[^:]+):(?P<stream>generateContent|streamGenerateContent)"
+)
 
 
 def route(path: str) -> tuple[Dialect, str, bool] | None:

@@ -57,7 +57,10 @@ class StormLimits:
                 self._place(name, ours, max(1.0, ours) if burst is None else burst, now)
 
     def hindrance(self, cost: RequestCost, now: float) -> tuple[str, float]:
-        """Which limit is in the way, and for how long: the one that lasts longest; no name if none is."""
+        """Which limit is in the way, and for how long: the one that lasts longest.
+
+        No name if none is.
+        """
         kind, longest = "", 0.0
         alone = self._settings.oversize == "admit"
         for name, quota in self._quotas.items():
@@ -73,7 +76,10 @@ class StormLimits:
             quota.take(getattr(cost, name), now)
 
     def levels(self, now: float) -> dict[str, LimitLevel]:
-        """How full each rate is. The limit that is told is everybody's, the neighbour's share included."""
+        """How full each rate is.
+
+        The limit that is told is everybody's, the neighbour's share included.
+        """
         shown = 1.0 - self._settings.neighbour
         return {
             name: LimitLevel(quota.limit / shown, quota.left(now), quota.reset(now))
@@ -90,4 +96,6 @@ class StormLimits:
         window, minute = self._settings.window, self._settings.minute
         if name == "per_day":
             window, minute = "fixed", minute * _DAY
-        self._quotas[name] = make_quota(window, limit, hold, minute, self._start if window == "fixed" else now)
+        self._quotas[name] = make_quota(
+            window, limit, hold, minute, self._start if window == "fixed" else now
+        )

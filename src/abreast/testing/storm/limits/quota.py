@@ -10,7 +10,10 @@ _HAIR = 1e-9  # of a request or token: what adding up fractions of them may lack
 
 
 class Quota(Protocol):
-    """What every way of counting can say and do. Nothing bigger than `hold` ever fits. Times never go back."""
+    """What every way of counting can say and do. Nothing bigger than `hold` ever fits.
+
+    Times never go back.
+    """
 
     limit: float
     hold: float
@@ -121,7 +124,8 @@ class Fixed:
 
     def _turn(self, now: float) -> None:
         index = floor((now - self.start) / self.minute)
-        # Whoever comes at the very end of a minute, as told, is in the next one, whatever the division rounds to.
+        # Whoever comes at the very end of a minute, as told, is in the next one, whatever the
+        # division rounds to.
         if now >= self.start + (index + 1) * self.minute:
             index += 1
         if index > self._index:
@@ -137,7 +141,9 @@ class Sliding:
     def __init__(self, limit: float, minute: float) -> None:
         self.limit = self.hold = limit
         self.minute = minute
-        self._seen: deque[tuple[float, float]] = deque()  # when it leaves the window, and how much it was
+        self._seen: deque[tuple[float, float]] = (
+            deque()
+        )  # when it leaves the window, and how much it was
         self._used = 0.0
 
     def resize(self, limit: float, hold: float) -> None:  # noqa: ARG002 - a minute has no brim

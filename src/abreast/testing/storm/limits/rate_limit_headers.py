@@ -18,14 +18,19 @@ Levels = Mapping[str, LimitLevel]
 
 
 class Teller:
-    """Puts levels and waits into words; remembers the levels of a while ago, for headers that come late."""
+    """Puts levels and waits into words.
+
+    Remembers the levels of a while ago, for headers that come late.
+    """
 
     def __init__(self, start: float, wall: float) -> None:
         self._start = start
         self._wall = wall
         self._past: deque[tuple[float, Levels]] = deque()
 
-    def retry_after(self, now: float, wait: float | None, told: str | float, scale: float) -> str | None:
+    def retry_after(
+        self, now: float, wait: float | None, told: str | float, scale: float
+    ) -> str | None:
         """The value of Retry-After for a wait that is known, if any is to be told."""
         if not isinstance(told, str):
             return _seconds(told * scale, scale)
@@ -75,7 +80,9 @@ def _anthropic(levels: Levels, wall: float, scale: float) -> dict[str, str]:
         if (level := levels.get(key)) is not None:
             headers[f"anthropic-ratelimit-{name}-limit"] = str(round(level.limit))
             headers[f"anthropic-ratelimit-{name}-remaining"] = _whole(level.left)
-            headers[f"anthropic-ratelimit-{name}-reset"] = rfc3339(wall + level.reset, whole=scale == 1)
+            headers[f"anthropic-ratelimit-{name}-reset"] = rfc3339(
+                wall + level.reset, whole=scale == 1
+            )
     return headers
 
 
@@ -92,7 +99,10 @@ def _whole(left: float) -> str:
 
 
 def _seconds(wait: float, scale: float) -> str:
-    """Whole seconds, as servers tell them; where a minute is shorter, thousandths. Never less than the wait."""
+    """Whole seconds, as servers tell them.
+
+    Where a minute is shorter, thousandths. Never less than the wait.
+    """
     return str(ceil(wait - 1e-9)) if scale == 1 else f"{ceil(wait * 1000 - 1e-6) / 1000:.3f}"
 
 
