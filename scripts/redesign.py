@@ -106,9 +106,9 @@ def files() -> Iterator[Path]:
     """Every text file that may name a module."""
     for name in git("ls-files").splitlines():
         path = Path(name)
-        if path.suffix in TEXT or path.name in {"Makefile", "Dockerfile"}:
-            if not name.startswith(LEFT_ALONE) and (ROOT / path).is_file():
-                yield path
+        is_text = path.suffix in TEXT or path.name in {"Makefile", "Dockerfile"}
+        if is_text and not name.startswith(LEFT_ALONE) and (ROOT / path).is_file():
+            yield path
 
 
 def move_files(moves: list[Move]) -> dict[str, str]:
@@ -202,58 +202,54 @@ def deepen(text: str, levels: int) -> str:
 
 
 def rename_in(text: str, renamed: dict[str, str], of_modules: dict[str, dict[str, str]]) -> str:
-    """Rename tokens: `renamed` are plain names, `of_modules` maps a local module name to renamed attributes."""
+    """Rename tokens.
+
+    `renamed` are plain names; `of_modules` has, by a module's local name, its renamed attributes.
+    """
     if not renamed and not of_modules:
         return text
-    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    edits: list[tuple[tuple[int, int], tuple[int, int], str]] = []
-    for at, token in enumerate(tokens):
-        if token.type != tokenize.NAME:
-            if token.type in (tokenize.STRING, tokenize.COMMENT) and "`" in token.string:
-                new = re.sub(
-                    r"`([A-Za-z_][\w.]*)(\(?\)?)`",
-                    lambda found: (
-                        "`"
-                        + ".".join(
-                            renamed.get(part, part) if number == 0 else part
-                            for number, part in enumerate(found[1].split("."))
-                        )
-                        + found[2]
-                        + "`"
-                    ),
-                    token.string,
-                )
-                if new != token.string:
-                    edits.append((token.start, token.end, new))
-            elif token.type == tokenize.STRING and QUOTED_TYPE.fullmatch(token.string):
-                new = re.sub(
-                    r"[A-Z]\w*", lambda found: renamed.get(found[0], found[0]), token.string
-                )
-                if new != token.string:
-                    edits.append((token.start, token.end, new))
-            continue
-        before = tokens[at - 1].string if at else ""
-        if before == ".":
-            owner = tokens[at - 2].string if at > 1 else ""
-            if (
-                owner in of_modules
-                and token.string in of_modules[owner]
-                and (at < 3 or tokens[at - 3].string != ".")
-            ):
-                edits.append((token.start, token.end, of_modules[owner][token.string]))
-            continue
-        is_method = before == "def" and token.line[:1].isspace()
-        if token.string in renamed and not is_method and not is_keyword_argument(tokens, at):
-            edits.append((token.start, token.end, renamed[token.string]))
     lines = text.splitlines(keepends=True)
-    for (row, start), (last, end), new in reversed(edits):
-        if row == last:
-            line = lines[row - 1]
-            lines[row - 1] = line[:start] + new + line[end:]
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    for at in reversed(range(len(tokens))):
+        token = tokens[at]
+        if token.type == tokenize.NAME:
+            new = new_name(tokens, at, renamed, of_modules)
         else:
-            first, tail = lines[row - 1][:start], lines[last - 1][end:]
-            lines[row - 1 : last] = (first + new + tail).splitlines(keepends=True)
+            new = new_text(token, renamed)
+        if new != token.string:
+            (row, start), (last, end) = token.start, token.end
+            whole = lines[row - 1][:start] + new + lines[last - 1][end:]
+            lines[row - 1 : last] = whole.splitlines(keepends=True)
     return "".join(lines)
+
+
+def new_name(
+    tokens: list[tokenize.TokenInfo],
+    at: int,
+    renamed: dict[str, str],
+    of_modules: dict[str, dict[str, str]],
+) -> str:
+    """What a name becomes: an attribute of a module, or a name of its own that is no method."""
+    name = tokens[at].string
+    before = [token.string for token in tokens[max(0, at - 3) : at]]
+    if before[-1:] == ["."]:
+        owner = before[-2] if before[:-2][-1:] != ["."] else ""
+        return of_modules.get(owner, {}).get(name, name)
+    is_method = before[-1:] == ["def"] and tokens[at].line[:1].isspace()
+    return name if is_method or is_keyword_argument(tokens, at) else renamed.get(name, name)
+
+
+def new_text(token: tokenize.TokenInfo, renamed: dict[str, str]) -> str:
+    """What a string or comment becomes: names in backticks, and types in quotes."""
+    if token.type not in (tokenize.STRING, tokenize.COMMENT):
+        return token.string
+    if QUOTED_TYPE.fullmatch(token.string):
+        return re.sub(r"[A-Z]\w*", lambda found: renamed.get(found[0], found[0]), token.string)
+    return re.sub(
+        r"`([A-Za-z_]\w*)(?=[\w.()]*`)",
+        lambda found: f"`{renamed.get(found[1], found[1])}",
+        token.string,
+    )
 
 
 def is_keyword_argument(tokens: list[tokenize.TokenInfo], at: int) -> bool:
@@ -305,65 +301,76 @@ def move_stored_types(text: str, moves: list[Move]) -> str:
     )
 
 
+def check(moves: list[Move]) -> None:
+    """Whether all modules are there, and none takes the place of another. Raises SystemExit."""
+    for move in moves:
+        if not (ROOT / path_of(move.old)).exists() and not (ROOT / package_of(move.old)).is_dir():
+            raise SystemExit(f"{move.old} is not there")
+    places = [move.new for move in moves if move.old != move.new]
+    if len(set(places)) != len(places):
+        raise SystemExit("two modules would have one name")
+
+
+def rewrite_places(moves: list[Move], tests: dict[str, str]) -> dict[Path, str]:
+    """Every file with the new places of modules and tests in it."""
+    known = {move.old: move.new for move in moves if move.old != move.new}
+    pattern = dotted_pattern(moves)
+    words = dict(tests)
+    words |= {dotted(old): dotted(new) for old, new in tests.items()}
+    longest_first = sorted(map(re.escape, words), key=len, reverse=True)
+    of_tests = re.compile(rf"(?:{'|'.join(longest_first) or '$^'})(?!\w)")
+    levels = {new: new.count("/") - old.count("/") for old, new in tests.items()}
+    texts = {}
+    for path in files():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        if path.name == "type_names.py" and path.parts[0] == "src":
+            texts[path] = move_stored_types(text, moves)
+            continue
+        if path.suffix == ".py":
+            text = deepen(split_package_imports(text, known), levels.get(str(path), 0))
+        text = rewrite_dotted(text, pattern, known).replace("from @abreast", "from abreast")
+        texts[path] = of_tests.sub(lambda found: words[found.group()], text)
+    return texts
+
+
+def dotted(path: str) -> str:
+    """The module of a path of a test."""
+    return path.removesuffix(".py").replace("/", ".")
+
+
+def rewrite_names(texts: dict[Path, str], names: dict[str, dict[str, str]]) -> dict[Path, str]:
+    """Every file with the new names in it; `names` has those of each module."""
+    code = {path: text for path, text in texts.items() if path.suffix == ".py"}
+    ours = {path: module_at(path) for path in code if path.parts[:2] == ("src", "abreast")}
+    for path, module in ours.items():  # names that a module imports, and others import from it
+        own = names.setdefault(module, {})
+        for name, new in imported_names(code[path], names)[0].items():
+            own.setdefault(name, new)
+    found = dict(texts)
+    for path, text in code.items():
+        renamed, of_modules = imported_names(text, names)
+        renamed |= names.get(ours.get(path, ""), {})
+        found[path] = rename_in(text, renamed, of_modules)
+    return found
+
+
 def main() -> None:
     """Do it all, or only tell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only tell what would move")
     options = parser.parse_args()
     moves = read_table()
-    known = {move.old: move.new for move in moves if move.old != move.new}
-    for move in moves:
-        old, package = ROOT / path_of(move.old), ROOT / package_of(move.old)
-        if not old.exists() and not package.is_dir():
-            raise SystemExit(f"{move.old} is not there")
-    if len(set(known.values())) != len(known):
-        raise SystemExit("two modules would have one name")
+    check(moves)
     if options.check:
         for move in moves:
-            print(
-                f"{move.old:40} {move.new:40} {' '.join(f'{a}={b}' for a, b in move.names.items())}"
-            )
+            renamed = " ".join(f"{old}={new}" for old, new in move.names.items())
+            print(f"{move.old:40} {move.new:40} {renamed}".rstrip())
         return
-    pattern = dotted_pattern(moves)
-    names = {move.new: move.names for move in moves if move.names}
     tests = move_files(moves)
     make_packages()
-    olds = sorted(tests, key=len, reverse=True)
-    test_words = [re.escape(one) for old in olds for one in (old, old[:-3].replace("/", "."))]
-    test_pattern = re.compile(rf"(?:{'|'.join(test_words) or '$^'})(?!\w)")
-    test_names = {
-        **tests,
-        **{a[:-3].replace("/", "."): b[:-3].replace("/", ".") for a, b in tests.items()},
-    }
-    texts: dict[Path, tuple[str, str]] = {}
-    for path in files():
-        text = before = (ROOT / path).read_text(encoding="utf-8")
-        if path.name == "type_names.py" and path.parts[0] == "src":
-            (ROOT / path).write_text(move_stored_types(text, moves), encoding="utf-8")
-            continue
-        if path.suffix == ".py":
-            text = split_package_imports(text, known)
-        text = rewrite_dotted(text, pattern, known).replace("from @abreast", "from abreast")
-        texts[path] = before, test_pattern.sub(lambda found: test_names[found.group()], text)
-    for path, (
-        _,
-        text,
-    ) in texts.items():  # names that a module only imports, and others import from it
-        if path.parts[:2] == ("src", "abreast") and path.suffix == ".py":
-            own = names.setdefault(module_at(path), {})
-            for name, new in imported_names(text, names)[0].items():
-                own.setdefault(name, new)
-    deeper = {new: new.count("/") - old.count("/") for old, new in tests.items()}
-    for path, (before, text) in texts.items():
-        if path.suffix == ".py":
-            text = deepen(text, deeper.get(str(path), 0))
-            renamed, of_modules = imported_names(text, names)
-            parts = path.with_suffix("").parts
-            if parts[:2] == ("src", "abreast"):
-                renamed |= names.get(module_at(path), {})
-            text = rename_in(text, renamed, of_modules)
-        if text != before:
-            (ROOT / path).write_text(text, encoding="utf-8")
+    texts = rewrite_places(moves, tests)
+    for path, text in rewrite_names(texts, {move.new: dict(move.names) for move in moves}).items():
+        (ROOT / path).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -191,6 +191,7 @@ GATES = {
     "format": "ruff format --check .",
     "types": "mypy",
     "the arrow of imports": "lint-imports*",
+    "the tree": "python scripts/check_tree.py",
     "coverage of the core": "coverage report --include=*--fail-under=97",
     "coverage of all": "coverage report --fail-under=93",
     "the documentation": "sphinx-build *-W*docs*",
