@@ -5,8 +5,8 @@ git, it says so and exits 0. Otherwise it exits 1 if
 
 - a subject is empty or longer than 72 characters, or the line beneath it is not empty;
 - the code is changed, and no commit of the branch changes a test;
-- one commit with code tells of a repair and of something else in CHANGELOG.md: these are two commits;
-- one commit changes the code of two jobs and nothing that they share, and its message does not name both.
+- one commit with code adds a repair and something else to CHANGELOG.md: these are two commits;
+- one commit changes the code of two jobs, nothing that they share, and does not name both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHARED_BY_JOBS = "files"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit: its message, the files it changes, and the headings of the changelog that it adds lines under."""
+    """One commit: its message, its files, and the headings of the changelog it adds lines under."""
 
     name: str
     message: str
@@ -91,7 +91,8 @@ def _problems(commit: Commit) -> Iterator[str]:
         others = ", ".join(sorted(commit.headings - {"Fixed"}))
         yield f"a repair and something else ({others}) in one commit: make it two"
     if len(commit.jobs) > 1 and not all(job in commit.message for job in commit.jobs):
-        yield f"it changes {' and '.join(sorted(commit.jobs))}: make it two commits, or name them in its message"
+        jobs = " and ".join(sorted(commit.jobs))
+        yield f"it changes {jobs}: make it two commits, or name them in its message"
 
 
 def _read(root: Path, name: str) -> Commit:
@@ -106,7 +107,10 @@ def _read(root: Path, name: str) -> Commit:
 
 
 def _headings(root: Path, name: str) -> frozenset[str]:
-    """The headings of the changelog beneath which a commit adds lines: the whole file is asked for as context."""
+    """The headings of the changelog beneath which a commit adds lines.
+
+    The diff is made with the whole file as context.
+    """
     change = _git(root, "show", "--format=", "--unified=1000000", name, "--", CHANGELOG) or ""
     found, heading = set(), ""
     for line in change.splitlines():

@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the help of every command, or with --check say whether it is what would be written."""
+"""Write docs/cli.md from the help of every command; with --check only compare it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ WIDTH = 88  # columns of help, whatever the terminal
 _OPENING = """\
 # Command line
 
-<!-- Written by scripts/cli_reference.py (`make reference`); `make check` fails if it is out of date. -->
+<!-- Written by scripts/cli_reference.py (`make reference`); `make check` compares it. -->
 
-Results go to stdout, everything else to stderr. `--json` prints one object, or one per line. A run is named by its id
-(`map-3`), by its name (then the newest run of that name is meant), or by `last`.
+Results go to stdout, everything else to stderr. `--json` prints one object, or one per line. A run
+is named by its id (`map-3`), by its name (then the newest run of that name is meant), or by `last`.
 """
 
 _CODES: tuple[tuple[int, str], ...] = (
@@ -139,8 +139,9 @@ def _settings() -> str:
         for each in SETTINGS
     )
     return (
-        "## Settings\n\nA flag wins over the environment, that over `abreast.toml`, that over `[tool.abreast]` in\n"
-        "`pyproject.toml`, that over the default. `abreast doctor --config` shows where each value comes from.\n\n"
+        "## Settings\n\nA flag wins over the environment, that over `abreast.toml`, that over\n"
+        "`[tool.abreast]` in `pyproject.toml`, that over the default. `abreast doctor --config` shows\n"
+        "where each value comes from.\n\n"
         f"| in a file | in the environment | default | is |\n|---|---|---|---|\n{rows}"
     )
 
@@ -158,8 +159,8 @@ def _default(setting: ConfigSetting[Any]) -> str:
 def _placeholders() -> str:
     rows = "".join(f"| `{mark}` | {meaning} |\n" for mark, meaning in _PLACEHOLDERS)
     return (
-        "## Placeholders\n\nIn the arguments of a command, and in `--key` those that name the item. A value is one\n"
-        "argument, whatever is in it. Any other braces stand for themselves.\n\n"
+        "## Placeholders\n\nIn the arguments of a command, and in `--key` those that name the item.\n"
+        "A value is one argument, whatever is in it. Any other braces stand for themselves.\n\n"
         f"| placeholder | is |\n|---|---|\n{rows}\n"
         f"A command finds the id of its run in its environment, as `{RUN_VARIABLE}`.\n"
     )

@@ -1,4 +1,6 @@
-"""Find a Chromium to open reports with, or install one: `python scripts/get_chromium.py`, `--find` only to look.
+"""Find a Chromium to open reports with, or install one.
+
+`python scripts/get_chromium.py` installs one if needed, `--find` only looks.
 
 It prints the path of the program. Where apt is there and may be used, the distribution's headless
 shell is installed; elsewhere playwright's own, into the user's cache.

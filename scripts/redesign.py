@@ -1,4 +1,4 @@
-"""Moves modules and renames what they define, by the table in redesign.txt, in all files of the repository.
+"""Moves modules and renames what they define, by the table in redesign.txt.
 
 A line of the table is `old.module new.module Old=New Other=Another`: the module moves, its tests
 move with it, and every import, dotted name and path that names it is rewritten; then the names that
@@ -97,9 +97,8 @@ def test_of(module: str) -> Path:
 
 def git(*words: str) -> str:
     """Run git in the repository."""
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
+    command = ["git", *words]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def files() -> Iterator[Path]:
@@ -279,7 +278,7 @@ def imported_names(
 
 
 def move_stored_types(text: str, moves: list[Move]) -> str:
-    """The table of stored types: what stores hold stays as it is, and where each type stands now is written anew."""
+    """The table of stored types: the names in stores stay, and `_MOVED` gets the new places."""
     first, moved = (
         dict(re.findall(r'^    "(abreast:[\w.]+)": "([\w.:]+)",$', part, re.MULTILINE))
         for part in text.split("\n_MOVED: ")

@@ -1,4 +1,6 @@
-"""Take the pictures of the web page for README and docs: `python scripts/screenshots.py [--only NAME] [--keep STORE]`.
+"""Take the pictures of the web page for README and docs.
+
+    python scripts/screenshots.py [--only NAME] [--keep STORE]
 
 Real runs of every kind of job are made first, in a folder of their own: commands, calls to a server
 that limits them, a sample, a workflow that waits at a gate, a study, candidates, a plan. That takes
@@ -45,7 +47,8 @@ price = {{input = 0.4, output = 1.6}}
 """
 # Where the runs were made is of no interest, and differs every time.
 _AT_HOME = """async () => {
-  const { manifest } = location.pathname === "/" ? {} : await (await fetch(`${location.pathname}.json`)).json();
+  const at = location.pathname;
+  const { manifest } = at === "/" ? {} : await (await fetch(`${at}.json`)).json();
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (manifest?.cwd && walk.nextNode()) {
     walk.currentNode.data = walk.currentNode.data.replaceAll(manifest.cwd, "~/project");
