@@ -140,8 +140,8 @@ def _settings() -> str:
     )
     return (
         "## Settings\n\nA flag wins over the environment, that over `abreast.toml`, that over\n"
-        "`[tool.abreast]` in `pyproject.toml`, that over the default. `abreast doctor --config` shows\n"
-        "where each value comes from.\n\n"
+        "`[tool.abreast]` in `pyproject.toml`, that over the default. `abreast doctor --config`\n"
+        "shows where each value comes from.\n\n"
         f"| in a file | in the environment | default | is |\n|---|---|---|---|\n{rows}"
     )
 
@@ -159,7 +159,8 @@ def _default(setting: ConfigSetting[Any]) -> str:
 def _placeholders() -> str:
     rows = "".join(f"| `{mark}` | {meaning} |\n" for mark, meaning in _PLACEHOLDERS)
     return (
-        "## Placeholders\n\nIn the arguments of a command, and in `--key` those that name the item.\n"
+        "## Placeholders\n\n"
+        "In the arguments of a command, and in `--key` those that name the item.\n"
         "A value is one argument, whatever is in it. Any other braces stand for themselves.\n\n"
         f"| placeholder | is |\n|---|---|\n{rows}\n"
         f"A command finds the id of its run in its environment, as `{RUN_VARIABLE}`.\n"
