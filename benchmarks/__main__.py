@@ -1,4 +1,7 @@
-"""Measure abreast beside its peers: `python -m benchmarks [A A0 B C D D2 H W growth] [--rounds 5] [--quick]`."""
+"""Measure abreast beside its peers.
+
+`python -m benchmarks [A A0 B C D D2 H W growth] [--rounds 5] [--quick]`.
+"""
 
 import argparse
 import json

@@ -1,4 +1,6 @@
-"""What is gained by checking behaviour side by side: the same candidates one by one, and two at once, in one run.
+"""What is gained by checking behaviour side by side.
+
+The same candidates one by one, and two at once, in one run.
 
     python -m benchmarks.behaviour                        # 12 candidates, tests of 2 s of CPU each, 2 slots: 2 to 3 min
     python -m benchmarks.behaviour --candidates 4 --cpu 0.5

@@ -1,4 +1,6 @@
-"""Measure `abreast map` beside `xargs -P` and GNU parallel: `python -m benchmarks.commands [--rounds 9] [--quick]`.
+"""Measure `abreast map` beside `xargs -P` and GNU parallel.
+
+`python -m benchmarks.commands [--rounds 9] [--quick]`.
 
 Every contender runs the same command for the same lines in a process of its own, start-up included;
 the CPU time is that of its whole tree of processes. The machine's speed drifts by a third within

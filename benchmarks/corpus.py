@@ -1,4 +1,6 @@
-"""Runs the corpus: small functions of our own with candidates of every kind, and says who was taken for what.
+"""Runs the corpus.
+
+Small functions of our own with candidates of every kind, and says who was taken for what.
 
     python -m benchmarks.corpus                    # all of it, by `abreast optimize`, measured: half an hour
     python -m benchmarks.corpus --fresh median     # one function, anew

@@ -1,4 +1,6 @@
-"""Measure studies: `python -m benchmarks.matrix [bound hung service same] [--repeats 6] [--latency 0.2] [--width 8]`.
+"""Measure studies.
+
+`python -m benchmarks.matrix [bound hung service same] [--repeats 6] [--latency 0.2] [--width 8]`.
 
 Five lanes, each a server of its own in a process of its own; 7 strategies and 29 inputs: 6,090
 cells at 6 repeats.
@@ -54,7 +56,7 @@ def main() -> int:
     return sum(not parts[name](args) for name in args.parts or parts)
 
 
-# --- the parts --------------------------------------------------------------------------------------------------------
+# --- the parts ------------------------------------------------------------------------------------
 
 
 def bound(args: argparse.Namespace) -> bool:
@@ -199,7 +201,7 @@ def same(args: argparse.Namespace) -> bool:
     return alike == len(seen[0])
 
 
-# --- studies, servers, processes --------------------------------------------------------------------------------------
+# --- studies, servers, processes ------------------------------------------------------------------
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""How often measuring is wrong: the same code against itself, and a small gain that is really there.
+"""How often measuring is wrong.
+
+The same code against itself, and a small gain that is really there.
 
     python -m benchmarks.measuring aa --runs 200          # how many of identical candidates are said to be faster
     python -m benchmarks.measuring planted --runs 100     # a function of 1 ms, and a candidate that is 10% faster

@@ -1,4 +1,6 @@
-"""Measure the web page in a real Chromium: `python -m benchmarks.page [big] [writer] [--items 100000] [--rounds 5]`.
+"""Measure the web page in a real Chromium.
+
+`python -m benchmarks.page [big] [writer] [--items 100000] [--rounds 5]`.
 
 - big: a run of many items. When the page is first painted and when its lanes are drawn, on a server that has not read
   the run yet; the longest task while it is zoomed, sorted, filtered and paged; its memory, and the server's.
@@ -73,7 +75,7 @@ def main() -> int:
     return sum(not parts[name](args) for name in args.parts or parts)
 
 
-# --- the parts --------------------------------------------------------------------------------------------------------
+# --- the parts ------------------------------------------------------------------------------------
 
 
 def big(args: argparse.Namespace) -> bool:
@@ -145,7 +147,7 @@ def writer(args: argparse.Namespace) -> bool:
     return ratios["wall"] <= SLOWER
 
 
-# --- the writer -------------------------------------------------------------------------------------------------------
+# --- the writer -----------------------------------------------------------------------------------
 
 
 async def _write(store: str, name: str, items: int) -> dict[str, float]:
@@ -194,7 +196,7 @@ def written(store: str, name: str, items: int) -> dict[str, float]:
         return _result(process)
 
 
-# --- the page ---------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 
 @contextmanager

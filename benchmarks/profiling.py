@@ -1,4 +1,7 @@
-"""Where the time of a map goes: `python -m benchmarks.profiling A` (in memory), `C` (durable) or `D` (chat calls)."""
+"""Where the time of a map goes.
+
+`python -m benchmarks.profiling A` (in memory), `C` (durable) or `D` (chat calls).
+"""
 
 import asyncio
 import cProfile

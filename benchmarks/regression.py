@@ -1,4 +1,6 @@
-"""Compare this tree with an earlier one, interleaved in one run: `python -m benchmarks.regression [--base REF]`.
+"""Compare this tree with an earlier one, interleaved in one run.
+
+`python -m benchmarks.regression [--base REF]`.
 
 Both trees play the same contender from this tree's benchmarks; only the library differs. The median
 of the ratios of each round says whether this tree became slower. Exits 1 past 1.25 x.

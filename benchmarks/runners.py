@@ -1,4 +1,6 @@
-"""Ways to run a command many times from Python: `python -m benchmarks.runners WAY N WIDTH COMMAND [ARGUMENT ...]`.
+"""Ways to run a command many times from Python.
+
+`python -m benchmarks.runners WAY N WIDTH COMMAND [ARGUMENT ...]`.
 
 Each captures stdout and stderr, gives the command a process group of its own, and fails if one of them fails; only
 `spawn` does nothing but start and reap: it is the floor. `commands` is what is under `abreast map`.

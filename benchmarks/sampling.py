@@ -1,4 +1,6 @@
-"""Measure work S, samples of a model that passes three times in ten: `python -m benchmarks.sampling [--rounds 3]`.
+"""Measure work S, samples of a model that passes three times in ten.
+
+`python -m benchmarks.sampling [--rounds 3]`.
 
 Every contender draws the same samples one after the other, in a process of its own, from a server
 of its own that takes 200 ms for a call. Requests are those that the server let in: what a provider

@@ -1,4 +1,6 @@
-"""The model of work S, in a process of its own: `python -m benchmarks.sampling_server [--latency 0.2] [--rate 0.3]`.
+"""The model of work S, in a process of its own.
+
+`python -m benchmarks.sampling_server [--latency 0.2] [--rate 0.3]`.
 
 Whether the k-th draw of a sample passes is decided beforehand, by the sample's number and k. So
 every contender gets the same replies in the order in which its requests come, and how long an ideal

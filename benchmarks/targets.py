@@ -13,7 +13,10 @@ MOST_IN_FLIGHT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A target, the number that was reached, and whether it was met (None: it couldn't be measured)."""
+    """A target, the number that was reached, and whether it was met (None.
+
+    It couldn't be measured).
+    """
 
     work: str
     target: str
@@ -37,7 +40,10 @@ def judge(work: str, results: Sequence[Result]) -> list[Verdict]:
 
 
 def marginal(result: Result, one: Result) -> float:
-    """Return the CPU seconds of one item more: the cost of a map of one item is taken off, per map."""
+    """Return the CPU seconds of one item more.
+
+    The cost of a map of one item is taken off, per map.
+    """
     n = result.entry.n
     return (result.cpu * n - one.cpu) / (n - 1)
 

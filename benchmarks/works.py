@@ -24,7 +24,10 @@ B_NAP = 0.050
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One contender in one work: a module of `contenders` with its arguments, or an import statement to time."""
+    """One contender in one work.
+
+    A module of `contenders` with its arguments, or an import statement to time.
+    """
 
     label: str
     module: str = ""

@@ -36,7 +36,10 @@ _SECTION = re.compile(
 
 
 def setup(app: Sphinx) -> None:
-    """Docstrings are written to be read in `help()`; before napoleon sees them they become reStructuredText."""
+    """Docstrings are written to be read in `help()`.
+
+    Before napoleon sees them they become reStructuredText.
+    """
     app.connect("autodoc-process-docstring", _rewrite, priority=100)
 
 

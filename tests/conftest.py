@@ -1,4 +1,7 @@
-"""Hypothesis profiles: `ci` unless asked otherwise, `quick` for `make test`, `soak` for `make soak`; fast processes."""
+"""Hypothesis profiles.
+
+`ci` unless asked otherwise, `quick` for `make test`, `soak` for `make soak`; fast processes.
+"""
 
 import atexit
 import os
@@ -77,6 +80,9 @@ def warm():
 
 @pytest.fixture
 def unmeasured(monkeypatch):
-    """For tests whose children are killed, or reach nothing that others don't: measuring takes 0.12 s to start."""
+    """For tests whose children are killed, or reach nothing that others don't.
+
+    Measuring takes 0.12 s to start.
+    """
     for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
         monkeypatch.delenv(name)

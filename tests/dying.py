@@ -1,4 +1,7 @@
-"""A store that dies in the middle of a run, within one process: what it had not taken is lost, as by a kill."""
+"""A store that dies in the middle of a run, within one process.
+
+What it had not taken is lost, as by a kill.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What Docker would send to a build: computed from .dockerignore by Docker's own rules, over a tree full of traps."""
+"""What Docker would send to a build.
+
+Computed from .dockerignore by Docker's own rules, over a tree full of traps.
+"""
 
 import posixpath
 import re

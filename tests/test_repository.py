@@ -1,4 +1,7 @@
-"""What the repository promises about itself: its gates stop a change that breaks something, and its habits are held."""
+"""What the repository promises about itself.
+
+Its gates stop a change that breaks something, and its habits are held.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ def text_of(name: str) -> str:
 
 @cache
 def files() -> tuple[Path, ...]:
-    """What belongs to the repository: what git has or would take, or, where there is no git, what lies there."""
+    """What belongs to the repository.
+
+    What git has or would take, or, where there is no git, what lies there.
+    """
     if shutil.which("git") and (ROOT / ".git").exists():
         command = [
             "git",
@@ -414,7 +420,10 @@ ADDITIONS = {
     "A new dependency": "docs/dependencies.md",
     "A faster way": "benchmarks",
 }
-"""What a change may add, and where such things are: a package that is none of these needs a row of its own."""
+"""What a change may add, and where such things are.
+
+A package that is none of these needs a row of its own.
+"""
 
 
 def test_the_guide_says_for_each_kind_of_addition_what_a_review_looks_at():
@@ -722,7 +731,10 @@ def module_name(path: Path) -> str:
 
 
 def imported_at_once(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Imports that are carried out when the module is: not those of a function, nor those for type checkers only."""
+    """Imports that are carried out when the module is.
+
+    Not those of a function, nor those for type checkers only.
+    """
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,7 @@
-"""A call by fork is a call: what a function that abreast runs sees there is what it sees in a new interpreter."""
+"""A call by fork is a call.
+
+What a function that abreast runs sees there is what it sees in a new interpreter.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A Python that has imported abreast already, and forks for every call: to be `python -m abreast`, or a script.
+"""A Python that has imported abreast already, and forks for every call.
+
+To be `python -m abreast`, or a script.
 
 Each call is a process of its own, with the standard files, the directory, the environment and the
 end that it would have anyway. Only the start of an interpreter and its imports are saved, which are
@@ -71,7 +73,10 @@ class Warm:
         self._process.communicate(timeout=60)
 
     def run(self, program, arguments, given=b"", *, cwd, environment, patience):
-        """Run a module by its name, or a script by its path, to its end: exit code, stdout, stderr."""
+        """Run a module by its name, or a script by its path, to its end.
+
+        Exit code, stdout, stderr.
+        """
         with ExitStack() as files:
             theirs_in, stdin = _pipe(files)
             stdout, theirs_out = _pipe(files)
@@ -134,7 +139,7 @@ def _exchange(given, stdin, sources, patience):
     return (bytes(said[source]) for source in sources)
 
 
-# --- the other end ----------------------------------------------------------------------------------------------------
+# --- the other end --------------------------------------------------------------------------------
 
 
 def serve(number):

@@ -1,4 +1,7 @@
-"""aiometer's `run_all` with `max_at_once`: of its verbs the one that returns the results in order (`amap` doesn't)."""
+"""aiometer's `run_all` with `max_at_once`.
+
+Of its verbs the one that returns the results in order (`amap` doesn't).
+"""
 # mypy: disable-error-code="import-not-found"
 
 from functools import partial

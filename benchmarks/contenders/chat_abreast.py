@@ -1,4 +1,7 @@
-"""abreast, its whole stack: lane, rates, retries, prices, a map, and a journal in which every call is on disk twice."""
+"""abreast, its whole stack.
+
+Lane, rates, retries, prices, a map, and a journal in which every call is on disk twice.
+"""
 
 import abreast
 from abreast.models.lanes import LaneSettings

@@ -1,4 +1,7 @@
-"""The SDK of OpenAI, in a window: as it comes, and on the aiohttp transport that it offers as an extra."""
+"""The SDK of OpenAI, in a window.
+
+As it comes, and on the aiohttp transport that it offers as an extra.
+"""
 # mypy: disable-error-code="import-not-found"
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,6 @@
-"""Whole-state JSON: each outcome rewrites the file of all outcomes (temporary file, fsync, os.replace).
+"""Whole-state JSON.
+
+Each outcome rewrites the file of all outcomes (temporary file, fsync, os.replace).
 
 The form in which many agent tools keep a run. It writes in place of the loop: with a thread per
 write the rewrites would still follow each other, as each needs the state of the one before.

@@ -1,4 +1,6 @@
-"""What every contender shares: the load it is given, the stopwatch around its work, and the line it prints.
+"""What every contender shares.
+
+The load it is given, the stopwatch around its work, and the line it prints.
 
 A contender is a plain function `play(load, lap)` that opens what it needs, does the load inside
 `with lap:` and returns its results. It runs in a fresh process as `python -m
@@ -47,7 +49,10 @@ class Lap:
     extra: dict[str, float] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
-        """Start the watch; the CPU reading is taken last, so that reading the clocks isn't counted."""
+        """Start the watch.
+
+        The CPU reading is taken last, so that reading the clocks isn't counted.
+        """
         self.wall -= time.perf_counter()
         self.cpu -= cpu_seconds()
         return self
@@ -63,7 +68,10 @@ Play = Callable[[Load, Lap], Sequence[object]]
 
 
 def on_loop(play: Callable[[Load, Lap], Coroutine[object, object, Sequence[object]]]) -> Play:
-    """Make a play of an async one: each runs on a fresh event loop, made and closed outside the lap."""
+    """Make a play of an async one.
+
+    Each runs on a fresh event loop, made and closed outside the lap.
+    """
 
     def played(load: Load, lap: Lap) -> Sequence[object]:
         return asyncio.run(play(load, lap))
@@ -93,7 +101,10 @@ def prompt(index: int) -> str:
 
 
 async def no_op(index: int) -> object:
-    """Do nothing, but let the others go first once: the item of work A, which so fills the width."""
+    """Do nothing, but let the others go first once.
+
+    The item of work A, which so fills the width.
+    """
     await asyncio.sleep(0)
     return index
 

@@ -1,4 +1,7 @@
-"""What the contenders of S share: samples one after the other, and what the server counted meanwhile."""
+"""What the contenders of S share.
+
+Samples one after the other, and what the server counted meanwhile.
+"""
 
 import argparse
 import asyncio

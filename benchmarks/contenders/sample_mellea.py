@@ -16,7 +16,10 @@ _create = AsyncCompletions.create
 
 
 async def _without_nulls(self: AsyncCompletions, **given: Any) -> object:
-    """Leave out what is None: mellea sends `tools: null`, which a provider ignores and the storm refuses."""
+    """Leave out what is None.
+
+    Mellea sends `tools: null`, which a provider ignores and the storm refuses.
+    """
     return await _create(
         self, **{name: value for name, value in given.items() if value is not None}
     )

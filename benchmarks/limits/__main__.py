@@ -1,4 +1,6 @@
-"""Print what limiters reach: `python -m benchmarks.limits [--virtual] [--worlds 100] [--only WORD] [--repeat 3]`.
+"""Print what limiters reach.
+
+`python -m benchmarks.limits [--virtual] [--worlds 100] [--only WORD] [--repeat 3]`.
 
 Over loopback, against storm servers whose minute lasts three seconds: the nine scenarios with every
 limiter, and inspect_ai's own controller from its environment (`make bench-peers`). With --virtual

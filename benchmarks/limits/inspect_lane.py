@@ -84,7 +84,10 @@ async def lane(client: Client, prompts: list[str], scale: float, counts: dict[st
 
 
 async def main() -> None:
-    """Do what the line says: lanes of an address and prompts each, until all is done or the time is over."""
+    """Do what the line says.
+
+    Lanes of an address and prompts each, until all is done or the time is over.
+    """
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     asked = json.loads(sys.stdin.readline())

@@ -1,4 +1,6 @@
-"""A lane in real time: a limiter, our own client, and storm servers on this machine in processes of their own.
+"""A lane in real time.
+
+A limiter, our own client, and storm servers on this machine in processes of their own.
 
 The servers' log is the truth of what was rejected, and the best time is that of who knows
 everything, on the same server. Time is scaled: a minute of the server lasts a few seconds.

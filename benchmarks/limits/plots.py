@@ -1,4 +1,6 @@
-"""Draw what the governor does in some scenarios, in virtual time: `python -m benchmarks.limits.plots FOLDER`.
+"""Draw what the governor does in some scenarios, in virtual time.
+
+`python -m benchmarks.limits.plots FOLDER`.
 
 The pictures are those of `abreast watch --limits --svg`, and the same on every machine.
 """

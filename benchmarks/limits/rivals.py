@@ -1,4 +1,6 @@
-"""What a lane could do instead: a fixed number in flight, additive increase and multiplicative decrease, a plain pacer.
+"""What a lane could do instead.
+
+A fixed number in flight, additive increase and multiplicative decrease, a plain pacer.
 
 Each waits after a rejection for as long as the server says, or a second, and sends again.
 """

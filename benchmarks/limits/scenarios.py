@@ -1,4 +1,7 @@
-"""The scenarios of the spec, and worlds drawn at random: a storm, and calls that take some minutes of it."""
+"""The scenarios of the spec, and worlds drawn at random.
+
+A storm, and calls that take some minutes of it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ class Scenario:
     settings: Settings
     calls: tuple[WorldRequest, ...]
     slow: float = 1.0
-    """Over loopback, times as slow as the others: where calls are short, what this machine does with each is felt."""
+    """Over loopback, times as slow as the others.
+
+    Where calls are short, what this machine does with each is felt.
+    """
 
 
 def requests(n: int, seed: int, sizes: tuple[int, int] = (100, 100)) -> tuple[WorldRequest, ...]:

@@ -1,4 +1,6 @@
-"""A lane in virtual time: a limiter, the storm's own state machine, and the time that a perfect one would need.
+"""A lane in virtual time.
+
+A limiter, the storm's own state machine, and the time that a perfect one would need.
 
 Nothing waits and nothing is random: the same world, calls and limiter give the same result on every
 machine.
@@ -56,7 +58,10 @@ class Limiter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How a limiter did: its time and the best one, the share of requests that were turned away, calls not done."""
+    """How a limiter did.
+
+    Its time and the best one, the share of requests that were turned away, calls not done.
+    """
 
     seconds: float
     best: float
@@ -87,7 +92,10 @@ def play(
 
 
 def best_time(settings: Settings, calls: Sequence[WorldRequest], seed: int = 0) -> float:
-    """The time of who knows everything: each call goes, in its order, when the server would take it."""
+    """The time of who knows everything.
+
+    Each call goes, in its order, when the server would take it.
+    """
     world = World(settings, seed)
     trip = TRIP * settings.scale
     now, last = trip / 2, 0.0

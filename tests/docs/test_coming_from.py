@@ -70,7 +70,7 @@ def test_every_flag_of_ours_that_the_page_names_is_one():
     ] == []
 
 
-# --- mellea: programs, whose model is a server that the test starts ------------------------------------------------
+# --- mellea: programs, whose model is a server that the test starts -------------------------------
 
 
 class Chat(BaseHTTPRequestHandler):
@@ -188,7 +188,7 @@ def test_every_word_of_theirs_that_we_answer_is_on_the_page():
     ] == []
 
 
-# --- spec-kit: one file for both -------------------------------------------------------------------------------------
+# --- spec-kit: one file for both ------------------------------------------------------------------
 
 
 def specify(name, folder):
@@ -250,7 +250,7 @@ def test_there_a_value_is_run_as_code(tmp_path):
     assert (tmp_path / "theirs/injected").exists()
 
 
-# --- Inspect: the same means, of a model that knows more when it is asked politely -----------------------------------
+# --- Inspect: the same means, of a model that knows more when it is asked politely ----------------
 
 
 class Capitals(Chat):

@@ -1,4 +1,7 @@
-"""The reference of the matrix says all that there is: keys, strategies, scores, controls, columns, exit codes."""
+"""The reference of the matrix says all that there is.
+
+Keys, strategies, scores, controls, columns, exit codes.
+"""
 
 import re
 

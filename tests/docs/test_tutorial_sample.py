@@ -1,4 +1,7 @@
-"""The tutorial about samples, pasted as a reader would: with the embedded model, where its weights are."""
+"""The tutorial about samples, pasted as a reader would.
+
+With the embedded model, where its weights are.
+"""
 
 import os
 import re

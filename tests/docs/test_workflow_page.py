@@ -1,4 +1,7 @@
-"""The reference of workflows says all that there is: types, keys, filters, limits, and how a width is converted."""
+"""The reference of workflows says all that there is.
+
+Types, keys, filters, limits, and how a width is converted.
+"""
 
 import inspect
 import re

@@ -1,4 +1,6 @@
-"""As `timeout -s SIGNAL SECONDS COMMAND...`, but patient: an abreast is not ended before it has recorded something.
+"""As `timeout -s SIGNAL SECONDS COMMAND...`, but patient.
+
+An abreast is not ended before it has recorded something.
 
 A reader's machine is fast enough for what the pages say; one that runs many tests at once may not
 be.

@@ -18,7 +18,10 @@ from tests.docs.pages import ROOT
 
 @pytest.fixture(scope="module")
 def held():
-    """The model, in memory from test to test: to load it for each of the runs would take most of the time."""
+    """The model, in memory from test to test.
+
+    To load it for each of the runs would take most of the time.
+    """
     try:
         weights.fetch(SMOLLM2)
     except NoSuchModel as error:

@@ -1,4 +1,7 @@
-"""The examples of `abreast optimize`, as after cloning: verdicts, a winner with its interval, a patch."""
+"""The examples of `abreast optimize`, as after cloning.
+
+Verdicts, a winner with its interval, a patch.
+"""
 
 import shutil
 import subprocess

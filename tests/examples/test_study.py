@@ -1,4 +1,7 @@
-"""The study among the examples, with the real embedded model: the same rows at every width, and controls that hold."""
+"""The study among the examples, with the real embedded model.
+
+The same rows at every width, and controls that hold.
+"""
 
 import json
 
