@@ -10,17 +10,17 @@ import pytest
 
 from abreast.core.errors import AbreastError
 from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
-from abreast.executors.supervisor import client as leash
+from abreast.executors.supervisor import client
 
 PYTHON = sys.executable
 
 
 def let_coverage_in(monkeypatch):
-    """Start the warden with site-packages where it is to be measured."""
+    """Start the supervisor with site-packages where it is to be measured."""
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
-        monkeypatch.setattr(leash, "_FLAGS", ())
+        monkeypatch.setattr(client, "_INTERPRETER_FLAGS", ())
         monkeypatch.setattr(
-            leash,
+            client,
             "_PROGRAM",
             "from abreast.executors.supervisor.process import main\nmain({line}, {driver})",
         )
@@ -69,7 +69,7 @@ async def test_output_past_keep_is_counted_and_not_stored(commands):
 
 async def test_a_flood_neither_blocks_nor_fills_the_memory(commands):
     def peak():
-        status = Path(f"/proc/{commands._wardens[0].pid}/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{commands._supervisors[0].pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     await commands.run(["true"])

@@ -1,4 +1,4 @@
-"""How commands end: with what they leave behind, when they are cancelled, with their runner, and with its warden."""
+"""How commands end: with what they leave behind, when they are cancelled, with their runner, and with its supervisor."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import pytest
 from abreast.core.errors import WorkerDied
 from abreast.executors import commands as module
 from abreast.executors.commands import Commands, Finished
-from abreast.executors.supervisor import client as leash
+from abreast.executors.supervisor import client
 from abreast.executors.supervisor.protocol import RUN
 from tests.executors.test_commands import let_coverage_in, open_files, shell, start
 
@@ -36,7 +36,7 @@ async def commands():
 async def patient(monkeypatch):
     """Commands whose leavings have all the time they want."""
     for_ever = "import sys\nsys.modules[main.__module__].LINGER = 1000.0\nmain("
-    monkeypatch.setattr(leash, "_PROGRAM", leash._PROGRAM.replace("main(", for_ever))
+    monkeypatch.setattr(client, "_PROGRAM", client._PROGRAM.replace("main(", for_ever))
     async with Commands() as made:
         yield made
 
@@ -133,14 +133,14 @@ async def test_one_that_waits_for_open_files_can_be_cancelled(commands, witness)
 
 
 async def limit_open_files(commands, *, spare):
-    """Leave the warden so many files to open.
+    """Leave the supervisor so many files to open.
 
     A start needs four at once, and two for as long as it runs.
     """
     await commands.run(["true"])
-    taken = set(open_files(commands._wardens[0].pid))
+    taken = set(open_files(commands._supervisors[0].pid))
     limit = [number for number in range(1000) if number not in taken][spare]
-    resource.prlimit(commands._wardens[0].pid, resource.RLIMIT_NOFILE, (limit, limit))
+    resource.prlimit(commands._supervisors[0].pid, resource.RLIMIT_NOFILE, (limit, limit))
 
 
 # --- what it leaves
@@ -246,7 +246,7 @@ async def test_a_timeout_around_it_is_a_timeout(commands, witness):
             await commands.run(shell(f"exec 9<>{witness.path}; exec sleep 1000"))
 
 
-async def test_cancelled_before_the_warden_knows_of_it_it_is_gone_too(commands):
+async def test_cancelled_before_the_supervisor_knows_of_it_it_is_gone_too(commands):
     groups = []
     tasks = [start(commands, ["sleep", "1000"], started=groups.append) for _ in range(5)]
     await asyncio.sleep(0)
@@ -282,7 +282,7 @@ async def test_finished_and_cancelled_in_one_turn_of_the_loop_it_is_cancelled(co
 async def test_nothing_is_left_of_it():
     before = open_files("self")
     async with Commands() as commands:
-        pid = commands._wardens[0].pid
+        pid = commands._supervisors[0].pid
         await asyncio.gather(*[commands.run(["cat"], stdin=b"word") for _ in range(20)])
         files = open_files(pid)
         await asyncio.gather(*[commands.run(["cat"], stdin=b"word") for _ in range(20)])
@@ -315,7 +315,7 @@ async def test_closing_ends_what_has_left_its_group(witness):
 
 async def test_closing_goes_on_when_it_is_cancelled():
     commands = await Commands().__aenter__()
-    pid = commands._wardens[0].pid
+    pid = commands._supervisors[0].pid
     closing = asyncio.create_task(commands.__aexit__())
     await asyncio.wait([closing], timeout=0)
     closing.cancel()
@@ -354,68 +354,68 @@ def test_it_works_on_the_loop_of_another_thread(tmp_path):
     assert ends == [True, b"word\n"]
 
 
-# --- the warden's own end
+# --- the supervisor's own end
 
 
-async def test_a_killed_warden_fails_its_commands_and_the_next_gets_another(commands, witness):
+async def test_a_killed_supervisor_fails_its_commands_and_the_next_gets_another(commands, witness):
     task = start(commands, shell(STUBBORN.format(witness.path)))
     await witness.hear(2)
-    first = commands._wardens[0].pid
+    first = commands._supervisors[0].pid
     os.kill(first, signal.SIGKILL)
-    with pytest.raises(WorkerDied, match=r"sh: the warden .* killed by signal 9"):
+    with pytest.raises(WorkerDied, match=r"sh: the supervisor .* killed by signal 9"):
         await task
     await witness.wait_silence()
     assert (await commands.run(["echo", "next"])).stdout == b"next\n"
-    assert commands._wardens[0].pid != first
+    assert commands._supervisors[0].pid != first
 
 
-async def test_a_command_cancelled_as_the_warden_dies_is_cancelled(commands, witness):
+async def test_a_command_cancelled_as_the_supervisor_dies_is_cancelled(commands, witness):
     task = start(commands, shell(STUBBORN.format(witness.path)))
     await witness.hear(2)
-    os.kill(commands._wardens[0].pid, signal.SIGSTOP)
+    os.kill(commands._supervisors[0].pid, signal.SIGSTOP)
     task.cancel()
     await asyncio.wait([task], timeout=0)
-    os.kill(commands._wardens[0].pid, signal.SIGKILL)
+    os.kill(commands._supervisors[0].pid, signal.SIGKILL)
     with pytest.raises(asyncio.CancelledError):
         await task
     await witness.wait_silence()
 
 
-async def test_a_request_that_meets_a_dead_warden_fails_as_the_others(commands):
+async def test_a_request_that_meets_a_dead_supervisor_fails_as_the_others(commands):
     await commands.run(["true"])
-    os.kill(commands._wardens[0].pid, signal.SIGKILL)
+    os.kill(commands._supervisors[0].pid, signal.SIGKILL)
     # Blocking, so that the loop can't hear of it first.
-    os.waitid(os.P_PID, commands._wardens[0].pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
+    os.waitid(os.P_PID, commands._supervisors[0].pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
     with pytest.raises(WorkerDied):
         await commands.run(["true"])
     assert (await commands.run(["true"])).exit_code == 0
 
 
-async def test_the_warden_outlives_signals_that_are_meant_for_everybody(commands):
+async def test_the_supervisor_outlives_signals_that_are_meant_for_everybody(commands):
     await commands.run(["true"])
-    pid = commands._wardens[0].pid
+    pid = commands._supervisors[0].pid
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(pid, number)
     assert (await commands.run(["echo", "word"])).stdout == b"word\n"
-    assert commands._wardens[0].pid == pid
+    assert commands._supervisors[0].pid == pid
 
 
-async def test_a_fault_of_the_warden_is_told(commands, witness):
+async def test_a_fault_of_the_supervisor_is_told(commands, witness):
     task = start(commands, shell(STUBBORN.format(witness.path)))
     await witness.hear(2)
-    commands._wardens[0].send((RUN, "too short"))
+    commands._supervisors[0].send((RUN, "too short"))
     with pytest.raises(WorkerDied, match=r"broke .*ValueError") as caught:
         await task
     assert "Traceback" in caught.value.__notes__[0]
     assert witness.is_silent()
 
 
-async def test_a_warden_that_hangs_is_killed_at_the_end(monkeypatch, witness):
-    monkeypatch.setattr(leash, "_CLOSING", 0.01)
+async def test_a_supervisor_that_hangs_is_killed_at_the_end(monkeypatch, witness):
+    monkeypatch.setattr(client, "_CLOSE_TIMEOUT", 0.01)
     async with Commands() as commands:
         task = start(commands, shell(STUBBORN.format(witness.path)))
         await witness.hear(2)
-        os.kill(commands._wardens[0].pid, signal.SIGSTOP)
+        os.kill(commands._supervisors[0].pid, signal.SIGSTOP)
     with pytest.raises(WorkerDied):
         await task
     await witness.wait_silence()

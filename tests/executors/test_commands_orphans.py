@@ -1,4 +1,4 @@
-"""When the driver is killed, nothing of its commands goes on, and neither does their warden."""
+"""When the driver is killed, nothing of its commands goes on, and neither does their supervisor."""
 
 import os
 import select
@@ -18,7 +18,7 @@ SCRIPT = "trap '' TERM; exec 9>$1; (echo child >&9; while :; do sleep 1000; done
 
 async def main():
     async with Commands() as commands:
-        os.write(1, f"{commands._wardens[0].pid}\\n".encode())
+        os.write(1, f"{commands._supervisors[0].pid}\\n".encode())
         FORK
         async with asyncio.TaskGroup() as group:
             for _ in range(int(sys.argv[2])):
@@ -66,38 +66,38 @@ def wait_end(pid):
 
 
 @pytest.mark.parametrize("kill", [os.kill, os.killpg], ids=["alone", "with its group"])
-def test_a_killed_driver_takes_all_commands_and_their_warden_with_it(fifo, kill):
+def test_a_killed_driver_takes_all_commands_and_their_supervisor_with_it(fifo, kill):
     with start_driver(fifo) as driver, fifo.open("rb", buffering=0) as witness:
-        warden = int(driver.stdout.readline())
+        supervisor = int(driver.stdout.readline())
         heard = b""
         while heard.count(b"\n") < 2 * WIDTH:
             heard += witness.read(4096)
         kill(driver.pid, signal.SIGKILL)
         assert witness.read() == b""  # the end comes when the last process is gone
-        wait_end(warden)
+        wait_end(supervisor)
 
 
 def test_it_does_so_though_a_fork_of_the_driver_lives_on(fifo):
     with start_driver(fifo, FORK) as driver, fifo.open("rb", buffering=0) as witness:
-        warden, fork = int(driver.stdout.readline()), int(driver.stdout.readline())
+        supervisor, fork = int(driver.stdout.readline()), int(driver.stdout.readline())
         heard = b""
         while heard.count(b"\n") < 2 * WIDTH:
             heard += witness.read(4096)
         driver.kill()
         assert witness.read() == b""
-        wait_end(warden)
+        wait_end(supervisor)
         os.kill(fork, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("started", [0, 1, 5, 20])
 def test_a_driver_killed_while_it_starts_commands_leaves_none(fifo, started):
     with start_driver(fifo, width=100) as driver, open_now(fifo) as witness:
-        warden = int(driver.stdout.readline())
+        supervisor = int(driver.stdout.readline())
         heard = b""
         while heard.count(b"\n") < started and select.select([witness], [], []):
             heard += witness.read(1)
         driver.kill()
-        wait_end(warden)
+        wait_end(supervisor)
         while witness.read(4096):
             pass
 

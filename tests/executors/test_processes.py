@@ -112,7 +112,7 @@ async def test_an_answer_counts_although_its_worker_has_ended_since():
     (child,) = bound._children
     call = asyncio.create_task(bound.async_call(4))
     await asyncio.sleep(0)  # it is sent
-    child.hang_up()
+    child.close_input()
     asyncio.get_running_loop().remove_reader(child._socket)  # so that the end is noticed first
     with watch(child.pid) as handles:
         assert wait_until_ended(handles) == set()
@@ -394,7 +394,7 @@ async def test_a_worker_that_even_the_kernel_cannot_end_is_named(monkeypatch):
         patch.setattr(
             WorkerProcess, "kill", lambda self: None
         )  # as one that waits for a disk which doesn't answer
-        patch.setattr("abreast.executors.processes._DYING", 0.01)
+        patch.setattr("abreast.executors.processes._KILL_TIMEOUT", 0.01)
         assert await bound.close(0.01) == [f"worker process {pid}"]
     assert await bound.close(0.01) == []
     assert repr(child) == f"<worker process {pid}, ended>"

@@ -1,4 +1,4 @@
-"""The time that a run was driven, told from its events: over all of its drivers, without what lies between them."""
+"""The time for which a run had a driver, computed from its events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abreast.core.events import RUN_RESUMED, Event
 
 
 class DrivenTime:
-    """Seconds since the run began, as far as somebody drove it.
+    """Seconds since the run began, without the time between one driver and the next.
 
     Every driver's clock may start anywhere.
     """
@@ -14,16 +14,16 @@ class DrivenTime:
     __slots__ = ("_offset", "now", "wall")
 
     def __init__(self) -> None:
-        """Nothing has happened yet."""
+        """Start at zero."""
         self.now = 0.0
         self.wall = 0.0
         """The time of day of the newest event."""
         self._offset: float | None = None
 
     def take(self, event: Event) -> float:
-        """When the next event happened.
+        """Advance to the next event and return its time.
 
-        Never less than the one before: a clock that is set back is not believed.
+        The time never decreases, even if the system clock is set back.
         """
         if self._offset is None or event.kind == RUN_RESUMED:
             self._offset = self.now - event.mono
@@ -32,5 +32,5 @@ class DrivenTime:
         return self.now
 
     def at(self, wall: float) -> float:
-        """The time at a time of day, while the run is driven."""
+        """The time that corresponds to a time of day, while the run is driven."""
         return self.now + max(0.0, wall - self.wall)

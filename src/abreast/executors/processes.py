@@ -1,4 +1,4 @@
-"""Work in processes beside this one: for what must be killable, may crash, or would hold the interpreter's lock."""
+"""The process executor, for work that must be killable, may crash, or would hold the GIL."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from abreast.executors.worker_process import WorkerProcess
 T = TypeVar("T")
 R = TypeVar("R")
 
-_DYING = (
-    2.0  # seconds that the kernel gets to end what was killed; it normally takes a few thousandths
-)
+# Seconds to wait for the end of a killed process; it normally takes a few milliseconds.
+_KILL_TIMEOUT = 2.0
 
 
 class ProcessExecutor:
-    """Workers are interpreters of their own, started when items come and used again, one item at a time.
+    """Runs items in worker interpreters, started on demand and reused, one item at a time each.
 
     The function must be importable (module-level, in a module or script), and values, results and
     exceptions must pickle. An item that is cancelled or times out has its worker killed, with all
@@ -41,29 +40,35 @@ class ProcessExecutor:
 
     carries = Carries(closures=False, contextvars=False, exceptions=True)
 
-    def bind(self, fn: Callable[[T], Awaitable[R] | R], width: int) -> BoundCall[T, R]:  # noqa: ARG002 - they come as needed
-        """Pickle the function, by reference; TypeError if it has none. No process starts yet."""
+    def bind(
+        self,
+        fn: Callable[[T], Awaitable[R] | R],
+        width: int,  # noqa: ARG002 - part of the port; workers are started on demand
+    ) -> BoundCall[T, R]:
+        """Pickle the function by reference; TypeError if it has none. No process starts yet."""
         if getattr(process.current_process(), "_inheriting", False):
             raise RuntimeError(
-                "a worker process is importing this script, which starts workers when it is imported: "
+                "a worker process is importing this script, "
+                "which starts workers when it is imported: "
                 'put that under `if __name__ == "__main__":`'
             )
-        return Workers[T, R](Setup(_surroundings(), _main(), _refer_to(fn)))
+        return Workers[T, R](Setup(_environment(), _main_location(), _pickle_function(fn)))
 
 
 class Workers(Generic[T, R]):
     """The processes of one map."""
 
     def __init__(self, setup: Setup) -> None:
-        """None yet; they start when calls come."""
+        """Start no process yet; they start on the first calls."""
         self._loop = asyncio.get_running_loop()
         self._setup = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
-        self._flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
+        # multiprocessing starts its own children with these flags.
+        self._flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
         self._children: set[WorkerProcess] = set()
         self._idle: list[WorkerProcess] = []
 
     async def async_call(self, value: T) -> R:
-        """Call the function in a worker. Cancelled, it returns when the worker is dead."""
+        """Call the function in a worker. When cancelled, it returns once the worker is dead."""
         child = self._assign(_pack(value))
         reply = child.reply
         try:
@@ -74,9 +79,9 @@ class Workers(Generic[T, R]):
             else:
                 child.kill()
                 if isinstance(error, asyncio.CancelledError):
-                    # What the item holds, such as a worktree, is given back only when nobody writes
-                    # there any more.
-                    await asyncio.wait([child.ended], timeout=_DYING)
+                    # What the item holds, such as a worktree, is returned only when the worker
+                    # can't write to it any more.
+                    await asyncio.wait([child.ended], timeout=_KILL_TIMEOUT)
             raise
         if answer is None:
             raise WorkerDied(
@@ -86,13 +91,10 @@ class Workers(Generic[T, R]):
         return cast("R", _unpack(answer, value))
 
     async def close(self, grace: float) -> list[str]:
-        """End the workers: those with nothing to do by themselves, within `grace` seconds.
-
-        All others at once.
-        """
+        """End the workers: idle ones by themselves within `grace` seconds, all others at once."""
         for child in self._children:
             if child in self._idle:
-                child.hang_up()
+                child.close_input()
             else:
                 child.kill()
         try:
@@ -100,7 +102,7 @@ class Workers(Generic[T, R]):
         finally:
             for child in self._children:
                 child.kill()
-            await self._wait(_DYING)
+            await self._wait(_KILL_TIMEOUT)
         return [f"worker process {child.pid}" for child in self._children]
 
     async def _wait(self, seconds: float) -> None:
@@ -108,7 +110,7 @@ class Workers(Generic[T, R]):
             await asyncio.wait([child.ended for child in self._children], timeout=seconds)
 
     def _assign(self, request: bytes) -> WorkerProcess:
-        """A worker that has just been sent the request: one that is free, or a new one."""
+        """Send the request to an idle worker, or to a new one, and return it."""
         while self._idle:
             child = self._idle.pop()
             if child.ask(request):
@@ -120,19 +122,19 @@ class Workers(Generic[T, R]):
         return child
 
 
-def _refer_to(fn: Callable[..., object]) -> bytes:
-    """The function, as the name by which a worker can find it."""
+def _pickle_function(fn: Callable[..., object]) -> bytes:
+    """Pickle the function as the name by which a worker can find it."""
     named: Any = fn
-    while hasattr(named, "func"):  # a partial, or a step's
+    while hasattr(named, "func"):  # a partial, or a step
         named = named.func
     try:
         pickled = pickle.dumps(fn, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise TypeError(
-            f"the process executor carries module-level functions only, no lambda or closure; {named!r} can't be found "
-            f"by its name ({error})"
+            "the process executor carries module-level functions only, no lambda or closure; "
+            f"{named!r} can't be found by its name ({error})"
         ) from error
-    if getattr(named, "__module__", None) == "__main__" and not _main():
+    if getattr(named, "__module__", None) == "__main__" and not _main_location():
         raise TypeError(
             f"the process executor carries functions of a module or script; {named!r} was typed in"
         )
@@ -140,53 +142,53 @@ def _refer_to(fn: Callable[..., object]) -> bytes:
 
 
 def _pack(value: object) -> bytes:
-    """The item, and what of its context goes along."""
+    """Pickle the item and the values of its context that travel with it."""
     context = contextvars.copy_context()
     luggage = [found.luggage() for found in context.values() if hasattr(type(found), "luggage")]
     try:
         return pickle.dumps((value, luggage), pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise TypeError(
-            f"item {reprlib.repr(value)}, a {type(value).__qualname__}, or what it holds can't be taken to another "
-            f"process: {error}"
+            f"item {reprlib.repr(value)}, a {type(value).__qualname__}, or what it holds "
+            f"can't be taken to another process: {error}"
         ) from error
 
 
 def _unpack(answer: bytearray, value: object) -> object:
-    """What the function returned.
+    """Return what the function returned.
 
-    Or raise what it raised, with the worker's traceback as a note.
+    Raises what it raised, with the worker's traceback as a note.
     """
     try:
-        fine, result, trace = pickle.loads(answer)  # noqa: S301 - from a process of ours
+        succeeded, result, trace = pickle.loads(answer)  # noqa: S301 - from a process of ours
     except Exception as error:
         raise TypeError(
             f"the value of item {reprlib.repr(value)} can't be read here: {error}"
         ) from error
-    if fine:
+    if succeeded:
         return result
     result.add_note(f"In the worker process:\n{trace}")
     raise result
 
 
-# multiprocessing has a function that gathers all this, but it also fixes the start method of this
-# process for good.
+# multiprocessing has a function that collects all this, but it also fixes the start method of this
+# process permanently.
 
 
-def _surroundings() -> dict[str, Any]:
-    """What makes a worker look like this process: where modules are, arguments, the key to managers."""
-    chosen = multiprocessing.get_start_method(allow_none=True)
+def _environment() -> dict[str, Any]:
+    """What makes a worker resemble this process: module path, arguments, key for managers."""
+    start_method = multiprocessing.get_start_method(allow_none=True)
     return {
         "name": "abreast-worker",
         "authkey": bytes(process.current_process().authkey),
         "sys_path": [entry or str(Path.cwd()) for entry in sys.path],
         "sys_argv": sys.argv,
-        **({"start_method": chosen} if chosen else {}),
+        **({"start_method": start_method} if start_method else {}),
     }
 
 
-def _main() -> dict[str, str]:
-    """Where the functions and classes of `__main__` can be found; empty if they were typed in."""
+def _main_location() -> dict[str, str]:
+    """Where workers find the names of `__main__`; empty if they were typed interactively."""
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:

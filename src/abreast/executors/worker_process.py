@@ -1,4 +1,4 @@
-"""One worker process, as its driver sees it: started, asked, hung up on, killed, reaped."""
+"""One worker process on the driver's side: starts it, sends requests, kills and reaps it."""
 
 from __future__ import annotations
 
@@ -14,31 +14,37 @@ from pathlib import Path
 
 from abreast.executors.worker import HEADER
 
-_CHUNK = 1 << 18
-_LAST_WORDS = 0.5  # seconds between the end of what a worker has to say and its end
+_READ_BYTES = 1 << 18
+_EXIT_TIMEOUT = 0.5  # seconds between a worker closing its socket and SIGKILL
 
 _ROOT = str(Path(__file__).parents[2])
-# By `-c` and not `-m`: it works wherever the driver found the package, and the user's directory
-# can't get in between.
-_START = "import sys; sys.path.insert(0, {root!r}); from abreast.executors.worker import main; main({ends})"
+# By `-c` and not `-m`: it works wherever the driver found the package, and modules in the user's
+# directory can't shadow ours.
+_PROGRAM = (
+    "import sys; sys.path.insert(0, {root!r}); "
+    "from abreast.executors.worker import main; main({arguments})"
+)
 
 
 class WorkerProcess:
-    """A process in a session of its own, which ends as a group: itself and all that it started and left there.
+    """A process in a session of its own, which ends together with all that it left in its group.
 
-    Everything happens on the loop: `ask` sends, `reply` is the answer (None when there is none because it died), and
-    `ended` is done when the process is gone, reaped, and nothing of it is left open here.
+    Everything happens on the loop. `ask` sends; `reply` is the answer, or None if the process died
+    first. `ended` is done when the process is reaped and nothing of it is left open here.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, flags: Sequence[str], setup: bytes) -> None:
-        """Start it. It must be started by a thread that lives as long as the driver: with that thread it would die."""
+        """Start it.
+
+        The calling thread must live as long as the driver: the worker dies when that thread ends.
+        """
         self.reply: asyncio.Future[bytearray | None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._inbox = bytearray()
         self._outbox = bytearray()
         self._writing = False
-        self._overdue: asyncio.TimerHandle | None = None
+        self._exit_timer: asyncio.TimerHandle | None = None
         with contextlib.ExitStack() as undo:
             self._socket, theirs = socket.socketpair()
             undo.callback(self._socket.close)
@@ -60,7 +66,7 @@ class WorkerProcess:
         self._send(setup)
 
     def __repr__(self) -> str:
-        """Its number and what it does."""
+        """Its process id and state."""
         state = "ended" if self.ended.done() else "idle" if self.reply.done() else "busy"
         return f"<worker process {self.pid}, {state}>"
 
@@ -83,7 +89,7 @@ class WorkerProcess:
     def ask(self, request: bytes) -> bool:
         """Send a request; `reply` will have the answer.
 
-        False if it can't be reached, and so hasn't seen any of it.
+        False if the process can't be reached, and so hasn't received any of it.
         """
         self.reply = self._loop.create_future()
         if self.ended.done():
@@ -91,19 +97,19 @@ class WorkerProcess:
             return False
         return self._send(request)
 
-    def hang_up(self) -> None:
-        """Let it end by itself, now that nothing more is asked of it."""
+    def close_input(self) -> None:
+        """Let it end by itself, as no more requests follow."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def kill(self) -> None:
-        """End it and its whole group at once; `ended` tells when that has happened."""
-        # Until it is reaped its number can't be another's.
+        """End it and its whole group at once; `ended` is done when that has happened."""
+        # Its process id can't be reused before it is reaped.
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    # --- the loop's side ------------------------------------------------------------------------------------------
+    # --- callbacks of the loop
 
     def _send(self, message: bytes) -> bool:
         self._outbox += HEADER.pack(len(message))
@@ -115,14 +121,14 @@ class WorkerProcess:
             del self._outbox[: self._socket.send(self._outbox)]
         except BlockingIOError:
             pass
-        except OSError:  # it closed its end: that it ended is noticed elsewhere
+        except OSError:  # it closed its end; `_read` or the pidfd notices its exit
             self._outbox.clear()
-            self._watch_for_room()
+            self._update_writer()
             return False
-        self._watch_for_room()
+        self._update_writer()
         return True
 
-    def _watch_for_room(self) -> None:
+    def _update_writer(self) -> None:
         """Have `_write` called when the socket takes more, for as long as there is more."""
         if self._writing != bool(self._outbox):
             self._writing = not self._writing
@@ -132,15 +138,15 @@ class WorkerProcess:
                 self._loop.remove_writer(self._socket)
 
     def _read(self) -> bool:
-        """Take in what has come; whether there may be more."""
+        """Read what has come; return whether there may be more."""
         try:
-            chunk = self._socket.recv(_CHUNK)
+            chunk = self._socket.recv(_READ_BYTES)
         except BlockingIOError:
             return False
         except OSError:
             chunk = b""
         if not chunk:
-            self._lose_contact()
+            self._expect_exit()
             return False
         inbox = self._inbox
         inbox += chunk
@@ -148,31 +154,31 @@ class WorkerProcess:
             size = HEADER.size + HEADER.unpack_from(inbox)[0]
             if len(inbox) >= size:
                 reply = inbox[HEADER.size : size]
-                inbox.clear()  # it is asked one thing at a time
+                inbox.clear()  # requests are sent one at a time, so nothing follows
                 if not self.reply.done():
                     self.reply.set_result(reply)
         return True
 
-    def _lose_contact(self) -> None:
-        """It closed its end. Normally it is about to end.
+    def _expect_exit(self) -> None:
+        """Wait for the exit of a process that closed its end, and kill it if it takes too long.
 
-        If an item closed the socket under us, it is made to.
+        It doesn't exit by itself if an item has closed the socket.
         """
         self._loop.remove_reader(self._socket)
         if self._pidfd is None:
             self._end()
-        elif self._overdue is None:
-            self._overdue = self._loop.call_later(_LAST_WORDS, self.kill)
+        elif self._exit_timer is None:
+            self._exit_timer = self._loop.call_later(_EXIT_TIMEOUT, self.kill)
 
     def _end(self) -> None:
-        """The process has ended, or is about to: end what it left in its group, and clear away what we have of it."""
+        """Kill what the ended process left in its group, and release everything held for it."""
         if self._pidfd is not None:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             while self._read():  # it may have answered before it died
                 pass
-        if self._overdue is not None:
-            self._overdue.cancel()
+        if self._exit_timer is not None:
+            self._exit_timer.cancel()
         self.kill()
         self._process.wait()
         self._loop.remove_reader(self._socket)
@@ -185,6 +191,6 @@ class WorkerProcess:
 
 
 def _start(flags: Sequence[str], channel: int, lifeline: int) -> subprocess.Popen[bytes]:
-    start = _START.format(root=_ROOT, ends=f"{channel}, {lifeline}, {os.getpid()}")
-    command = [sys.executable, *flags, "-P", "-c", start]
+    program = _PROGRAM.format(root=_ROOT, arguments=f"{channel}, {lifeline}, {os.getpid()}")
+    command = [sys.executable, *flags, "-P", "-c", program]
     return subprocess.Popen(command, pass_fds=(channel, lifeline), start_new_session=True)

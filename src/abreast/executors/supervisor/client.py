@@ -1,4 +1,4 @@
-"""The driver's end of a warden (`abreast.executors.supervisor.process`): starts it, talks to it, and notices its end."""
+"""The driver's side of a supervisor process: starts it, exchanges messages, notices its end."""
 
 from __future__ import annotations
 
@@ -12,87 +12,89 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from abreast.executors.supervisor import protocol as wards
+from abreast.executors.supervisor import protocol
 from abreast.executors.supervisor.protocol import Message
 
-_CLOSING = 2.0  # s; the warden gives itself half of that
-_CHUNK = 1 << 16  # more than 128 KiB at once would be mapped, and unmapped, every time
-# Stand-ins for the packages: the real ones import all of abreast, which takes longer than the
-# warden's whole start.
+# Seconds that the supervisor has to end; it gives itself half of that (`process.EXIT_TIMEOUT`).
+_CLOSE_TIMEOUT = 2.0
+_READ_BYTES = 1 << 16  # reads of more than 128 KiB are mapped and unmapped by malloc every time
+# Empty stand-ins for the packages: the real ones import all of abreast, which takes longer than the
+# supervisor's whole start.
 _PROGRAM = """
 import sys
-for name, place in {places!r}:
+for name, directory in {directories!r}:
     sys.modules[name] = type(sys)(name)
-    sys.modules[name].__path__ = [place]
+    sys.modules[name].__path__ = [directory]
 from abreast.executors.supervisor.process import main
-main({line}, {driver})
+main({channel}, {driver})
 """
-_FLAGS = ("-I", "-S")
-_HERE = Path(__file__).parent
+_INTERPRETER_FLAGS = ("-I", "-S")
+_PACKAGE_DIRECTORY = Path(__file__).parent
 
 
 class Started:
-    """A warden's process and our end of the line to it.
+    """A supervisor's process and the driver's end of the socket to it.
 
     It can be started before there is a loop.
     """
 
     def __init__(self, home: str | None) -> None:
-        """Start it in directory `home`, where commands run that don't say where.
+        """Start it without waiting until it is up.
 
-        Doesn't wait until it is up.
+        Commands without a `cwd` run in the directory `home`.
         """
-        self.line, theirs = socket.socketpair()
+        self.channel, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as undo:
-            undo.callback(self.line.close)
-            self.process = _start_warden(theirs.fileno(), home)
+            undo.callback(self.channel.close)
+            self.process = _start_supervisor(theirs.fileno(), home)
             undo.pop_all()
 
     def end(self) -> int:
-        """Leave nothing of it, nor of what it has started; its exit code."""
-        self.line.close()
+        """Kill it and everything that it has started; return its exit code."""
+        self.channel.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
-        wards.sweep(self.process.pid)  # before the warden is reaped, and its number free for others
+        # Before the supervisor is reaped: afterwards its process id may belong to another process.
+        protocol.kill_session(self.process.pid)
         return self.process.wait()
 
 
 class SupervisorClient:
-    """A warden as its driver knows it."""
+    """The driver's connection to one supervisor process."""
 
     def __init__(
         self,
         started: Started,
-        hear: Callable[[Message], None],
-        lose: Callable[[SupervisorClient, str], None],
+        on_message: Callable[[Message], None],
+        on_end: Callable[[SupervisorClient, str], None],
     ) -> None:
-        """Take it over, on the running loop.
+        """Attach to a supervisor process, on the running loop.
 
         Args:
             started: its process; may still be starting.
-            hear: called with what it says about a command.
-            lose: called once it is no more, and neither is anything that it had started, with how it ended.
+            on_message: called with each message about a command.
+            on_end: called with the reason, once the supervisor and all its commands have ended.
         """
         self._started = started
-        self._hear = hear
-        self._lose = lose
-        self.ready = False  # it has said that it is up
-        self.fresh = 0  # commands that it was sent, and of which nothing was heard yet
+        self._on_message = on_message
+        self._on_end = on_end
+        self.ready = False  # it has sent READY
+        self.unanswered = 0  # commands sent to it, about which no message has come yet
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._inbox = bytearray()
         self._unsent = bytearray()
-        self._full = False  # the line takes no more for now
+        self._buffer_full = False  # the socket's buffer is full
         self._outbox: list[Message] = []
-        self._how = ""
-        self._socket = started.line
+        self._end_reason = ""
+        self._socket = started.channel
         self.pid = started.process.pid
         self._socket.setblocking(False)  # noqa: FBT003 - it has no keyword
         self._loop.add_reader(self._socket, self._read)
 
     def __repr__(self) -> str:
-        """Its process, and whether it lives."""
-        return f"<warden {self.pid}, {'ended' if self._ended.done() else 'running'}>"
+        """Its process id and state."""
+        return f"<supervisor {self.pid}, {'ended' if self._ended.done() else 'running'}>"
 
     def send(self, message: Message) -> None:
         """Send a message at the end of this turn of the loop, with the others of the turn."""
@@ -100,21 +102,21 @@ class SupervisorClient:
             self._loop.call_soon(self._flush)
         self._outbox.append(message)
 
-    def hang_up(self) -> None:
-        """Have the warden end its commands and itself."""
-        self._how = "was closed"
+    def close_input(self) -> None:
+        """Make the supervisor end its commands and itself, by closing the way to it."""
+        self._end_reason = "was closed"
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     async def close(self) -> None:
-        """Wait until it has ended, after `hang_up`, whoever cancels.
+        """Wait until it has ended, after `close_input`, also when this is cancelled.
 
-        One that doesn't is made to.
+        It is killed if it has not ended after `_CLOSE_TIMEOUT` seconds.
         """
         cancelled = None
         while not self._ended.done():
             try:
-                await asyncio.wait([self._ended], timeout=_CLOSING)
+                await asyncio.wait([self._ended], timeout=_CLOSE_TIMEOUT)
                 self._end()
             except asyncio.CancelledError as error:
                 cancelled = error
@@ -122,71 +124,74 @@ class SupervisorClient:
             raise cancelled
 
     def _flush(self) -> None:
-        self._unsent += wards.pack(self._outbox)
+        self._unsent += protocol.pack(self._outbox)
         self._outbox = []
         self._write()
 
     def _write(self) -> None:
-        """Write what the line takes; never waits, as the warden may be waiting for us to read."""
+        """Write what the socket takes; never waits, as the supervisor may wait for us to read."""
         try:
             del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it has ended, of which `_read` hears
+        except OSError:  # it has ended, which `_read` notices
             self._unsent.clear()
         full = bool(self._unsent)
-        if full and not self._full:
+        if full and not self._buffer_full:
             self._loop.add_writer(self._socket, self._write)
-        elif self._full and not full and not self._ended.done():
+        elif self._buffer_full and not full and not self._ended.done():
             self._loop.remove_writer(self._socket)
-        self._full = full
+        self._buffer_full = full
 
     def _read(self) -> None:
         try:
-            data = self._socket.recv(_CHUNK)
+            data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         self._inbox += data
-        for message in wards.unpack(self._inbox):
-            if message[0] == wards.BROKEN:
-                self._how = "\n".join(message[1:])
-            elif message[0] == wards.READY:
+        for message in protocol.unpack(self._inbox):
+            if message[0] == protocol.BROKEN:
+                self._end_reason = "\n".join(message[1:])
+            elif message[0] == protocol.READY:
                 self.ready = True
             else:
-                self._hear(message)
+                self._on_message(message)
         if not data:
             self._end()
 
     def _end(self) -> None:
-        """It has ended, or must: leave nothing of it."""
+        """Kill what is left of it, and report its end once."""
         if self._ended.done():
             return
         self._ended.set_result(None)
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         code = self._started.end()
-        self._lose(
+        self._on_end(
             self,
-            self._how
+            self._end_reason
             or (f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"),
         )
 
 
-def _start_warden(line: int, home: str | None) -> subprocess.Popen[bytes]:
+def _start_supervisor(channel: int, home: str | None) -> subprocess.Popen[bytes]:
     names = ("abreast.executors.supervisor", "abreast.executors", "abreast")
-    places = [
-        (name, str(place)) for name, place in zip(names, (_HERE, *_HERE.parents), strict=False)
+    directories = [
+        (name, str(directory))
+        for name, directory in zip(
+            names, (_PACKAGE_DIRECTORY, *_PACKAGE_DIRECTORY.parents), strict=False
+        )
     ]
-    program = _PROGRAM.format(places=places, line=line, driver=os.getpid())
-    nothing = subprocess.DEVNULL
+    program = _PROGRAM.format(directories=directories, channel=channel, driver=os.getpid())
+    devnull = subprocess.DEVNULL
     return subprocess.Popen(
-        [sys.executable, *_FLAGS, "-c", program],
-        stdin=nothing,
-        stdout=nothing,
-        stderr=nothing,
-        pass_fds=(line,),
+        [sys.executable, *_INTERPRETER_FLAGS, "-c", program],
+        stdin=devnull,
+        stdout=devnull,
+        stderr=devnull,
+        pass_fds=(channel,),
         start_new_session=True,
         cwd=home,
     )

@@ -1,14 +1,17 @@
-"""What the warden watches over: commands and their pipes.
+"""Supervised commands and their pipes, and the messages between a supervisor and its driver.
 
-And the messages between it and the driver.
+The supervisor imports this and must start quickly, so nothing of abreast is imported here and
+little of anything else. Messages are tuples. They are sent in lists, each list marshalled (both
+ends are the same interpreter) and preceded by its length:
 
-Imported by the warden, which must start quickly, so nothing of abreast is imported here and little
-of anything else. Messages are tuples; they travel in lists, marshalled (both ends are the same
-interpreter), each list after its length:
-
-    to the warden    HELLO environment | RUN number argv cwd changed removed stdin keep | END number grace
-    to the driver    READY | STARTED number pid | FINISHED number code out err out_size err_size
-                     REFUSED number stage errno reason | BROKEN how trace
+    to the supervisor    HELLO environment
+                         RUN number argv cwd changed removed stdin keep
+                         END number grace
+    to the driver        READY
+                         STARTED number pid
+                         FINISHED number code out err out_size err_size
+                         REFUSED number stage errno reason
+                         BROKEN how trace
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import errno
 import marshal
 import os
 import stat
-import time  # noqa: TID251 - the warden is a program of its own, out of reach of abreast's clock
+import time  # noqa: TID251 - the supervisor is a program of its own, without abreast's clock
 
 TYPE_CHECKING = False  # typing's own costs 2 ms
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, TypeAlias
 else:
-    # all of it but names for its numbers, which are made with enum, slow to import
+    # `signal` without names for its numbers, which are made with enum, slow to import
     import _signal as signal
 
 Message: TypeAlias = "tuple[Any, ...]"
@@ -33,40 +36,36 @@ Message: TypeAlias = "tuple[Any, ...]"
 HELLO, RUN, END, READY, STARTED, FINISHED, REFUSED, BROKEN = range(8)
 ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command can be refused
 
-SHORT_OF = (
-    errno.EAGAIN,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-)  # what there is again when a command ends
+# What is missing then may be available again when a command ends.
+RESOURCE_ERRORS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
-_HEADER = 8
-_KEPT = 256
-CHUNK = (
-    1 << 16
-)  # what a pipe holds; and more than twice as much would be mapped, and unmapped, at every read
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them, and a command must not
+_HEADER_BYTES = 8
+_MAX_FOUND_PATHS = 256
+# Bytes: a pipe's capacity. Reads of more than twice as much are mapped and unmapped by malloc
+# every time.
+CHUNK = 1 << 16
+_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; a command must not
 
 
 def pack(messages: list[Message]) -> bytes:
-    """Messages as bytes for the line."""
+    """Encode messages for the channel."""
     body = marshal.dumps(messages)
-    return len(body).to_bytes(_HEADER, "little") + body
+    return len(body).to_bytes(_HEADER_BYTES, "little") + body
 
 
 def unpack(buffer: bytearray) -> list[Message]:
-    """Take the messages that have come in full out of the buffer."""
+    """Remove the complete messages from the buffer and return them."""
     messages: list[Message] = []
-    while len(buffer) >= _HEADER and len(buffer) >= (
-        end := _HEADER + int.from_bytes(buffer[:_HEADER], "little")
+    while len(buffer) >= _HEADER_BYTES and len(buffer) >= (
+        end := _HEADER_BYTES + int.from_bytes(buffer[:_HEADER_BYTES], "little")
     ):
-        messages += marshal.loads(buffer[_HEADER:end])  # noqa: S302 - our own process wrote it
+        messages += marshal.loads(buffer[_HEADER_BYTES:end])  # noqa: S302 - our own process wrote it
         del buffer[:end]
     return messages
 
 
 class Stream:
-    """What a command writes on one pipe: the beginning is kept, all of it is counted."""
+    """What a command writes to one pipe: the beginning is kept, all of it is counted."""
 
     __slots__ = ("chunks", "fd", "room", "size")
 
@@ -78,7 +77,7 @@ class Stream:
         self.chunks: list[bytes] = []
 
     def read(self, times: int) -> bool:
-        """Read what is there, at most so many chunks of it; whether that was the end."""
+        """Read at most `times` chunks of what is there; return whether that was the end."""
         for _ in range(times):
             try:
                 data = os.read(self.fd, CHUNK)
@@ -94,55 +93,59 @@ class Stream:
 
 
 class SupervisedCommand:
-    """One command under way. Its process group has the number of its first process."""
+    """A running command. Its process group has the number of its first process."""
 
-    __slots__ = ("born", "code", "due", "gone", "number", "pid", "presses", "streams")
+    __slots__ = ("code", "group_gone", "kill_at", "kills", "number", "pid", "started_at", "streams")
 
     def __init__(self, number: int, pid: int, streams: tuple[Stream, Stream]) -> None:
-        """It has just begun."""
+        """Note the time of its start."""
         self.number = number
         self.pid = pid
         self.streams = streams
-        self.born = time.monotonic()
-        self.code: int | None = None  # the first process's, once it is reaped
-        self.gone = False  # the whole group: its number may be a stranger's from now on
-        self.due: float | None = None  # when what is left of the group is killed
-        self.presses = 0
+        self.started_at = time.monotonic()
+        self.code: int | None = None  # exit code of the first process, once it is reaped
+        # The whole process group has ended, so its number may be given to other processes.
+        self.group_gone = False
+        self.kill_at: float | None = None  # when what is left of the group is killed
+        self.kills = 0
 
     @property
     def closed(self) -> bool:
-        """Whether both pipes came to their end."""
+        """Whether both pipes have reached their end."""
         return self.streams[0].fd < 0 and self.streams[1].fd < 0
 
     def signal(self, number: int) -> None:
-        """Send a signal to the group, or find out that it is gone."""
-        if not self.gone:
+        """Send a signal to the group, or note that the group is gone."""
+        if not self.group_gone:
             try:
                 os.killpg(self.pid, number)
             except ProcessLookupError:
-                self.gone = True
-            except PermissionError:  # all that is left runs as someone else
+                self.group_gone = True
+            except PermissionError:  # all that is left runs as another user
                 pass
 
 
-found: dict[tuple[bytes, bytes, bytes | None], bytes] = {}
-"""Files that commands' names stand for: by name, PATH and directory, as a part of the PATH may depend on it."""
+found_paths: dict[tuple[bytes, bytes, bytes | None], bytes] = {}
+"""Files that command names refer to, by name, PATH and working directory.
+
+The directory is part of the key because the PATH may contain relative entries.
+"""
 
 
 def find(name: bytes, path: bytes, cwd: bytes | None) -> bytes:
-    """The file that a command's name stands for, kept as looking takes a twentieth of a start.
+    """Return the file that a command's name refers to; raises OSError.
 
-    Raises OSError.
+    The result is cached, as the search takes a twentieth of a start.
     """
-    asked = (name, path, cwd)
-    if asked not in found:
-        if len(found) >= _KEPT:
-            found.clear()
-        found[asked] = _look_for(name, path)
-    return found[asked]
+    key = (name, path, cwd)
+    if key not in found_paths:
+        if len(found_paths) >= _MAX_FOUND_PATHS:
+            found_paths.clear()
+        found_paths[key] = _search_path(name, path)
+    return found_paths[key]
 
 
-def _look_for(name: bytes, path: bytes) -> bytes:
+def _search_path(name: bytes, path: bytes) -> bytes:
     places = (
         [name]
         if b"/" in name
@@ -161,9 +164,9 @@ def _look_for(name: bytes, path: bytes) -> bytes:
 
 
 def start(path: bytes, message: Message, environment: Mapping[bytes, bytes]) -> SupervisedCommand:
-    """Start the command of a RUN message as a process group of its own.
+    """Start the command of a RUN message in a process group of its own.
 
-    Raises OSError, with nothing left open.
+    Raises OSError, and then leaves nothing open.
     """
     _, number, argv, _, _, _, stdin, keep = message
     ours: list[int] = []
@@ -177,12 +180,12 @@ def start(path: bytes, message: Message, environment: Mapping[bytes, bytes]) -> 
             os.set_blocking(read_end, False)
             actions.append((os.POSIX_SPAWN_DUP2, write_end, target))
         if stdin is not None:
-            theirs.append(_file_of(stdin))
+            theirs.append(_make_stdin_file(stdin))
             actions.append((os.POSIX_SPAWN_DUP2, theirs[-1], 0))
-        # By vfork, at half the cost of a fork: it returns when the command runs, or says why it
-        # can't.
+        # By vfork, at half the cost of a fork. It returns when the command runs, and raises if it
+        # can't be executed.
         pid = os.posix_spawn(
-            path, argv, environment, file_actions=actions, setpgroup=0, setsigdef=_RESET
+            path, argv, environment, file_actions=actions, setpgroup=0, setsigdef=_RESET_SIGNALS
         )
     except BaseException:
         for end in ours:
@@ -194,8 +197,8 @@ def start(path: bytes, message: Message, environment: Mapping[bytes, bytes]) -> 
     return SupervisedCommand(number, pid, (Stream(ours[0], keep), Stream(ours[1], keep)))
 
 
-def _file_of(data: bytes) -> int:
-    """A file with these bytes, at its beginning: unlike a pipe it needs nobody to feed it."""
+def _make_stdin_file(data: bytes) -> int:
+    """Return a file with these bytes, at its beginning: unlike a pipe it needs no writer."""
     fd = os.memfd_create("stdin")
     try:
         view = memoryview(data)
@@ -208,19 +211,19 @@ def _file_of(data: bytes) -> int:
     return fd
 
 
-def sweep(session: int) -> None:
-    """Kill all processes of a session but its leader, until there are none that haven't been killed."""
+def kill_session(session: int) -> None:
+    """Kill all processes of a session but its leader, until none is left that was not killed."""
     killed: set[int] = set()
-    while found := _members(session) - killed:  # once more, for what was forked meanwhile
+    while found := _session_members(session) - killed:  # again, for processes forked meanwhile
         for pid in found:
             try:
                 os.kill(pid, signal.SIGKILL)
-            except OSError:  # it has ended, or runs as someone else
+            except OSError:  # it has ended, or runs as another user
                 continue
         killed |= found
 
 
-def _members(session: int) -> set[int]:
+def _session_members(session: int) -> set[int]:
     members: set[int] = set()
     for entry in os.scandir("/proc") if os.access("/proc/self", os.F_OK) else ():
         if entry.name.isdigit() and int(entry.name) != session:
