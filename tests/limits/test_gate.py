@@ -15,7 +15,7 @@ from abreast.limits.budget import Budget
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import ONE, Limit, Need
 from abreast.limits.pool import Pool
-from abreast.limits.queue import PATIENCE, Ticket
+from abreast.limits.queue import MAX_MOVES, Ticket
 from abreast.limits.rate import Rate
 from abreast.limits.slots import Slots
 from tests.limits.desk import CountingClock, Desk
@@ -120,7 +120,7 @@ def test_a_ticket_for_several_busy_limits_is_overtaken_a_bounded_number_of_times
     for number, limit in enumerate(limits):
         desk.ask(("single", number, 0), limit)
     desk.ask("several", *limits)
-    for turn in range(1, 10 * PATIENCE):
+    for turn in range(1, 10 * MAX_MOVES):
         for number in schedule.sample(range(wanted), wanted):
             desk.ask(("single", number, turn), limits[number])
             for name in [name for name in desk.holding if name[1] == number]:
@@ -128,18 +128,18 @@ def test_a_ticket_for_several_busy_limits_is_overtaken_a_bounded_number_of_times
         if "several" in desk.granted:
             break
     overtaken_by = desk.granted.index("several") - wanted
-    assert overtaken_by <= (PATIENCE + 1) * wanted
-    assert overtaken_by >= PATIENCE / 2, "the schedule did try to keep it out"
+    assert overtaken_by <= (MAX_MOVES + 1) * wanted
+    assert overtaken_by >= MAX_MOVES / 2, "the schedule did try to keep it out"
 
 
 def test_a_ticket_that_was_sent_on_too_often_stands_in_all_its_lines_and_lets_them_go_when_it_goes():
     desk, left, right = Desk(), Slots(1), Slots(1)
-    with mock.patch("abreast.limits.queue.PATIENCE", 1):
+    with mock.patch("abreast.limits.queue.MAX_MOVES", 1):
         desk.ask("l", left)
         desk.ask("r", right)
         desk.ask("both", left, right)
         desk.give("l")  # sent on to the right, where it is to stand firm
-        assert desk.tickets["both"].firm
+        assert desk.tickets["both"].in_all_lines
         assert not desk.ask("after, left", left)
         assert not desk.ask("after, right", right)
         desk.give("r")
@@ -151,7 +151,7 @@ def test_a_ticket_that_was_sent_on_too_often_stands_in_all_its_lines_and_lets_th
 
 def test_those_behind_a_firm_ticket_go_on_when_it_fails():
     desk, slots, budget = Desk(), Slots(1), Budget(requests=10, tokens=10)
-    with mock.patch("abreast.limits.queue.PATIENCE", 0):
+    with mock.patch("abreast.limits.queue.MAX_MOVES", 0):
         desk.ask("spender", (budget, Need(tokens=6)))
         desk.ask("firm", (budget, Need(tokens=9)), slots)
         assert not desk.ask("behind", slots)
@@ -163,7 +163,7 @@ def test_those_behind_a_firm_ticket_go_on_when_it_fails():
 
 def test_those_behind_a_firm_ticket_go_on_when_it_fails_at_another_limit():
     desk, slots, budget = Desk(), Slots(1), Budget(requests=10, tokens=10)
-    with mock.patch("abreast.limits.queue.PATIENCE", 0):
+    with mock.patch("abreast.limits.queue.MAX_MOVES", 0):
         desk.ask("holder", slots)
         desk.ask("firm", slots, (budget, Need(tokens=9)))
         assert not desk.ask("behind", (budget, Need(tokens=1)))
@@ -176,7 +176,7 @@ def test_those_behind_a_firm_ticket_go_on_when_it_fails_at_another_limit():
 
 def test_a_firm_ticket_does_not_put_off_the_timer_of_an_older_one():
     desk, slots, rate = Desk(), Slots(1), Rate(1, per=1, burst=1)
-    with mock.patch("abreast.limits.queue.PATIENCE", 0):
+    with mock.patch("abreast.limits.queue.MAX_MOVES", 0):
         desk.ask("holder", slots)
         desk.ask("taker", rate)
         desk.ask("older", rate)
@@ -405,7 +405,7 @@ class EverythingAtOnce(RuleBasedStateMachine):
         tokens=st.integers(10, 60),
     )
     def open(self, patience: int, sizes: tuple[int, int, int], tokens: int) -> None:
-        self.patch = mock.patch("abreast.limits.queue.PATIENCE", patience)
+        self.patch = mock.patch("abreast.limits.queue.MAX_MOVES", patience)
         self.patch.start()
         self.desk = Desk()
         self.slots, self.more = Slots(sizes[0]), Slots(sizes[1])

@@ -30,8 +30,8 @@ class Window(Generic[T]):
     An item is admitted (gets its index), starts, perhaps pauses and starts again, finishes, and its
     outcome settles. A settled outcome becomes ripe when its turn comes, in item order or in order
     of completion, and is taken when the caller receives it. The halting rule is applied when an
-    outcome ripens, while `span` is freed only when it is taken: a slow caller delays the window, but
-    not the decision to halt.
+    outcome ripens, while `span` is freed only when it is taken: a slow caller delays the window,
+    but not the decision to halt.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The line in front of a limit: who waits there, oldest first."""
+"""The line of tickets that wait for a limit, oldest first."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from abreast.core.clock import Timer
 from abreast.core.errors import BudgetSpent
 from abreast.limits.limit import Limit, Need
 
-PATIENCE = 16
-"""Times a ticket may be sent on to another limit before it stands in all its lines at once."""
+MAX_MOVES = 16
+"""How often a ticket may be moved to another limit before it waits in all its lines at once."""
 
-# One sequence for the process: a limit may be shared by several runs, and who came first is asked
-# across them.
+# One sequence for the process: a limit may be shared by several runs, whose tickets are ordered
+# together.
 _arrivals = count()
 
 
 class Hold(NamedTuple):
-    """A limit that is held: what was asked, and what was handed over."""
+    """A limit that is held: what was needed, and what `take` returned."""
 
     lane: str
     limit: Limit
@@ -29,16 +29,16 @@ class Hold(NamedTuple):
 
 
 def _ignore(_error: BudgetSpent | None = None) -> None:
-    """Nobody waits for this ticket yet."""
+    """Do nothing: no callback is set."""
 
 
 class Ticket:
-    """A place in line for all of `needs` at once. `order` says who came first.
+    """A place in line for all of `needs` at once.
 
-    A retry keeps its old one.
+    Tickets are ordered by `order`; a retry keeps its old one.
     """
 
-    __slots__ = ("bounced", "failed", "granted", "holds", "needs", "order", "parked", "waiting")
+    __slots__ = ("failed", "granted", "holds", "moves", "needs", "order", "parked", "waiting")
 
     def __init__(
         self,
@@ -46,45 +46,45 @@ class Ticket:
         granted: Callable[[], None] = _ignore,
         failed: Callable[[BudgetSpent], None] = _ignore,
     ) -> None:
-        """`granted` or `failed` is called, on the loop, if the answer comes later than the asking."""
+        """`granted` or `failed` is called, on the loop, if the ticket had to wait."""
         self.order = next(_arrivals)
         self.needs = needs
         self.granted = granted
         self.failed = failed
         self.holds: tuple[Hold, ...] = ()
         self.parked: Limit | None = None
-        self.bounced = 0
+        self.moves = 0
         self.waiting = False
 
     @property
-    def firm(self) -> bool:
-        """Whether it has been sent on so often that nobody may pass it anywhere."""
-        return self.bounced >= PATIENCE
+    def in_all_lines(self) -> bool:
+        """Whether it has been moved so often that no younger ticket may pass it at any limit."""
+        return self.moves >= MAX_MOVES
 
 
 class WaitingLine:
-    """Those who wait at one limit, and the timer that wakes them."""
+    """The tickets that wait for one limit, and the timer that wakes them."""
 
-    __slots__ = ("_pushed", "heap", "thread", "timer", "users")
+    __slots__ = ("_pushes", "heap", "thread", "timer", "users")
 
     def __init__(self) -> None:
-        """Nobody waits."""
+        """Start empty."""
         self.heap: list[tuple[int, int, Ticket]] = []
-        self._pushed = 0
+        self._pushes = 0
         self.timer: Timer | None = None
         self.thread = 0
         self.users = 0
 
     def push(self, ticket: Ticket) -> None:
-        """Stand in line, behind everyone older."""
-        self._pushed += 1
-        heappush(self.heap, (ticket.order, self._pushed, ticket))
+        """Add a ticket, behind all older ones."""
+        self._pushes += 1
+        heappush(self.heap, (ticket.order, self._pushes, ticket))
 
     def oldest(self, limit: Limit) -> Ticket | None:
-        """The first in line at `limit`; those who left or went elsewhere are dropped on the way."""
+        """The first in line for `limit`; drops tickets that have left or wait elsewhere."""
         while self.heap:
             ticket = self.heap[0][2]
-            if ticket.waiting and (ticket.parked is limit or ticket.firm):
+            if ticket.waiting and (ticket.parked is limit or ticket.in_all_lines):
                 return ticket
             heappop(self.heap)
         return None

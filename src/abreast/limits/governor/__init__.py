@@ -1,1 +1,1 @@
-"""The governor: finds how many calls a provider takes, and how fast, from its replies."""
+"""The governor: learns from a provider's replies how many calls it accepts, and how fast."""

@@ -1,11 +1,9 @@
-"""The governor of a lane: how many calls may be in flight, and how fast they may go.
+"""The governor of a lane: how many calls may be in flight, and how fast they may be sent.
 
-Pure decisions of (state, now).
-
-It asks no clock and sends nothing: whoever does tells it what was sent, answered and turned away,
-and asks before each call. A call needs every gate: the number in flight, and each rate. The first
-call goes alone, as a scout; who was not turned away within a second was let in, however long the
-answer takes.
+Its decisions are pure functions of (state, now): it reads no clock and sends nothing. The caller
+asks before each call, and reports what was sent, answered and rejected. A call needs room in every
+gate: the number in flight, and each rate. The first call goes alone. A call that was not rejected
+within a second counts as accepted, however long its answer takes.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from abreast.limits.governor.concurrency_search import ConcurrencySearch
-from abreast.limits.governor.rate_estimate import OFTEN, HeaderFacts, RateEstimate
+from abreast.limits.governor.rate_estimate import HEADER_INTERVAL, HeaderFacts, RateEstimate
 from abreast.limits.governor.sent_calls import SentCall
 
 Dimension: TypeAlias = Literal["requests", "tokens", "input", "output"]
@@ -25,14 +23,12 @@ Costs: TypeAlias = Mapping[Dimension, float]
 Tellings: TypeAlias = Mapping[Dimension, HeaderFacts]
 
 CONCURRENCY: Literal["concurrency"] = "concurrency"
-_SCOUT = 4.0  # seconds that the first call is waited for, before others follow it
-_WORTH_TELLING = (
-    0.1  # a number in flight that grew by less is no decision that anybody wants to read
-)
+_FIRST_CALL_TIMEOUT = 4.0  # seconds to wait for the first call, before others follow it
+_REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not reported
 
 
 class CallPermit(NamedTuple):
-    """A call that was sent: the how-manieth, when, and what it was thought to take."""
+    """A call that was sent: its serial number, when, and what it was expected to take."""
 
     serial: int
     sent: float
@@ -40,7 +36,7 @@ class CallPermit(NamedTuple):
 
 
 class WidthChange(NamedTuple):
-    """A decision: what was allowed of something before, and is now; None for what nobody knows."""
+    """A decision: what was allowed before and what is allowed now; None for unknown."""
 
     dimension: Hit
     old: float | None
@@ -50,18 +46,21 @@ class WidthChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownLimits:
-    """What is known of a lane before its first call: so many in flight were let in, and so much in a minute."""
+    """What is known of a lane before its first call, as accepted in an earlier run.
+
+    `flying` is the number in flight, `rates` are per minute.
+    """
 
     flying: int | None = None
     rates: Costs = field(default_factory=dict)
 
 
 class Governor:
-    """The limits of one lane, as they are found out.
+    """The limits of one lane, as they are learned.
 
-    when = governor.refusal(costs, now)         # None: send it
-    permit = governor.send(costs, now)
-    governor.answered(permit, now, used, told)  # or rejected, failed, withdraw
+        when = governor.refusal(costs, now)         # None: send it
+        permit = governor.send(costs, now)
+        governor.answered(permit, now, used, told)  # or rejected, failed, withdraw
     """
 
     def __init__(
@@ -73,43 +72,43 @@ class Governor:
         rates: Costs | None = None,
         known: KnownLimits | None = None,
     ) -> None:
-        """`cap` and `rates` (in a minute) are the user's, and never passed.
+        """`cap` and `rates` (per minute) are the user's, and are never exceeded.
 
-        `minute` is how long one lasts.
+        `minute` is the length of the server's minute in seconds.
         """
         self._minute = minute
-        self._tick = minute / 60
+        self._second = minute / 60
         self._start = start
         known = known or KnownLimits()
         self.paces: dict[Dimension, RateEstimate] = {
             "requests": RateEstimate(minute),
             "tokens": RateEstimate(minute, even=False),
         }
-        # What the user allows is for calls that are sent, whatever becomes of them.
+        # What the user allows counts calls that are sent, also those that are rejected.
         self._allowed = {
             name: RateEstimate(minute, rate, even=False) for name, rate in (rates or {}).items()
         }
         self.search = ConcurrencySearch(start, cap, known.flying)
         for name, rate in known.rates.items():
-            self._pace(name).expect(rate)
+            self._rate_estimate(name).expect(rate)
         self._gates = (*self.paces.items(), *self._allowed.items())
         self._flying: dict[int, CallPermit] = {}
-        self._unsure: dict[int, CallPermit] = {}  # may still be turned away; the oldest first
+        self._undecided: dict[int, CallPermit] = {}  # may still be rejected; the oldest first
         self._serial = 0
-        self._heard = -inf
-        self._begun = known.flying is not None
-        self._noted: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
+        self._headers_read_at = -inf
+        self._first_accepted = known.flying is not None
+        self._reported: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
 
     def __repr__(self) -> str:
         """How many are in flight, of how many."""
         return f"<Governor {len(self._flying)}/{self.search.limit} in flight>"
 
     def refusal(self, costs: Costs, now: float) -> float | None:
-        """None if a call may go now, else when it might; infinite if only an answer can tell."""
-        self._look(now)
+        """None if a call may go now, else the time when it might; infinite if an answer decides."""
+        self._accept_unrejected(now)
         later = now
-        for name, pace in self._gates:
-            when = pace.refusal(costs.get(name, 0.0), now)
+        for name, estimate in self._gates:
+            when = estimate.refusal(costs.get(name, 0.0), now)
             if when is not None and when > later:
                 later = when
         later = max(later, self.search.hold)
@@ -117,150 +116,151 @@ class Governor:
             return later
         if self.search.has_room(len(self._flying), now):
             return None
-        for permit in self._unsure.values():
-            return max(permit.sent + self._patience, now + 1e-9)
+        for permit in self._undecided.values():
+            return max(permit.sent + self._decision_time, now + 1e-9)
         return inf
 
     def send(self, costs: Costs, now: float) -> CallPermit:
-        """A call goes out."""
+        """Record that a call is sent and return its permit."""
         self._serial += 1
         permit = CallPermit(self._serial, now, costs)
-        for name, pace in self._gates:
-            pace.send(self._serial, costs.get(name, 0.0), now)
-        self._flying[permit.serial] = self._unsure[permit.serial] = permit
+        for name, estimate in self._gates:
+            estimate.send(self._serial, costs.get(name, 0.0), now)
+        self._flying[permit.serial] = self._undecided[permit.serial] = permit
         self.search.sent(len(self._flying))
         return permit
 
     def answered(self, permit: CallPermit, now: float, used: Costs, told: Tellings) -> None:
-        """It was answered: what it took, and what its headers told."""
+        """Record an answer: what the call took, and what its headers said."""
         for name, cost in used.items():
             if name in self.paces:
                 self.paces[name].settle(permit.serial, cost)
             if name in self._allowed:
                 self._allowed[name].settle(permit.serial, cost)
         if told:
-            self._heard = permit.sent
-        for name, each in told.items():
-            if self._is_of_minute(each):
-                self._pace(name).tell(each, permit.serial, permit.sent)
+            self._headers_read_at = permit.sent
+        for name, facts in told.items():
+            if self._is_per_minute(facts):
+                self._rate_estimate(name).update_from_header(facts, permit.serial, permit.sent)
         self.failed(permit, now)
 
     def listens(self, permit: CallPermit) -> bool:
-        """Whether its headers can tell anything new.
+        """Whether the headers of its answer can say anything new.
 
-        Reading them takes longer than all else here.
+        Reading them takes longer than everything else here.
         """
-        return permit.sent >= self._heard + OFTEN * self._tick
+        return permit.sent >= self._headers_read_at + HEADER_INTERVAL * self._second
 
     def failed(self, permit: CallPermit, now: float) -> None:
-        """It was let in, and came to nothing."""
+        """Record that a call was accepted by the server, and failed."""
         self._flying.pop(permit.serial, None)
-        if self._unsure.pop(permit.serial, None) is not None:
-            self._let_in(permit, now)
+        if self._undecided.pop(permit.serial, None) is not None:
+            self._accept(permit, now)
 
     def withdraw(self, permit: CallPermit) -> None:
-        """It was not sent after all, or nobody will ever know what the server thought of it."""
+        """Record that a call was not sent, or that the server's decision will never be known."""
         self._flying.pop(permit.serial, None)
-        if self._unsure.pop(permit.serial, None) is not None:
-            for _, pace in self._gates:
-                pace.settle(permit.serial, 0.0)
+        if self._undecided.pop(permit.serial, None) is not None:
+            for _, estimate in self._gates:
+                estimate.settle(permit.serial, 0.0)
 
     def rejected(
         self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings
     ) -> bool:
-        """It was turned away: at what, for how long if the server says so; whether that is news."""
+        """Record a rejection: at what, and the server's wait; return whether that is news."""
         self._flying.pop(permit.serial, None)
-        self._unsure.pop(permit.serial, None)
+        self._undecided.pop(permit.serial, None)
         news = False
         if hit != CONCURRENCY:
-            self._pace(hit)
-        for name, each in told.items():
-            if self._is_of_minute(each):
-                self._pace(name).tell_limit(each.limit)
-        for name, pace in self.paces.items():
+            self._rate_estimate(hit)
+        for name, facts in told.items():
+            if self._is_per_minute(facts):
+                self._rate_estimate(name).update_limit(facts.limit)
+        for name, estimate in self.paces.items():
             if name == hit:
                 call = SentCall(permit.serial, permit.sent, permit.costs.get(name, 0.0))
-                news = pace.reject(call, now, wait, told.get(name))
+                news = estimate.reject(call, now, wait, told.get(name))
             else:
-                pace.settle(permit.serial, 0.0)
-                pace.passed(permit.sent)
+                estimate.settle(permit.serial, 0.0)
+                estimate.passed(permit.sent)
         if hit == CONCURRENCY:
             news = self.search.reject(
-                permit.serial, self._serial, len(self._flying), (now, wait, self._tick)
+                permit.serial, self._serial, len(self._flying), (now, wait, self._second)
             )
         return news
 
     def held_until(self, hit: Hit) -> float:
-        """When the next call may go, as far as that gate is concerned."""
-        return self.search.hold if hit == CONCURRENCY else self._pace(hit).hold
+        """The time when the next call may go, as far as that gate is concerned."""
+        return self.search.hold if hit == CONCURRENCY else self._rate_estimate(hit).hold
 
     # --- what was decided
 
     def changes(self, cause: str) -> list[WidthChange]:
-        """What is allowed otherwise than when this was last asked.
-
-        Growth in small steps is told now and then.
-        """
+        """What has changed since the last call of this; small growth is reported only in sum."""
         changed: list[WidthChange] = []
-        limit, noted = float(self.search.limit), self._noted[CONCURRENCY] or 1.0
-        if limit < noted or limit >= noted + max(1.0, _WORTH_TELLING * noted):
+        limit, reported = float(self.search.limit), self._reported[CONCURRENCY] or 1.0
+        if limit < reported or limit >= reported + max(1.0, _REPORTED_GROWTH * reported):
             changed.append(
-                WidthChange(CONCURRENCY, noted, limit, cause if limit < noted else "room")
+                WidthChange(CONCURRENCY, reported, limit, cause if limit < reported else "room")
             )
-            self._noted[CONCURRENCY] = limit
-        for name, pace in self.paces.items():
-            rate, before = pace.in_a_minute, self._noted.get(name)
+            self._reported[CONCURRENCY] = limit
+        for name, estimate in self.paces.items():
+            rate, before = estimate.per_minute, self._reported.get(name)
             if rate is not None and (before is None or abs(rate - before) > 0.01 * before):
                 changed.append(WidthChange(name, before, rate, cause))
-                self._noted[name] = rate
+                self._reported[name] = rate
         return changed
 
     def known(self) -> KnownLimits:
-        """What was found out, for another time."""
+        """What was learned, for a later run."""
         rates = {
             name: rate
-            for name, pace in self.paces.items()
-            if (rate := pace.in_a_minute) is not None
+            for name, estimate in self.paces.items()
+            if (rate := estimate.per_minute) is not None
         }
         return KnownLimits(self.search.proven, rates)
 
-    # ---
+    # --- internals
 
-    def _is_of_minute(self, told: HeaderFacts) -> bool:
-        """Some providers tell in the same words what there is in a day: it would last for more than a minute."""
+    def _is_per_minute(self, told: HeaderFacts) -> bool:
+        """Whether a header is about a minute.
+
+        Some providers send the limits of a day in headers of the same name: their reset lasts for
+        more than a minute.
+        """
         return told.reset <= 1.5 * self._minute
 
-    def _pace(self, name: Dimension) -> RateEstimate:
-        if name not in self.paces:  # most providers don't count input and output apart
+    def _rate_estimate(self, name: Dimension) -> RateEstimate:
+        if name not in self.paces:  # most providers don't count input and output separately
             self.paces[name] = RateEstimate(self._minute, even=False)
             self._gates = (*self.paces.items(), *self._allowed.items())
         return self.paces[name]
 
     @property
-    def _patience(self) -> float:
-        return self._tick if self._begun else _SCOUT * self._tick
+    def _decision_time(self) -> float:
+        return self._second if self._first_accepted else _FIRST_CALL_TIMEOUT * self._second
 
-    def _look(self, now: float) -> None:
-        """Who was not turned away within a second was let in."""
-        while self._unsure:
-            serial, permit = next(iter(self._unsure.items()))
-            if permit.sent + self._patience > now:
+    def _accept_unrejected(self, now: float) -> None:
+        """Accept the calls that were not rejected within a second."""
+        while self._undecided:
+            serial, permit = next(iter(self._undecided.items()))
+            if permit.sent + self._decision_time > now:
                 return
-            del self._unsure[serial]
-            self._let_in(permit, now)
+            del self._undecided[serial]
+            self._accept(permit, now)
 
-    def _let_in(self, permit: CallPermit, now: float) -> None:
+    def _accept(self, permit: CallPermit, now: float) -> None:
         ended = permit.serial not in self._flying
         self.search.accept(permit.sent, ended=ended)
-        for pace in self.paces.values():
-            pace.passed(permit.sent)
-            if not self._begun:
-                took = max(now - permit.sent, 0.1 * self._tick)
-                # Where answers take long, so do complaints: then it goes faster only slowly.
-                beat = (
-                    self._tick * min(6.0, max(1.0, took / self._tick / 4))
+        for estimate in self.paces.values():
+            estimate.passed(permit.sent)
+            if not self._first_accepted:
+                took = max(now - permit.sent, 0.1 * self._second)
+                # If answers take long, rejections do too: then the speed grows slowly.
+                doubling_time = (
+                    self._second * min(6.0, max(1.0, took / self._second / 4))
                     if ended
-                    else 6 * self._tick
+                    else 6 * self._second
                 )
-                pace.start(now, self._start / min(self._tick, took), beat)
-        self._begun = True
+                estimate.start(now, self._start / min(self._second, took), doubling_time)
+        self._first_accepted = True

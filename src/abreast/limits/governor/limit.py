@@ -1,4 +1,4 @@
-"""A governor as a limit: calls wait for it at the gate, and whoever makes them tells what became of each."""
+"""A governor as a limit: calls wait for it at the gate, and their results are reported to it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from abreast.limits.queue import WaitingLine
 class GovernorLimit:
     """Lets calls through as a governor decides.
 
-    Each call that got through is `answered` or `rejected` before it is given back; given back
-    without a word, it was let in and came to nothing, or was never sent if it used no request.
+    Each call that it let through must be reported as `answered` or `rejected` before it is given
+    back. A call given back without a report counts as accepted by the server and failed, or, if it
+    used no request, as never sent.
     """
 
     lent = False
@@ -26,45 +27,45 @@ class GovernorLimit:
         self.line = WaitingLine()
 
     def __repr__(self) -> str:
-        """What the governor thinks."""
+        """The governor's state."""
         return f"<Governed {self.governor!r}>"
 
     def refusal(self, need: Need, now: float) -> float | None:
-        """None if a call may go now, else when it might."""
+        """None if a call may go now, else the time when it might."""
         return self.governor.refusal(_costs(need), now)
 
     def take(self, need: Need, now: float) -> object:
-        """A call goes out; its permit."""
+        """Record that a call is sent and return its permit."""
         return self.governor.send(_costs(need), now)
 
     def answered(
         self, permit: CallPermit, now: float, used: Usage, told: Tellings
     ) -> list[WidthChange]:
-        """It was answered: what it used, and what its headers told.
+        """Report an answer: what the call used, and what its headers said.
 
-        What the governor has decided since.
+        Returns what the governor has changed since the last report.
         """
-        total, said = used.input_tokens + used.output_tokens, used.output_tokens
+        total, output = used.input_tokens + used.output_tokens, used.output_tokens
         if used.estimate and not total:
             self.governor.answered(permit, now, {}, told)
         else:
-            costs: Costs = {"tokens": total, "input": used.input_tokens, "output": said}
+            costs: Costs = {"tokens": total, "input": used.input_tokens, "output": output}
             self.governor.answered(permit, now, costs, told)
         return self.governor.changes("header" if told else "room")
 
     def rejected(
         self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings
     ) -> list[WidthChange] | None:
-        """It was turned away: at what, and for how long if the server says so.
+        """Report a rejection: which limit was hit, and the wait if the server gave one.
 
-        None if that is no news.
+        None if the governor knew already.
         """
         news = self.governor.rejected(permit, now, hit, wait, told)
         changes = self.governor.changes("429")
         return changes if news else None
 
-    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002 - the port's shape
-        """It is over."""
+    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002 - the port's signature
+        """Report a call that was neither answered nor rejected."""
         if isinstance(handed, CallPermit):
             if used is not None and not used.requests:
                 self.governor.withdraw(handed)

@@ -1,11 +1,11 @@
-"""One rate of a provider: what is left of it, as far as anybody knows, and how fast it comes back.
+"""Estimates one rate of a provider: how much of it is left, and how fast it comes back.
 
-Servers count in three ways: a bucket that fills evenly, a fixed minute, a minute that slides. What
-is left is foretold as if it were a bucket; where that promises too much, nothing is taken to come
-back before a minute is over, which holds for the other two.
+Servers count in three ways: a bucket that fills evenly, a fixed minute, a sliding minute. What is
+left is predicted as for a bucket. If that predicts too much, nothing is expected to come back
+before a minute is over, which is right for the other two.
 
-What is known comes from the user, from headers as long as they are borne out, and from rejections:
-after each, there was nothing left, and what was let in between two of them is the rate.
+What is known comes from the user, from headers as long as they prove right, and from rejections:
+after each of them nothing was left, and what was accepted between two of them is the rate.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import NamedTuple
 from abreast.limits.governor.sent_calls import SentCall, SentCalls, replay
 from abreast.limits.governor.slow_start import SlowStart
 
-_CERTAIN = 1e-9
-_HALF = 10.0  # seconds of a minute of 60 after which what was seen counts half
-_NEAR = 0.93  # of the limit in a header: who is that close to it has it for himself
-_CAREFUL = 0.99
-_BOLD = 1.1
-_PROBING = 1.003  # a rate that nobody tells is tried a little above what was measured
-_A_PROBE = 2  # calls: the one that was turned away, and one beside it
-_DOUBTS = 3  # rejections that headers had not foretold, until nobody believes them
-_BOLDER = 50  # calls
-_FLOW = 6  # calls that should have come back, before it is asked whether they did
-_SHY = 3  # calls
-OFTEN = 0.1  # seconds between two headers that are looked at
-_FEW = 3  # calls that say little of a rate
-_RUSH = 0.1  # of a second's calls may go at once where nobody says how many
+_TOLERANCE = 1e-9
+_FADE_HALF_LIFE = 10.0  # seconds of a minute of 60, after which an observation counts half
+_NEARLY_ALL = 0.93  # of a header's limit: an estimate above it means that no one else uses the rate
+_SAFETY_FACTOR = 0.99
+_FAST_PROBING = 1.1
+_PROBING_FACTOR = 1.003  # without headers, a little more than the measured rate is tried
+_PROBE_CALLS = 2  # the one that was rejected, and one beside it
+_MAX_DOUBTS = 3  # rejections that headers did not predict, until they are no longer trusted
+_LARGE_SAMPLE = 50  # calls
+_REFILL_TEST_CALLS = 6  # calls that should have come back, before it is tested whether they did
+_SMALL_SAMPLE = 3  # calls
+HEADER_INTERVAL = 0.1  # seconds between two headers that are read
+_WEAK_MEASUREMENT = 3  # calls; fewer say little about a rate
+_BURST_SECONDS = 0.1  # without headers, what comes back in this time may be sent at once
 
 
 class HeaderFacts(NamedTuple):
-    """What a header says of a rate: so much in a minute, so much left, all of it back in so many seconds."""
+    """What a header says of a rate: per minute, what is left, and the seconds until all is back."""
 
     limit: float
     left: float
@@ -41,392 +41,436 @@ class HeaderFacts(NamedTuple):
 
 
 class RateEstimate:
-    """A rate. Times are a clock's; `minute` is how long its minute lasts."""
+    """One rate. Times are those of a clock; `minute` is the length of the server's minute."""
 
     def __init__(
         self, minute: float = 60.0, rate: float | None = None, *, even: bool = True
     ) -> None:
-        """`rate`, if it is given, is so much in a minute, evenly; then nothing is learned.
+        """`rate`, if it is given, is the user's, per minute; then nothing is learned.
 
-        `even` says that each call takes one, as of requests; then calls go out evenly, never in a rush.
+        `even` means that each call takes one, as with requests; then calls are sent evenly spaced,
+        never in a burst.
         """
         self.minute = minute
-        self.tick = minute / 60
+        self.second = minute / 60
         self._is_given = rate is not None
         self.rate = rate / minute if rate is not None else None
-        self.brim = inf if rate is None else max(1.0, rate / 60)
+        self.capacity = inf if rate is None else max(1.0, rate / 60)
         self.limit: float | None = None
         self.trusted = True
         self.window: float | None = None
         self.hold = -inf
         self.mean = 0.0
-        self._level = self.brim
-        self._at = 0.0
-        self._anchor = 0
-        self._anchored: float | None = None
-        self._base = 0.0
+        self._level = self.capacity
+        self._level_at = 0.0
+        self._anchor_serial = 0
+        self._anchor_time: float | None = None
+        self._anchor_level = 0.0
         self._sent = SentCalls(minute)
-        self._passed = 0  # calls that were sent since there was nothing left, and not turned away
+        self._passed = 0  # calls sent since nothing was left, and not rejected
         self._even = even
-        self._pulse: SlowStart | None = None
-        self._beat = self.tick
+        self._slow_start: SlowStart | None = None
+        self._doubling_time = self.second
         self._margin = 0.0
         self._probe: float | None = None
-        self._owes_probe = False
-        self._epoch = 0
-        self._last = 0
-        self._zero: tuple[float, float] | None = None
-        self._full: float | None = None  # used in the minute before the first rejection of a row
-        self._hoped = 0.0
-        self._resumed = -inf
-        self._row = 0
-        self._began: float | None = None
+        self._probe_pending = False
+        self._rejected_up_to = 0
+        self._last_serial = 0
+        self._last_empty: tuple[float, float] | None = None
+        self._used_when_full: float | None = (
+            None  # used in the minute before the first rejection in a row
+        )
+        self._expected_rate = 0.0
+        self._resumed_at = -inf
+        self._rejections_in_row = 0
+        self._first_sent: float | None = None
         self._quiet_since = 0.0
-        self._off = self._span = 0.0
+        self._error = self._error_seconds = 0.0
         self._doubts = 0
-        self._flows: bool | None = None
-        self._first: tuple[float, float, float] | None = None
-        self._sample = 0.0  # calls that the rate was measured by
-        self._now = self._before = 0.0
-        self._since = -inf
-        self._calm = 0  # minutes in a row without a rejection, where a minute is all that counts
-        self._early = False  # the call after the hold goes before the server's time
-        self._is_strict = False
+        self._refills_evenly: bool | None = None
+        self._refill_test: tuple[float, float, float] | None = None
+        self._sample = 0.0  # calls by which the rate was measured
+        self._window_peak = self._previous_window_peak = 0.0
+        self._window_peak_since = -inf
+        self._quiet_minutes = (
+            0  # minutes in a row without a rejection, with a fixed or sliding minute
+        )
+        self._probe_is_early = False  # the call after the hold goes before the server's time
+        self._obeys_wait = False
 
     @property
-    def in_a_minute(self) -> float | None:
-        """So much is let through in a minute; None while nobody knows."""
+    def per_minute(self) -> float | None:
+        """How much is accepted per minute; None if unknown."""
         if self.window is not None:
             return self.window
         return None if self.rate is None else self.rate * self.minute
 
     def expect(self, rate: float) -> None:
-        """So much in a minute was let through another time: begin with that."""
+        """Begin with a rate per minute that was accepted in an earlier run."""
         self.rate = rate / self.minute
-        self.brim = self._level = max(1.0, self.rate * self.tick)
+        self.capacity = self._level = max(1.0, self.rate * self.second)
 
-    # --- asking
+    # --- decisions
 
     def refusal(self, cost: float, now: float) -> float | None:
-        """None if so much may go now, else when it might."""
+        """None if so much may go now, else the time when it might."""
         if now < self.hold:
             return self.hold
-        if self._probe is not None and now < self._probe + self.tick:
-            return self._probe + self.tick
-        if self._pulse is not None and self._even and (due := self._pulse.due(now)) is not None:
+        if self._probe is not None and now < self._probe + self.second:
+            return self._probe + self.second
+        if (
+            self._slow_start is not None
+            and self._even
+            and (due := self._slow_start.due(now)) is not None
+        ):
             return due
         if self.window is not None:
-            return self._in_window(cost, now)
+            return self._refusal_in_window(cost, now)
         if self.rate is None:
             return None
-        self._fill(now)
-        lacking = min(cost + self._slack(), self.brim) - self._level
+        self._refill(now)
+        missing = min(cost + self._slack(), self.capacity) - self._level
         return (
-            None if lacking <= _CERTAIN else now + max(lacking / self._speed(), 1e-7 * self.minute)
+            None
+            if missing <= _TOLERANCE
+            else now + max(missing / self._speed(), 1e-7 * self.minute)
         )
 
     def _slack(self) -> float:
-        """What is kept back, as nobody knows exactly; it costs no time but once."""
-        usual = min(1.0, (self.rate or 0.0) * 0.3 * self.tick) if self._even else 0.3 * self.mean
+        """What is kept in reserve for the uncertainty; it delays calls only once."""
+        usual = min(1.0, (self.rate or 0.0) * 0.3 * self.second) if self._even else 0.3 * self.mean
         return usual + self._margin
 
     def _speed(self) -> float:
         rate = self.rate or 0.0
         if self._is_given or (self.limit is not None and self.trusted):
             return rate
-        return rate * self._boldness
+        return rate * self._probing_factor
 
     @property
-    def _boldness(self) -> float:
-        """How much faster than measured: more with every call that was not turned away."""
-        return _PROBING + 0.01 * (
-            exp2(min(10.0, self._passed / min(_BOLDER, max(_SHY, self._sample)))) - 1.0
+    def _probing_factor(self) -> float:
+        """How much faster than measured: more with every call that was not rejected."""
+        return _PROBING_FACTOR + 0.01 * (
+            exp2(min(10.0, self._passed / min(_LARGE_SAMPLE, max(_SMALL_SAMPLE, self._sample))))
+            - 1.0
         )
 
-    def _in_window(self, cost: float, now: float) -> float | None:
+    def _refusal_in_window(self, cost: float, now: float) -> float | None:
         self._sent.forget(now)
         most = self.window or 0.0
-        lacking = self._sent.used + min(cost, most) - most
-        if lacking <= _CERTAIN:
+        missing = self._sent.used + min(cost, most) - most
+        if missing <= _TOLERANCE:
             return None
         if not (self.trusted and self.limit) and now >= self._quiet_since + self.minute:
             self._quiet_since = now
-            self._calm = min(self._calm + 1, 6)
-            self.window = most * (1.0 + 0.01 * 2.0**self._calm)
-            return self._in_window(cost, now)
+            self._quiet_minutes = min(self._quiet_minutes + 1, 6)
+            self.window = most * (1.0 + 0.01 * 2.0**self._quiet_minutes)
+            return self._refusal_in_window(cost, now)
         for entry in self._sent:
-            lacking -= entry.cost
-            if lacking <= _CERTAIN:
-                return entry.at + self.minute + 0.005 * self.tick
-        return now + self.tick
+            missing -= entry.cost
+            if missing <= _TOLERANCE:
+                return entry.at + self.minute + 0.005 * self.second
+        return now + self.second
 
-    def _fill(self, now: float) -> None:
-        if now > self._at:
+    def _refill(self, now: float) -> None:
+        if now > self._level_at:
             if self.rate is not None:
-                self._level = min(self.brim, self._level + self._speed() * (now - self._at))
-            self._at = now
+                self._level = min(
+                    self.capacity, self._level + self._speed() * (now - self._level_at)
+                )
+            self._level_at = now
 
-    # --- what happens
+    # --- observations
 
-    def start(self, now: float, speed: float, beat: float) -> None:
-        """The first call has got through: others may follow, twice as fast with each beat until somebody objects."""
-        self._pulse = SlowStart(now, max(speed, self.rate or 0.0), beat, self.tick)
-        self._beat = beat
+    def start(self, now: float, speed: float, doubling_time: float) -> None:
+        """Let other calls follow the first, twice as fast after each `doubling_time`."""
+        self._slow_start = SlowStart(now, max(speed, self.rate or 0.0), doubling_time, self.second)
+        self._doubling_time = doubling_time
 
     def send(self, serial: int, cost: float, now: float) -> None:
-        """A call goes out."""
-        self._fill(now)
+        """Record that a call is sent."""
+        self._refill(now)
         self._sent.add(serial, cost, now)
-        self._last = serial
+        self._last_serial = serial
         self._level -= cost
         self._passed += 1
         self.mean = self.mean + 0.05 * (cost - self.mean) if self.mean else cost
-        if self._began is None:
-            self._began = now
-        if self._pulse is not None:
-            most = self.in_a_minute
-            self._pulse.sent(
+        if self._first_sent is None:
+            self._first_sent = now
+        if self._slow_start is not None:
+            most = self.per_minute
+            self._slow_start.sent(
                 now, None if most is None else most / self.minute, in_window=self.window is not None
             )
-        if self._owes_probe and now >= self.hold:
-            self._probe, self._owes_probe = now, False
-            self._resumed = now
+        if self._probe_pending and now >= self.hold:
+            self._probe, self._probe_pending = now, False
+            self._resumed_at = now
 
     def settle(self, serial: int, cost: float) -> None:
-        """What a call has really taken."""
+        """Record what a call has really taken."""
         more = self._sent.settle(serial, cost)
-        if serial > self._anchor:
+        if serial > self._anchor_serial:
             self._level -= more
 
     def passed(self, sent: float) -> None:
-        """A call that was sent then was let in."""
-        if self._zero is None or sent > self._zero[0]:
-            self._row = 0
+        """Record that a call sent at that time was accepted."""
+        if self._last_empty is None or sent > self._last_empty[0]:
+            self._rejections_in_row = 0
         if self._probe is not None and sent >= self._probe:
             self._probe = None
 
-    def tell_limit(self, limit: float) -> None:
-        """The limit that a header tells."""
+    def update_limit(self, limit: float) -> None:
+        """Use the limit that a header gives."""
         if self.limit is None or abs(limit - self.limit) > 0.01 * self.limit:
             if self.window is not None and self.limit:
                 self.window *= limit / self.limit
             self.limit = limit
             if self.trusted:
-                self.rate, self._off, self._span = limit / self.minute, 0.0, 0.0
-                self.brim = inf
+                self.rate, self._error, self._error_seconds = limit / self.minute, 0.0, 0.0
+                self.capacity = inf
 
-    def tell(self, told: HeaderFacts, serial: int, sent: float) -> None:
-        """What a header says, as of when that call came in."""
-        self.tell_limit(told.limit)
-        if not self.trusted or serial <= self._anchor:
+    def update_from_header(self, told: HeaderFacts, serial: int, sent: float) -> None:
+        """Use what a header says, as of the time when that call came in."""
+        self.update_limit(told.limit)
+        if not self.trusted or serial <= self._anchor_serial:
             return
-        if self._anchored is not None and sent < self._anchored + OFTEN * self.tick:
-            return  # nothing new, and looking at all that is in flight takes its time
+        if (
+            self._anchor_time is not None
+            and sent < self._anchor_time + HEADER_INTERVAL * self.second
+        ):
+            return  # nothing new, and examining all that is in flight takes time
         rate = self.rate or 0.0
-        self.brim = max(
+        self.capacity = max(
             told.left + told.reset * rate if told.reset <= 1.1 * self.minute else told.limit,
             told.left,
             1.0,
         )
-        if (
-            self._even and told.left < 1 and 0 < told.reset * rate < 2
-        ):  # one at a time: then all is back when one is
+        # One at a time: everything is back when one is.
+        if self._even and told.left < 1 and 0 < told.reset * rate < 2:  # noqa: PLR2004 - less than two calls
             self.rate = min(told.limit / self.minute, 1.0 / told.reset)
-            self.brim = 1.0
-        self._see_flow(told, serial, sent)
+            self.capacity = 1.0
+        self._test_refill(told, serial, sent)
         if self.window is not None:
-            self._see_most(min(told.limit, told.left + self._sent.used_until(serial, sent)), sent)
-        off, span = self._move(serial, sent, told.left, told.left + 0.999)
-        fade = 0.5 ** (span / (_HALF * self.tick))
-        self._off, self._span = self._off * fade + off, self._span * fade + span
-        self._learn(told.limit / self.minute)
+            self._raise_window(
+                min(told.limit, told.left + self._sent.used_until(serial, sent)), sent
+            )
+        error, span = self._anchor_level_at(serial, sent, told.left, told.left + 0.999)
+        fade = 0.5 ** (span / (_FADE_HALF_LIFE * self.second))
+        self._error, self._error_seconds = (
+            self._error * fade + error,
+            self._error_seconds * fade + span,
+        )
+        self._correct_rate(told.limit / self.minute)
 
-    def _see_most(self, most: float, now: float) -> None:
-        """The window, by the highest that the headers of the last minute tell: those that come late tell too little."""
-        if now >= self._since + self.minute / 2:
-            self._since, self._before, self._now = now, self._now, most
-        self._now = max(self._now, most)
-        self.window = max(self._now, self._before)
+    def _raise_window(self, most: float, now: float) -> None:
+        """Set the window to the highest value that headers of the last minute imply.
 
-    def _see_flow(self, told: HeaderFacts, serial: int, sent: float) -> None:
-        """Whether it comes back bit by bit, or all at once when a minute is over."""
-        if self._flows is not None:
+        Headers that come late imply too little.
+        """
+        if now >= self._window_peak_since + self.minute / 2:
+            self._window_peak_since, self._previous_window_peak, self._window_peak = (
+                now,
+                self._window_peak,
+                most,
+            )
+        self._window_peak = max(self._window_peak, most)
+        self.window = max(self._window_peak, self._previous_window_peak)
+
+    def _test_refill(self, told: HeaderFacts, serial: int, sent: float) -> None:
+        """Find out whether the rate comes back bit by bit, or all at once when a minute is over."""
+        if self._refills_evenly is not None:
             return
         if (
             told.reset <= 1.1 * self.minute
             and told.left + told.reset * told.limit / self.minute > 1.2 * told.limit + 2
         ):
-            self._flows = False  # no bucket holds that much: it is a minute that ends then
+            self._refills_evenly = False  # no bucket holds that much: it is a minute that ends then
             self.window = told.limit
             return
         spent = self._sent.spent_until(serial)
-        if self._first is None or told.left >= 0.8 * self.brim - 1:
-            self._first = (sent, told.left, spent)
+        if self._refill_test is None or told.left >= 0.8 * self.capacity - 1:
+            self._refill_test = (sent, told.left, spent)
             return
-        since, left, before = self._first
-        foretold = (self.rate or 0.0) * (sent - since)
-        if foretold >= _FLOW * max(1.0, self.mean) and sent - since >= 5 * self.tick:
-            self._flows = told.left - left + spent - before > 0.3 * foretold
-            if not self._flows:
+        since, left, before = self._refill_test
+        predicted = (self.rate or 0.0) * (sent - since)
+        if (
+            predicted >= _REFILL_TEST_CALLS * max(1.0, self.mean)
+            and sent - since >= 5 * self.second
+        ):
+            self._refills_evenly = told.left - left + spent - before > 0.3 * predicted
+            if not self._refills_evenly:
                 self.window = told.limit
 
     def reject(
         self, call: SentCall, now: float, wait: float | None, told: HeaderFacts | None = None
     ) -> bool:
-        """The rate was passed: nothing was left then.
+        """Record a rejection, at which nothing was left; return whether that is news.
 
-        It is news only once for all that had gone out; whether it was.
-
-        For `wait` seconds nothing goes; after that one call alone, to see.
+        It is news only once for all calls that had been sent by then. No call goes for `wait`
+        seconds; after that one call goes alone, as a probe.
         """
         serial, sent, cost = call.serial, call.at, call.cost
         self.settle(serial, 0.0)
         if self._probe is not None and sent >= self._probe:
             self._probe = None
-        if serial <= self._epoch:
+        if serial <= self._rejected_up_to:
             return False
-        self._epoch = self._last
-        self._row += 1
-        if (
-            told is not None and told.left > cost and self.trusted
-        ):  # who has so much left does not turn it away
+        self._rejected_up_to = self._last_serial
+        self._rejections_in_row += 1
+        # A server with so much left would not reject the call, so the header is wrong.
+        if told is not None and told.left > cost and self.trusted:
             self.trusted = False
-            self.rate = None if self._zero is None else self.rate
+            self.rate = None if self._last_empty is None else self.rate
         if told is not None and self.trusted:
-            self._see_flow(told, serial, sent)
+            self._test_refill(told, serial, sent)
         spent, used = self._sent.spent_until(serial), self._sent.used_until(serial, sent)
         if self.window is not None:
             self.window = max(min(self.window, used) * 0.995, cost)
         elif self.limit is not None and self.trusted and self.rate is not None:
-            self._doubt(*self._move(serial, sent, -inf, 0.0), cost)
-            # Calls don't arrive as evenly as they go out: so many more are kept back.
+            self._doubt_headers(*self._anchor_level_at(serial, sent, -inf, 0.0), cost)
+            # Calls don't arrive as evenly as they are sent: so many more are kept in reserve.
             self._margin = min(
-                max(2 * self._margin, self.mean), 0.1 * self.brim, self.rate * self.tick
+                max(2 * self._margin, self.mean), 0.1 * self.capacity, self.rate * self.second
             )
         else:
-            self._measure(sent, spent, cost)
-            self._move(serial, sent, 0.0, 0.0)
-        if not (self.trusted and self.limit):  # what else is left may be there, or not
-            most = (self.rate or 0.0) * self.tick
-            self.brim = max(1.05 * cost, _RUSH * most) if self._even else max(2 * cost, most)
-        self._see_window(used, sent, cost)
-        self._hear_of_window(used, sent, wait, cost)
-        self._zero = (sent, spent)
-        self._passed = self._calm = 0
+            self._measure_rate(sent, spent, cost)
+            self._anchor_level_at(serial, sent, 0.0, 0.0)
+        if not (self.trusted and self.limit):  # it is unknown whether anything else is left
+            most = (self.rate or 0.0) * self.second
+            self.capacity = (
+                max(1.05 * cost, _BURST_SECONDS * most) if self._even else max(2 * cost, most)
+            )
+        self._find_window_by_use(used, sent, cost)
+        self._find_window_by_wait(used, sent, wait, cost)
+        self._last_empty = (sent, spent)
+        self._passed = self._quiet_minutes = 0
         self._quiet_since = now
-        self._pulse = SlowStart(
-            now, max(4 / self.tick, 2 * (self.rate or 0.0)), self._beat, self.tick
+        self._slow_start = SlowStart(
+            now, max(4 / self.second, 2 * (self.rate or 0.0)), self._doubling_time, self.second
         )
         if wait is None:
-            wait = min(self.minute / 4, self.tick * 0.5 * 2.0 ** min(self._row - 1, 6))
+            wait = min(
+                self.minute / 4, self.second * 0.5 * 2.0 ** min(self._rejections_in_row - 1, 6)
+            )
         self._hold_for(wait, now, told)
         return True
 
     def _hold_for(self, wait: float, now: float, told: HeaderFacts | None) -> None:
-        """Let nothing go for so long, and then one call alone.
+        """Let no call go for so long, and then one call alone.
 
-        What lasts longer than a minute is no limit of a minute: that one call goes after a minute
-        at the latest, or when the headers say that all is back. If it is turned away too, the
-        server is taken at its word from then on.
+        A wait of more than a minute is not that of a limit per minute: the one call goes after a
+        minute at the latest, or when the headers say that all is back. If it is rejected too, the
+        server's wait is obeyed from then on.
         """
         longest = (
             self.minute
             if told is None or not self.trusted
-            else min(self.minute, told.reset + 0.1 * self.tick)
+            else min(self.minute, told.reset + 0.1 * self.second)
         )
-        if self._early and self._row > 1:
-            self._is_strict = True
-        self._early = not self._is_strict and wait > longest
-        self.hold = max(self.hold, now + (longest if self._early else wait))
-        self._owes_probe = True
+        if self._probe_is_early and self._rejections_in_row > 1:
+            self._obeys_wait = True
+        self._probe_is_early = not self._obeys_wait and wait > longest
+        self.hold = max(self.hold, now + (longest if self._probe_is_early else wait))
+        self._probe_pending = True
 
-    def _see_window(self, used: float, sent: float, cost: float) -> None:
-        """Nothing came back though time went by: what was used in the minute before is all that there is."""
-        zero = self._zero
-        if zero is None or self._full is None or self._passed > _A_PROBE:
-            self._full, self._hoped = used, self.rate or 0.0
+    def _find_window_by_use(self, used: float, sent: float, cost: float) -> None:
+        """Set the window if nothing came back though time went by.
+
+        What was used in the minute before is then all that a minute allows.
+        """
+        empty = self._last_empty
+        if empty is None or self._used_when_full is None or self._passed > _PROBE_CALLS:
+            self._used_when_full, self._expected_rate = used, self.rate or 0.0
             return
-        took = sent - zero[0]
-        came_back = used > self._full + 0.5 * cost
+        took = sent - empty[0]
+        came_back = used > self._used_when_full + 0.5 * cost
         if (
             self.window is None
             and not came_back
-            and took >= 3 * self.tick
-            and took * self._hoped > 5 * self.mean
+            and took >= 3 * self.second
+            and took * self._expected_rate > 5 * self.mean
         ):
-            self.window = max(self._full, cost)
+            self.window = max(self._used_when_full, cost)
 
-    def _hear_of_window(self, used: float, sent: float, wait: float | None, cost: float) -> None:
-        """The wait that a server asks for, if it ends when the oldest call is a minute old."""
+    def _find_window_by_wait(
+        self, used: float, sent: float, wait: float | None, cost: float
+    ) -> None:
+        """Set the window if the server's wait ends when the oldest call is a minute old."""
         oldest = self._sent.oldest
         if wait is None or oldest is None or self.window is not None:
             return
-        is_long = wait >= 3 * self.tick and wait * (self.rate or 0.0) > 5 * self.mean
-        if is_long and abs(sent + wait - oldest - self.minute) < 5 * self.tick:
+        is_long = wait >= 3 * self.second and wait * (self.rate or 0.0) > 5 * self.mean
+        if is_long and abs(sent + wait - oldest - self.minute) < 5 * self.second:
             self.window = max(used, cost)
 
-    def _doubt(self, off: float, span: float, cost: float) -> None:
-        self._off, self._span = self._off + off, self._span + span
-        if off < -(
-            2 + 2 * cost + (self.rate or 0.0) * self.tick
-        ):  # more than what a second's delay explains
+    def _doubt_headers(self, error: float, span: float, cost: float) -> None:
+        self._error, self._error_seconds = self._error + error, self._error_seconds + span
+        # An error that a delay of one second does not explain.
+        if error < -(2 + 2 * cost + (self.rate or 0.0) * self.second):
             self._doubts += 1
-            self.trusted = self._doubts < _DOUBTS
+            self.trusted = self._doubts < _MAX_DOUBTS
         if self.limit is not None:
-            self._learn(self.limit / self.minute)
+            self._correct_rate(self.limit / self.minute)
 
-    def _measure(self, sent: float, spent: float, cost: float) -> None:
-        """The rate, by what was let in since there was nothing left before."""
-        if self._zero is not None and sent > self._zero[0]:
-            took, used = sent - self._zero[0], spent - self._zero[1]
+    def _measure_rate(self, sent: float, spent: float, cost: float) -> None:
+        """Measure the rate, by what was accepted since nothing was left the last time."""
+        if self._last_empty is not None and sent > self._last_empty[0]:
+            took, used = sent - self._last_empty[0], spent - self._last_empty[1]
             since = max(
-                self._resumed, sent - 10 * self.tick if self._boldness > _BOLD else self._resumed
+                self._resumed_at,
+                sent - 10 * self.second
+                if self._probing_factor > _FAST_PROBING
+                else self._resumed_at,
             )
-            if sent - since >= 3 * self.tick and since > sent - self.minute:
+            if sent - since >= 3 * self.second and since > sent - self.minute:
                 took, used = sent - since, self._sent.taken_between(since, sent)
-            self._weigh(max(used, 0.5 * cost) / took, used / max(self.mean, cost))
-        elif self._zero is None and (self.rate is None or self.limit is None):
-            began = sent if self._began is None else self._began
-            self.rate = max(spent, cost) / max(sent - began, self.tick)
+            self._combine(max(used, 0.5 * cost) / took, used / max(self.mean, cost))
+        elif self._last_empty is None and (self.rate is None or self.limit is None):
+            first_sent = sent if self._first_sent is None else self._first_sent
+            self.rate = max(spent, cost) / max(sent - first_sent, self.second)
 
-    def _weigh(self, seen: float, calls: float) -> None:
-        """Take a measurement over so many calls for as much as it is worth beside those before it."""
+    def _combine(self, seen: float, calls: float) -> None:
+        """Combine a measurement over so many calls with the earlier ones, by their weight."""
         rate = self.rate or seen
-        if calls < _FEW:  # mostly it was held meanwhile, perhaps for longer than there was need
+        if calls < _WEAK_MEASUREMENT:  # most of the time was a hold, perhaps longer than necessary
             seen = max(seen, 0.6 * rate)
-        if 4 * calls < self._sample:  # a slip, or a change that the next one will confirm
+        if 4 * calls < self._sample:  # an outlier, or a change that the next one will confirm
             self.rate = 0.97 * rate
             self._sample /= 2
         elif abs(seen - rate) > 0.15 * rate or not self._sample:
             self.rate, self._sample = seen, calls
         else:
             self.rate = rate + (seen - rate) * calls / (calls + self._sample)
-            self._sample = min(_BOLDER, self._sample + calls)
+            self._sample = min(_LARGE_SAMPLE, self._sample + calls)
 
-    def _learn(self, full: float) -> None:
-        """How far off we were, again and again, is how wrong the rate is."""
-        if self._span > 3 * self.tick and abs(self._off) > 2 * max(1.0, self.mean):
-            seen = (self.rate or full) + self._off / self._span
-            self.rate = full if seen > _NEAR * full else max(_CAREFUL * seen, 0.02 * full)
-            self._off = self._span = 0.0
+    def _correct_rate(self, full: float) -> None:
+        """Correct the rate by the average error of the predictions."""
+        if self._error_seconds > 3 * self.second and abs(self._error) > 2 * max(1.0, self.mean):
+            seen = (self.rate or full) + self._error / self._error_seconds
+            self.rate = (
+                full if seen > _NEARLY_ALL * full else max(_SAFETY_FACTOR * seen, 0.02 * full)
+            )
+            self._error = self._error_seconds = 0.0
 
-    def _move(self, serial: int, when: float, low: float, high: float) -> tuple[float, float]:
-        """There was between `low` and `high` left after that call.
+    def _anchor_level_at(
+        self, serial: int, when: float, low: float, high: float
+    ) -> tuple[float, float]:
+        """Anchor the prediction: between `low` and `high` was left after that call.
 
-        How far off we were, and over how many seconds.
+        Returns the error of the prediction, and over how many seconds it arose.
         """
         rate = self.rate or 0.0
-        start = self._anchored
-        level, known = self._base, start is not None
-        recent = self._sent.after(self._anchor)
+        start = self._anchor_time
+        level, known = self._anchor_level, start is not None
+        recent = self._sent.after(self._anchor_serial)
         if start is not None:
             before = (each for each in recent if each.serial <= serial)
-            level = replay(level, start, before, (rate, self.brim), until=when)
+            level = replay(level, start, before, (rate, self.capacity), until=when)
         new = min(max(level, low), high) if known else max(low, 0.0)
-        off, span = (new - level, when - start) if start is not None else (0.0, 0.0)
-        capped = known and level >= 0.98 * self.brim
-        self._anchor, self._anchored, self._base = serial, when, new
+        error, span = (new - level, when - start) if start is not None else (0.0, 0.0)
+        capped = known and level >= 0.98 * self.capacity
+        self._anchor_serial, self._anchor_time, self._anchor_level = serial, when, new
         after = [each for each in recent if each.serial > serial]
-        self._level = replay(new, when, after, (rate, self.brim))
-        self._at = after[-1].at if after else when
-        return (0.0, 0.0) if capped else (off, max(0.0, span))
+        self._level = replay(new, when, after, (rate, self.capacity))
+        self._level_at = after[-1].at if after else when
+        return (0.0, 0.0) if capped else (error, max(0.0, span))

@@ -1,4 +1,4 @@
-"""The calls of the last minute: when each was sent, and what it takes of a rate."""
+"""The calls of the last minute: when each was sent, and how much of a rate it takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class SentCall:
-    """A call that was sent: when, and what it takes of the rate."""
+    """A call that was sent: when, and how much of the rate it takes."""
 
     serial: int
     at: float
@@ -20,14 +20,14 @@ class SentCalls:
     """Calls in the order in which they were sent, for a minute each."""
 
     def __init__(self, minute: float) -> None:
-        """Nothing was sent yet."""
+        """No call has been sent yet."""
         self._minute = minute
         self._entries: deque[SentCall] = deque()
         self._by_serial: dict[int, SentCall] = {}
         self.used = 0.0
         """What was taken in the last minute."""
         self.spent = 0.0
-        """What was taken in all."""
+        """What was taken since the beginning."""
 
     def __iter__(self) -> Iterator[SentCall]:
         """The oldest first."""
@@ -39,7 +39,7 @@ class SentCalls:
         return self._entries[0].at if self._entries else None
 
     def add(self, serial: int, cost: float, now: float) -> None:
-        """A call was sent."""
+        """Record a call that was sent."""
         self.forget(now)
         entry = SentCall(serial, now, cost)
         self._entries.append(entry)
@@ -48,7 +48,7 @@ class SentCalls:
         self.spent += cost
 
     def settle(self, serial: int, cost: float) -> float:
-        """What a call really takes; how much more that is than was thought."""
+        """Record what a call really took; return how much more that is than was assumed."""
         entry = self._by_serial.get(serial)
         if entry is None:
             return 0.0
@@ -59,7 +59,7 @@ class SentCalls:
         return more
 
     def forget(self, now: float) -> None:
-        """Drop what is more than a minute ago."""
+        """Drop the calls that were sent more than a minute ago."""
         entries = self._entries
         while entries and entries[0].at + self._minute <= now:
             entry = entries.popleft()
@@ -69,7 +69,7 @@ class SentCalls:
     def after(self, serial: int) -> list[SentCall]:
         """The calls after that one.
 
-        They are as many as are in flight, while a minute has thousands.
+        The search goes backwards: they are as many as are in flight, while a minute has thousands.
         """
         later: list[SentCall] = []
         for entry in reversed(self._entries):
@@ -89,11 +89,11 @@ class SentCalls:
         return used
 
     def spent_until(self, serial: int) -> float:
-        """What was taken in all, by the calls up to that one."""
+        """What was taken since the beginning, by the calls up to that one."""
         return self.spent - sum(each.cost for each in self.after(serial))
 
     def taken_between(self, start: float, end: float) -> float:
-        """What was taken by the calls of that time."""
+        """What was taken by the calls sent in that time."""
         return sum(each.cost for each in self._entries if start <= each.at < end)
 
 
@@ -104,14 +104,14 @@ def replay(
     bucket: tuple[float, float],
     until: float | None = None,
 ) -> float:
-    """The level of a bucket (its rate and its brim) after calls that were sent since.
+    """The level of a bucket (its rate and its capacity) after calls that were sent since `at`.
 
-    At `until`, if that is later.
+    The result is for the time `until`, if that is later than the last call.
     """
-    rate, brim = bucket
+    rate, capacity = bucket
     for entry in entries:
         if entry.at > at:
-            level = min(brim, level + rate * (entry.at - at))
+            level = min(capacity, level + rate * (entry.at - at))
             at = entry.at
         level -= entry.cost
-    return level if until is None or until <= at else min(brim, level + rate * (until - at))
+    return level if until is None or until <= at else min(capacity, level + rate * (until - at))
