@@ -1,4 +1,4 @@
-"""For your tests, and ours: time that only you move, gates, a store in memory, crashes and storms on demand."""
+"""Tools for tests: a manual clock, gates, an in-memory store, crashes and a test provider."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ __all__ = ["Gate", "ManualClock", "MemoryStore", "ScriptedModel", "crash_at", "o
 
 
 def __getattr__(name: str) -> object:
-    # Only those who want a storm pay for its modules.
+    # The modules of the storm are imported only when it is used.
     if name == "open_storm":
         from abreast.testing.storm.open import open_storm
 

@@ -58,6 +58,8 @@ class KnownLimits:
 class Governor:
     """The limits of one lane, as they are learned.
 
+    The steps of one call:
+
         when = governor.refusal(costs, now)         # None: send it
         permit = governor.send(costs, now)
         governor.answered(permit, now, used, told)  # or rejected, failed, withdraw

@@ -1,9 +1,12 @@
-"""A model provider that rages on this machine: exact limits, faults on demand, and a log of the truth.
+"""A local model provider for tests: exact limits, faults on demand, and a log of every request.
 
-async with open_storm(rpm=600, latency=0.5) as storm:
-    ...     # calls to storm.url
+As an example:
 
-`World` is the same without a socket, for virtual time. `python -m abreast.testing.storm --help` runs it from a shell.
+    async with open_storm(rpm=600, latency=0.5) as storm:
+        ...     # calls to storm.url
+
+`World` is the same without a socket, for virtual time. `python -m abreast.testing.storm --help`
+runs it from a shell.
 """
 
 from abreast.testing.storm.faults import FAULTS, StormFault

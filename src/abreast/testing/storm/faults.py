@@ -1,4 +1,4 @@
-"""The ways a storm breaks: their names, what each does, and how a request asks for one."""
+"""The faults of a storm: their names, what each does, and how a request asks for one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StormFault:
-    """One way to break. `early`: refused at the door, before any limit is looked at, and nothing is charged."""
+    """One fault. `early` ones are refused before any limit is checked, and charged to none."""
 
     name: str
     doc: str
@@ -51,12 +51,13 @@ FAULTS = {
 _MARKER = re.compile(r"(?<![\w-])fault-([a-z0-9]+?(?:-[a-z]+?)?)(?:x(\d+))?(?![\w-])")
 
 
-def marked(text: str, turn: int) -> StormFault | None:
-    """The fault that a text asks for, if it does.
+def find_marker(text: str, turn: int) -> StormFault | None:
+    """The fault that a text asks for, or None.
 
-    `fault-500x2` is asked for by the first two requests that are alike.
+    `fault-500x2` applies to the first two of identical requests.
 
-    >>> marked("please fault-500x2", turn=1).name, marked("please fault-500x2", turn=3)
+    >>> text = "please fault-500x2"
+    >>> find_marker(text, turn=1).name, find_marker(text, turn=3)
     ('500', None)
     """
     if "fault-" not in text:

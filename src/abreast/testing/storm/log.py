@@ -1,4 +1,4 @@
-"""The truth of a storm: what became of each request, by the storm's own clock."""
+"""The log of a storm: what happened to each request, by the storm's own clock."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 class LogEntry:
     """One request. Times are seconds since the storm began; None for what has not happened.
 
-    `verdict` is admitted or rejected, and `kind` which limit or fault it was. `outcome` is ok, rejected, fault or
-    disconnected; empty while in flight.
+    `verdict` is admitted or rejected, and `kind` the limit or fault. `outcome` is ok, rejected,
+    fault or disconnected; empty while in flight.
     """
 
     id: int
@@ -34,13 +34,13 @@ class LogEntry:
         return None if self.t_end is None else self.t_end - self.t_arrive
 
     def as_dict(self) -> dict[str, Any]:
-        """As a line of the log says it."""
+        """As a line of the log."""
         return {name: getattr(self, name) for name in (*self.__slots__, "service")}
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The numbers of a storm at one moment. What ended is `ok + faults + disconnects`.
+    """The counts of a storm at one moment. Ended requests are `ok + faults + disconnects`.
 
     `faults` includes refusals.
     """
@@ -59,7 +59,7 @@ class Stats:
 
 @dataclass(slots=True)
 class StormLog:
-    """The log, and its sums as they are."""
+    """The log and its current counts."""
 
     entries: list[LogEntry] = field(default_factory=list)
     admitted: int = 0
@@ -69,7 +69,7 @@ class StormLog:
     outcomes: dict[str, int] = field(default_factory=dict)
 
     def open(self, entry: LogEntry) -> None:
-        """An admitted request is in flight; a rejected one has ended already."""
+        """Add a request; an admitted one is in flight, a rejected one has ended already."""
         self.entries.append(entry)
         if entry.verdict == "admitted":
             self.admitted += 1
@@ -80,7 +80,7 @@ class StormLog:
             self.outcomes[entry.outcome] = self.outcomes.get(entry.outcome, 0) + 1
 
     def close(self, number: int, now: float, outcome: str) -> None:
-        """The request is in flight no more; a second time changes nothing."""
+        """End a request that was in flight; a second call has no effect."""
         entry = self.entries[number - 1]
         if entry.outcome:
             return
@@ -90,7 +90,7 @@ class StormLog:
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
     def stats(self) -> Stats:
-        """The sums."""
+        """The counts."""
         count = self.outcomes.get
         return Stats(
             arrived=len(self.entries),

@@ -1,4 +1,4 @@
-"""The way into a storm from Python."""
+"""`open_storm`: runs a storm in the test's own event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Storm:
-    """A storm that is listening: where it is, what it saw, and a hand on its limits."""
+    """A storm that is listening: its address, its log, and a way to change its limits."""
 
     def __init__(self, server: StormServer) -> None:
         self._server = server
@@ -26,34 +26,34 @@ class Storm:
         self.url = f"http://127.0.0.1:{server.port}"
 
     def __repr__(self) -> str:
-        """Where it is, and how it went so far."""
+        """Its address and its counts."""
         return f"<Storm {self.url} {self.world!r}>"
 
     @property
     def settings(self) -> Settings:
-        """What holds now."""
+        """The current settings."""
         return self.world.settings
 
     @property
     def log(self) -> list[LogEntry]:
-        """The truth: one Entry for each request, in the order they came."""
+        """One entry for each request, in the order of arrival."""
         return self.world.ledger.entries
 
     def stats(self) -> Stats:
-        """The numbers up to now."""
+        """The counts up to now."""
         return self._server.stats()
 
     def change(self, **changes: Any) -> None:
-        """Other limits, speed or faults from now on: `storm.change(rpm=150)`.
+        """Change limits, speed or faults from now on: `storm.change(rpm=150)`.
 
-        ValueError for what can't be.
+        Raises ValueError for invalid values.
         """
         self.world.change(SYSTEM_CLOCK.now(), **changes)
 
     async def until(self, holds: Callable[[Stats], bool], timeout: float = 10.0) -> None:
-        """Wait until the numbers are so, as in `storm.until(lambda s: s.in_flight == 3)`.
+        """Wait until the counts satisfy `holds`: `storm.until(lambda s: s.in_flight == 3)`.
 
-        TimeoutError if never.
+        Raises TimeoutError after `timeout` seconds.
         """
         async with asyncio.timeout(timeout):
             await self._server.until(holds)
@@ -65,17 +65,18 @@ async def open_storm(
 ) -> AsyncIterator[Storm]:
     """A storm server on this machine, in this event loop, until the end of the block.
 
-    `settings` are those of `Settings`: limits, speed, headers and faults. `script` gives replies: a mapping from prompt
-    to text, or a function. ValueError for a setting that can't be; ModuleNotFoundError without aiohttp.
+    `settings` are those of `Settings`: limits, speed, headers and faults. `script` gives replies: a
+    mapping from prompt to text, or a function. Raises ValueError for an invalid setting, and
+    ModuleNotFoundError without aiohttp.
 
         async with open_storm(rpm=600, concurrency=8, faults={"500": 0.01}) as storm:
             ...                                    # calls to storm.url + "/v1/chat/completions"
             assert storm.stats().disconnects == 0
     """
-    wanted = make_settings(settings)
+    checked = make_settings(settings)
     from abreast.testing.storm.server import StormServer
 
-    world = World(wanted, seed, start=SYSTEM_CLOCK.now(), wall=SYSTEM_CLOCK.wall())
+    world = World(checked, seed, start=SYSTEM_CLOCK.now(), wall=SYSTEM_CLOCK.wall())
     server = StormServer(world, script)
     try:
         await server.open(port)

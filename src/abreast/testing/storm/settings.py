@@ -1,4 +1,4 @@
-"""What a storm is like: its limits, its speed, what it says about itself and how it breaks."""
+"""The settings of a storm: limits, speed, headers and faults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Settings:
 
     Times are in seconds of a minute of 60; `minute` scales all of them at once.
 
-    A limit of None is no limit. ValueError, in one sentence, for what can't be.
+    A limit of None is no limit. Raises ValueError, in one sentence, for invalid values.
 
         Settings(rpm=600, concurrency=40, latency=0.5, per_token=0.01, minute=3)
     """
@@ -77,7 +77,8 @@ class Settings:
     )
     retry_after: str | float = _setting(
         "right",
-        "Retry-After of a 429: right, absent, long (4 x), short (a quarter), date, or so many seconds",
+        "Retry-After of a 429: "
+        "right, absent, long (4 x), short (a quarter), date, or so many seconds",
     )
     markers: bool = _setting(default=True, doc="obey fault-NAME in a model's name or a prompt")
     faults: Mapping[str, float] = field(
@@ -92,7 +93,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what can't be."""
+        """Check all values."""
         for each in fields(self):
             _check_number(each.name, getattr(self, each.name), limit="limit" in each.metadata)
         _check_choices(self)
@@ -101,25 +102,26 @@ class Settings:
             raise ValueError(
                 f"a burst belongs to the bucket: it means nothing with window={self.window!r}"
             )
-        _check_together(self)
+        _check_combinations(self)
         object.__setattr__(
             self, "steps", tuple(sorted(map(SettingsStep.of, self.steps), key=lambda step: step.at))
         )
 
     @property
     def scale(self) -> float:
-        """Real seconds for each second of a setting."""
+        """Real seconds per second of a setting."""
         return self.minute / 60.0
 
     def changed(self, changes: Mapping[str, Any]) -> Settings:
         """These settings with some of them changed.
 
-        ValueError for a name that is none, or one that must stay.
+        Raises ValueError for an unknown name, or one that can't change.
         """
         for name in changes:
-            if name in _FIXED or name not in NAMES:
+            if name in _UNCHANGEABLE or name not in NAMES:
                 raise ValueError(
-                    f"{name!r} can't change while the storm runs; {', '.join(sorted(CHANGEABLE))} can"
+                    f"{name!r} can't change while the storm runs; "
+                    f"{', '.join(sorted(CHANGEABLE))} can"
                 )
         _check_shapes(changes)
         return replace(self, **changes)
@@ -127,9 +129,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class SettingsStep:
-    """From `at` seconds after the start on, these settings are different.
+    """Settings that change `at` seconds after the start.
 
-    Step(60, {"rpm": 150})
+    Example: `SettingsStep(60, {"rpm": 150})`
     """
 
     at: float
@@ -137,10 +139,10 @@ class SettingsStep:
 
     @classmethod
     def of(cls, given: Any) -> SettingsStep:
-        """A Step, or the pair of a time and the changes that makes one."""
+        """Make a step from a step, or from a pair of a time and the changes."""
         if isinstance(given, SettingsStep):
             step = given
-        elif isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], Mapping):  # noqa: PLR2004
+        elif isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], Mapping):  # noqa: PLR2004 - a pair
             step = cls(*given)
         else:
             raise ValueError(
@@ -158,27 +160,28 @@ class SettingsStep:
 
 
 NAMES = frozenset(each.name for each in fields(Settings))
-_FIXED = frozenset({"minute", "steps", "window", "output_min", "output_max"})
-CHANGEABLE = NAMES - _FIXED
+_UNCHANGEABLE = frozenset({"minute", "steps", "window", "output_min", "output_max"})
+CHANGEABLE = NAMES - _UNCHANGEABLE
 
 
 def make_settings(options: Mapping[str, Any]) -> Settings:
-    """Settings of these options, each step looked at too; ValueError names what is wrong."""
+    """Make settings and check them, also after each step; ValueError names what is wrong."""
     unknown = options.keys() - NAMES
     if unknown:
         raise ValueError(
-            f"there is no setting {', '.join(sorted(unknown))}; there are {', '.join(sorted(NAMES))}"
+            f"there is no setting {', '.join(sorted(unknown))}; "
+            f"there are {', '.join(sorted(NAMES))}"
         )
     _check_shapes(options)
     settings = Settings(**options)
-    seen = settings
+    current = settings
     for step in settings.steps:
-        seen = seen.changed(step.changes)
+        current = current.changed(step.changes)
     return settings
 
 
 def from_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as JSON has them: there the numbers of `fault_at` are strings."""
+    """Convert options from JSON, where the numbers of `fault_at` are strings."""
     at = options.get("fault_at")
     if not isinstance(at, dict):
         return dict(options)
@@ -189,22 +192,22 @@ def from_json(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_shapes(options: Mapping[str, Any]) -> None:
-    """What comes from outside may be of any type.
+    """Check the types of mappings and lists, as input may have any type.
 
-    Numbers and words are looked at by Settings itself.
+    Numbers and words are checked by Settings itself.
     """
     for name, keys, values in (("faults", str, int | float), ("fault_at", int, str)):
         given = options.get(name, {})
-        right = isinstance(given, Mapping) and all(
+        valid = isinstance(given, Mapping) and all(
             isinstance(k, keys) and isinstance(v, values) for k, v in given.items()
         )
-        if not right:
-            raise ValueError(f"{name} is a mapping, as in {_LIKE[name]}, not {given!r}")
+        if not valid:
+            raise ValueError(f"{name} is a mapping, as in {_EXAMPLES[name]}, not {given!r}")
     if not isinstance(options.get("steps", ()), tuple | list):
-        raise ValueError(f"steps are a list, as in {_LIKE['steps']}, not {options['steps']!r}")
+        raise ValueError(f"steps are a list, as in {_EXAMPLES['steps']}, not {options['steps']!r}")
 
 
-_LIKE = {"faults": '{"500": 0.01}', "fault_at": '{3: "stall"}', "steps": '[(60, {"rpm": 150})]'}
+_EXAMPLES = {"faults": '{"500": 0.01}', "fault_at": '{3: "stall"}', "steps": '[(60, {"rpm": 150})]'}
 
 
 def _check_number(name: str, value: object, *, limit: bool) -> None:
@@ -242,7 +245,7 @@ def _check_choices(settings: Settings) -> None:
             raise ValueError(f"{name} is a whole number of at least 1, not {value!r}")
 
 
-def _check_together(settings: Settings) -> None:
+def _check_combinations(settings: Settings) -> None:
     if not settings.neighbour < 1:
         raise ValueError(f"neighbour is a share below 1, not {settings.neighbour!r}")
     if settings.minute == 0:
@@ -265,11 +268,12 @@ def _check_together(settings: Settings) -> None:
 
 
 def _check_faults(settings: Settings) -> None:
-    _known([*settings.faults, *settings.fault_at.values()])
+    _check_fault_names([*settings.faults, *settings.fault_at.values()])
     rates = settings.faults.values()
     if not all(0 <= rate <= 1 for rate in rates) or sum(rates) > 1:
         raise ValueError(
-            f"the rates of faults are from 0 to 1, and no more than 1 together, not {dict(settings.faults)}"
+            "the rates of faults are from 0 to 1, and no more than 1 together, "
+            f"not {dict(settings.faults)}"
         )
     if not all(number >= 1 for number in settings.fault_at):
         raise ValueError(
@@ -277,7 +281,7 @@ def _check_faults(settings: Settings) -> None:
         )
 
 
-def _known(names: Iterable[str]) -> None:
+def _check_fault_names(names: Iterable[str]) -> None:
     for name in names:
         if name not in FAULTS:
             raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")

@@ -12,12 +12,12 @@ from abreast.testing.storm.dialects.dialect import (
     Json,
     StormDraft,
     StormRequest,
-    at_most,
-    called,
+    choose_tool,
     count_tokens,
     key_of,
-    listed,
+    required_list,
     text_of,
+    token_bound,
 )
 
 _STOP = {"stop": "end_turn", "length": "max_tokens", "tool": "tool_use", "refusal": "refusal"}
@@ -39,12 +39,12 @@ class AnthropicDialect:
 
     def ask(self, body: Json, model: str, *, stream: bool) -> StormRequest:  # noqa: ARG002 - the body says both
         """Read a request."""
-        messages = listed(body, "messages")
+        messages = required_list(body, "messages")
         texts = [
             text_of(body.get("system")),
             *(text_of(message.get("content")) for message in messages),
         ]
-        limit = at_most(body.get("max_tokens"), "max_tokens")
+        limit = token_bound(body.get("max_tokens"), "max_tokens")
         if limit is None:
             raise BadRequest("max_tokens: this field is required")
         name = str(body.get("model", ""))
@@ -99,7 +99,7 @@ class AnthropicDialect:
         events.append({"type": "message_stop"})
         return [(event["type"], event) for event in events]
 
-    def error(self, status: int, kind: str, message: str, retry_after: str | None) -> Json:  # noqa: ARG002
+    def error(self, status: int, kind: str, message: str, retry_after: str | None) -> Json:  # noqa: ARG002 - the port's signature
         """An error, named for its status."""
         return {
             "type": "error",
@@ -121,7 +121,7 @@ def _message(ask: StormRequest, draft: StormDraft, content: list[Any]) -> Json:
 
 def _block(draft: StormDraft) -> Json:
     if draft.tool:
-        cut = draft.finish == "length"  # half of the arguments are no JSON
+        cut = draft.finish == "length"  # half of the arguments are not valid JSON
         arguments = {} if cut else loads(draft.text)
         return {
             "type": "tool_use",
@@ -151,5 +151,8 @@ def _schema(body: Json) -> Json | None:
 def _tool(body: Json, prompt: str) -> tuple[str, Json] | None:
     choice = body.get("tool_choice") or {}
     forced = choice.get("name") if choice.get("type") == "tool" else choice.get("type") == "any"
-    tools = ((tool.get("name", ""), tool.get("input_schema", {})) for tool in listed(body, "tools"))
-    return called(tools, prompt, forced)
+    tools = (
+        (tool.get("name", ""), tool.get("input_schema", {}))
+        for tool in required_list(body, "tools")
+    )
+    return choose_tool(tools, prompt, forced)

@@ -1,4 +1,4 @@
-"""The bytes of an answer, whole or in pieces, as a verdict wants them: right, or wrong in the way it says."""
+"""The bytes of an answer, whole or as a stream: correct, or broken as the verdict says."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from abreast.testing.storm.dialects.dialect import (
     StormDraft,
     StormRequest,
     encode,
-    line_of,
+    sse_event,
 )
-from abreast.testing.storm.dialects.replies import HUGE, drafted, pieces_of
+from abreast.testing.storm.dialects.replies import HUGE, make_draft, split_text
 from abreast.testing.storm.world import StormVerdict
 
 JSON = "application/json"
@@ -37,11 +37,11 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class StormAnswer:
-    """What goes over the wire.
+    """What is sent to the client.
 
-    `parts` are sent one after the other: one of a whole body, each event of a stream.
-
-    `ends` is how: well, by a lost connection, or not at all. `missing` bytes are promised and never come.
+    `parts` are sent one after the other: a whole body is one part, a stream has one for each event.
+    `ends` is how it ends: well, by a lost connection, or never. `missing` bytes are announced and
+    never sent.
     """
 
     status: int
@@ -51,52 +51,52 @@ class StormAnswer:
     missing: int = 0
 
 
-def error_answer(shape: Dialect, verdict: StormVerdict) -> StormAnswer:
+def error_answer(dialect: Dialect, verdict: StormVerdict) -> StormAnswer:
     """The answer to a request that was refused or failed."""
     kind = verdict.kind or (verdict.fault.name if verdict.fault is not None else "")
     if kind == "502":
         return StormAnswer(verdict.status, HTML, [_PAGE])
     message = _MESSAGES.get(kind, "The server had an error.")
-    body = shape.error(verdict.status, kind, message, verdict.retry_after)
-    return StormAnswer(verdict.status, JSON, [dumped(body)])
+    body = dialect.error(verdict.status, kind, message, verdict.retry_after)
+    return StormAnswer(verdict.status, JSON, [to_json(body)])
 
 
 def reply_answer(
-    shape: Dialect, ask: StormRequest, verdict: StormVerdict, text: str | None, chunks: int
+    dialect: Dialect, ask: StormRequest, verdict: StormVerdict, text: str | None, chunks: int
 ) -> StormAnswer:
-    """The answer to a request that was let in."""
-    draft = drafted(ask, verdict, text)
+    """The answer to a request that was admitted."""
+    draft = make_draft(ask, verdict, text)
     fault = verdict.fault.name if verdict.fault is not None else ""
     if fault == "html":
         return StormAnswer(200, HTML, [_PAGE])
     if fault == "huge":
         draft = draft._replace(text=(draft.text + " ") * (HUGE // (len(draft.text) + 1) + 1))
     if ask.stream:
-        return _broken_stream(
-            list(_stream(shape, ask, draft, chunks, bare=fault == "empty")), fault
+        return _break_stream(
+            list(_stream(dialect, ask, draft, chunks, empty=fault == "empty")), fault
         )
-    body: Json = shape.empty(ask, draft) if fault == "empty" else shape.reply(ask, draft)
-    return _broken_whole(dumped(body), fault)
+    body: Json = dialect.empty(ask, draft) if fault == "empty" else dialect.reply(ask, draft)
+    return _break_body(to_json(body), fault)
 
 
-def dumped(body: Json) -> bytes:
-    """A body of JSON."""
+def to_json(body: Json) -> bytes:
+    """Encode a body as JSON."""
     return encode(body).encode()
 
 
 def _stream(
-    shape: Dialect, ask: StormRequest, draft: StormDraft, chunks: int, *, bare: bool
+    dialect: Dialect, ask: StormRequest, draft: StormDraft, chunks: int, *, empty: bool
 ) -> Iterator[bytes]:
-    if bare:
-        yield line_of(("", shape.empty(ask, draft)))
+    if empty:
+        yield sse_event(("", dialect.empty(ask, draft)))
     else:
-        for event in shape.events(ask, draft, pieces_of(draft.text, chunks)):
-            yield line_of(event)
-    if shape.done:
-        yield shape.done.encode()
+        for event in dialect.events(ask, draft, split_text(draft.text, chunks)):
+            yield sse_event(event)
+    if dialect.done:
+        yield dialect.done.encode()
 
 
-def _broken_stream(parts: list[bytes], fault: str) -> StormAnswer:
+def _break_stream(parts: list[bytes], fault: str) -> StormAnswer:
     half = parts[: max(1, len(parts) // 2)]
     if fault == "malformed":
         return StormAnswer(200, SSE, [*half, b'data: {"choices": [{"delta": nonsense\n\n'])
@@ -105,7 +105,7 @@ def _broken_stream(parts: list[bytes], fault: str) -> StormAnswer:
     return StormAnswer(200, SSE, parts)
 
 
-def _broken_whole(body: bytes, fault: str) -> StormAnswer:
+def _break_body(body: bytes, fault: str) -> StormAnswer:
     half = body[: len(body) // 2]
     if fault == "malformed":
         return StormAnswer(200, JSON, [b'{"choices": [nonsense, ' + half[:40]])

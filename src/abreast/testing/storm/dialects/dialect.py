@@ -1,4 +1,4 @@
-"""What the providers' shapes have in common: an Ask is read from a body, a Draft is written into one."""
+"""The dialect port: reads a StormRequest from a body and writes a StormDraft into one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from json import JSONEncoder
 from typing import Any, NamedTuple, Protocol
 
 Json = dict[str, Any]
-encode = JSONEncoder(
-    separators=(",", ":")
-).encode  # once: json.dumps would make an encoder for each call
+# Made once: json.dumps would make an encoder for each call.
+encode = JSONEncoder(separators=(",", ":")).encode
 Event = tuple[str, Json]
 """A piece of a stream: its event's name, empty for none, and its data."""
 
@@ -20,7 +19,7 @@ class BadRequest(Exception):
 
 
 class StormRequest(NamedTuple):
-    """A request, whatever the shape it came in.
+    """A request, independent of the dialect.
 
     `tool` is the tool to be called, with the schema of its arguments.
     """
@@ -37,7 +36,7 @@ class StormRequest(NamedTuple):
 
 
 class StormDraft(NamedTuple):
-    """What a reply says. `finish` is stop, length, tool or refusal."""
+    """The content of a reply. `finish` is stop, length, tool or refusal."""
 
     number: int
     text: str
@@ -48,22 +47,22 @@ class StormDraft(NamedTuple):
 
 
 class Dialect(Protocol):
-    """The way one provider writes requests, replies, streams and errors."""
+    """How one provider writes requests, replies, streams and errors."""
 
     lane: str
     done: str
 
     def ask(self, body: Json, model: str, *, stream: bool) -> StormRequest:
-        """Read a request; BadRequest for what isn't one.
+        """Read a request; raises BadRequest if the body is not one.
 
-        `model` and `stream` are what the path says, if it does.
+        `model` and `stream` come from the path, if it has them.
         """
 
     def reply(self, ask: StormRequest, draft: StormDraft) -> Json:
-        """A whole reply."""
+        """A complete reply."""
 
     def empty(self, ask: StormRequest, draft: StormDraft) -> Json:
-        """A reply that has nothing in it."""
+        """A reply without content."""
 
     def events(self, ask: StormRequest, draft: StormDraft, pieces: Sequence[str]) -> list[Event]:
         """The same reply as a stream, its text in these pieces."""
@@ -73,7 +72,7 @@ class Dialect(Protocol):
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens a text has here: one for four characters, and one for what is left over.
+    """How many tokens a text has here: one for every four characters, rounded up.
 
     >>> count_tokens(""), count_tokens("word"), count_tokens("words")
     (0, 1, 2)
@@ -82,7 +81,7 @@ def count_tokens(text: str) -> int:
 
 
 def key_of(model: str, seed: object, texts: Sequence[str]) -> str:
-    """A name for what is asked: the same for requests that differ in nothing a reply depends on."""
+    """A digest of a request: equal for requests that differ in nothing a reply depends on."""
     whole = "\0".join((model, str(seed), *texts)).encode("utf-8", "surrogatepass")
     return blake2b(whole, digest_size=16).hexdigest()
 
@@ -96,8 +95,8 @@ def text_of(content: object) -> str:
     return ""
 
 
-def listed(body: Mapping[str, Any], name: str) -> list[Any]:
-    """The list of objects that a body must have."""
+def required_list(body: Mapping[str, Any], name: str) -> list[Any]:
+    """The non-empty list of objects that a body must have."""
     value = body.get(name)
     if (
         not isinstance(value, list)
@@ -108,8 +107,8 @@ def listed(body: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
-def at_most(value: object, name: str) -> int | None:
-    """The bound on output tokens that a body gives, if it does."""
+def token_bound(value: object, name: str) -> int | None:
+    """The bound on output tokens in a body, or None."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -117,7 +116,7 @@ def at_most(value: object, name: str) -> int | None:
     return value
 
 
-def called(
+def choose_tool(
     tools: Iterable[tuple[str, Json]], prompt: str, forced: object
 ) -> tuple[str, Json] | None:
     """The tool to call: the one that is forced, or one that the prompt says to `call`."""
@@ -127,8 +126,8 @@ def called(
     return None
 
 
-def line_of(event: Event) -> bytes:
-    """An event as a stream of server-sent events has it."""
+def sse_event(event: Event) -> bytes:
+    """Encode an event as a server-sent event."""
     name, data = event
     text = encode(data)
     return (f"event: {name}\ndata: {text}\n\n" if name else f"data: {text}\n\n").encode()

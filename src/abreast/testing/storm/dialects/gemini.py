@@ -11,12 +11,12 @@ from abreast.testing.storm.dialects.dialect import (
     Json,
     StormDraft,
     StormRequest,
-    at_most,
-    called,
+    choose_tool,
     count_tokens,
     key_of,
-    listed,
+    required_list,
     text_of,
+    token_bound,
 )
 
 _FINISH = {"stop": "STOP", "tool": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
@@ -44,7 +44,7 @@ class GeminiDialect:
 
     def ask(self, body: Json, model: str, *, stream: bool) -> StormRequest:
         """Read a request; the model and whether it streams are in the path."""
-        contents = listed(body, "contents")
+        contents = required_list(body, "contents")
         system = body.get("systemInstruction") or body.get("system_instruction") or {}
         texts = [text_of(part.get("parts")) for part in (system, *contents)]
         config = body.get("generationConfig") or {}
@@ -54,7 +54,7 @@ class GeminiDialect:
             texts[-1],
             key_of(model, config.get("seed"), texts),
             sum(map(count_tokens, texts)),
-            at_most(config.get("maxOutputTokens"), "maxOutputTokens"),
+            token_bound(config.get("maxOutputTokens"), "maxOutputTokens"),
             stream=stream,
             schema=config.get("responseJsonSchema") or config.get("responseSchema"),
             tool=tool,
@@ -126,9 +126,11 @@ def _usage(draft: StormDraft) -> Json:
 def _tool(body: Json, prompt: str) -> tuple[str, Json] | None:
     mode = ((body.get("toolConfig") or {}).get("functionCallingConfig") or {}).get("mode")
     functions: list[Any] = [
-        each for tool in listed(body, "tools") for each in tool.get("functionDeclarations", [])
+        each
+        for tool in required_list(body, "tools")
+        for each in tool.get("functionDeclarations", [])
     ]
-    return called(
+    return choose_tool(
         ((each.get("name", ""), each.get("parameters", {})) for each in functions),
         prompt,
         mode == "ANY",

@@ -10,12 +10,12 @@ from abreast.testing.storm.dialects.dialect import (
     Json,
     StormDraft,
     StormRequest,
-    at_most,
-    called,
+    choose_tool,
     count_tokens,
     key_of,
-    listed,
+    required_list,
     text_of,
+    token_bound,
 )
 
 _FINISH = {"tool": "tool_calls", "refusal": "content_filter"}
@@ -43,7 +43,7 @@ class OpenAIDialect:
 
     def ask(self, body: Json, model: str, *, stream: bool) -> StormRequest:  # noqa: ARG002 - the body says both
         """Read a request."""
-        messages = listed(body, "messages")
+        messages = required_list(body, "messages")
         texts = [text_of(message.get("content")) for message in messages]
         users = [
             text
@@ -58,7 +58,7 @@ class OpenAIDialect:
             prompt,
             key_of(name, body.get("seed"), texts),
             sum(map(count_tokens, texts)),
-            at_most(limit, "max_tokens"),
+            token_bound(limit, "max_tokens"),
             stream=body.get("stream") is True,
             stream_usage=bool((body.get("stream_options") or {}).get("include_usage")),
             schema=_schema(body.get("response_format")),
@@ -108,7 +108,7 @@ class OpenAIDialect:
             events.append(_chunk(ask, draft, []) | {"usage": _usage(draft)})
         return [("", event) for event in events]
 
-    def error(self, status: int, kind: str, message: str, retry_after: str | None) -> Json:  # noqa: ARG002
+    def error(self, status: int, kind: str, message: str, retry_after: str | None) -> Json:  # noqa: ARG002 - the port's signature
         """An error, with the type and code that tell a minute from a day."""
         type_, code, parameter = _ERRORS.get(kind, ("server_error", None, None))
         return {"error": {"message": message, "type": type_, "param": parameter, "code": code}}
@@ -155,7 +155,7 @@ def _tool(body: Json, prompt: str) -> tuple[str, Json] | None:
     forced = (
         choice.get("function", {}).get("name") if isinstance(choice, dict) else choice == "required"
     )
-    functions = [tool.get("function", {}) for tool in listed(body, "tools")]
-    return called(
+    functions = [tool.get("function", {}) for tool in required_list(body, "tools")]
+    return choose_tool(
         ((each.get("name", ""), each.get("parameters", {})) for each in functions), prompt, forced
     )

@@ -1,4 +1,4 @@
-"""Which path speaks which provider's language."""
+"""Maps request paths to the dialects of providers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _GENERATE = re.compile(
 
 
 def route(path: str) -> tuple[Dialect, str, bool] | None:
-    """The shape of requests to a path, with the model and whether it streams, where the path says so."""
-    if (shape := _PATHS.get(path)) is not None:
-        return shape, "", False
+    """The dialect of a path, with the model and whether it streams, if the path says so."""
+    if (dialect := _PATHS.get(path)) is not None:
+        return dialect, "", False
     if (found := _GENERATE.fullmatch(path)) is not None:
         return _GEMINI, found["model"], found["stream"] == "streamGenerateContent"
     return None

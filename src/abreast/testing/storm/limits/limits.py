@@ -1,4 +1,4 @@
-"""The rates and quotas of a storm: what they let in, what they charge, and how full they are."""
+"""The rates and quotas of a storm: which requests they admit, what they charge, what is left."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from abreast.testing.storm.limits.quota import Quota, make_quota
 from abreast.testing.storm.settings import Settings
 
-_DAY = 1440  # minutes
+_DAY_MINUTES = 1440
 
 
 class RequestCost(NamedTuple):
-    """What a request takes of each limit, by the name of its setting."""
+    """How much a request takes of each limit, by the name of its setting."""
 
     rpm: float
     tpm: float
@@ -22,7 +22,7 @@ class RequestCost(NamedTuple):
 
 
 class LimitLevel(NamedTuple):
-    """A limit, how much of it is left, and in how many seconds all of it is there again."""
+    """A limit, how much of it is left, and in how many seconds all of it is available again."""
 
     limit: float
     left: float
@@ -40,45 +40,47 @@ class StormLimits:
     def __init__(self, settings: Settings, start: float) -> None:
         self._start = start
         self._quotas: dict[str, Quota] = {}
-        self.arrange(settings, start)
+        self.apply(settings, start)
 
-    def arrange(self, settings: Settings, now: float) -> None:
-        """Be what the settings say from now on, keeping what is used of the limits that stay."""
+    def apply(self, settings: Settings, now: float) -> None:
+        """Apply settings from now on, keeping what is used of the limits that remain."""
         self._settings = settings
         for name in RequestCost._fields:
             limit = getattr(settings, name)
             if limit is None:
                 self._quotas.pop(name, None)
             elif name == "per_day":
-                self._place(name, limit, limit, now)
+                self._set_quota(name, limit, limit, now)
             else:
                 burst = settings.burst if name == "rpm" else settings.token_burst
-                ours = limit * (1.0 - settings.neighbour)
-                self._place(name, ours, max(1.0, ours) if burst is None else burst, now)
+                own_limit = limit * (1.0 - settings.neighbour)
+                self._set_quota(
+                    name, own_limit, max(1.0, own_limit) if burst is None else burst, now
+                )
 
-    def hindrance(self, cost: RequestCost, now: float) -> tuple[str, float]:
-        """Which limit is in the way, and for how long: the one that lasts longest.
+    def blocking_limit(self, cost: RequestCost, now: float) -> tuple[str, float]:
+        """The limit that blocks a request for longest, and for how many seconds.
 
-        No name if none is.
+        The name is empty if none does.
         """
         kind, longest = "", 0.0
-        alone = self._settings.oversize == "admit"
+        admits_oversize = self._settings.oversize == "admit"
         for name, quota in self._quotas.items():
             amount = getattr(cost, name)
-            wait = quota.wait(min(amount, quota.hold) if alone else amount, now)
+            wait = quota.wait(min(amount, quota.hold) if admits_oversize else amount, now)
             if wait > longest:
                 kind, longest = name, wait
         return ("oversize" if longest == inf else kind), longest
 
     def charge(self, cost: RequestCost, now: float) -> None:
-        """Use up what a request takes."""
+        """Charge a request to all limits."""
         for name, quota in self._quotas.items():
             quota.take(getattr(cost, name), now)
 
     def levels(self, now: float) -> dict[str, LimitLevel]:
-        """How full each rate is.
+        """How much of each rate is left.
 
-        The limit that is told is everybody's, the neighbour's share included.
+        The limit shown includes the neighbour's share.
         """
         shown = 1.0 - self._settings.neighbour
         return {
@@ -87,15 +89,15 @@ class StormLimits:
             if name != "per_day"
         }
 
-    def _place(self, name: str, limit: float, hold: float, now: float) -> None:
+    def _set_quota(self, name: str, limit: float, hold: float, now: float) -> None:
         quota = self._quotas.get(name)
         if quota is not None:
-            quota.left(now)  # what it has filled until now, it has filled at the old rate
+            quota.left(now)  # fill it at the old rate up to now
             quota.resize(limit, hold)
             return
         window, minute = self._settings.window, self._settings.minute
         if name == "per_day":
-            window, minute = "fixed", minute * _DAY
+            window, minute = "fixed", minute * _DAY_MINUTES
         self._quotas[name] = make_quota(
             window, limit, hold, minute, self._start if window == "fixed" else now
         )

@@ -1,4 +1,4 @@
-"""So much in a minute, counted as servers do: a bucket that fills, a fixed minute, or a minute that slides."""
+"""Quotas per minute, counted as servers do: a bucket, a fixed minute, or a sliding minute."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 from math import floor, inf
 from typing import Protocol
 
-_HAIR = 1e-9  # of a request or token: what adding up fractions of them may lack
+_TOLERANCE = 1e-9  # of a request or token: the rounding error of summed fractions
 
 
 class Quota(Protocol):
-    """What every way of counting can say and do. Nothing bigger than `hold` ever fits.
+    """What every way of counting provides. An amount above `hold` never fits.
 
     Times never go back.
     """
@@ -22,20 +22,20 @@ class Quota(Protocol):
         """Seconds until `amount` fits: 0 if it does now, infinite if it never will."""
 
     def take(self, amount: float, now: float) -> None:
-        """Use it up, whether it fits or not."""
+        """Charge it, whether it fits or not."""
 
     def left(self, now: float) -> float:
         """How much fits now."""
 
     def reset(self, now: float) -> float:
-        """Seconds until all of it is there again."""
+        """Seconds until all of it is available again."""
 
     def resize(self, limit: float, hold: float) -> None:
-        """Another limit from now on; what is used stays used."""
+        """Change the limit from now on; what is used stays used."""
 
 
 class Bucket:
-    """Fills evenly, up to `hold`: any stretch of t seconds admits at most `hold + limit * t / minute`."""
+    """Fills evenly up to `hold`: t seconds admit at most `hold + limit * t / minute`."""
 
     __slots__ = ("_at", "_level", "_rate", "hold", "limit", "minute")
 
@@ -46,22 +46,22 @@ class Bucket:
         self.resize(limit, hold)
 
     def resize(self, limit: float, hold: float) -> None:
-        """Fill at another rate; what is above the new brim is gone."""
+        """Fill at another rate; the level is cut to the new capacity."""
         self.limit = limit
         self.hold = hold
         self._rate = limit / self.minute
         self._level = min(self._level, hold)
 
     def wait(self, amount: float, now: float) -> float:
-        """Until it has filled so far."""
+        """Seconds until the level is high enough."""
         self._fill(now)
-        if amount > self.hold + _HAIR:
+        if amount > self.hold + _TOLERANCE:
             return inf
-        lacking = amount - self._level
-        return lacking / self._rate if lacking > _HAIR else 0.0
+        missing = amount - self._level
+        return missing / self._rate if missing > _TOLERANCE else 0.0
 
     def take(self, amount: float, now: float) -> None:
-        """Take it out; the level may go below zero."""
+        """Subtract it; the level may go below zero."""
         self._fill(now)
         self._level -= amount
 
@@ -71,7 +71,7 @@ class Bucket:
         return max(0.0, self._level)
 
     def reset(self, now: float) -> float:
-        """Until it is full."""
+        """Seconds until it is full."""
         self._fill(now)
         return (self.hold - self._level) / self._rate
 
@@ -82,7 +82,7 @@ class Bucket:
 
 
 class Fixed:
-    """Counts from nothing again at each full minute since the start."""
+    """Starts from zero at each full minute since the start."""
 
     __slots__ = ("_index", "_used", "hold", "limit", "minute", "start")
 
@@ -93,39 +93,39 @@ class Fixed:
         self._index = 0
         self._used = 0.0
 
-    def resize(self, limit: float, hold: float) -> None:  # noqa: ARG002 - a minute has no brim
-        """Another limit, for the minute that runs too."""
+    def resize(self, limit: float, hold: float) -> None:  # noqa: ARG002 - a minute has no capacity
+        """Change the limit, also for the current minute."""
         self.limit = self.hold = limit
 
     def wait(self, amount: float, now: float) -> float:
-        """Until the next minute, if it doesn't fit into this one."""
-        if amount > self.limit + _HAIR:
+        """Seconds until the next minute, if it doesn't fit into this one."""
+        if amount > self.limit + _TOLERANCE:
             return inf
-        self._turn(now)
-        return 0.0 if self._used + amount <= self.limit + _HAIR else self._ends() - now
+        self._start_minute(now)
+        return 0.0 if self._used + amount <= self.limit + _TOLERANCE else self._minute_end() - now
 
     def take(self, amount: float, now: float) -> None:
-        """Count it in the minute that runs."""
-        self._turn(now)
+        """Count it in the current minute."""
+        self._start_minute(now)
         self._used += amount
 
     def left(self, now: float) -> float:
-        """What this minute still has."""
-        self._turn(now)
+        """What is left of the current minute."""
+        self._start_minute(now)
         return max(0.0, self.limit - self._used)
 
     def reset(self, now: float) -> float:
-        """Until the next minute."""
-        self._turn(now)
-        return self._ends() - now
+        """Seconds until the next minute."""
+        self._start_minute(now)
+        return self._minute_end() - now
 
-    def _ends(self) -> float:
+    def _minute_end(self) -> float:
         return self.start + (self._index + 1) * self.minute
 
-    def _turn(self, now: float) -> None:
+    def _start_minute(self, now: float) -> None:
         index = floor((now - self.start) / self.minute)
-        # Whoever comes at the very end of a minute, as told, is in the next one, whatever the
-        # division rounds to.
+        # A request at the exact end of a minute, as the headers say, is in the next one, whatever
+        # the division rounds to.
         if now >= self.start + (index + 1) * self.minute:
             index += 1
         if index > self._index:
@@ -134,38 +134,37 @@ class Fixed:
 
 
 class Sliding:
-    """At no moment have the last `minute` seconds seen more than `limit`."""
+    """The last `minute` seconds never contain more than `limit`."""
 
     __slots__ = ("_seen", "_used", "hold", "limit", "minute")
 
     def __init__(self, limit: float, minute: float) -> None:
         self.limit = self.hold = limit
         self.minute = minute
-        self._seen: deque[tuple[float, float]] = (
-            deque()
-        )  # when it leaves the window, and how much it was
+        # For each request, when it leaves the window and its amount.
+        self._seen: deque[tuple[float, float]] = deque()
         self._used = 0.0
 
-    def resize(self, limit: float, hold: float) -> None:  # noqa: ARG002 - a minute has no brim
-        """Another limit; what was seen is still in the window."""
+    def resize(self, limit: float, hold: float) -> None:  # noqa: ARG002 - a minute has no capacity
+        """Change the limit; earlier requests remain in the window."""
         self.limit = self.hold = limit
 
     def wait(self, amount: float, now: float) -> float:
-        """Until enough of the oldest have left the window."""
-        if amount > self.limit + _HAIR:
+        """Seconds until enough of the oldest have left the window."""
+        if amount > self.limit + _TOLERANCE:
             return inf
         self._slide(now)
-        lacking = self._used + amount - self.limit
-        if lacking <= _HAIR:
+        missing = self._used + amount - self.limit
+        if missing <= _TOLERANCE:
             return 0.0
         for leaves, seen in self._seen:
-            lacking -= seen
-            if lacking <= _HAIR:
+            missing -= seen
+            if missing <= _TOLERANCE:
                 return leaves - now
         return self.minute
 
     def take(self, amount: float, now: float) -> None:
-        """Count it until it has left the window."""
+        """Count it until it leaves the window."""
         self._slide(now)
         self._seen.append((now + self.minute, amount))
         self._used += amount
@@ -176,7 +175,7 @@ class Sliding:
         return max(0.0, self.limit - self._used)
 
     def reset(self, now: float) -> float:
-        """Until the window is empty."""
+        """Seconds until the window is empty."""
         self._slide(now)
         return self._seen[-1][0] - now if self._seen else 0.0
 
@@ -187,7 +186,7 @@ class Sliding:
 
 
 def make_quota(window: str, limit: float, hold: float, minute: float, start: float) -> Quota:
-    """The way of counting that `window` names."""
+    """Make the quota that counts as `window` says."""
     if window == "fixed":
         return Fixed(limit, minute, start)
     if window == "sliding":
