@@ -1,4 +1,4 @@
-"""The errors: the tree that is drawn is the tree that is, and every error travels between processes."""
+"""The errors: the tree in the docstring matches the classes, and every error can be pickled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from abreast.core.errors import AbreastError, ItemsFailed, RecordedError, Worker
 
 
 def drawn_tree() -> dict[str, str | None]:
-    """Each error of the drawing and the one it hangs from."""
+    """Each error in the drawn tree and its parent."""
     parents: dict[str, str | None] = {}
     above: dict[int, str] = {}
     for line in (errors.__doc__ or "").splitlines():

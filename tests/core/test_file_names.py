@@ -1,4 +1,4 @@
-"""A name that anyone may choose gives the name of one file, inside the folder that it is meant for."""
+"""Any name gives the name of one file, inside the folder for which it is meant."""
 
 from pathlib import Path, PureWindowsPath
 

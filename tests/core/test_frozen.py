@@ -1,4 +1,4 @@
-"""A record is what a dataclass is, in every way but how long it takes."""
+"""A record behaves as a dataclass in every way, and differs only in speed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @record(frozen=True, slots=True)
 class Quick(Generic[T]):
-    """One with all kinds of fields."""
+    """A record with all kinds of fields."""
 
     kind: ClassVar[str] = "a class's own"
 
@@ -34,7 +34,7 @@ class Quick(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Plain(Generic[T]):
-    """The same by dataclasses."""
+    """The same made by dataclasses."""
 
     kind: ClassVar[str] = "a class's own"
 
@@ -47,7 +47,7 @@ class Plain(Generic[T]):
 
 @record(slots=True)
 class Open:
-    """One that may be written to."""
+    """A record that is not frozen."""
 
     name: str
     tags: list[int] = field(default_factory=list)
@@ -55,23 +55,23 @@ class Open:
 
 @record(frozen=True)
 class Checked:
-    """One without slots that looks at what it was given, and says itself what it is."""
+    """A record without slots, with `__post_init__` and a repr of its own."""
 
     name: str
 
     def __post_init__(self) -> None:
-        """Refuse nothing."""
+        """Do nothing."""
         if not self.name:
             raise ValueError("a name is missing")
 
     def __repr__(self) -> str:
-        """Its name."""
+        """Return its name."""
         return f"<{self.name}>"
 
 
 @record(frozen=True, slots=True)
 class Empty:
-    """One without fields."""
+    """A record without fields."""
 
 
 NAMES = st.sampled_from(["a", "b"])

@@ -30,7 +30,7 @@ def outcomes_of(states: States) -> list[Outcome[int]]:
 def plain_loop(
     outcomes: Iterable[Outcome[int]], until: Until[int], on_error: OnError
 ) -> list[Outcome[int]]:
-    """What a person would write."""
+    """The reference: a plain loop."""
     seen: list[Outcome[int]] = []
     for outcome in outcomes:
         seen.append(outcome)

@@ -1,4 +1,4 @@
-"""Outcomes, usage and timing are values: they add up, compare by what they say, and can't be changed."""
+"""Outcomes, usage and timing are values: they add up, compare by content, and are frozen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from abreast.core.outcome import (
 )
 
 COUNTS = st.integers(0, 10**9)
-# Whole cents in binary fractions: sums are exact, so that the laws can be told without a tolerance.
+# Whole cents in binary fractions: sums are exact, so that the laws need no tolerance.
 MONEY = st.none() | st.integers(0, 10**6).map(lambda cents: cents / 64)
 USAGES = st.builds(Usage, COUNTS, COUNTS, COUNTS, MONEY, st.booleans())
 SECONDS = st.floats(0, 1e6)

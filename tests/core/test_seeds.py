@@ -21,7 +21,8 @@ PATHS = [f"run/map/{index:04}" for index in range(4000)]
 def test_another_process_derives_the_same_seeds(hash_seed):
     script = (
         "from abreast.core.seeds import derive_fraction, derive_seed\n"
-        "print(derive_seed(7, 'run/map/0000'), derive_seed(-1, 'größe/\\u96ea'), derive_fraction(2**62, ''))"
+        "seeds = derive_seed(7, 'run/map/0000'), derive_seed(-1, 'größe/\\u96ea')\n"
+        "print(*seeds, derive_fraction(2**62, ''))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONUTF8": "1"}
     child = subprocess.run(

@@ -1,4 +1,4 @@
-"""The window lets in, starts and releases exactly what it may, whatever the schedule."""
+"""The window admits, starts and releases exactly what it may, whatever the schedule."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_schedule_keeps_the_laws_and_uses_all_the_room_there_is(
 
 
 class WindowBesideAModel(RuleBasedStateMachine):
-    """Every call in every order, the wrong ones too, beside a model that is too simple to be wrong."""
+    """Every call in every order, also wrong ones, beside a model that is too simple to be wrong."""
 
     @initialize(width=st.integers(1, 4), slack=st.integers(0, 4), order=st.sampled_from(ORDERS))
     def open(self, width: int, slack: int, order: Order) -> None:
@@ -85,7 +85,7 @@ class WindowBesideAModel(RuleBasedStateMachine):
     @precondition(lambda self: self.unsettled)
     @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
-        """After its work; or without any, for an item whose outcome is on record."""
+        """After its work, or without any for an item whose outcome is recorded."""
         index = data.draw(st.sampled_from(self.unsettled))
         if index in self.executing:
             self.executing.remove(index)
@@ -138,7 +138,7 @@ class WindowBesideAModel(RuleBasedStateMachine):
     @precondition(lambda self: self.by_item and self.read)
     @rule(data=st.data())
     def replace_by_itself(self, data: st.DataObject) -> None:
-        """An outcome that is held changes its form; one that is not held is not brought back."""
+        """A held outcome changes its form; one that is not held is not added again."""
         index = data.draw(st.integers(0, self.read - 1))
         self.window.replace(index, f"outcome {index}")
 
@@ -153,7 +153,7 @@ class WindowBesideAModel(RuleBasedStateMachine):
 
     @property
     def ready(self) -> list[int]:
-        """What may ripen now, in its order."""
+        """What may ripen now, in order."""
         if not self.by_item:
             return self.settled[self.ripened :]
         settled, index = set(self.settled), self.ripened

@@ -1,4 +1,4 @@
-"""What a command writes, how it ends, what it is given, and that it never leaves anything behind."""
+"""What a command writes, how it ends, what it inherits, and that it leaves nothing behind."""
 
 import asyncio
 import os
@@ -16,13 +16,13 @@ PYTHON = sys.executable
 
 
 def let_coverage_in(monkeypatch):
-    """Start the supervisor with site-packages where it is to be measured."""
+    """Start the supervisor with site-packages if its coverage is to be measured."""
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
         monkeypatch.setattr(client, "_INTERPRETER_FLAGS", ())
         monkeypatch.setattr(
             client,
             "_PROGRAM",
-            "from abreast.executors.supervisor.process import main\nmain({line}, {driver})",
+            "from abreast.executors.supervisor.process import main\nmain({channel}, {driver})",
         )
 
 
@@ -49,7 +49,7 @@ def start(commands, *arguments, **options):
     return asyncio.create_task(commands.run(*arguments, **options))
 
 
-# --- what it writes and how it ends
+# --- output and exit code
 
 
 async def test_what_a_command_writes_comes_back_with_its_exit_code(commands):
@@ -93,7 +93,7 @@ async def test_a_line_too_full_to_write_to_is_written_later(commands):
     assert {one.stdout for one in finished} == {b"100000\n"}
 
 
-# --- what it is given
+# --- input, directory and environment
 
 
 async def test_there_is_nothing_on_stdin_unless_it_is_given(commands):
@@ -152,7 +152,7 @@ async def test_a_command_inherits_no_files_and_no_ignored_signals(commands):
     listed = await commands.run(
         [PYTHON, "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"]
     )
-    assert listed.stdout == b"[0, 1, 2, 3]\n"  # the last is the listing's own
+    assert listed.stdout == b"[0, 1, 2, 3]\n"  # the last one is the listing itself
     status = (await commands.run(["cat", "/proc/self/status"])).stdout.decode()
     ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
     blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
@@ -181,7 +181,7 @@ async def test_an_error_of_the_one_who_is_told_ends_the_command_and_comes_out(co
         await commands.run(["sleep", "1000"], started=refuse)
 
 
-# --- what can't be started
+# --- commands that can't be started
 
 
 async def test_a_missing_command_is_missing(commands):

@@ -1,4 +1,4 @@
-"""More supervisors than one, where commands are so short that to start them is all there is to do."""
+"""A second supervisor is started if commands are so short that their start takes all the time."""
 
 import asyncio
 import os
@@ -20,26 +20,26 @@ def _measured(monkeypatch):
 
 @pytest.fixture
 async def crowded(monkeypatch):
-    """Commands on a machine with two CPUs, where every command is taken for a short one."""
+    """Commands on a machine with two CPUs."""
     monkeypatch.setattr(module, "_count_cpus", lambda: 2)
     async with Commands() as made:
         yield made
 
 
-async def hire_another(commands):
-    """Give it short commands until there are two supervisors, and both are up."""
-    while len(commands._supervisors) < 2 or not all(supervisor.ready for supervisor in commands._supervisors):
+async def start_second(commands):
+    """Run short commands until there are two supervisors, and both are up."""
+    while len(commands._supervisors) < 2 or not all(each.ready for each in commands._supervisors):
         await asyncio.gather(*(commands.run(["true"]) for _ in range(4)))
 
 
 async def parents(commands, count):
-    """Who starts so many commands that are side by side."""
+    """The process ids that start so many commands side by side."""
     finished = await asyncio.gather(*(commands.run(shell("echo $PPID")) for _ in range(count)))
     return {int(one.stdout) for one in finished}
 
 
 async def test_short_commands_are_shared_by_two_supervisors_and_never_more_than_cpus(crowded):
-    await hire_another(crowded)
+    await start_second(crowded)
     assert await parents(crowded, 12) == {supervisor.pid for supervisor in crowded._supervisors}
     await asyncio.gather(*(crowded.run(["true"]) for _ in range(50)))
     assert len(crowded._supervisors) == 2
@@ -53,12 +53,12 @@ async def test_with_one_cpu_there_is_one(monkeypatch):
 
 
 async def start_lasting(commands, count):
-    """Start so many commands that don't end, and wait until it was told of each."""
-    begun, told = asyncio.Event(), []
+    """Start so many commands that don't end, and wait until each start was reported."""
+    begun, reported = asyncio.Event(), []
 
     def started(group):
-        told.append(group)
-        if len(told) == count:
+        reported.append(group)
+        if len(reported) == count:
             begun.set()
 
     tasks = [start(commands, ["sleep", "1000"], started=started) for _ in range(count)]
@@ -80,7 +80,7 @@ async def test_commands_that_last_need_no_second(crowded):
 
 
 async def test_one_supervisor_that_dies_takes_only_its_own_commands_with_it(crowded):
-    await hire_another(crowded)
+    await start_second(crowded)
     tasks = await start_lasting(crowded, 4)
     os.kill(crowded._supervisors[0].pid, signal.SIGKILL)
     lost, kept = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -90,14 +90,14 @@ async def test_one_supervisor_that_dies_takes_only_its_own_commands_with_it(crow
     assert (len(lost), len(kept), len(crowded._supervisors)) == (2, 2, 1)
     assert (await crowded.run(["echo", "next"])).stdout == b"next\n"
     assert not any(task.done() for task in kept)
-    await hire_another(crowded)  # and somebody is found for the one that died
+    await start_second(crowded)  # and the one that died is replaced
     await cancel(kept)
 
 
 async def test_both_are_gone_with_the_runner(monkeypatch):
     monkeypatch.setattr(module, "_count_cpus", lambda: 2)
     async with Commands() as commands:
-        await hire_another(commands)
+        await start_second(commands)
         pids = [supervisor.pid for supervisor in commands._supervisors]
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -107,10 +107,10 @@ async def test_both_are_gone_with_the_runner(monkeypatch):
 async def test_a_second_supervisor_works_where_and_with_what_the_first_does(
     crowded, monkeypatch, tmp_path
 ):
-    home = os.getcwd()  # noqa: PTH109
+    home = os.getcwd()  # noqa: PTH109 - a string is needed
     monkeypatch.setenv("LATER", "yes")
     monkeypatch.chdir(tmp_path)
-    await hire_another(crowded)
+    await start_second(crowded)
     said = await asyncio.gather(
         *(crowded.run(shell('echo "$PPID $PWD ${LATER-no}"')) for _ in range(12))
     )
@@ -131,7 +131,7 @@ def limit_open_files(supervisor):
 
 
 async def test_what_one_has_nothing_left_for_goes_to_the_other_that_has_commands(crowded):
-    await hire_another(crowded)
+    await start_second(crowded)
     first, second = crowded._supervisors
     crowded._supervisors = [second]
     held = await start_lasting(crowded, 1)
@@ -143,7 +143,7 @@ async def test_what_one_has_nothing_left_for_goes_to_the_other_that_has_commands
 
 
 async def test_where_nothing_would_help_it_is_refused(crowded):
-    await hire_another(crowded)
+    await start_second(crowded)
     for supervisor in crowded._supervisors:
         limit_open_files(supervisor)
     with pytest.raises(CommandRefused, match="Too many open files"):

@@ -1,4 +1,4 @@
-"""What every executor does alike."""
+"""The contract of all executors."""
 
 import asyncio
 import traceback

@@ -1,4 +1,4 @@
-"""What is particular to workers in processes: they are used again, crash alone, and die when they must."""
+"""The process executor: workers are reused, crash alone, and are killed when they must be."""
 
 import asyncio
 import contextlib
@@ -32,15 +32,15 @@ from tests.executors.traces import (
 
 @pytest.fixture(autouse=True)
 def _nothing_left():
-    gc.collect()  # what other tests forgot is theirs
-    list(abreast.map(abs, [1], width=1))  # the sync door keeps its loop once it has one
+    gc.collect()  # garbage of other tests is not counted
+    list(abreast.map(abs, [1], width=1))  # the synchronous `map` keeps its loop once it has one
     with nothing_left():
         yield
 
 
 @pytest.fixture(params=["pidfd", "without"])
 def _either_way_to_notice_an_end(request, monkeypatch):
-    if request.param == "without":  # as on a Mac
+    if request.param == "without":  # as on macOS
         monkeypatch.delattr(os, "pidfd_open")
 
 
@@ -53,7 +53,7 @@ async def values(fn, items, **options):
     return [outcome.value for outcome in await outcomes(fn, items, **options)]
 
 
-# --- workers ----------------------------------------------------------------------------------------------------------
+# --- workers
 
 
 async def test_a_worker_is_used_again_and_leads_a_group_of_its_own():
@@ -96,11 +96,11 @@ async def test_a_worker_that_dies_idle_costs_no_item():
     first = (await bound.async_call(0))[0]
     with watch(first) as handles:
         os.kill(first, signal.SIGKILL)
-        assert wait_until_ended(handles) == set()  # but the loop has had no turn to notice
+        assert wait_until_ended(handles) == set()  # the loop had no turn to notice it
     second = (await bound.async_call(0))[0]
     with watch(second) as handles:
         os.kill(second, signal.SIGKILL)
-        assert await wait_until_ended_beside(handles) == set()  # this time it has
+        assert await wait_until_ended_beside(handles) == set()  # the loop has noticed it
     third = (await bound.async_call(0))[0]
     assert len({first, second, third}) == 3
     await bound.close(60)
@@ -158,10 +158,10 @@ def test_leaving_the_sync_door_early_ends_the_workers():
 async def test_a_program_that_an_item_starts_gets_none_of_our_pipes():
     (listed,) = await values(work.start_a_program, [0])
     numbers = {int(line.split()[-3]) for line in listed.splitlines() if b" -> " in line}
-    assert numbers == {0, 1, 2, 3}  # 3 is the listing's own
+    assert numbers == {0, 1, 2, 3}  # 3 is the listing itself
 
 
-# --- what can't travel ------------------------------------------------------------------------------------------------
+# --- what can't be pickled
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ async def test_the_workers_traceback_shows_the_users_code_and_none_of_ours():
     assert "worker.py" not in note
 
 
-# --- crashes ----------------------------------------------------------------------------------------------------------
+# --- crashes
 
 
 @pytest.mark.usefixtures("_either_way_to_notice_an_end")
@@ -268,7 +268,7 @@ async def test_an_item_that_closes_our_socket_is_given_up():
     assert type(failed.error) is WorkerDied
 
 
-# --- cancellation and timeouts ----------------------------------------------------------------------------------------
+# --- cancellation and timeouts
 
 
 async def test_a_cancelled_items_whole_process_group_is_killed():
@@ -353,7 +353,7 @@ async def test_a_call_that_is_dropped_takes_its_worker_along():
         assert await bound.close(60) == []
 
 
-# --- the end ----------------------------------------------------------------------------------------------------------
+# --- closing
 
 
 @pytest.mark.usefixtures("_either_way_to_notice_an_end")
@@ -391,9 +391,8 @@ async def test_a_worker_that_even_the_kernel_cannot_end_is_named(monkeypatch):
     (child,) = bound._children
     assert repr(child) == f"<worker process {pid}, idle>"
     with monkeypatch.context() as patch:
-        patch.setattr(
-            WorkerProcess, "kill", lambda self: None
-        )  # as one that waits for a disk which doesn't answer
+        # As if it waited for a disk that doesn't answer.
+        patch.setattr(WorkerProcess, "kill", lambda self: None)
         patch.setattr("abreast.executors.processes._KILL_TIMEOUT", 0.01)
         assert await bound.close(0.01) == [f"worker process {pid}"]
     assert await bound.close(0.01) == []
@@ -415,7 +414,7 @@ signal.pause()
 
 @contextlib.contextmanager
 def armed(before="", parent=None):
-    """A process that dies with us; our end of its lifeline."""
+    """A process that dies with this one; yields this end of its lifeline."""
     lifeline, ours = os.pipe()
     script = ARMED.format(before=before, parent=parent or os.getpid(), lifeline=lifeline)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -1,4 +1,4 @@
-"""Lanes: a name for a set of limits, the parent's and one's own."""
+"""Lanes: names for sets of limits, the parent's and the lane's own."""
 
 from __future__ import annotations
 

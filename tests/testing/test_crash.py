@@ -1,4 +1,4 @@
-"""A store that crashes on demand kills its process at the very boundary that was asked for."""
+"""A crashing store kills its process exactly before or after the chosen commit."""
 
 from __future__ import annotations
 

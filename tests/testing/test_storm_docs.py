@@ -1,4 +1,4 @@
-"""The page about the storm: its blocks run, and its tables are what the code says."""
+"""The documentation of the storm: its examples run, and its tables match the code."""
 
 from __future__ import annotations
 

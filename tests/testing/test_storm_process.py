@@ -1,4 +1,4 @@
-"""The storm in a process of its own and from a shell: it says where it is, it ends, and bad input is told in a line."""
+"""The storm in a process of its own and from a shell: its address, its end, its errors."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_it_ends_when_whoever_started_it_is_killed():
             print(storm.pid, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
     """
-    # The child inherits the error stream: it ends, and so does what is read from it, only when both
-    # are gone.
+    # The child inherits the error stream, whose end is reached only when both processes have
+    # ended.
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, timeout=PATIENCE, check=False
     )
@@ -185,8 +185,11 @@ def test_the_help_names_every_setting_and_every_fault(capsys):
 
 
 def test_the_testing_module_does_not_load_aiohttp_until_a_storm_is_opened():
-    program = "import sys, abreast.testing; assert 'abreast.testing.storm' not in sys.modules; abreast.testing.open_storm"
-    program += "; import abreast.testing.storm; assert 'aiohttp' not in sys.modules"
+    program = (
+        "import sys, abreast.testing; assert 'abreast.testing.storm' not in sys.modules; "
+        "abreast.testing.open_storm"
+        "; import abreast.testing.storm; assert 'aiohttp' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
     import abreast.testing
 

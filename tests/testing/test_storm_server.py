@@ -1,4 +1,4 @@
-"""The storm over real HTTP on this machine: replies, streams, faults, limits, and clients that go away."""
+"""The storm over real HTTP: replies, streams, faults, limits, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = 1000.0  # seconds: longer than any test waits
 
 
 class Client:
-    """Sends to a storm, and reads what comes back."""
+    """Sends requests to a storm, and reads the answers."""
 
     def __init__(self, session):
         self.session = session
@@ -55,7 +55,7 @@ def chunks_of(text):
 
 
 def said(chunks):
-    """The text that chunks of a completion add up to."""
+    """The text that the chunks of a completion contain."""
     parsed = [json.loads(chunk) for chunk in chunks if chunk != "[DONE]"]
     return "".join(c["choices"][0]["delta"].get("content") or "" for c in parsed if c["choices"])
 
@@ -295,7 +295,7 @@ async def test_limits_can_be_changed_while_it_runs():
         assert (await client.post("/storm/settings", {"faults": 3}))[0] == 400
 
 
-# --- clients that go away
+# --- clients that disconnect
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -484,7 +484,7 @@ async def test_after_every_fault_the_next_request_is_served_and_nothing_is_left_
     assert stats.faults + stats.rejected == 1
 
 
-# --- what it says about itself
+# --- log, counts and settings
 
 
 async def test_the_log_and_the_numbers_are_there_over_http_too():

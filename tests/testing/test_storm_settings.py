@@ -1,4 +1,4 @@
-"""Settings that can't be are refused in one sentence that says which, and what could be."""
+"""Invalid settings are refused in one sentence that names them and what is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storm speaks Anthropic's and Gemini's languages as it does OpenAI's: replies, streams, tools and errors."""
+"""The storm's dialects of Anthropic and Gemini: replies, streams, tools and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def content(prompt="Hello there", **more):
 
 @asynccontextmanager
 async def weather(**settings):
-    """A storm, and a way to post to it that gives the status, the headers and the text."""
+    """A storm, and a function that posts to it and returns the status, the headers and the text."""
     async with open_storm(**settings) as storm, aiohttp.ClientSession(storm.url) as session:
 
         async def post(path, body):
@@ -44,7 +44,7 @@ async def weather(**settings):
 
 
 def events_of(text):
-    """The name and the data of each event; the name is empty where there is none."""
+    """The name and the data of each event; the name is empty if there is none."""
     events = []
     for block in text.strip().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines())

@@ -1,4 +1,4 @@
-"""What a storm says about its limits, and when it doesn't say the truth."""
+"""The headers of a storm about its limits, true and false."""
 
 from __future__ import annotations
 

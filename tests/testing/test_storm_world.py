@@ -1,4 +1,4 @@
-"""The storm's limits are exact, its draws repeat, and its log says what happened: all in virtual time."""
+"""The storm in virtual time: exact limits, repeatable random choices, and a true log."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from abreast.testing.storm import FAULTS, Settings, World, WorldRequest
 
 MINUTE = 60.0
 WINDOWS = ("bucket", "fixed", "sliding")
-# Quarters of a second add up without rounding, so that what is counted here is exact too.
+# Quarters of a second add up without rounding, so that the counts here are exact too.
 gaps = st.integers(0, 160).map(lambda quarters: quarters / 4)
 arrivals = st.lists(st.tuples(gaps, st.integers(1, 12)), min_size=1, max_size=60)
 
 
 def admitted(world, arrivals, **fields):
-    """When each request came that was let in, and its size."""
+    """The arrival times and sizes of the admitted requests."""
     now, seen = 0.0, []
     for number, (gap, size) in enumerate(arrivals):
         now += gap
@@ -31,7 +31,7 @@ def admitted(world, arrivals, **fields):
 
 
 def most_in_a_window(window, seen, cost, limit, hold):
-    """By how much the fullest window goes past what it may hold: never above zero."""
+    """By how much the fullest window exceeds its limit: never above zero."""
     if window == "fixed":
         minutes = {floor(at / MINUTE) for at, _ in seen}
         return (
@@ -180,9 +180,8 @@ def test_limits_step_at_their_time(window):
 
     assert burst(0) == 10
     assert burst(60) == 2
-    assert burst(120) in (
-        (2,) if window == "bucket" else (20,)
-    )  # a bucket has filled at the old rate until then
+    # A bucket has filled at the old rate until then.
+    assert burst(120) in ((2,) if window == "bucket" else (20,))
     assert burst(180) == 20
 
 
@@ -249,7 +248,7 @@ def test_a_reply_has_as_many_tokens_as_the_settings_and_the_request_allow(seed, 
     assert verdict.cut is (verdict.output_tokens < natural)
 
 
-# --- faults and draws
+# --- faults and random choices
 
 
 @given(arrivals=arrivals, seed=st.integers(0, 2**62))

@@ -1,4 +1,4 @@
-"""The governor in virtual time, against the storm's own state machine: what it reaches, and what it never does."""
+"""The governor in virtual time, against the storm's state machine: utilisation and safety."""
 
 import statistics
 from functools import cache
@@ -26,7 +26,7 @@ def governor_of(world, **options):
 
 
 def sent(governor, now, most=10_000):
-    """Send all that may go now."""
+    """Send all calls that may go now."""
     permits = []
     while len(permits) < most and governor.refusal(ONE, now) is None:
         permits.append(governor.send(ONE, now))
@@ -101,11 +101,10 @@ def test_the_same_world_gives_the_same_score():
 def test_the_first_goes_alone_and_the_others_when_it_got_through():
     governor = Governor()
     (first,) = sent(governor, 0.0)
-    assert (
-        governor.refusal(ONE, 0.1) == 4.0
-    )  # by then it has been let in, or there is no answer at all
+    # By then it has been accepted, or there is no answer at all.
+    assert governor.refusal(ONE, 0.1) == 4.0
     governor.answered(first, 0.2, ONE, {})
-    assert governor.refusal(ONE, 0.2) is not None  # not in a rush
+    assert governor.refusal(ONE, 0.2) is not None  # not all at once
     assert sent(governor, 0.5, 1)
 
 
@@ -183,7 +182,7 @@ def test_a_herd_of_rejections_is_one_cut_and_one_probe_follows():
     assert news == [True] + [False] * (len(permits) - 1)
     assert governor.refusal(ONE, now) == now + 5.0
     (probe,) = sent(governor, now + 5.0)
-    assert governor.refusal(ONE, now + 5.1) == now + 6.0  # the others wait for what becomes of it
+    assert governor.refusal(ONE, now + 5.1) == now + 6.0  # the others wait for its result
     governor.answered(probe, now + 5.2, ONE, {"requests": HeaderFacts(600, 30, 57)})
     assert governor.refusal(ONE, now + 5.2) is None
 
@@ -219,7 +218,7 @@ def test_a_cap_that_rises_is_found():
 
 
 class Watched(Governor):
-    """Notes when calls went out, and how many were allowed in flight."""
+    """Records when calls were sent, and how many were allowed in flight."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -248,7 +247,7 @@ def test_latency_that_triples_is_not_taken_for_congestion():
     slow, governor = watched({**world, "steps": [(5, {"latency": 3.0})]}, 3000)
     assert slow.rejected == calm.rejected == 0
     assert slow.utilisation > 0.85  # it needs 300 in flight then
-    assert governor.limits == sorted(governor.limits)  # and was never cut
+    assert governor.limits == sorted(governor.limits)  # and was never reduced
 
 
 @pytest.mark.parametrize(("headers", "after"), [("honest", 10), ("late", 60), ("absent", 60)])
