@@ -163,11 +163,13 @@ async def test_a_command_inherits_no_files_and_no_ignored_signals(commands):
 async def test_its_group_is_its_own_and_is_told_while_it_runs(commands, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    told = asyncio.get_running_loop().create_future()
+    reported = asyncio.get_running_loop().create_future()
     task = start(
-        commands, shell("cut -d' ' -f5 /proc/$$/stat; read word <$1", gate), started=told.set_result
+        commands,
+        shell("cut -d' ' -f5 /proc/$$/stat; read word <$1", gate),
+        started=reported.set_result,
     )
-    group = await told
+    group = await reported
     await asyncio.to_thread(gate.write_text, "go\n", encoding="ascii")
     assert (await task).stdout == f"{group}\n".encode()
     assert group != os.getpgid(0)

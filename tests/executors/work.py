@@ -177,9 +177,9 @@ def bring_a_child(ticket):
 
 
 def _attend(port, *facts):
-    with socket.create_connection(("127.0.0.1", port), timeout=100) as door:
-        door.sendall((" ".join(map(str, facts)) + "\n").encode())
-        door.recv(1)
+    with socket.create_connection(("127.0.0.1", port), timeout=100) as connection:
+        connection.sendall((" ".join(map(str, facts)) + "\n").encode())
+        connection.recv(1)
 
 
 def key_to_managers(_):

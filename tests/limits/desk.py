@@ -84,7 +84,7 @@ class GateRecorder:
         self.waiting.discard(name)
         self.gate.withdraw(self.tickets[name])
 
-    def handed(self, name: Hashable) -> list[object]:
+    def received(self, name: Hashable) -> list[object]:
         """What it received, limit by limit."""
         return [hold.handed for hold in self.holding[name]]
 

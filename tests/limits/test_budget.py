@@ -14,7 +14,7 @@ from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.budget import DIMENSIONS, Budget
 from abreast.limits.limit import WHENEVER, Need
 from abreast.limits.slots import Slots
-from tests.limits.recorder import GateRecorder
+from tests.limits.desk import GateRecorder
 
 
 @st.composite
@@ -100,7 +100,7 @@ def test_under_every_interleaving_spent_and_reserved_stay_below_the_cap(caps, pi
                 spent[dimension] += amount
             recorder.give(name, used)
         check()
-    assert not recorder.waiting, "nobody waits for ever"
+    assert not recorder.waiting, "no ticket waits for ever"
     assert len(recorder.granted) + len(recorder.failed) == len(pieces)
     if fits:
         assert not recorder.failed, "what fits one after the other fits at any width"

@@ -18,7 +18,7 @@ from abreast.limits.pool import Pool
 from abreast.limits.queue import MAX_MOVES, Ticket
 from abreast.limits.rate import Rate
 from abreast.limits.slots import Slots
-from tests.limits.recorder import CountingClock, GateRecorder
+from tests.limits.desk import CountingClock, GateRecorder
 
 # --- order
 

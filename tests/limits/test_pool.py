@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.limits.pool import Pool
-from tests.limits.recorder import GateRecorder
+from tests.limits.desk import GateRecorder
 
 
 @given(size=st.integers(1, 5), askers=st.integers(0, 15), order=st.randoms(use_true_random=False))
@@ -18,7 +18,7 @@ def test_every_holder_has_a_thing_of_its_own_and_all_things_are_out_when_wanted(
     for name in range(askers):
         recorder.ask(name, pool)
     while recorder.holding:
-        things = [pool.thing(recorder.handed(name)[0]) for name in recorder.holding]
+        things = [pool.thing(recorder.received(name)[0]) for name in recorder.holding]
         assert (
             len({id(thing) for thing in things})
             == len(things)
@@ -40,7 +40,7 @@ def test_one_more_than_there_are_things_waits_and_gets_the_one_that_comes_back()
     assert repr(pool) == "<Pool 3/3 out>"
     recorder.give(1)
     assert recorder.granted == [0, 1, 2, "fourth"]
-    assert pool.thing(recorder.handed("fourth")[0]) == "b"
+    assert pool.thing(recorder.received("fourth")[0]) == "b"
 
 
 def test_the_first_free_thing_in_the_order_given_is_handed_over():
@@ -50,14 +50,14 @@ def test_the_first_free_thing_in_the_order_given_is_handed_over():
     for name in (2, 0):
         recorder.give(name)
     recorder.ask("next", pool)
-    assert pool.thing(recorder.handed("next")[0]) == "a"
+    assert pool.thing(recorder.received("next")[0]) == "a"
 
 
 def test_equal_things_are_two_things():
     recorder, pool = GateRecorder(), Pool(["same", "same"])
     assert recorder.ask("one", pool)
     assert recorder.ask("two", pool)
-    assert recorder.handed("one") != recorder.handed("two")
+    assert recorder.received("one") != recorder.handed("two")
 
 
 def test_a_thing_may_be_none_and_no_place_is_no_thing():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
 from abreast.limits.rate import Rate
-from tests.limits.recorder import GateRecorder
+from tests.limits.desk import GateRecorder
 
 CLOCK_TOLERANCE = 1e-5  # seconds: below the accuracy of a clock
 STARTS = st.sampled_from([0.0, 1 / 3, 1e3 + 0.1, 1e6 + 0.7, 1.7e9 + 0.3])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from abreast.limits.limit import WHENEVER, Need
 from abreast.limits.slots import Slots
-from tests.limits.recorder import GateRecorder
+from tests.limits.desk import GateRecorder
 
 WEIGHTS = st.integers(1, 6) | st.just("all")
 MOVES = st.lists(
@@ -64,7 +64,7 @@ def test_slots_are_handed_out_as_a_plain_queue_would(count, moves):
         before = sum(plain.held.values())
         plain.serve()
         assert recorder.granted == plain.granted
-        assert {name: recorder.handed(name) for name in recorder.holding} == {
+        assert {name: recorder.received(name) for name in recorder.holding} == {
             name: [w] for name, w in plain.held.items()
         }
         assert slots.taken == sum(plain.held.values())
@@ -121,7 +121,7 @@ def test_slots_that_are_held_when_the_number_shrinks_are_waited_for_and_never_re
         recorder.give(name)
         assert "all" in recorder.waiting
     recorder.give(3)
-    assert recorder.handed("all") == [2]
+    assert recorder.received("all") == [2]
     slots.resize(5)
     recorder.give("all")  # gives back the two it took, not the present five
     assert slots.taken == 0

@@ -504,8 +504,13 @@ async def test_the_log_and_the_numbers_are_there_over_http_too():
     assert lines[0]["t_arrive"] <= lines[0]["t_first"] <= lines[0]["t_end"]
     assert [json.loads(line)["id"] for line in later.splitlines()] == [2]
     assert nonsense == 400
-    told = json.loads(stats)
-    assert (told["admitted"], told["rejected"], told["peak_in_flight"], told["connections"]) == (
+    counts = json.loads(stats)
+    assert (
+        counts["admitted"],
+        counts["rejected"],
+        counts["peak_in_flight"],
+        counts["connections"],
+    ) == (
         1,
         1,
         1,

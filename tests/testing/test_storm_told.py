@@ -22,7 +22,7 @@ def empty(**settings):
 
 
 @pytest.mark.parametrize(
-    ("told", "value"),
+    ("mode", "value"),
     [
         ("right", "10"),
         ("absent", None),
@@ -32,25 +32,25 @@ def empty(**settings):
         ("date", "12:00:10 GMT"),
     ],
 )
-def test_retry_after_is_what_was_asked_for(told, value):
-    verdict = empty(retry_after=told).arrive(0, WorldRequest("b"))
+def test_retry_after_is_what_was_asked_for(mode, value):
+    verdict = empty(retry_after=mode).arrive(0, WorldRequest("b"))
     assert verdict.ready_at == pytest.approx(10.0)
-    assert verdict.retry_after == (f"Sun, 15 Nov 2026 {value}" if told == "date" else value)
+    assert verdict.retry_after == (f"Sun, 15 Nov 2026 {value}" if mode == "date" else value)
 
 
 @pytest.mark.parametrize(
-    ("told", "value"), [("right", "0.500"), ("long", "2.000"), ("short", "0.125"), (89, "4.450")]
+    ("mode", "value"), [("right", "0.500"), ("long", "2.000"), ("short", "0.125"), (89, "4.450")]
 )
-def test_in_a_shorter_minute_it_is_told_in_thousandths(told, value):
-    assert empty(retry_after=told, minute=3).arrive(0, WorldRequest("b")).retry_after == value
+def test_in_a_shorter_minute_it_is_told_in_thousandths(mode, value):
+    assert empty(retry_after=mode, minute=3).arrive(0, WorldRequest("b")).retry_after == value
 
 
 @given(st.floats(0, 9.9), st.sampled_from([3, 60]), st.sampled_from(["right", "date"]))
-def test_who_waits_as_long_as_it_is_told_is_never_too_early(now, minute, told):
-    world = empty(minute=minute, retry_after=told)
+def test_who_waits_as_long_as_it_is_told_is_never_too_early(now, minute, mode):
+    world = empty(minute=minute, retry_after=mode)
     now *= minute / 60
     verdict = world.arrive(now, WorldRequest("b"))
-    if told == "date":
+    if mode == "date":
         again = parsedate_to_datetime(verdict.retry_after).timestamp() - NOON
     else:
         again = now + float(verdict.retry_after)

@@ -224,13 +224,13 @@ class Governor:
 
     # --- internals
 
-    def _is_per_minute(self, told: HeaderFacts) -> bool:
+    def _is_per_minute(self, header: HeaderFacts) -> bool:
         """Whether a header is about a minute.
 
         Some providers send the limits of a day in headers of the same name: their reset lasts for
         more than a minute.
         """
-        return told.reset <= 1.5 * self._minute
+        return header.reset <= 1.5 * self._minute
 
     def _rate_estimate(self, name: Dimension) -> RateEstimate:
         if name not in self.paces:  # most providers don't count input and output separately

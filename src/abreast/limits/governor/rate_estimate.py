@@ -229,9 +229,9 @@ class RateEstimate:
                 self.rate, self._error, self._error_seconds = limit / self.minute, 0.0, 0.0
                 self.capacity = inf
 
-    def update_from_header(self, told: HeaderFacts, serial: int, sent: float) -> None:
+    def update_from_header(self, header: HeaderFacts, serial: int, sent: float) -> None:
         """Use what a header says, as of the time when that call came in."""
-        self.update_limit(told.limit)
+        self.update_limit(header.limit)
         if not self.trusted or serial <= self._anchor_serial:
             return
         if (
@@ -241,26 +241,28 @@ class RateEstimate:
             return  # nothing new, and examining all that is in flight takes time
         rate = self.rate or 0.0
         self.capacity = max(
-            told.left + told.reset * rate if told.reset <= 1.1 * self.minute else told.limit,
-            told.left,
+            header.left + header.reset * rate
+            if header.reset <= 1.1 * self.minute
+            else header.limit,
+            header.left,
             1.0,
         )
         # One at a time: everything is back when one is.
-        if self._even and told.left < 1 and 0 < told.reset * rate < 2:  # noqa: PLR2004 - less than two calls
-            self.rate = min(told.limit / self.minute, 1.0 / told.reset)
+        if self._even and header.left < 1 and 0 < header.reset * rate < 2:  # noqa: PLR2004 - less than two calls
+            self.rate = min(header.limit / self.minute, 1.0 / header.reset)
             self.capacity = 1.0
-        self._test_refill(told, serial, sent)
+        self._test_refill(header, serial, sent)
         if self.window is not None:
             self._raise_window(
-                min(told.limit, told.left + self._sent.used_until(serial, sent)), sent
+                min(header.limit, header.left + self._sent.used_until(serial, sent)), sent
             )
-        error, span = self._anchor_level_at(serial, sent, told.left, told.left + 0.999)
+        error, span = self._anchor_level_at(serial, sent, header.left, header.left + 0.999)
         fade = 0.5 ** (span / (_FADE_HALF_LIFE * self.second))
         self._error, self._error_seconds = (
             self._error * fade + error,
             self._error_seconds * fade + span,
         )
-        self._correct_rate(told.limit / self.minute)
+        self._correct_rate(header.limit / self.minute)
 
     def _raise_window(self, most: float, now: float) -> None:
         """Set the window to the highest value that headers of the last minute imply.
@@ -276,20 +278,20 @@ class RateEstimate:
         self._window_peak = max(self._window_peak, most)
         self.window = max(self._window_peak, self._previous_window_peak)
 
-    def _test_refill(self, told: HeaderFacts, serial: int, sent: float) -> None:
+    def _test_refill(self, header: HeaderFacts, serial: int, sent: float) -> None:
         """Find out whether the rate comes back bit by bit, or all at once when a minute is over."""
         if self._refills_evenly is not None:
             return
         if (
-            told.reset <= 1.1 * self.minute
-            and told.left + told.reset * told.limit / self.minute > 1.2 * told.limit + 2
+            header.reset <= 1.1 * self.minute
+            and header.left + header.reset * header.limit / self.minute > 1.2 * header.limit + 2
         ):
             self._refills_evenly = False  # no bucket holds that much: it is a minute that ends then
-            self.window = told.limit
+            self.window = header.limit
             return
         spent = self._sent.spent_until(serial)
-        if self._refill_test is None or told.left >= 0.8 * self.capacity - 1:
-            self._refill_test = (sent, told.left, spent)
+        if self._refill_test is None or header.left >= 0.8 * self.capacity - 1:
+            self._refill_test = (sent, header.left, spent)
             return
         since, left, before = self._refill_test
         predicted = (self.rate or 0.0) * (sent - since)
@@ -297,12 +299,12 @@ class RateEstimate:
             predicted >= _REFILL_TEST_CALLS * max(1.0, self.mean)
             and sent - since >= 5 * self.second
         ):
-            self._refills_evenly = told.left - left + spent - before > 0.3 * predicted
+            self._refills_evenly = header.left - left + spent - before > 0.3 * predicted
             if not self._refills_evenly:
-                self.window = told.limit
+                self.window = header.limit
 
     def reject(
-        self, call: SentCall, now: float, wait: float | None, told: HeaderFacts | None = None
+        self, call: SentCall, now: float, wait: float | None, header: HeaderFacts | None = None
     ) -> bool:
         """Record a rejection, at which nothing was left; return whether that is news.
 
@@ -318,11 +320,11 @@ class RateEstimate:
         self._rejected_up_to = self._last_serial
         self._rejections_in_row += 1
         # A server with so much left would not reject the call, so the header is wrong.
-        if told is not None and told.left > cost and self.trusted:
+        if header is not None and header.left > cost and self.trusted:
             self.trusted = False
             self.rate = None if self._last_empty is None else self.rate
-        if told is not None and self.trusted:
-            self._test_refill(told, serial, sent)
+        if header is not None and self.trusted:
+            self._test_refill(header, serial, sent)
         spent, used = self._sent.spent_until(serial), self._sent.used_until(serial, sent)
         if self.window is not None:
             self.window = max(min(self.window, used) * 0.995, cost)
@@ -352,10 +354,10 @@ class RateEstimate:
             wait = min(
                 self.minute / 4, self.second * 0.5 * 2.0 ** min(self._rejections_in_row - 1, 6)
             )
-        self._hold_for(wait, now, told)
+        self._hold_for(wait, now, header)
         return True
 
-    def _hold_for(self, wait: float, now: float, told: HeaderFacts | None) -> None:
+    def _hold_for(self, wait: float, now: float, header: HeaderFacts | None) -> None:
         """Let no call go for so long, and then one call alone.
 
         A wait of more than a minute is not that of a limit per minute: the one call goes after a
@@ -364,8 +366,8 @@ class RateEstimate:
         """
         longest = (
             self.minute
-            if told is None or not self.trusted
-            else min(self.minute, told.reset + 0.1 * self.second)
+            if header is None or not self.trusted
+            else min(self.minute, header.reset + 0.1 * self.second)
         )
         if self._probe_is_early and self._rejections_in_row > 1:
             self._obeys_wait = True
