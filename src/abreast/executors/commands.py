@@ -84,9 +84,7 @@ class Commands:
         self._jobs: dict[int, _Job] = {}
         self._supervisors: list[SupervisorClient] = []
         self._max_supervisors = 1
-        self._last_was_short = (
-            False  # the last message was FINISHED for a command that ran a few ms
-        )
+        self._last_was_short = False  # the last message was the FINISHED of a short command
         self._home: str | None = None
         self._environment: dict[str, str] = {}
         self._open = False

@@ -54,49 +54,54 @@ class RateEstimate:
         self.minute = minute
         self.second = minute / 60
         self._is_given = rate is not None
-        self.rate = rate / minute if rate is not None else None
+        self._even = even
+        self.rate = rate / minute if rate is not None else None  # per second
         self.capacity = inf if rate is None else max(1.0, rate / 60)
-        self.limit: float | None = None
-        self.trusted = True
-        self.window: float | None = None
-        self.hold = -inf
-        self.mean = 0.0
+        self.limit: float | None = None  # per minute, by headers
+        self.trusted = True  # headers have proved right so far
+        self.window: float | None = None  # per fixed or sliding minute, if the server counts so
+        self.hold = -inf  # no call goes before this time
+        self.mean = 0.0  # of the costs of calls
+        # The level of the bucket, and the time for which it was computed.
         self._level = self.capacity
         self._level_at = 0.0
+        # The last call after which the level was known, when, and that level.
         self._anchor_serial = 0
         self._anchor_time: float | None = None
         self._anchor_level = 0.0
+        self._margin = 0.0
+        # What was sent.
         self._sent = SentCalls(minute)
-        self._passed = 0  # calls sent since nothing was left, and not rejected
-        self._even = even
+        self._last_serial = 0
+        self._first_sent: float | None = None
         self._slow_start: SlowStart | None = None
         self._doubling_time = self.second
-        self._margin = 0.0
+        # Rejections: one is news only for a call sent after `_rejected_up_to`.
+        self._rejected_up_to = 0
+        self._rejections_in_row = 0
+        self._passed = 0  # calls sent since nothing was left, and not rejected
+        self._last_empty: tuple[float, float] | None = None  # when, and what was spent until then
+        self._quiet_since = 0.0
+        # After a hold one call goes alone: when it was sent, and whether it is still to be sent.
         self._probe: float | None = None
         self._probe_pending = False
-        self._rejected_up_to = 0
-        self._last_serial = 0
-        self._last_empty: tuple[float, float] | None = None
-        self._used_when_full: float | None = (
-            None  # used in the minute before the first rejection in a row
-        )
-        self._expected_rate = 0.0
+        self._probe_is_early = False  # it goes before the server's time
+        self._obeys_wait = False
         self._resumed_at = -inf
-        self._rejections_in_row = 0
-        self._first_sent: float | None = None
-        self._quiet_since = 0.0
+        # Measurements of the rate: errors of the predictions, and the calls of the measurement.
         self._error = self._error_seconds = 0.0
+        self._sample = 0.0
         self._doubts = 0
+        # Whether the rate comes back bit by bit, and when that test began: time, left, spent.
         self._refills_evenly: bool | None = None
         self._refill_test: tuple[float, float, float] | None = None
-        self._sample = 0.0  # calls by which the rate was measured
+        # The first rejection in a row: used in the minute before it, and the rate expected then.
+        self._used_when_full: float | None = None
+        self._expected_rate = 0.0
+        # The highest windows that headers imply, of this half of a minute and of the one before.
         self._window_peak = self._previous_window_peak = 0.0
         self._window_peak_since = -inf
-        self._quiet_minutes = (
-            0  # minutes in a row without a rejection, with a fixed or sliding minute
-        )
-        self._probe_is_early = False  # the call after the hold goes before the server's time
-        self._obeys_wait = False
+        self._quiet_minutes = 0  # in a row without a rejection, if there is a window
 
     @property
     def per_minute(self) -> float | None:
