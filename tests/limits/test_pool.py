@@ -57,7 +57,7 @@ def test_equal_things_are_two_things():
     recorder, pool = GateRecorder(), Pool(["same", "same"])
     assert recorder.ask("one", pool)
     assert recorder.ask("two", pool)
-    assert recorder.received("one") != recorder.handed("two")
+    assert recorder.received("one") != recorder.received("two")
 
 
 def test_a_thing_may_be_none_and_no_place_is_no_thing():
