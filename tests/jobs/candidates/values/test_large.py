@@ -33,19 +33,19 @@ NAN = float("nan")
 def tiny(monkeypatch):
     """Slices of a few members, so that small values are large."""
     for name, size in {
-        "LONGEST_ROW": 4,
-        "LONGEST_TEXT": 6,
-        "ROW_SLICE": 2,
-        "TEXT_SLICE": 3,
+        "MAX_UNSLICED_ITEMS": 4,
+        "MAX_UNSLICED_TEXT": 6,
+        "ITEMS_PER_SLICE": 2,
+        "TEXT_PER_SLICE": 3,
     }.items():
         monkeypatch.setattr(large, name, size)
-    monkeypatch.setattr("abreast.jobs.candidates.values.take_snapshot.LONGEST_TEXT", 6)
+    monkeypatch.setattr("abreast.jobs.candidates.values.take_snapshot.MAX_UNSLICED_TEXT", 6)
 
 
 def digested(value, places=(), nodes=100_000):
     wanted = WantedSlices(frozenset(places))
-    portrait = unpack(pack(take_snapshot(value, consume=False, nodes=nodes, wanted=wanted)))
-    return portrait, {place: unpack(pack(content)) for place, content in wanted.found.items()}
+    snapshot = unpack(pack(take_snapshot(value, consume=False, nodes=nodes, wanted=wanted)))
+    return snapshot, {place: unpack(pack(content)) for place, content in wanted.found.items()}
 
 
 def judged(one, other, rules=STRICT, nodes=100_000):

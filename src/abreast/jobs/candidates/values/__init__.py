@@ -1,1 +1,1 @@
-"""Values as snapshots that can be compared between processes."""
+"""Snapshots of values, and their comparison between processes."""

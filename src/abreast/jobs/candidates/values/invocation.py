@@ -1,21 +1,26 @@
-"""What an invocation does, as data that travels: what it returned, raised, printed, yielded, and did to its arguments.
+"""Records what an invocation does as data, and compares two such records.
 
-Why a candidate can't forge "equal". It runs in a process of its own, which it may own completely:
-it may patch this module there, and send any bytes it likes. So nothing that it sends is run or
-believed:
+A record has what the function returned, raised, printed and yielded, and what it did to its
+arguments.
 
-- The judge is another process, in which no code of a candidate is ever imported. It reads JSON, field by field, never
-  a pickle; what is not exactly a record is `RecordInvalid`. The comparison runs there.
-- A record holds claims about values, not verdicts. A claim counts only where it is the same as what the original did,
-  and the original's records are never in the candidate's process: to claim the right thing it must find it out, and
-  that is what it was asked to do. A forged record can at worst be a wrong answer.
-- The judge knows which invocations there are. One that is missing, doubled, or not asked for is a finding, so that
-  leaving early with success, or answering only what is easy, is no way through.
-- What says "beyond comparison" is never the same as anything, the same claim included.
+Why a candidate can't forge "equal": it runs in a process of its own, over which it may have full
+control. It may patch this module there, and send any bytes. So nothing that it sends is run or
+trusted:
 
-What this can't show is that the code which was observed is the code that will be used: a candidate
-that knows when it is watched, or looks its answers up in a copy of the original. Hence timed runs
-are observed and judged like all others.
+- The comparison runs in another process, the judge, which never imports code of a candidate. It
+  reads JSON, field by field, never a pickle; anything that is not exactly a record raises
+  `RecordInvalid`.
+- A record holds claims about values, not verdicts. A claim counts only if it is equal to what the
+  original did, and the original's records are never in the candidate's process: to claim the right
+  value, the candidate must compute it, which is its task. A forged record is at worst a wrong
+  answer.
+- The judge knows which invocations there are. One that is missing, doubled, or not expected is a
+  finding, so that a candidate can't exit early with success, or answer only the easy invocations.
+- A value that can't be compared is never equal to anything, not even to the same claim.
+
+This can't show that the code which was observed is the code that will be used: a candidate may
+detect that it is observed, or look its answers up in a copy of the original. Hence timed runs are
+observed and judged like all other_ending.
 """
 
 from __future__ import annotations
@@ -41,30 +46,31 @@ from abreast.jobs.candidates.values.snapshot import (
     pack,
     show,
 )
-from abreast.jobs.candidates.values.take_snapshot import MOST_YIELDED, take_snapshot
+from abreast.jobs.candidates.values.take_snapshot import MAX_YIELDED, take_snapshot
 
-MOST_READ_AGAIN = 512
-"""Slices of one part of an invocation that are read again."""
-_PARTS = ("self", "arguments", "keywords", "returned", "raised", "yielded")
-_FIELDS = {"name", "before", "after", "steps", "stdout"}
+MAX_SLICES_READ_AGAIN = 512
+"""The number of slices of one part of an invocation that are read again."""
+_AFTER_PARTS = ("self", "arguments", "keywords", "returned", "raised", "yielded")
+_RECORD_FIELDS = {"name", "before", "after", "steps", "stdout"}
 
 AllContents: TypeAlias = Mapping[tuple[str, str], Contents]
-"""What was read again, by invocation and part: `before`, `after` or `step 3`."""
+"""The slices that were read again, by invocation and part: `before`, `after` or `step 3`."""
 Places: TypeAlias = dict[tuple[str, str], set[Place]]
-"""The slices to be read again, likewise."""
+"""The slices to be read again, by invocation and part."""
 
 
 class RecordInvalid(ValueError):
-    """What came is no record of invocations: it was cut short, or made by hand."""
+    """The data is not a record of invocations: it was truncated, or not written by `encode`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One call. `name` is the judge's: which call it was.
+    """One call. `name` says which call it was; the judge chose it.
 
-    `before` has the arguments as they came; iterators among them are not touched. `after` has all that is left, as one
-    graph, so that a result which *is* an argument differs from one which is like it: `self`, `arguments`, `keywords`,
-    and `returned`, `raised` or `yielded`. `steps` are the values of an async generator, each as it was when it came.
+    `before` has the arguments before the call; iterators among them are not consumed. `after` has
+    the state after the call as one graph, so that a result which *is* an argument differs from one
+    which equals it: `self`, `arguments`, `keywords`, and `returned`, `raised` or `yielded`. `steps`
+    are the values of an async generator, each as it was when it was yielded.
     """
 
     name: str
@@ -75,11 +81,11 @@ class Invocation:
 
     @property
     def digested(self) -> bool:
-        """Whether only digests are known of it."""
+        """Whether only digests of it are known."""
         return self.after.nodes[0].kind == "whole"
 
     def as_digests(self) -> Invocation:
-        """The same with a digest for each of its parts: what is known of one that is too large to be recorded."""
+        """Return it with one digest for each part, as for one that is too large to be recorded."""
         if self.digested:
             return self
         printed = (
@@ -87,21 +93,23 @@ class Invocation:
             if self.stdout
             else ""
         )
-        steps = tuple(map(_in_one, self.steps))
-        return Invocation(self.name, _in_one(self.before), _in_one(self.after), printed, steps)
+        steps = tuple(map(_as_whole_digest, self.steps))
+        return Invocation(
+            self.name, _as_whole_digest(self.before), _as_whole_digest(self.after), printed, steps
+        )
 
 
-def _in_one(portrait: ValueSnapshot) -> ValueSnapshot:
-    """One digest for all; what can't be compared stays so."""
-    unknown = next((node for node in portrait.nodes if node.kind == "unknown"), None)
+def _as_whole_digest(snapshot: ValueSnapshot) -> ValueSnapshot:
+    """Return one digest of a snapshot; if a part can't be compared, the digest can't either."""
+    unknown = next((node for node in snapshot.nodes if node.kind == "unknown"), None)
     return ValueSnapshot(
-        (unknown or SnapshotNode("whole", "record", whole_digest(pack(portrait))),)
+        (unknown or SnapshotNode("whole", "record", whole_digest(pack(snapshot))),)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class BehaviourFinding:
-    """An invocation that is not the same: which, in what part, and how."""
+    """A part of an invocation that is not the same as the original's."""
 
     name: str
     part: str
@@ -115,15 +123,14 @@ def observe(
     name: str,
     function: Callable[..., object],
     *args: object,
-    bound: int = MOST_YIELDED,
+    bound: int = MAX_YIELDED,
     **kwargs: object,
 ) -> Invocation:
-    """Call a function and see what it does.
+    """Call a function and record what it does.
 
-    A generator that it returns is consumed, up to `bound` values.
-
-    Whatever it raises is part of the record, `SystemExit` included; only `KeyboardInterrupt` goes
-    on. What is written to `sys.stdout` is taken; what goes to the file descriptor itself is not.
+    A generator that it returns is consumed, up to `bound` values. Everything that it raises is part
+    of the record, `SystemExit` included; only `KeyboardInterrupt` is raised again. Output to
+    `sys.stdout` is recorded; output to the file descriptor itself is not.
     """
     call = _Call(name, function, args, kwargs, bound)
     with redirect_stdout(call.stdout):
@@ -131,7 +138,7 @@ def observe(
             call.after["returned"] = function(*args, **kwargs)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - it is what the invocation did
+        except BaseException as error:  # noqa: BLE001 - part of the record
             call.after["raised"] = error
         return call.record()
 
@@ -140,12 +147,12 @@ async def observe_async(
     name: str,
     function: Callable[..., object],
     *args: object,
-    bound: int = MOST_YIELDED,
+    bound: int = MAX_YIELDED,
     **kwargs: object,
 ) -> Invocation:
-    """The same for async functions and async generators.
+    """Call an async function or async generator and record what it does, as `observe`.
 
-    Being cancelled is not what the function did: that goes on.
+    A cancellation comes from outside, not from the function, so it is raised again.
     """
     call = _Call(name, function, args, kwargs, bound)
     with redirect_stdout(call.stdout):
@@ -157,7 +164,7 @@ async def observe_async(
                 await call.follow(result)
             else:
                 call.after["returned"] = result
-        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - part of the record
             call.after["raised"] = error
         return call.record()
 
@@ -182,7 +189,7 @@ class _Call:
         self._before = take_snapshot(self.after, consume=False)
 
     async def follow(self, values: AsyncGeneratorType[object, None]) -> None:
-        """Take the values of an async generator, each as it is when it comes."""
+        """Record the values of an async generator, each when it is yielded."""
         alive = cast("list[object]", self.after.setdefault("yielded", []))
         async for value in values:
             if len(alive) == self._bound:
@@ -193,18 +200,19 @@ class _Call:
             alive.append(value)
 
     def record(self) -> Invocation:
-        """What it did. Generators are consumed now, while what they print is still taken."""
+        """Return the record. Generators are consumed now, while their output is still recorded."""
         after = take_snapshot(
-            {part: self.after[part] for part in _PARTS if part in self.after}, bound=self._bound
+            {part: self.after[part] for part in _AFTER_PARTS if part in self.after},
+            bound=self._bound,
         )
         return Invocation(self.name, self._before, after, self.stdout.getvalue(), tuple(self.steps))
 
 
-# --- travelling
+# --- encoding
 
 
 def encode(invocations: Sequence[Invocation]) -> bytes:
-    """Invocations as bytes, for the judge."""
+    """Return invocations as bytes, for the judge."""
     plain = [
         {
             "name": one.name,
@@ -219,7 +227,7 @@ def encode(invocations: Sequence[Invocation]) -> bytes:
 
 
 def decode(data: bytes) -> list[Invocation]:
-    """The invocations in `data`, which may come from anybody. Raises `RecordInvalid`.
+    """Return the invocations in `data`, which need not be trusted. Raises `RecordInvalid`.
 
     Nothing in it is run.
     """
@@ -233,7 +241,7 @@ def decode(data: bytes) -> list[Invocation]:
 
 
 def _invocation(raw: object) -> Invocation:
-    if type(raw) is not dict or raw.keys() != _FIELDS or type(raw["steps"]) is not list:
+    if type(raw) is not dict or raw.keys() != _RECORD_FIELDS or type(raw["steps"]) is not list:
         raise SnapshotInvalid("not a record: an invocation without its parts")
     if type(raw["name"]) is not str or type(raw["stdout"]) is not str:
         raise SnapshotInvalid("not a record: an invocation without a name")
@@ -254,13 +262,11 @@ def judge(
     rules: Rules = STRICT,
     contents: tuple[AllContents, AllContents] = ({}, {}),
 ) -> list[BehaviourFinding]:
-    """Each invocation in which the candidate did something else, or which can't be compared.
+    """Return a finding for each difference of the candidate, and each place it can't compare.
 
-    None if all is the same.
-
-    The originals say which invocations there are. Their names must be unique, or `ValueError` is
-    raised. `contents` has what was read again of both sides, of that which is too large to be
-    recorded: by invocation and part.
+    The list is empty if everything is the same. The originals determine which invocations there
+    are. Their names must be unique, or `ValueError` is raised. `contents` has the slices that were
+    read again, of both sides, where a value is too large to be recorded.
     """
     expected = {one.name: one for one in originals}
     if len(expected) != len(originals):
@@ -299,11 +305,10 @@ def _differences(
     rules: Rules,
     contents: tuple[AllContents, AllContents],
 ) -> list[BehaviourFinding]:
-    """One finding if it ended otherwise.
+    """Return one finding if the call ended in another way.
 
-    Else at most one difference of the arguments, what is left, steps, stdout.
-
-    Every place that can't be compared is a finding of its own.
+    Else at most one difference each of `before`, `after`, each step, the number of steps and
+    stdout. Every place that can't be compared is a finding of its own.
     """
     if original.digested or candidate.digested:
         original, candidate = original.as_digests(), candidate.as_digests()
@@ -315,13 +320,15 @@ def _differences(
         (f"step {at}", mine, yours)
         for at, (mine, yours) in enumerate(zip(original.steps, candidate.steps, strict=False))
     ]
-    ends, others = _end(original.after), _end(candidate.after)
-    if ends[0] != others[0]:
+    ending, other_ending = _ending(original.after), _ending(candidate.after)
+    if ending[0] != other_ending[0]:
         return [
             BehaviourFinding(
                 original.name,
-                ends[0],
-                _different(f"it {ends[0]}, and now {others[0]}", ends[1], others[1]),
+                ending[0],
+                _different(
+                    f"it {ending[0]}, and now {other_ending[0]}", ending[1], other_ending[1]
+                ),
             )
         ]
     verdicts: list[tuple[str, ValueVerdict]] = []
@@ -331,7 +338,7 @@ def _differences(
             contents[1].get((original.name, part), {}),
         )
         verdicts.append((part, compare_portraits(mine, yours, rules=rules, contents=read)))
-    found = [_placed(original.name, part, one) for part, one in _named_once(verdicts)]
+    found = [_finding(original.name, part, one) for part, one in _without_repeats(verdicts)]
     if len(original.steps) != len(candidate.steps):
         reason = f"{len(original.steps)} values became {len(candidate.steps)}"
         found.append(BehaviourFinding(original.name, "yielded", _different(reason)))
@@ -343,8 +350,13 @@ def _differences(
     return found
 
 
-def _named_once(verdicts: Sequence[tuple[str, ValueVerdict]]) -> Iterator[tuple[str, ValueVerdict]]:
-    """What is not the same; each place beyond comparison by itself, and not again if it is so afterwards as before."""
+def _without_repeats(
+    verdicts: Sequence[tuple[str, ValueVerdict]],
+) -> Iterator[tuple[str, ValueVerdict]]:
+    """Yield each difference, and each place that can't be compared as a verdict of its own.
+
+    A place that can't be compared both before and after the call is yielded once, for `after`.
+    """
     afterwards = {
         one.path for part, verdict in verdicts if part == "after" for one in verdict.places
     }
@@ -352,16 +364,16 @@ def _named_once(verdicts: Sequence[tuple[str, ValueVerdict]]) -> Iterator[tuple[
         if verdict.outcome == "different":
             yield part, verdict
         elif verdict.outcome == "cannot_compare":
-            fresh = [
+            places = [
                 one
                 for one in verdict.places
                 if part != "before" or one.unread or one.path not in afterwards
             ]
-            yield from ((part, one) for one in fresh)
+            yield from ((part, one) for one in places)
 
 
-def _end(after: ValueSnapshot) -> tuple[str, str]:
-    """How an invocation ended, by its last part, and with what."""
+def _ending(after: ValueSnapshot) -> tuple[str, str]:
+    """Return how an invocation ended, from its last part, and the value it ended with."""
     root = after.nodes[0]
     if root.kind != "map" or not root.items:
         return "did nothing known", ""
@@ -369,9 +381,9 @@ def _end(after: ValueSnapshot) -> tuple[str, str]:
     return str(after.nodes[key].value), show(after, value)
 
 
-def _placed(name: str, part: str, verdict: ValueVerdict) -> BehaviourFinding:
-    """A finding whose path starts at what was returned, raised or changed, not at the record."""
-    for inner in _PARTS if part == "after" else ():
+def _finding(name: str, part: str, verdict: ValueVerdict) -> BehaviourFinding:
+    """Return a finding whose path starts at what was returned, raised or changed."""
+    for inner in _AFTER_PARTS if part == "after" else ():
         start = f'$["{inner}"]'
         if verdict.path.startswith(start):
             path = "$" + verdict.path.removeprefix(start)
@@ -380,12 +392,12 @@ def _placed(name: str, part: str, verdict: ValueVerdict) -> BehaviourFinding:
 
 
 def to_read_again(findings: Sequence[BehaviourFinding]) -> tuple[Places, Places]:
-    """The slices that differ by their digests, of the original and of the candidate."""
+    """Return the slices whose digests differ, of the original and of the candidate."""
     ours: Places = {}
     theirs: Places = {}
     for one in findings:
-        part = "after" if one.part in _PARTS else one.part
-        for left, right, at in one.verdict.unread[:MOST_READ_AGAIN]:
+        part = "after" if one.part in _AFTER_PARTS else one.part
+        for left, right, at in one.verdict.unread[:MAX_SLICES_READ_AGAIN]:
             ours.setdefault((one.name, part), set()).add((left, at))
             theirs.setdefault((one.name, part), set()).add((right, at))
     return ours, theirs

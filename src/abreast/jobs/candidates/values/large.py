@@ -1,13 +1,13 @@
-"""Values that are too large to be recorded: long rows, texts and blocks of numbers as digests of their slices.
+"""Digests of values too large to be recorded: long rows, texts and blocks, slice by slice.
 
-A slice is the same if its digest is: the digest is over a form in which all counts that counts
-under the strict rules: the type of each member (1, 1.0 and True differ), the sign of a zero, the
-order of a list or dict; NaN is NaN. Members of a set are sorted, as their order says nothing. What
-differs is read again, slice by slice (`WantedSlices`), and compared by the ordinary rules: by its
-digest alone nothing is wrong.
+Two slices with the same digest are equal. The digest covers everything that counts under the strict
+rules: the type of each member (1, 1.0 and True differ), the sign of a zero, the order of a list or
+dict; NaN equals NaN. Members of a set are sorted first. Slices with different digests are read
+again (`WantedSlices`) and compared by the ordinary rules: different digests alone are not a
+difference.
 
-Only rows of plain values are sliced. Nothing in them can be shared or changed, so that slices stand
-for themselves.
+Only rows of plain values are sliced. Nothing in them can be shared or changed, so that each slice
+can be compared by itself.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from abreast.jobs.candidates.values.object_layout import Sketch
+from abreast.jobs.candidates.values.object_layout import ValueDescription
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot, block_format
-from abreast.jobs.candidates.values.stdlib_types import QUICK
+from abreast.jobs.candidates.values.stdlib_types import ATOMS
 
-LONGEST_ROW: Final = 20_000
-"""Members of a row that is not sliced."""
-LONGEST_TEXT: Final = 200_000
-"""Characters or bytes of a text or block that is not sliced."""
-ROW_SLICE: Final = 1_000
-TEXT_SLICE: Final = 50_000
-_ROWS: Final = frozenset({"items", "set", "map"})
-_TEXTS: Final = frozenset({"str", "surrogates", "bytes"})
+MAX_UNSLICED_ITEMS: Final = 20_000
+"""The most members of a row that is not sliced."""
+MAX_UNSLICED_TEXT: Final = 200_000
+"""The most characters or bytes of a text or block that is not sliced."""
+ITEMS_PER_SLICE: Final = 1_000
+TEXT_PER_SLICE: Final = 50_000
+_ROW_KINDS: Final = frozenset({"items", "set", "map"})
+_TEXT_KINDS: Final = frozenset({"str", "surrogates", "bytes"})
 
 Place = tuple[int, int]
-"""A slice: the number of the node, and of the slice in it."""
+"""A slice: the index of the node, and the index of the slice in it."""
 
 
 @dataclass(slots=True)
 class WantedSlices:
-    """Slices whose content is wanted of one portrait, and what was found of them."""
+    """The slices of one snapshot whose contents are wanted, and the contents that were found."""
 
     places: frozenset[Place] = frozenset()
     found: dict[Place, ValueSnapshot] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class WantedSlices:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """The slices of one value: of a row its members, of a text its characters."""
+    """The slices of one value: runs of a row's members, or of a text's characters."""
 
     kind: str
     mark: str
@@ -54,11 +54,11 @@ class Slices:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of slices."""
         return -(-len(self.row) // self.step)
 
     def digested(self) -> str:
-        """The value of a node that stands for it: what it is, how long, how long a slice, and the digest of each."""
+        """Return the value of a `sliced` node: kind, mark, lengths, and all digests."""
         head = f"{self.kind}|{self.mark}|{len(self.row)}|{self.step}"
         return " ".join([head, *(digest_of(self._slice(at)) for at in range(self.count))])
 
@@ -66,76 +66,77 @@ class Slices:
         return self.row[at * self.step : (at + 1) * self.step]
 
     def content(self, at: int) -> ValueSnapshot:
-        """One slice as it is."""
+        """Return the content of one slice."""
         held = self._slice(at)
         if isinstance(held, str):
             return ValueSnapshot((SnapshotNode(self.kind, "slice", held),))
-        nodes = [QUICK.get(type(one))(one) for one in held]  # type: ignore[misc] # nothing else is sliced
+        nodes = [ATOMS.get(type(one))(one) for one in held]  # type: ignore[misc] # only atoms
         kind = "map" if self.kind == "map" else "items"
         return ValueSnapshot(
             (SnapshotNode(kind, "slice", items=tuple(range(1, len(nodes) + 1))), *nodes)
         )
 
 
-def slices_of(sketch: Sketch) -> Slices | None:
-    """The slices of what is too large; None if it is not, or has parts that are not plain."""
-    mark, text = "", sketch.value or ""
-    if sketch.kind in _ROWS and isinstance(sketch.items, tuple | list):
-        if len(sketch.items) <= LONGEST_ROW * (2 if sketch.kind == "map" else 1):
+def slices_of(description: ValueDescription) -> Slices | None:
+    """Return the slices of a large value; None if it is small, or has parts that are not atoms."""
+    mark, text = "", description.value or ""
+    if description.kind in _ROW_KINDS and isinstance(description.items, tuple | list):
+        if len(description.items) <= MAX_UNSLICED_ITEMS * (2 if description.kind == "map" else 1):
             return None
         if (
-            not {*map(id, map(type, sketch.items))} <= _QUICK_IDS
+            not {*map(id, map(type, description.items))} <= _ATOM_TYPE_IDS
         ):  # by id: a metaclass may hash as it likes
             return None
-        row = _sorted(sketch.items) if sketch.kind == "set" else sketch.items
-        return Slices(sketch.kind, text or mark, row, ROW_SLICE)
-    if len(text) > LONGEST_TEXT and not sketch.items:
-        size = _size(sketch.kind)
-        return Slices(sketch.kind, mark, text, TEXT_SLICE // size * size or size) if size else None
+        row = _sorted(description.items) if description.kind == "set" else description.items
+        return Slices(description.kind, text or mark, row, ITEMS_PER_SLICE)
+    if len(text) > MAX_UNSLICED_TEXT and not description.items:
+        size = _element_size(description.kind)
+        return (
+            Slices(description.kind, mark, text, TEXT_PER_SLICE // size * size or size)
+            if size
+            else None
+        )
     return None
 
 
-def _size(kind: str) -> int:
-    """The characters that belong together in a text or block; 0 if it is neither."""
+def _element_size(kind: str) -> int:
+    """Return the length of one element of a text or block; 0 if it is neither."""
     if kind.startswith("block:"):
         return struct.calcsize(block_format(SnapshotNode(kind, "")))
-    return 1 if kind in _TEXTS else 0
+    return 1 if kind in _TEXT_KINDS else 0
 
 
-_QUICK_IDS: Final = frozenset(map(id, QUICK.types))
+_ATOM_TYPE_IDS: Final = frozenset(map(id, ATOMS.types))
 
 
 def _sorted(members: Sequence[object]) -> list[object]:
-    """Members of a set in an order that their values give.
-
-    Floats by their size, so that close ones stay neighbours.
-    """
-    return sorted(members, key=_order)
+    """Sort the members of a set by type and value, so that close floats are adjacent."""
+    return sorted(members, key=_sort_key)
 
 
-def _order(one: object) -> tuple[str, bool, object]:
+def _sort_key(one: object) -> tuple[str, bool, object]:
     name = type(one).__name__
     if isinstance(one, int | float):
-        return (name, one != one, one if one == one else 0)  # noqa: PLR0124 - true of NaN alone
+        return (name, one != one, one if one == one else 0)  # noqa: PLR0124 - a test for NaN
     return (name, False, one if isinstance(one, str | bytes) else 0)
 
 
 def digest_of(held: Sequence[object] | str) -> str:
-    """The digest of a slice: `ascii` tells plain values apart, in every version of Python alike."""
+    """Return the digest of a slice: `ascii` differs for different atoms, in all versions."""
     if not isinstance(held, str):
         try:
             held = "\n".join(map(ascii, held))
-        except ValueError:  # an int of more digits than Python writes
+        except ValueError:  # an int with more digits than `str` converts
             held = "\n".join(f"{one:x}" if type(one) is int else ascii(one) for one in held)
     return blake2b(held.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-# --- for the judge
+# --- comparing digests
 
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """What a sliced node says."""
+    """The parsed value of a `sliced` node."""
 
     kind: str
     mark: str
@@ -145,21 +146,25 @@ class Digests:
 
     @classmethod
     def of(cls, node: SnapshotNode) -> Digests:
-        """Of a node that was checked."""
+        """Parse the value of a node that was checked."""
         head, *slices = (node.value or "").split(" ")
         kind, mark, count, step = head.split("|")
         return cls(kind, mark, int(count), int(step), tuple(slices))
 
     def differing(self, other: Digests) -> list[int]:
-        """The slices that are not the same by their digests."""
+        """Return the indexes of the slices whose digests differ."""
         pairs = zip(self.slices, other.slices, strict=False)
         return [at for at, (mine, yours) in enumerate(pairs) if mine != yours]
 
     def is_content(self, at: int, content: ValueSnapshot) -> bool:
-        """Whether this is the slice of which the digest was told."""
+        """Whether a slice has the digest that was recorded for it."""
         root, *nodes = content.nodes
         try:
-            held = [_revived(one) for one in nodes] if self.kind in _ROWS else root.value or ""
+            held = (
+                [_plain_value(one) for one in nodes]
+                if self.kind in _ROW_KINDS
+                else root.value or ""
+            )
             return (
                 root.kind == ("items" if self.kind == "set" else self.kind)
                 and digest_of(held) == self.slices[at]
@@ -168,17 +173,17 @@ class Digests:
             return False
 
 
-def _revived(node: SnapshotNode) -> object:
-    """The plain value that a node of a slice stands for. ValueError or KeyError if it is none."""
+def _plain_value(node: SnapshotNode) -> object:
+    """Return the plain value of a node. Raises ValueError or KeyError if it isn't an atom."""
     text = node.value or ""
     if node.kind == "surrogates":
         return text.encode("latin-1").decode("utf-8", "surrogatepass")
     if node.kind == "atom":
         return {"ellipsis": ..., "NotImplementedType": NotImplemented}[node.type]
-    return _REVIVED[node.kind](text)
+    return _VALUE_OF_KIND[node.kind](text)
 
 
-_REVIVED: Final[Mapping[str, Callable[[str], object]]] = {
+_VALUE_OF_KIND: Final[Mapping[str, Callable[[str], object]]] = {
     "none": lambda _: None,
     "bool": lambda text: text == "True",
     "int": lambda text: int(text, 16),
@@ -192,5 +197,5 @@ Contents = Mapping[Place, ValueSnapshot]
 
 
 def whole_digest(data: bytes) -> str:
-    """The digest of something in one piece."""
+    """Return the digest of data that is not sliced."""
     return blake2b(data, digest_size=32).hexdigest()

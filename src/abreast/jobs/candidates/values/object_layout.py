@@ -1,9 +1,10 @@
-"""What an object is made of, read from the interpreter's own records, so that no class can lie about its instances.
+"""Reads the state of an object from the interpreter's own records, which no class can falsify.
 
-Nothing here asks the object: not its `__class__`, `__dict__`, `__getattribute__`, `__eq__`, `__hash__`, `__reduce__` or
-`__len__`, nor a metaclass. The descriptors used are those that the interpreter made. And every byte of an instance
-must be accounted for: a class that adds state which can't be read (an extension type, a slot whose descriptor was
-deleted, a hidden `__dict__`) is found by its size, and its instances are said to be beyond comparison.
+Nothing here calls the object: not its `__class__`, `__dict__`, `__getattribute__`, `__eq__`,
+`__hash__`, `__reduce__` or `__len__`, nor a metaclass. Only descriptors that the interpreter made
+are used. Every byte of an instance must be accounted for: a class that adds state which can't be
+read (an extension type, a slot whose descriptor was deleted, a hidden `__dict__`) is found by its
+size, and its instances can't be compared.
 """
 
 from __future__ import annotations
@@ -20,37 +21,37 @@ namespace_of: Callable[[type], MappingProxyType[str, object]] = type.__dict__["_
 _qualname: Callable[[type], str] = type.__dict__["__qualname__"].__get__
 _module: Callable[[type], object] = type.__dict__["__module__"].__get__
 _flags: Callable[[type], int] = type.__dict__["__flags__"].__get__
-_basic: Callable[[type], int] = type.__dict__["__basicsize__"].__get__
-_item: Callable[[type], int] = type.__dict__["__itemsize__"].__get__
-_dict_at: Callable[[type], int] = type.__dict__["__dictoffset__"].__get__
-_weak_at: Callable[[type], int] = type.__dict__["__weakrefoffset__"].__get__
+_basic_size: Callable[[type], int] = type.__dict__["__basicsize__"].__get__
+_item_size: Callable[[type], int] = type.__dict__["__itemsize__"].__get__
+_dict_offset: Callable[[type], int] = type.__dict__["__dictoffset__"].__get__
+_weakref_offset: Callable[[type], int] = type.__dict__["__weakrefoffset__"].__get__
 
-_POINTER = 8
-_MANAGED_WEAK, _MANAGED_DICT, _IMMUTABLE, _HEAP = 1 << 3, 1 << 4, 1 << 8, 1 << 9
-
+_POINTER_SIZE = 8  # bytes
+# Bits of `__flags__`.
+_MANAGED_WEAKREF, _MANAGED_DICT, _IMMUTABLE, _HEAP = 1 << 3, 1 << 4, 1 << 8, 1 << 9
 
 T = TypeVar("T")
 
 
 class ByType(Generic[T]):
-    """A table by the very type.
+    """A table by the identity of types.
 
-    A dict would ask the metaclass for `__hash__` and `__eq__`, and those may lie.
+    A dict would call `__hash__` and `__eq__` of the metaclass, which may return anything.
     """
 
-    __slots__ = ("_held", "types")
+    __slots__ = ("_values", "types")
 
-    def __init__(self, held: Mapping[type, T]) -> None:
-        """For types that nobody can have tampered with."""
-        self.types = tuple(held)
-        self._held = {id(cls): value for cls, value in held.items()}
+    def __init__(self, values: Mapping[type, T]) -> None:
+        """Take a mapping whose keys have no metaclass of their own."""
+        self.types = tuple(values)
+        self._values = {id(cls): value for cls, value in values.items()}
 
     def get(self, cls: type) -> T | None:
-        """What stands for a type itself; None if nothing does."""
-        return self._held.get(id(cls))
+        """Return the value of a type itself, not of its bases; None if it has none."""
+        return self._values.get(id(cls))
 
     def __contains__(self, cls: type) -> bool:
-        return id(cls) in self._held
+        return id(cls) in self._values
 
 
 def is_one_of(cls: type, *kinds: type) -> bool:
@@ -64,14 +65,17 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """Stands in the place of a part that can't be read, and says why."""
+    """Takes the place of a part that can't be read, with the reason.
+
+    Its module and name are in recorded snapshots, as the type of a node.
+    """
 
     reason: str
 
 
 @dataclass(slots=True)
-class Sketch:
-    """One value, before its parts were looked at: `items` and `state` hold values, of which nodes are made later."""
+class ValueDescription:
+    """One value before its parts are read: `items` and `state` hold values, not yet nodes."""
 
     kind: str
     value: str | None = None
@@ -83,18 +87,18 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The memory that several arrays may share: who shares it matters, its content is theirs."""
+    """Memory that arrays may share: it matters which arrays do. They hold its content."""
 
     of: object
 
 
 def label_of(cls: type) -> str:
-    """`module.qualname` of a class, whatever its metaclass says."""
+    """Return `module.qualname` of a class, whatever its metaclass says."""
     return f"{module_of(cls) or '?'}.{_qualname(cls)}"
 
 
 def module_of(cls: type) -> str | None:
-    """The module that a class says it is from."""
+    """Return the name of the module that a class says it is from."""
     try:
         module = _module(cls)
     except AttributeError:  # deleted from its namespace
@@ -103,17 +107,17 @@ def module_of(cls: type) -> str | None:
 
 
 def is_plain_class(cls: type) -> bool:
-    """Whether a class was made by a `class` statement, or in the same way."""
+    """Whether a class was made by a `class` statement, or by calling its metaclass."""
     return bool(_flags(cls) & _HEAP) and not _flags(cls) & _IMMUTABLE
 
 
 def is_local_class(cls: type) -> bool:
-    """Whether no other process could find a class by its name: it was made inside of a function, or is hidden."""
+    """Whether a class can't be found by its name: it was made in a function, or is hidden."""
     return is_plain_class(cls) and find(module_of(cls), _qualname(cls)) is not cls
 
 
 def find(module: object, qualname: str) -> object:
-    """What stands under a name in a module that is loaded; None if nothing does."""
+    """Return the object of that name in a loaded module; None if there is none."""
     if type(module) is not str or module not in sys.modules:
         return None
     found: object = sys.modules[module]
@@ -126,7 +130,7 @@ def find(module: object, qualname: str) -> object:
 
 
 def _contents(holder: object) -> Iterable[tuple[str, object]]:
-    """What a class or a module holds under plain names."""
+    """Return what a class or a module holds under names that are plain text."""
     held: Iterable[tuple[object, object]] = ()
     if issubclass(type(holder), type):
         held = namespace_of(cast("type", holder)).items()
@@ -136,7 +140,7 @@ def _contents(holder: object) -> Iterable[tuple[str, object]]:
 
 
 def own_state(value: object, root: type) -> list[tuple[str, object]]:
-    """The state that the classes between the value's own and `root` give it, by name.
+    """Return the state that the classes between the value's own and `root` give it, by name.
 
     Raises `Unreadable`.
     """
@@ -144,7 +148,7 @@ def own_state(value: object, root: type) -> list[tuple[str, object]]:
     cls = type(value)
     while cls is not root:
         for name, member in _members(cls):
-            held = _slot(member, value)
+            held = _read_slot(member, value)
             if held is not _UNSET:
                 found[name if name not in found else f"{label_of(cls)}.{name}"] = held
         cls = cast("type", base_of(cls))
@@ -156,20 +160,20 @@ def own_state(value: object, root: type) -> list[tuple[str, object]]:
 
 
 def is_accounted(cls: type) -> bool:
-    """Whether a class adds nothing to its base but slots that can be read, a `__dict__` and weak references."""
+    """Whether a class adds only readable slots, a `__dict__` and weak references to its base."""
     base = base_of(cls)
-    if base is None or not is_plain_class(cls) or _item(cls) != _item(base):
+    if base is None or not is_plain_class(cls) or _item_size(cls) != _item_size(base):
         return False
-    grown = _POINTER * len(_members(cls))
-    if _dict_at(cls) and not _dict_at(base) and not _flags(cls) & _MANAGED_DICT:
-        grown += _POINTER
-    if _weak_at(cls) and not _weak_at(base) and not _flags(cls) & _MANAGED_WEAK:
-        grown += _POINTER
-    return _basic(cls) - _basic(base) == grown
+    grown = _POINTER_SIZE * len(_members(cls))
+    if _dict_offset(cls) and not _dict_offset(base) and not _flags(cls) & _MANAGED_DICT:
+        grown += _POINTER_SIZE
+    if _weakref_offset(cls) and not _weakref_offset(base) and not _flags(cls) & _MANAGED_WEAKREF:
+        grown += _POINTER_SIZE
+    return _basic_size(cls) - _basic_size(base) == grown
 
 
 def _members(cls: type) -> list[tuple[str, MemberDescriptorType]]:
-    """The slots of a class, once each: a second name for a slot, or a borrowed one, is no slot of its own."""
+    """Return the slots of a class, each once: not aliases, nor descriptors of other classes."""
     found = {
         name: one
         for name, one in namespace_of(cls).items()
@@ -181,7 +185,7 @@ def _members(cls: type) -> list[tuple[str, MemberDescriptorType]]:
 _UNSET = object()
 
 
-def _slot(member: MemberDescriptorType, value: object) -> object:
+def _read_slot(member: MemberDescriptorType, value: object) -> object:
     try:
         return member.__get__(value)
     except AttributeError:
@@ -190,16 +194,16 @@ def _slot(member: MemberDescriptorType, value: object) -> object:
 
 def has_dict(cls: type) -> bool:
     """Whether instances of a class have a `__dict__`."""
-    return bool(_dict_at(cls))
+    return bool(_dict_offset(cls))
 
 
 def instance_dict(value: object) -> Sequence[tuple[object, object]]:
-    """The `__dict__` of an instance, as pairs.
+    """Return the `__dict__` of an instance, as pairs.
 
     Empty if it has none. Raises `Unreadable` if its class hides it.
     """
     cls = type(value)
-    if not _dict_at(cls):
+    if not _dict_offset(cls):
         return ()
     for one in mro_of(cls):
         getter = namespace_of(one).get("__dict__")

@@ -1,8 +1,8 @@
-"""A value as plain data: a flat graph of nodes that travels between processes and is never more than text.
+"""Snapshots: values as plain data, a flat graph of text nodes that is sent between processes.
 
-Nothing in a portrait can run. That is why a judge may read one that came from a process it doesn't
-trust: `unpack` reads JSON and checks every field, and whatever else it finds is a
-`SnapshotInvalid`.
+Nothing in a snapshot can run. That is why the judging process may read one from a process that it
+doesn't trust: `unpack` reads JSON and checks every field, and raises `SnapshotInvalid` for anything
+else.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-_FIELDS = 7
-_SLICED = re.compile(r"[a-z]+(:[^ |]+)?\|[a-z]*\|[0-9]{1,15}\|[1-9][0-9]{0,9}( [0-9a-f]{32})*")
-_DEEPEST = 4  # levels that a shortened value shows
-_WIDEST = 6  # members of a level that it shows
+_NODE_FIELDS = 7
+_SLICED_VALUE = re.compile(
+    r"[a-z]+(:[^ |]+)?\|[a-z]*\|[0-9]{1,15}\|[1-9][0-9]{0,9}( [0-9a-f]{32})*"
+)
+_SHOWN_LEVELS = 4  # nesting levels that a shortened value shows
+_SHOWN_MEMBERS = 6  # members of each level that it shows
 
 
 class SnapshotInvalid(ValueError):
-    """What came is no portrait: it was cut short, or made by hand."""
+    """The data is not a snapshot: it was truncated, or not written by `pack`."""
 
 
 class SnapshotNode(NamedTuple):
-    """One value: what it is (`kind`, `type`), what it holds, and which nodes are its parts.
+    """One value: what it is (`kind`, `type`), its text (`value`), and the indexes of its parts.
 
-    `items` are its members in order; of a `map`, each key before its value; of a `set`, in no order. `attributes` are
-    its state, under `names`. `identity` says that it can change, so that it matters who shares it.
+    `items` are its members in order; of a `map`, each key before its value; of a `set`, in no
+    order. `attributes` are its state, under `names`. `identity` says that the value is mutable, so
+    that it matters which other values share it.
     """
 
     kind: str
@@ -41,70 +44,76 @@ class SnapshotNode(NamedTuple):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Every node that this one leads to."""
+        """The indexes of all nodes that this one refers to."""
         return self.items + self.attributes
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSnapshot:
-    """A graph of nodes, its first the value itself.
+    """A graph of nodes; the first node is the value itself.
 
-    `classes` has the classes of nodes that are instances of somebody's own, for as long as the portrait stays in its
-    process; they don't travel.
+    `classes` maps nodes to the user-defined classes of which they are instances. It exists only in
+    the process that took the snapshot: `pack` leaves it out.
     """
 
     nodes: tuple[SnapshotNode, ...]
     classes: Mapping[int, type] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """The value, shortened."""
+        """Return the value, shortened."""
         return show(self, 0)
 
 
-def pack(portrait: ValueSnapshot) -> bytes:
-    """A portrait as bytes, which `unpack` reads in any other process."""
-    return json.dumps(portrait.nodes, separators=(",", ":")).encode("ascii")
+def pack(snapshot: ValueSnapshot) -> bytes:
+    """Return a snapshot as bytes, which `unpack` reads in any process."""
+    return json.dumps(snapshot.nodes, separators=(",", ":")).encode("ascii")
 
 
 def unpack(data: bytes) -> ValueSnapshot:
-    """The portrait in `data`. Raises `SnapshotInvalid` for anything but what `pack` writes.
+    """Return the snapshot in `data`. Raises `SnapshotInvalid` for anything but what `pack` writes.
 
     Nothing in it is run.
     """
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise SnapshotInvalid(f"not a portrait: {error}") from None
+        raise SnapshotInvalid(f"not a snapshot: {error}") from None
     return from_plain(raw)
 
 
 def from_plain(raw: object) -> ValueSnapshot:
-    """The portrait that was read from JSON, each field of each node checked."""
+    """Return the snapshot that was read from JSON, after checking each field of each node."""
     if type(raw) is not list or not raw:
-        raise SnapshotInvalid("not a portrait: no list of nodes")
+        raise SnapshotInvalid("not a snapshot: no list of nodes")
     return ValueSnapshot(tuple(_node(one, len(raw)) for one in raw))
 
 
 def _node(raw: object, size: int) -> SnapshotNode:
-    if type(raw) is not list or len(raw) != _FIELDS:
-        raise SnapshotInvalid("not a portrait: a node has seven fields")
+    if type(raw) is not list or len(raw) != _NODE_FIELDS:
+        raise SnapshotInvalid("not a snapshot: a node has seven fields")
     kind, label, value, items, names, attributes, identity = raw
     if type(kind) is not str or type(label) is not str or type(identity) is not bool:
-        raise SnapshotInvalid("not a portrait: a node without kind or type")
+        raise SnapshotInvalid("not a snapshot: a node without kind or type")
     if value is not None and type(value) is not str:
-        raise SnapshotInvalid("not a portrait: the value of a node is text")
+        raise SnapshotInvalid("not a snapshot: the value of a node is text")
     node = SnapshotNode(
-        kind, label, value, _places(items, size), _texts(names), _places(attributes, size), identity
+        kind,
+        label,
+        value,
+        _indexes(items, size),
+        _texts(names),
+        _indexes(attributes, size),
+        identity,
     )
     _check(node)
     return node
 
 
 def _check(node: SnapshotNode) -> None:
-    """What the comparator relies on, so that no made-up node can make it fail."""
+    """Check what the comparison relies on, so that no forged node can make it fail."""
     odd = node.kind == "map" and len(node.items) % 2
     if odd or len(node.names) != len(node.attributes) or len(set(node.names)) != len(node.names):
-        raise SnapshotInvalid("not a portrait: parts without their names")
+        raise SnapshotInvalid("not a snapshot: parts without their names")
     try:
         if node.kind == "float":
             float.fromhex(node.value or "")
@@ -113,33 +122,33 @@ def _check(node: SnapshotNode) -> None:
         elif node.kind.startswith("block:") and len(node.value or "") % struct.calcsize(
             block_format(node)
         ):
-            raise SnapshotInvalid("not a portrait: a block that ends in the middle of a number")
+            raise SnapshotInvalid("not a snapshot: a block that ends in the middle of a number")
         elif node.kind.startswith("block:"):
             block_bytes(node)
         elif node.kind == "sliced" and not _is_sliced(node.value or ""):
-            raise SnapshotInvalid("not a portrait: slices without their digests")
+            raise SnapshotInvalid("not a snapshot: slices without their digests")
     except (ValueError, OverflowError, struct.error, ZeroDivisionError) as error:
-        raise SnapshotInvalid(f"not a portrait: {error}") from None
+        raise SnapshotInvalid(f"not a snapshot: {error}") from None
 
 
 def _is_sliced(value: str) -> bool:
-    """Whether it says what is sliced, how long it is, how long a slice is, and has the digest of each."""
-    if not _SLICED.fullmatch(value):
+    """Whether a value has the form of `Slices.digested`, with one digest for each slice."""
+    if not _SLICED_VALUE.fullmatch(value):
         return False
     head, *digests = value.split(" ")
     count, step = map(int, head.split("|")[2:])
     return len(digests) == -(-count // step)
 
 
-def _places(raw: object, size: int) -> tuple[int, ...]:
+def _indexes(raw: object, size: int) -> tuple[int, ...]:
     if type(raw) is not list or not all(type(one) is int and 0 <= one < size for one in raw):
-        raise SnapshotInvalid("not a portrait: a part that isn't there")
+        raise SnapshotInvalid("not a snapshot: a part that isn't there")
     return tuple(raw)
 
 
 def _texts(raw: object) -> tuple[str, ...]:
     if type(raw) is not list or not all(type(one) is str for one in raw):
-        raise SnapshotInvalid("not a portrait: a name that is no text")
+        raise SnapshotInvalid("not a snapshot: a name that is no text")
     return tuple(raw)
 
 
@@ -147,78 +156,83 @@ def _texts(raw: object) -> tuple[str, ...]:
 
 
 def block_format(node: SnapshotNode) -> str:
-    """How `struct` reads one element of a block."""
+    """Return the `struct` format of one element of a block."""
     return node.kind.removeprefix("block:")
 
 
 def block_bytes(node: SnapshotNode) -> bytes:
-    """The bytes of a block."""
+    """Return the bytes of a block."""
     return (node.value or "").encode("latin-1")
 
 
-# --- shortened, for people
+# --- shortened text
 
 
-def show(portrait: ValueSnapshot, index: int, limit: int = 100) -> str:
-    """The value at a node as a person would write it, shortened to `limit` characters."""
-    text = _shown(portrait.nodes, index, _DEEPEST)
+def show(snapshot: ValueSnapshot, index: int, limit: int = 100) -> str:
+    """Return the value at a node as a Python literal, shortened to `limit` characters."""
+    text = _shorten(snapshot.nodes, index, _SHOWN_LEVELS)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _shown(nodes: Sequence[SnapshotNode], index: int, levels: int) -> str:
+def _shorten(nodes: Sequence[SnapshotNode], index: int, levels: int) -> str:
     node = nodes[index]
-    if node.kind in _PLAIN:
-        return _PLAIN[node.kind](node)
+    if node.kind in _SHOW_ATOM:
+        return _SHOW_ATOM[node.kind](node)
     if node.kind.startswith("block:"):
-        return f"{node.type}({_block(node)})"
+        return f"{node.type}({_show_block(node)})"
     if levels == 0:
         return "…"
-    items = [_shown(nodes, one, levels - 1) for one in node.items[: 2 * _WIDEST]]
+    items = [_shorten(nodes, one, levels - 1) for one in node.items[: 2 * _SHOWN_MEMBERS]]
     if node.kind == "map":
         items = [f"{key}: {value}" for key, value in zip(items[::2], items[1::2], strict=True)]
-        more = len(node.items) // 2 > _WIDEST
+        more = len(node.items) // 2 > _SHOWN_MEMBERS
     else:
-        more = len(node.items) > _WIDEST
-    inner = ", ".join(items[:_WIDEST]) + (", …" if more else "")
+        more = len(node.items) > _SHOWN_MEMBERS
+    inner = ", ".join(items[:_SHOWN_MEMBERS]) + (", …" if more else "")
     opened, closed = _BRACKETS.get(node.type, ("", ""))
     if opened and not node.names:
         return f"{opened}{inner}{closed}"
     state = [
-        f"{name}={_shown(nodes, one, levels - 1)}"
-        for name, one in list(zip(node.names, node.attributes, strict=True))[:_WIDEST]
+        f"{name}={_shorten(nodes, one, levels - 1)}"
+        for name, one in list(zip(node.names, node.attributes, strict=True))[:_SHOWN_MEMBERS]
     ]
-    held = [] if node.value is None or node.kind == "map" else [repr(node.value[:_LONGEST])]
+    held = (
+        [] if node.value is None or node.kind == "map" else [repr(node.value[:_SHOWN_CHARACTERS])]
+    )
     return f"{node.type}({', '.join([*held, *([inner] if inner else []), *state])})"
 
 
-_LONGEST = 200  # characters of one text that are looked at at all
+_SHOWN_CHARACTERS = 200  # characters of one text that are read for the shortened value
 _BRACKETS = {"list": ("[", "]"), "tuple": ("(", ")"), "dict": ("{", "}"), "set": ("{", "}")}
 
 
-def _block(node: SnapshotNode) -> str:
+def _show_block(node: SnapshotNode) -> str:
     form = block_format(node)
     size = struct.calcsize(form)
     data = block_bytes(node)
     first = [
-        one[0] if len(one) == 1 else one for one in struct.iter_unpack(form, data[: size * _WIDEST])
+        one[0] if len(one) == 1 else one
+        for one in struct.iter_unpack(form, data[: size * _SHOWN_MEMBERS])
     ]
-    return ", ".join(map(repr, first)) + (", …" if len(data) > size * _WIDEST else "")
+    return ", ".join(map(repr, first)) + (", …" if len(data) > size * _SHOWN_MEMBERS else "")
 
 
-def _int(node: SnapshotNode) -> str:
+def _show_int(node: SnapshotNode) -> str:
     text = node.value or ""
-    return str(int(text, 16)) if len(text) < _LONGEST else f"{text[:_LONGEST]}"
+    return str(int(text, 16)) if len(text) < _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}"
 
 
-_PLAIN: dict[str, Callable[[SnapshotNode], str]] = {
+_SHOW_ATOM: dict[str, Callable[[SnapshotNode], str]] = {
     "none": lambda _: "None",
     "atom": lambda node: f"{node.type}({node.value})" if node.value else node.type,
     "bool": lambda node: str(node.value),
-    "int": lambda node: _int(node) if node.type == "int" else f"{node.type}({_int(node)})",
-    "float": lambda node: _own(node, str(float.fromhex(node.value or "nan"))),
-    "str": lambda node: _own(node, repr((node.value or "")[:_LONGEST])),
-    "bytes": lambda node: _own(
-        node, repr((node.value or "")[:_LONGEST].encode("latin-1", "replace"))
+    "int": lambda node: (
+        _show_int(node) if node.type == "int" else f"{node.type}({_show_int(node)})"
+    ),
+    "float": lambda node: _with_type(node, str(float.fromhex(node.value or "nan"))),
+    "str": lambda node: _with_type(node, repr((node.value or "")[:_SHOWN_CHARACTERS])),
+    "bytes": lambda node: _with_type(
+        node, repr((node.value or "")[:_SHOWN_CHARACTERS].encode("latin-1", "replace"))
     ),
     "unknown": lambda node: f"<{node.type}>",
     "sliced": lambda node: f"<{node.type} of {(node.value or '||').split('|')[2]}>",
@@ -227,5 +241,5 @@ _PLAIN: dict[str, Callable[[SnapshotNode], str]] = {
 }
 
 
-def _own(node: SnapshotNode, text: str) -> str:
+def _with_type(node: SnapshotNode, text: str) -> str:
     return text if node.type == node.kind else f"{node.type}({text})"

@@ -1,17 +1,17 @@
-"""From a value to its portrait: every part of it, in one walk that calls none of its methods.
+"""Takes the snapshot of a value: every part of it, in one walk that calls none of its methods.
 
-Two things run code all the same, because there is no other way to know them: generators and
-built-in iterators are consumed, when the walk comes to them, and the generator's own code runs
-(`map`, `filter` and the like run theirs). They are empty afterwards. What each yields is looked at
-before the next is asked for, so that one list that is yielded again and again, changed in between,
-shows each of its states. After `bound` of them it is given up as endless. A generator that neither
-yields nor ends is ended with its process, from outside.
+Only generators and built-in iterators run code, because there is no other way to read them: the
+walk consumes them when it reaches them, which runs the generator's code (or that of `map`,
+`filter` and the like). They are empty afterwards. Each yielded value is read before the next one is
+requested, so that a list which is yielded repeatedly and changed in between shows each of its
+states. After `bound` values the iterator is treated as endless. A generator that neither yields nor
+ends is stopped from outside, by ending its process.
 
-The walk keeps its own stack: a value nested 10,000 levels deep is as good as any.
+The walk keeps its own stack, so that a value may be nested 10,000 levels deep.
 
-What is too large to be kept is digested (`wanted`): long rows of plain values, texts and blocks
-slice by slice, and beyond `nodes` parts the whole graph, node by node as they are drawn. Two
-digests of a graph are the same only if every node is, with all that it leads to.
+With `wanted`, what is too large to be kept is digested: long rows of plain values, texts and blocks
+slice by slice, and beyond `nodes` parts the whole graph, node by node as they are read. Two digests
+of a graph are equal only if every node is equal, with everything it refers to.
 """
 
 from __future__ import annotations
@@ -21,63 +21,64 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, cast
 
-from abreast.jobs.candidates.values.large import LONGEST_TEXT, WantedSlices, slices_of
+from abreast.jobs.candidates.values.large import MAX_UNSLICED_TEXT, WantedSlices, slices_of
 from abreast.jobs.candidates.values.object_layout import (
     Beyond,
     Owner,
-    Sketch,
     Unreadable,
+    ValueDescription,
     is_local_class,
 )
 from abreast.jobs.candidates.values.resources import is_pending
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot
-from abreast.jobs.candidates.values.stdlib_types import LABELS, QUICK, describe, is_iterator, label
+from abreast.jobs.candidates.values.stdlib_types import ATOMS, LABELS, describe, is_iterator, label
 
-MOST_NODES = 1_000_000
-MOST_DIGESTED = 2_000_000
-MOST_TEXT = 2_000_000  # characters of all values together, if what is too large is digested
-MOST_YIELDED = 10_000
+MAX_NODES = 1_000_000
+MAX_DIGESTED_NODES = 2_000_000
+MAX_TOTAL_TEXT = 2_000_000  # characters of all values that are kept, if the rest is digested
+MAX_YIELDED = 10_000  # values that are read from one iterator
 
 
 def take_snapshot(
     value: object,
     *,
-    bound: int = MOST_YIELDED,
-    nodes: int = MOST_NODES,
+    bound: int = MAX_YIELDED,
+    nodes: int = MAX_NODES,
     consume: bool = True,
     wanted: WantedSlices | None = None,
 ) -> ValueSnapshot:
-    """The portrait of a value.
+    """Return the snapshot of a value.
 
-    What can't be read is a node that says why, never an exception: a portrait of it is equal to none. Iterators yield
-    at most `bound` values; with `consume=False` they are left alone, and only known by their type. More parts than
-    `nodes` are too many to compare; with `wanted`, they are digested, and so are long rows and texts, of which the
-    wanted slices are kept in it.
+    A part that can't be read becomes a node with the reason, never an exception; such a node is
+    equal to no other. At most `bound` values are read from each iterator; with `consume=False`
+    iterators are not consumed, and only their type is recorded. Parts beyond `nodes` make the value
+    incomparable; with `wanted`, they are digested, and so are long rows and texts, and the contents
+    of the wanted slices are stored in `wanted.found`.
 
-    >>> str(portray({"a": [1, 2.5, None]}))
+    >>> str(take_snapshot({"a": [1, 2.5, None]}))
     "{'a': [1, 2.5, None]}"
     """
     return _Walk(bound, nodes, wanted, consume=consume).run(value)
 
 
 @dataclass(slots=True)
-class _Pull:
-    """An iterator that is being consumed: what it has yielded, as nodes and as they are."""
+class _OpenIterator:
+    """An iterator that is being consumed, with the values it has yielded and their nodes."""
 
     source: Iterator[object]
-    at: int
+    index: int
     items: list[int] = field(default_factory=list)
     alive: list[object] = field(default_factory=list)
-    changing: bool = False
+    has_compound: bool = False  # some value is not an atom, so it may be mutable
 
 
-class _About:
-    """What is known of a type, asked once in a walk."""
+class _TypeInfo:
+    """What a walk needs to know of a type; computed once per walk."""
 
     __slots__ = ("cls", "is_iterator", "is_local", "is_pending", "label")
 
     def __init__(self, cls: type) -> None:
-        self.cls = cls  # kept alive, so that its id stays its own
+        self.cls = cls  # a reference, so that its id isn't reused
         self.is_iterator = is_iterator(cls)
         self.is_pending = is_pending(cls)
         self.label = label(cls)
@@ -85,226 +86,241 @@ class _About:
 
 
 class _Walk:
+    """One walk through a value; `run` it once."""
+
     def __init__(
-        self, bound: int, most: int, wanted: WantedSlices | None, *, consume: bool
+        self, bound: int, max_nodes: int, wanted: WantedSlices | None, *, consume: bool
     ) -> None:
-        self._bound = bound
-        self._most = most
-        self._wanted = wanted
+        self._max_yielded = bound
+        self._max_nodes = max_nodes
+        self._slices = wanted
         self._count = 0
-        self._text = 0
+        self._total_text = 0
         self._digest: blake2b | None = None
-        """Of every node, once there are more than can be kept."""
-        self._beyond = ""
-        """Why what is digested can't be compared."""
+        """The digest of all nodes, once there are more than can be kept."""
+        self._digest_invalid = ""
+        """Why the digested nodes can't be compared; empty if they can."""
         self._consume = consume
         self._nodes: list[SnapshotNode | None] = []
         self._classes: dict[int, type] = {}
-        # By id, with the value itself, which keeps the id from being used again. One for each
-        # iterator that is open: between two pulls everything may have changed, so that what was
-        # seen before doesn't count.
-        self._seen: list[dict[int, tuple[int, object]]] = [{}]
-        self._pulled: dict[int, tuple[int, object]] = {}
-        self._types: dict[int, _About] = {}
-        self._owners: dict[int, tuple[int, object]] = {}
-        self._waiting: list[tuple[int, object] | _Pull] = []
+        # Maps the id of a value to its node and the value itself, which keeps the id from being
+        # reused. One mapping for each open iterator: between two values everything may have
+        # changed, so that earlier nodes are not used again.
+        self._node_by_id: list[dict[int, tuple[int, object]]] = [{}]
+        self._iterator_by_id: dict[int, tuple[int, object]] = {}
+        self._type_info: dict[int, _TypeInfo] = {}
+        self._owner_by_id: dict[int, tuple[int, object]] = {}
+        self._pending: list[tuple[int, object] | _OpenIterator] = []
 
     def run(self, value: object) -> ValueSnapshot:
-        self._place(value)
-        while self._waiting:
-            task = self._waiting.pop()
-            if type(task) is _Pull:
-                self._pull(task)
+        self._node_of(value)
+        while self._pending:
+            task = self._pending.pop()
+            if type(task) is _OpenIterator:
+                self._pull_next(task)
             else:
-                self._draw(*cast("tuple[int, object]", task))
+                self._describe(*cast("tuple[int, object]", task))
         if self._count > len(self._nodes):
-            said = f"{self._count} {self._digest.hexdigest() if self._digest else ''}"
-            kind = "unknown" if self._beyond else "rest"
-            self._nodes.append(SnapshotNode(kind, "too large", self._beyond or said))
+            digest = f"{self._count} {self._digest.hexdigest() if self._digest else ''}"
+            kind = "unknown" if self._digest_invalid else "rest"
+            self._nodes.append(SnapshotNode(kind, "too large", self._digest_invalid or digest))
         return ValueSnapshot(tuple(cast("list[SnapshotNode]", self._nodes)), self._classes)
 
-    def _allot(self) -> int:
-        """The number of the next node.
+    def _next_index(self) -> int:
+        """Reserve the index of the next node.
 
-        What is too much to be kept has a number too: it is digested.
+        A node beyond the limit has an index too: it is digested instead of kept.
         """
         index = self._count
         self._count += 1
-        if index < self._most:
+        if index < self._max_nodes:
             self._nodes.append(None)
         elif self._digest is None:
             self._digest = blake2b(digest_size=32)
             for at, node in enumerate(self._nodes):
                 if node is not None:
-                    self._feed(at, node)
+                    self._update_digest(at, node)
         return index
 
-    def _feed(self, index: int, node: SnapshotNode) -> None:
+    def _update_digest(self, index: int, node: SnapshotNode) -> None:
         if self._digest is not None:
             self._digest.update(f"{index}{tuple(node)!r}".encode())
 
     def _set(self, index: int, node: SnapshotNode) -> None:
-        if self._wanted is not None:
-            self._feed(index, node)
-            self._text += (
-                len(node.value or "") if node.kind != "float" else 0
-            )  # of close ones it differs
-            if self._text > MOST_TEXT:
-                self._most = min(self._most, self._count)
+        if self._slices is not None:
+            self._update_digest(index, node)
+            # The text of floats doesn't count: its length differs between close ones.
+            self._total_text += len(node.value or "") if node.kind != "float" else 0
+            if self._total_text > MAX_TOTAL_TEXT:
+                self._max_nodes = min(self._max_nodes, self._count)
         if index < len(self._nodes):
-            clamped = node if max(node.parts, default=0) < self._most else self._clamped(node)
+            clamped = (
+                node
+                if max(node.parts, default=0) < self._max_nodes
+                else self._with_clamped_parts(node)
+            )
             self._nodes[index] = clamped
 
-    def _clamped(self, node: SnapshotNode) -> SnapshotNode:
-        items = tuple([min(one, self._most) for one in node.items])
+    def _with_clamped_parts(self, node: SnapshotNode) -> SnapshotNode:
+        items = tuple([min(one, self._max_nodes) for one in node.items])
         return node._replace(
-            items=items, attributes=tuple([min(one, self._most) for one in node.attributes])
+            items=items, attributes=tuple([min(one, self._max_nodes) for one in node.attributes])
         )
 
-    def _place(self, value: object) -> int:
-        """The node of a value: drawn already, drawn now if that is quick, or waiting."""
-        if self._count >= (self._most if self._wanted is None else MOST_DIGESTED):
-            return self._too_many()
-        quick = QUICK.get(type(value))
+    def _node_of(self, value: object) -> int:
+        """Return the index of a value's node: a known one, a new atom, or a pending one."""
+        if self._count >= (self._max_nodes if self._slices is None else MAX_DIGESTED_NODES):
+            return self._overflow_node()
+        quick = ATOMS.get(type(value))
         if quick is not None:
-            index = self._allot()
+            index = self._next_index()
             node = quick(cast("Any", value))
-            if self._wanted is not None and len(node.value or "") > LONGEST_TEXT:
-                said = self._sliced(index, Sketch(node.kind, node.value))
-                node = node._replace(kind="sliced", value=said) if said is not None else node
+            if self._slices is not None and len(node.value or "") > MAX_UNSLICED_TEXT:
+                digests = self._digest_slices(index, ValueDescription(node.kind, node.value))
+                node = node._replace(kind="sliced", value=digests) if digests is not None else node
             self._set(index, node)
             return index
         if type(value) is Owner:
-            return self._owner(value)
-        known = self._seen[-1].get(id(value)) or self._pulled.get(id(value))
+            return self._owner_node(value)
+        known = self._node_by_id[-1].get(id(value)) or self._iterator_by_id.get(id(value))
         if known:
             return known[0]
-        index = self._allot()
-        self._seen[-1][id(value)] = (index, value)
-        self._waiting.append((index, value))
+        index = self._next_index()
+        self._node_by_id[-1][id(value)] = (index, value)
+        self._pending.append((index, value))
         return index
 
-    def _too_many(self) -> int:
-        """The one node for all that is too much."""
+    def _overflow_node(self) -> int:
+        """Return the index of the one node that stands for all parts beyond the limit."""
         last = self._nodes[-1]
         if self._count == len(self._nodes) and (last is None or last.kind != "unknown"):
             self._nodes.append(
-                SnapshotNode("unknown", "too large", f"it has more than {self._most} parts")
+                SnapshotNode("unknown", "too large", f"it has more than {self._max_nodes} parts")
             )
             self._count += 1
         elif self._count > len(self._nodes):
-            self._beyond = self._beyond or f"it has more than {MOST_DIGESTED} parts"
+            self._digest_invalid = (
+                self._digest_invalid or f"it has more than {MAX_DIGESTED_NODES} parts"
+            )
         return self._count - 1
 
-    def _owner(self, owner: Owner) -> int:
-        index, _ = self._owners.setdefault(id(owner.of), (self._count, owner.of))
+    def _owner_node(self, owner: Owner) -> int:
+        index, _ = self._owner_by_id.setdefault(id(owner.of), (self._count, owner.of))
         if index == self._count:
-            self._set(self._allot(), SnapshotNode("object", "memory", identity=True))
+            self._set(self._next_index(), SnapshotNode("object", "memory", identity=True))
         return index
 
-    def _draw(self, index: int, value: object) -> None:
+    def _describe(self, index: int, value: object) -> None:
         cls = type(value)
-        about = self._types.get(id(cls))
-        if about is None:
-            about = self._types[id(cls)] = _About(cls)
-        if about.is_iterator or (about.is_pending and not self._consume):
-            self._open(index, value)
+        info = self._type_info.get(id(cls))
+        if info is None:
+            info = self._type_info[id(cls)] = _TypeInfo(cls)
+        if info.is_iterator or (info.is_pending and not self._consume):
+            self._open_iterator(index, value)
             return
         try:
-            sketch = describe(value)
+            description = describe(value)
         except Unreadable as reason:
-            self._unknown(index, label(cls), str(reason))
+            self._set_unknown(index, label(cls), str(reason))
             return
-        except Exception as error:  # noqa: BLE001 - a value half made, or a library's own trouble: never the caller's
-            self._unknown(index, label(cls), f"reading it failed: {type(error).__name__}")
+        except Exception as error:  # noqa: BLE001 - no value may fail the caller
+            self._set_unknown(index, label(cls), f"reading it failed: {type(error).__name__}")
             return
         if issubclass(cls, type):
             self._classes[index] = cast("type", value)
         elif cls not in LABELS:
             self._classes[index] = cls
-            if about.is_local:
-                sketch.state.append(("<class>", cls))
-        self._finish(index, sketch, sketch.label or about.label)
+            if info.is_local:
+                description.state.append(("<class>", cls))
+        self._set_described(index, description, description.label or info.label)
 
-    def _unknown(self, index: int, name: str, reason: str) -> None:
+    def _set_unknown(self, index: int, name: str, reason: str) -> None:
         self._set(index, SnapshotNode("unknown", name, reason))
         if index >= len(self._nodes):
-            self._beyond = self._beyond or f"a {name} in it: {reason}"
+            self._digest_invalid = self._digest_invalid or f"a {name} in it: {reason}"
 
-    def _sliced(self, index: int, sketch: Sketch) -> str | None:
-        """What stands for a long row, text or block.
+    def _digest_slices(self, index: int, description: ValueDescription) -> str | None:
+        """Return the digests of a long row, text or block, and store the wanted slices.
 
-        None if it is none. The wanted slices are kept.
+        None if the value is not too large.
         """
-        slices = slices_of(sketch) if self._wanted is not None else None
-        if slices is None or self._wanted is None:
+        slices = slices_of(description) if self._slices is not None else None
+        if slices is None or self._slices is None:
             return None
-        for node, at in self._wanted.places:
+        for node, at in self._slices.places:
             if node == index and 0 <= at < slices.count:
-                self._wanted.found[node, at] = slices.content(at)
+                self._slices.found[node, at] = slices.content(at)
         return slices.digested()
 
-    def _finish(self, index: int, sketch: Sketch, name: str) -> None:
-        said = self._sliced(index, sketch)
-        if said is not None:
-            sketch.kind, sketch.value, sketch.items = "sliced", said, ()
-        start = len(self._waiting)
-        items = tuple([self._place(one) for one in sketch.items])
-        names = tuple([name for name, _ in sketch.state])
-        attributes = tuple([self._place(one) for _, one in sketch.state])
-        # In the order in which they stand, so that iterators are consumed in that order too.
-        self._waiting[start:] = reversed(self._waiting[start:])
+    def _set_described(self, index: int, description: ValueDescription, name: str) -> None:
+        digests = self._digest_slices(index, description)
+        if digests is not None:
+            description.kind, description.value, description.items = "sliced", digests, ()
+        start = len(self._pending)
+        items = tuple([self._node_of(one) for one in description.items])
+        names = tuple([name for name, _ in description.state])
+        attributes = tuple([self._node_of(one) for _, one in description.state])
+        # In the order of the parts, so that iterators are consumed in that order too.
+        self._pending[start:] = reversed(self._pending[start:])
         self._set(
             index,
             SnapshotNode(
-                sketch.kind, name, sketch.value, items, names, attributes, sketch.identity
+                description.kind,
+                name,
+                description.value,
+                items,
+                names,
+                attributes,
+                description.identity,
             ),
         )
 
     # --- iterators
 
-    def _open(self, index: int, value: object) -> None:
+    def _open_iterator(self, index: int, value: object) -> None:
         if not self._consume:
             self._set(index, SnapshotNode("pending", label(type(value)), identity=True))
             return
-        self._pulled[id(value)] = (index, value)
-        self._seen.append({})
-        self._waiting.append(_Pull(cast("Iterator[object]", value), index))
+        self._iterator_by_id[id(value)] = (index, value)
+        self._node_by_id.append({})
+        self._pending.append(_OpenIterator(cast("Iterator[object]", value), index))
 
-    def _pull(self, pull: _Pull) -> None:
-        if len(pull.items) >= self._bound or self._count >= self._most:
-            reason = f"it goes on after {len(pull.items)} values"
-            self._close(pull, [("<more>", Beyond(reason))])
+    def _pull_next(self, iterator: _OpenIterator) -> None:
+        if len(iterator.items) >= self._max_yielded or self._count >= self._max_nodes:
+            reason = f"it goes on after {len(iterator.items)} values"
+            self._close_iterator(iterator, [("<more>", Beyond(reason))])
             return
         try:
-            value = next(pull.source)
+            value = next(iterator.source)
         except StopIteration as stop:
-            self._close(pull, [("<returned>", stop.value)] if stop.value is not None else [])
-        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - what it raises is part of what it does
-            self._close(pull, [("<raised>", error)])
+            self._close_iterator(
+                iterator, [("<returned>", stop.value)] if stop.value is not None else []
+            )
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - an error is part of the recorded behaviour
+            self._close_iterator(iterator, [("<raised>", error)])
         else:
-            self._seen[-1] = {}
-            self._waiting.append(pull)
-            pull.items.append(self._place(value))
-            pull.alive.append(value)
-            pull.changing = pull.changing or type(value) not in QUICK
+            self._node_by_id[-1] = {}
+            self._pending.append(iterator)
+            iterator.items.append(self._node_of(value))
+            iterator.alive.append(value)
+            iterator.has_compound = iterator.has_compound or type(value) not in ATOMS
 
-    def _close(self, pull: _Pull, state: list[tuple[str, object]]) -> None:
-        """The end of an iterator.
+    def _close_iterator(self, iterator: _OpenIterator, state: list[tuple[str, object]]) -> None:
+        """Record an iterator that has ended.
 
-        What it yielded is looked at once more, for what those values share with others.
+        The values it yielded are read once more, to record what they share with other values.
         """
-        self._seen.pop()
-        if pull.changing:
-            state = [*state, ("<afterwards>", pull.alive)]
-        start = len(self._waiting)
+        self._node_by_id.pop()
+        if iterator.has_compound:
+            state = [*state, ("<afterwards>", iterator.alive)]
+        start = len(self._pending)
         names = tuple(name for name, _ in state)
-        attributes = tuple(self._place(one) for _, one in state)
-        self._waiting[start:] = reversed(self._waiting[start:])
-        name = label(type(pull.source))
+        attributes = tuple(self._node_of(one) for _, one in state)
+        self._pending[start:] = reversed(self._pending[start:])
+        name = label(type(iterator.source))
         self._set(
-            pull.at,
+            iterator.index,
             SnapshotNode(
-                "iterator", name, None, tuple(pull.items), names, attributes, identity=True
+                "iterator", name, None, tuple(iterator.items), names, attributes, identity=True
             ),
         )
