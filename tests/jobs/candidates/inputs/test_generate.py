@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from abreast.jobs.candidates.behaviour.traced_run import Tests, watch
 from abreast.jobs.candidates.child.build import Unbuildable, build
 from abreast.jobs.candidates.inputs.generate import GeneratedCall, generate, whole_call
-from abreast.jobs.candidates.inputs.mutate import Dice, ValueProfile, mutated, smaller
-from abreast.jobs.candidates.inputs.plain_values import NotPlain, described, from_value
+from abreast.jobs.candidates.inputs.mutate import SeededRandom, ValueProfile, mutate, smaller
+from abreast.jobs.candidates.inputs.plain_values import NotPlain, from_snapshot, from_value
 from abreast.jobs.candidates.inputs.probe import prepare
 from abreast.jobs.candidates.inputs.unusual import PREFIX
 from abreast.jobs.candidates.source.target import Target
@@ -57,7 +57,7 @@ values = st.recursive(
 
 @given(values)
 def test_a_description_makes_the_same_value_again(value):
-    plain = described(take_snapshot(value))
+    plain = from_snapshot(take_snapshot(value))
     again = build(json.loads(json.dumps(plain.to_json())))
     assert compare(value, again).outcome == "same"
 
@@ -86,7 +86,7 @@ def test_a_description_makes_the_same_value_again(value):
     ids=repr,
 )
 def test_other_values_are_made_again_too(value):
-    again = build(json.loads(json.dumps(described(take_snapshot(value)).to_json())))
+    again = build(json.loads(json.dumps(from_snapshot(take_snapshot(value)).to_json())))
     assert compare(value, again).outcome == "same"
 
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_made_again_is_said():
     loop.append(loop)
     for value in (loop, lambda: 0, iter([1]), list(range(4_000))):
         with pytest.raises(NotPlain):
-            described(take_snapshot(value, consume=False))
+            from_snapshot(take_snapshot(value, consume=False))
     for plain in (
         ["nothing", "", []],
         ["instance", "no.such.Class", []],
@@ -108,11 +108,11 @@ def test_what_cannot_be_made_again_is_said():
 
 @given(values, st.integers(0, 1_000))
 def test_a_changed_value_still_fits_its_kind(value, seed):
-    plain = described(take_snapshot(value))
+    plain = from_snapshot(take_snapshot(value))
     profile = ValueProfile([plain])
-    changed = mutated(plain, profile, Dice(seed))
+    changed = mutate(plain, profile, SeededRandom(seed))
     assert changed.kind == plain.kind
-    assert mutated(plain, profile, Dice(seed)) == changed
+    assert mutate(plain, profile, SeededRandom(seed)) == changed
 
 
 def test_smaller_ones_are_offered_until_nothing_is_left():

@@ -7,7 +7,7 @@ import pytest
 from abreast.jobs.candidates.behaviour.traced_run import Tests, watch
 from abreast.jobs.candidates.inputs.generate import generate
 from abreast.jobs.candidates.inputs.probe import prepare
-from abreast.jobs.candidates.inputs.unusual import MOST, PREFIX
+from abreast.jobs.candidates.inputs.unusual import MAX_UNUSUAL_CALLS, PREFIX
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.values.invocation import observe
@@ -210,7 +210,7 @@ def test_unusual_values_are_the_same_each_time_bounded_and_keep_what_holds_for_t
     calls = ([1, 2, 3], "ab", 4), ([2, 5], "c", 1)
     found = unusual(source, *calls)
     assert [str(one.whole) for one in found] == [str(one.whole) for one in unusual(source, *calls)]
-    assert 100 < len(found) <= MOST
+    assert 100 < len(found) <= MAX_UNUSUAL_CALLS
     rows = [one.whole.items[1].items[0] for one in found]
     assert all(list(row.items) == sorted(row.items, key=type(row).order) for row in rows)
     numbers = {

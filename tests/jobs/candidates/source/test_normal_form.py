@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from abreast.jobs.candidates.source.normal_form import (
     Register,
-    Standing,
+    DuplicateStatus,
     normal_form,
     normalise,
     same_code,
@@ -265,18 +265,18 @@ def test_what_is_nested_too_deep_is_its_own_form():
 
 def test_the_original_is_skipped_and_a_duplicate_names_the_first():
     register = Register("def f(a):\n    return sorted(a)")
-    assert register.enter("one", "def f(a): return sorted(a)  # as it was") == Standing("original")
-    assert register.enter("two", "def f(a):\n    found = list(a)\n    return found") == Standing(
+    assert register.enter("one", "def f(a): return sorted(a)  # as it was") == DuplicateStatus("original")
+    assert register.enter("two", "def f(a):\n    found = list(a)\n    return found") == DuplicateStatus(
         "new"
     )
-    assert register.enter("three", "def f(a):\n    x = list(a)\n    return x") == Standing(
+    assert register.enter("three", "def f(a):\n    x = list(a)\n    return x") == DuplicateStatus(
         "duplicate", "two"
     )
     assert register.enter(
         "four", "def f(a):\n    very_long_name = list(a)\n    return very_long_name"
-    ) == Standing("duplicate", "two")
-    assert register.enter("five", "def f(") == Standing("new")
-    assert register.enter("six", "def f(") == Standing("duplicate", "five")
+    ) == DuplicateStatus("duplicate", "two")
+    assert register.enter("five", "def f(") == DuplicateStatus("new")
+    assert register.enter("six", "def f(") == DuplicateStatus("duplicate", "five")
     assert register.source_of("two") == "def f(a):\n    x = list(a)\n    return x"
     assert register.source_of("one").endswith("was")
     with pytest.raises(ValueError, match="already"):

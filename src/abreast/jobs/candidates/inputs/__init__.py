@@ -1,1 +1,1 @@
-"""Generated inputs: changed from recorded ones, or made from type hints."""
+"""Generated inputs: mutated from recorded ones, or made from type hints."""

@@ -1,8 +1,8 @@
-"""Inputs that no test has: recorded ones changed a little, and new ones made from type hints.
+"""Generates inputs that no test has: mutations of recorded ones, and new ones from type hints.
 
-Nothing of the project is imported here: hints are read from the source, recorded arguments from
-their portraits. No library for property tests is used: those look at one example after the other in
-their own process, while here hundreds are called at once in another one, which nobody trusts.
+Nothing of the user's project is imported here: hints are read from the source, recorded arguments
+from their snapshots. No library for property tests is used: those run one example after the other
+in their own process, while here hundreds are run at once in another process, which is not trusted.
 """
 
 from __future__ import annotations
@@ -14,29 +14,39 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from abreast.core.seeds import derive_seed
-from abreast.jobs.candidates.inputs.mutate import Dice, Pattern, ValueProfile, mutated, smaller
-from abreast.jobs.candidates.inputs.plain_values import NotPlain, Plain, described, from_value
-from abreast.jobs.candidates.inputs.unusual import PREFIX, Hints, Unusual, unusual_calls
+from abreast.jobs.candidates.inputs.mutate import (
+    Pattern,
+    SeededRandom,
+    ValueFacts,
+    ValueProfile,
+    mutate,
+    smaller,
+)
+from abreast.jobs.candidates.inputs.plain_values import NotPlain, Plain, from_snapshot, from_value
+from abreast.jobs.candidates.inputs.unusual import PREFIX, Hints, UnusualCalls, unusual_calls
 from abreast.jobs.candidates.source.target import Target, find_function
 from abreast.jobs.candidates.values.invocation import Invocation
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
 
 COUNT: Final = 200
-"""Inputs that are made unless told otherwise."""
-_SEEDS: Final = 60  # recorded calls that are changed
-_TRIES: Final = 8  # per input, to make one that is new and fits
-_LONG: Final = 8  # members of what is made from a hint
+"""The number of inputs by default."""
+_MAX_MUTATED_CALLS: Final = 60  # recorded calls that are mutated
+_ATTEMPTS_PER_INPUT: Final = 8  # to make one that is new and fits the profile
+_MAX_HINTED_MEMBERS: Final = 8  # of a container that is made from a hint
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedCall:
-    """The arguments of one call, and what it is a method of: a tuple of three, so that all of it is one value."""
+    """One call. `whole` is a tuple of the object (of a method), arguments and keywords.
+
+    It is one value, so that all of it can be mutated in the same way.
+    """
 
     name: str
     whole: Plain
 
     def shown(self, function: str) -> str:
-        """As one would write it."""
+        """Return the call as Python code."""
         owner, args, kwargs = self.whole.items
         given = [str(one) for one in args.items]
         given += [
@@ -47,7 +57,7 @@ class GeneratedCall:
         return f"{before}{function}({', '.join(given)})"
 
     def smaller(self) -> Iterator[Plain]:
-        """Calls with less in them; the same number of arguments."""
+        """Yield calls with smaller arguments, and as many of them."""
         _, args, kwargs = self.whole.items
         for at, one in enumerate(args.items):
             yield from (self.whole.put((1, at), less) for less in smaller(one))
@@ -55,7 +65,7 @@ class GeneratedCall:
             yield from (self.whole.put((2, at), less) for less in smaller(kwargs.items[at]))
 
     def to_json(self) -> dict[str, Any]:
-        """As the child reads it."""
+        """Return it in the form that the child process reads."""
         owner, args, kwargs = self.whole.items
         args = replace(args, kind="list")
         return {
@@ -68,22 +78,25 @@ class GeneratedCall:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedInputs:
-    """Calls to be made, and what all recorded ones have in common."""
+    """Generated calls, and what all recorded calls have in common."""
 
     calls: tuple[GeneratedCall, ...]
     profile: ValueProfile
     left_out: int = 0
-    """Recorded calls whose arguments can't be made again."""
+    """The number of recorded calls whose arguments can't be rebuilt."""
     forbidden: int = 0
-    """Unusual values that a type hint forbids."""
+    """The number of unusual values that a type hint forbids."""
 
     def encode(self, seconds: float = 0.0) -> bytes:
-        """For `watch`; with a bound on the CPU seconds of each, for the original, which may take for ever."""
+        """Return the calls as bytes for the child process.
+
+        `seconds` limits the CPU time of each call; the original may never return from some.
+        """
         plain = {"seconds": seconds, "calls": [call.to_json() for call in self.calls]}
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
 
     def only(self, names: Iterable[str]) -> GeneratedInputs:
-        """Those of these names."""
+        """Return it with only the calls of these names."""
         kept = set(names)
         return replace(self, calls=tuple(call for call in self.calls if call.name in kept))
 
@@ -96,12 +109,10 @@ def generate(
     count: int = COUNT,
     seed: int = 0,
 ) -> GeneratedInputs:
-    """Up to `count` new calls, the same for the same recorded calls, source and seed.
+    """Return up to `count` new calls, the same for the same recorded calls, source and seed.
 
-    None if nothing is known.
-
-    Beside them come calls with unusual values, which may leave what was recorded; those that may
-    take long are last.
+    There are none without recorded calls and usable hints. Calls with unusual values are added,
+    which may be outside of the recorded range; those that may take long are last.
     """
     wholes: dict[Plain, None] = {}
     failed = 0
@@ -111,24 +122,27 @@ def generate(
         except NotPlain:
             failed += 1
     profile = ValueProfile(wholes)
-    makers = [_changing(list(wholes)[:_SEEDS], profile, Hints(source, target))] if wholes else []
-    hinted = _from_hints(source, target, profile)
-    makers += [hinted] if hinted else []
+    makers = (
+        [_mutation_maker(list(wholes)[:_MAX_MUTATED_CALLS], profile, Hints(source, target))]
+        if wholes
+        else []
+    )
+    hint_maker = _hint_maker(source, target, profile)
+    makers += [hint_maker] if hint_maker else []
     calls: dict[Plain, GeneratedCall] = {}
     for at in range(count if makers else 0):
-        for attempt in range(_TRIES):
-            dice = Dice(derive_seed(seed, f"{target}/{at}/{attempt}"))
-            made = makers[at % len(makers)](dice)
+        for attempt in range(_ATTEMPTS_PER_INPUT):
+            rng = SeededRandom(derive_seed(seed, f"{target}/{at}/{attempt}"))
+            made = makers[at % len(makers)](rng)
             if made not in wholes and made not in calls and profile.fits(made):
                 calls[made] = GeneratedCall(f"generated {at}", made)
                 break
-    small_first = sorted(
-        calls.values(), key=lambda call: call.whole.size
-    )  # whoever has little time has most of them
+    # Small calls are first, so that most calls fit into a short time.
+    small_first = sorted(calls.values(), key=lambda call: call.whole.size)
     unusual = (
         unusual_calls(list(wholes) or list(calls), profile, source, target)
         if count
-        else Unusual(())
+        else UnusualCalls(())
     )
     more = [one for one in unusual.calls if one not in calls]
     named = [GeneratedCall(f"{PREFIX}{at}", one) for at, one in enumerate(more)]
@@ -136,8 +150,8 @@ def generate(
 
 
 def whole_call(before: ValueSnapshot) -> Plain:
-    """What a call was given, from its portrait. Raises NotPlain."""
-    root = described(before)
+    """Return the object, arguments and keywords of a recorded call. Raises NotPlain."""
+    root = from_snapshot(before)
     parts = {key.text: value for key, value in zip(root.items[::2], root.items[1::2], strict=True)}
     if root.kind != "dict" or "arguments" not in parts or "keywords" not in parts:
         raise NotPlain("no call")
@@ -146,17 +160,15 @@ def whole_call(before: ValueSnapshot) -> Plain:
     )
 
 
-def _changing(
+def _mutation_maker(
     wholes: Sequence[Plain], profile: ValueProfile, hints: Hints
-) -> Callable[[Dice], Plain]:
-    def make(dice: Dice) -> Plain:
-        made = wholes[dice.below(len(wholes))]
-        for _ in range(dice.between(1, 3)):
+) -> Callable[[SeededRandom], Plain]:
+    def make(rng: SeededRandom) -> Plain:
+        made = wholes[rng.below(len(wholes))]
+        for _ in range(rng.between(1, 3)):
             owner, _, named = made.items
-            changed = mutated(made, profile, dice).put((0,), owner)
-            if (
-                changed.items[2].items[::2] == named.items[::2]
-            ):  # the same arguments are given by name
+            changed = mutate(made, profile, rng).put((0,), owner)
+            if changed.items[2].items[::2] == named.items[::2]:  # the same keywords
                 made = hints.keep(made, changed)
         return made
 
@@ -166,10 +178,10 @@ def _changing(
 # --- from type hints
 
 
-def _from_hints(
+def _hint_maker(
     source: str, target: Target, profile: ValueProfile
-) -> Callable[[Dice], Plain] | None:
-    """Calls of a plain function whose parameters all have a hint that is understood."""
+) -> Callable[[SeededRandom], Plain] | None:
+    """Return a maker of calls from hints; None for methods, and if a hint is not understood."""
     if "." in target.qualname:
         return None
     arguments = find_function(source, target).args
@@ -180,15 +192,15 @@ def _from_hints(
     if not hints or not all(hint.known for hint in hints):
         return None
 
-    def make(dice: Dice) -> Plain:
-        made = [hint.make(dice, profile, ("1", str(at))) for at, hint in enumerate(hints)]
+    def make(rng: SeededRandom) -> Plain:
+        made = [hint.make(rng, profile, ("1", str(at))) for at, hint in enumerate(hints)]
         named = [
             part
             for one, value in zip(arguments.kwonlyargs, made[len(positional) :], strict=True)
             for part in (Plain("str", one.arg), value)
         ]
         args = Plain("tuple", "", tuple(made[: len(positional)]))
-        return profile.tidied(
+        return profile.adjust(
             Plain("tuple", "", (Plain("none"), args, Plain("dict", "", tuple(named))))
         )
 
@@ -196,7 +208,7 @@ def _from_hints(
 
 
 _SCALARS: Final = frozenset({"int", "float", "str", "bool", "bytes", "None"})
-_ROWS: Final = {
+_CONTAINERS: Final = {
     **dict.fromkeys(
         ("list", "List", "Sequence", "Iterable", "Collection", "MutableSequence"), "list"
     ),
@@ -207,7 +219,7 @@ _MAPS: Final = frozenset({"dict", "Dict", "Mapping", "MutableMapping"})
 
 
 class _Hint:
-    """An annotation that values can be made of."""
+    """An annotation from which values can be made."""
 
     def __init__(self, annotation: ast.expr | None) -> None:
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
@@ -215,12 +227,12 @@ class _Hint:
                 annotation = ast.parse(annotation.value, mode="eval").body
             except SyntaxError:
                 annotation = None
-        self._name, inner = _named(annotation)
+        self._name, inner = _type_name(annotation)
         self._parts = [_Hint(one) for one in inner]
 
     @property
     def known(self) -> bool:
-        """Whether it is understood, with all that is in it."""
+        """Whether the hint and all hints inside of it are understood."""
         enough = {"row": 1, "map": 2}.get(self._kind, 0)
         return (
             bool(self._kind)
@@ -232,7 +244,7 @@ class _Hint:
     def _kind(self) -> str:
         if self._name in _SCALARS:
             return "scalar"
-        if self._name in _ROWS:
+        if self._name in _CONTAINERS:
             return "row"
         return (
             "map"
@@ -242,41 +254,41 @@ class _Hint:
             else ""
         )
 
-    def make(self, dice: Dice, profile: ValueProfile, pattern: Pattern) -> Plain:
-        """A value of that type, like those that were recorded at that place."""
+    def make(self, rng: SeededRandom, profile: ValueProfile, pattern: Pattern) -> Plain:
+        """Make a value of that type, similar to those that were recorded at that place."""
         if self._kind == "scalar":
-            return _scalar(self._name, dice, profile, pattern)
+            return _scalar(self._name, rng, profile, pattern)
         if self._kind == "union":
-            return self._parts[dice.below(len(self._parts))].make(dice, profile, pattern)
-        length = dice.between(0, _LONG)
+            return self._parts[rng.below(len(self._parts))].make(rng, profile, pattern)
+        length = rng.between(0, _MAX_HINTED_MEMBERS)
         if self._kind == "row":
-            items = tuple(
-                self._parts[0].make(dice, profile, (*pattern, "*")) for _ in range(length)
-            )
-            return profile.tidied(Plain(_ROWS[self._name], "", items))
+            items = tuple(self._parts[0].make(rng, profile, (*pattern, "*")) for _ in range(length))
+            return profile.adjust(Plain(_CONTAINERS[self._name], "", items))
         if self._kind == "map":
             pairs = {
-                self._parts[0].make(dice, profile, (*pattern, "key")): self._parts[1].make(
-                    dice, profile, (*pattern, "value")
+                self._parts[0].make(rng, profile, (*pattern, "key")): self._parts[1].make(
+                    rng, profile, (*pattern, "value")
                 )
                 for _ in range(length)
             }
             return Plain("dict", "", tuple(part for pair in pairs.items() for part in pair))
-        return self._tuple(dice, profile, pattern, length)
+        return self._tuple(rng, profile, pattern, length)
 
-    def _tuple(self, dice: Dice, profile: ValueProfile, pattern: Pattern, length: int) -> Plain:
+    def _tuple(
+        self, rng: SeededRandom, profile: ValueProfile, pattern: Pattern, length: int
+    ) -> Plain:
         parts = self._parts
-        if len(parts) == 2 and parts[1]._name == "...":  # noqa: PLR2004, SLF001 - `tuple[int, ...]`
+        if len(parts) == 2 and parts[1]._name == "...":  # noqa: PLR2004, SLF001 - `tuple[int, ...]`, same class
             parts = parts[:1] * length
         return Plain(
             "tuple",
             "",
-            tuple(one.make(dice, profile, (*pattern, str(at))) for at, one in enumerate(parts)),
+            tuple(one.make(rng, profile, (*pattern, str(at))) for at, one in enumerate(parts)),
         )
 
 
-def _named(annotation: ast.expr | None) -> tuple[str, list[ast.expr]]:
-    """The last part of a type's name, and what is in its brackets."""
+def _type_name(annotation: ast.expr | None) -> tuple[str, list[ast.expr]]:
+    """Return the last part of a type's name, and the types in its brackets."""
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
         return "union", [annotation.left, annotation.right]
     if isinstance(annotation, ast.Constant):
@@ -284,7 +296,7 @@ def _named(annotation: ast.expr | None) -> tuple[str, list[ast.expr]]:
             "None" if annotation.value is None else "..." if annotation.value is ... else ""
         ), []
     if isinstance(annotation, ast.Subscript):
-        name, _ = _named(annotation.value)
+        name, _ = _type_name(annotation.value)
         inner = (
             annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
         )
@@ -296,20 +308,20 @@ def _named(annotation: ast.expr | None) -> tuple[str, list[ast.expr]]:
     return (annotation.id, []) if isinstance(annotation, ast.Name) else ("", [])
 
 
-def _scalar(name: str, dice: Dice, profile: ValueProfile, pattern: Pattern) -> Plain:
+def _scalar(name: str, rng: SeededRandom, profile: ValueProfile, pattern: Pattern) -> Plain:
     first = {"int": 1, "float": 1.0, "str": "ab", "bool": True, "None": None}.get(name)
     start = Plain("bytes", "ab") if name == "bytes" else from_value(first)
-    for _ in range(dice.between(1, 4)):
-        start = mutated(start, _Seen(profile, pattern), dice)
+    for _ in range(rng.between(1, 4)):
+        start = mutate(start, _PlaceProfile(profile, pattern), rng)
     return start
 
 
-class _Seen(ValueProfile):
-    """The facts of one place, for a value that stands alone."""
+class _PlaceProfile(ValueProfile):
+    """The profile of one place, for a value that is made by itself."""
 
     def __init__(self, profile: ValueProfile, pattern: Pattern) -> None:
         super().__init__(())
         self._outer, self._pattern = profile, pattern
 
-    def at(self, pattern: Pattern) -> Any:  # noqa: ANN401
+    def at(self, pattern: Pattern) -> ValueFacts:
         return self._outer.at((*self._pattern, *pattern))

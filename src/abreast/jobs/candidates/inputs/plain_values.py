@@ -1,4 +1,4 @@
-"""Values as plain descriptions that can be changed and made again: the stuff that generated inputs are made of."""
+"""Descriptions of values that can be changed and built again, for generated inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
 
-_LARGEST: Final = 3_000  # parts of a value that is worth changing
+_MAX_PARTS: Final = 3_000  # of a value that is described
+_MAX_INT_DIGITS: Final = 200  # hexadecimal digits of an int that is shown whole
 _SEQUENCES: Final = {"list": "list", "tuple": "tuple", "collections.deque": "deque"}
 _MAPS: Final = {
     "dict": "dict",
@@ -18,45 +19,46 @@ _MAPS: Final = {
     "collections.OrderedDict": "OrderedDict",
     "collections.defaultdict": "defaultdict",
 }
-_CALLED: Final = {
+# Types that are built by a call, with the number of its arguments.
+_CALL_ARGUMENTS: Final = {
     "fractions.Fraction": 2,
     "datetime.date": 3,
     "datetime.datetime": 7,
     "datetime.timedelta": 3,
     "range": 3,
 }
-_TEXTS: Final = ("decimal.Decimal", "pathlib.PurePosixPath", "pathlib.PosixPath")
+_BUILT_FROM_TEXT: Final = ("decimal.Decimal", "pathlib.PurePosixPath", "pathlib.PosixPath")
 
 
 class NotPlain(Exception):
-    """The value has a part that can't be made again from a description."""
+    """The value has a part that can't be built again from a description."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """One value: its kind, what it says, and its parts; of a map, each key before its value."""
+    """One value: its kind, its text, and its parts; of a map, each key before its value."""
 
     kind: str
     text: str = ""
     items: tuple[Plain, ...] = ()
 
     def to_json(self) -> list[Any]:
-        """As the child reads it."""
+        """Return it in the form that the child process reads."""
         return [self.kind, self.text, [one.to_json() for one in self.items]]
 
     @property
     def size(self) -> int:
-        """How much there is of it: what shrinking makes less."""
-        return 1 + _weight(self) + sum(one.size for one in self.items)
+        """The size of the value with all parts, which shrinking reduces."""
+        return 1 + _own_size(self) + sum(one.size for one in self.items)
 
     def walk(self, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Plain]]:
-        """Every part, with the way to it."""
+        """Yield every part with its path."""
         yield path, self
         for at, one in enumerate(self.items):
             yield from one.walk((*path, at))
 
     def put(self, path: tuple[int, ...], part: Plain) -> Plain:
-        """The same with another part at that place."""
+        """Return a copy with another part at that path."""
         if not path:
             return part
         items = list(self.items)
@@ -64,7 +66,7 @@ class Plain:
         return replace(self, items=tuple(items))
 
     def order(self) -> tuple[Any, ...]:
-        """A key to sort by: numbers by their size, the second of it."""
+        """Return a key to sort by; its second element is the value of a number."""
         if self.kind == "int":
             return ("number", int(self.text, 16))
         if self.kind == "float":
@@ -73,11 +75,11 @@ class Plain:
         return (self.kind, self.text, *(one.order() for one in self.items))
 
     def __str__(self) -> str:
-        return _SHOWN.get(self.kind, _shown_other)(self)
+        return _SHOW.get(self.kind, _show_other)(self)
 
 
-def _weight(value: Plain) -> int:
-    """Of one value alone: 0 and 1 weigh less than other numbers, "a" less than other letters."""
+def _own_size(value: Plain) -> int:
+    """Return the size without parts: 0 and 1 are smaller than other numbers, "a" than letters."""
     if value.kind == "int":
         return int(value.text, 16).bit_length()
     if value.kind == "float":
@@ -88,16 +90,16 @@ def _weight(value: Plain) -> int:
     return 0
 
 
-def described(portrait: ValueSnapshot, index: int = 0) -> Plain:
-    """The description of what was portrayed. Raises NotPlain."""
-    if len(portrait.nodes) > _LARGEST:
+def from_snapshot(snapshot: ValueSnapshot, index: int = 0) -> Plain:
+    """Return the description of a value from its snapshot. Raises NotPlain."""
+    if len(snapshot.nodes) > _MAX_PARTS:
         raise NotPlain("it is too large")
-    return _Reader(portrait).read(index)
+    return _Reader(snapshot).read(index)
 
 
 class _Reader:
-    def __init__(self, portrait: ValueSnapshot) -> None:
-        self._nodes = portrait.nodes
+    def __init__(self, snapshot: ValueSnapshot) -> None:
+        self._nodes = snapshot.nodes
         self._open: set[int] = set()
 
     def read(self, at: int) -> Plain:
@@ -118,10 +120,10 @@ class _Reader:
             return Plain(node.kind, text)
         if node.kind == "bytes" and node.type in {"bytes", "bytearray"}:
             return Plain(node.type, text)
-        return self._held(at) or self._other(at)
+        return self._container(at) or self._other(at)
 
-    def _held(self, at: int) -> Plain | None:
-        """A container; None if it is something else."""
+    def _container(self, at: int) -> Plain | None:
+        """Describe a container; None if it is something else."""
         node = self._nodes[at]
         if node.kind == "items" and (node.type in _SEQUENCES or not node.names):
             kind = _SEQUENCES.get(node.type, "subtuple")
@@ -144,15 +146,15 @@ class _Reader:
 
     def _other(self, at: int) -> Plain:
         node = self._nodes[at]
-        if node.type in _TEXTS:
+        if node.type in _BUILT_FROM_TEXT:
             return Plain("text", f"{node.type}|{node.value}")
         if node.kind == "enum":
             return Plain("enum", f"{node.type}|{node.value}")
-        if node.type in _CALLED:
+        if node.type in _CALL_ARGUMENTS:
             return Plain(
                 "call",
                 node.type,
-                tuple(self.read(one) for one in node.attributes[: _CALLED[node.type]]),
+                tuple(self.read(one) for one in node.attributes[: _CALL_ARGUMENTS[node.type]]),
             )
         if node.kind == "object" and "." in node.type and not node.items and node.value is None:
             state = [
@@ -165,56 +167,60 @@ class _Reader:
         raise NotPlain(f"a {node.type} can't be made again")
 
 
-# --- for people
+# --- as Python code
 
 
-def _inner(value: Plain) -> str:
+def _show_items(value: Plain) -> str:
     return ", ".join(map(str, value.items))
 
 
-def _pairs(value: Plain, form: str) -> str:
+def _show_pairs(value: Plain, form: str) -> str:
     return ", ".join(
         form.format(key, one) for key, one in zip(value.items[::2], value.items[1::2], strict=True)
     )
 
 
-def _shown_other(value: Plain) -> str:
+def _show_other(value: Plain) -> str:
     if value.kind == "instance":
         names = zip(value.items[::2], value.items[1::2], strict=True)
-        return f"{value.text.rpartition('.')[2]}({', '.join(f'{key.text}={one}' for key, one in names)})"
+        arguments = ", ".join(f"{key.text}={one}" for key, one in names)
+        return f"{value.text.rpartition('.')[2]}({arguments})"
     if value.kind in {"text", "enum"}:
-        label, _, said = value.text.partition("|")
+        label, _, content = value.text.partition("|")
         name = label.rpartition(".")[2]
-        return f"{name}.{said}" if value.kind == "enum" else f"{name}({_said(label, said)!r})"
-    if value.kind in {"Counter", "OrderedDict", "defaultdict"}:
         return (
-            f"{value.kind}({value.text + ', ' if value.text else ''}{{{_pairs(value, '{}: {}')}}})"
+            f"{name}.{content}"
+            if value.kind == "enum"
+            else f"{name}({_decimal_text(label, content)!r})"
         )
-    return f"{value.text.rpartition('.')[2] or value.kind}({_inner(value)})"
+    if value.kind in {"Counter", "OrderedDict", "defaultdict"}:
+        factory = f"{value.text}, " if value.text else ""
+        return f"{value.kind}({factory}{{{_show_pairs(value, '{}: {}')}}})"
+    return f"{value.text.rpartition('.')[2] or value.kind}({_show_items(value)})"
 
 
-def _said(label: str, text: str) -> str:
+def _decimal_text(label: str, text: str) -> str:
     return str(decimal.Decimal(text)) if label == "decimal.Decimal" else text
 
 
-_SHOWN: Final[dict[str, Callable[[Plain], str]]] = {
+_SHOW: Final[dict[str, Callable[[Plain], str]]] = {
     "none": lambda _: "None",
     "bool": lambda value: value.text,
     "int": lambda value: (
-        str(int(value.text, 16)) if len(value.text) < 200 else f"0x{value.text[:20]}…"
+        str(int(value.text, 16)) if len(value.text) < _MAX_INT_DIGITS else f"0x{value.text[:20]}…"
     ),
     "float": lambda value: str(float.fromhex(value.text)),
     "str": lambda value: repr(value.text),
     "bytes": lambda value: repr(value.text.encode("latin-1")),
-    "list": lambda value: f"[{_inner(value)}]",
-    "tuple": lambda value: f"({_inner(value)}{',' if len(value.items) == 1 else ''})",
-    "set": lambda value: f"{{{_inner(value)}}}" if value.items else "set()",
-    "dict": lambda value: f"{{{_pairs(value, '{}: {}')}}}",
+    "list": lambda value: f"[{_show_items(value)}]",
+    "tuple": lambda value: f"({_show_items(value)}{',' if len(value.items) == 1 else ''})",
+    "set": lambda value: f"{{{_show_items(value)}}}" if value.items else "set()",
+    "dict": lambda value: f"{{{_show_pairs(value, '{}: {}')}}}",
 }
 
 
 def from_value(value: object) -> Plain:
-    """The description of a plain value of ours. Raises NotPlain."""
+    """Return the description of a plain value. Raises NotPlain."""
     if value is None:
         return Plain("none")
     if isinstance(value, bool | int):

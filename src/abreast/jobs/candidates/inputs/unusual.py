@@ -1,10 +1,10 @@
-"""Calls with one unusual value in them: outside of what was recorded, and a fixed set of awkward values by type.
+"""Makes calls with one unusual value: outside of the recorded range, or an edge case of its type.
 
-A recorded call is taken as it is, and one of its values is replaced: a number by one of the other
-sign or beyond 64 bits, a text by one with characters that change their length in upper case, a list
-by its reverse. The type stays what it was recorded as; `None`, or a bool for an int, comes only
-where the type hint or the default allows it. What recorded values have in common as a whole is kept
-(`ValueProfile`): a list that is always sorted stays sorted.
+One value of a recorded call is replaced: a number by one of the other sign or beyond 64 bits, a
+text by one with characters that change their length in upper case, a list by its reverse. The type
+stays as recorded; `None`, or a bool for an int, is used only where the type hint or the default
+allows it. The properties of all recorded values are kept (`ValueProfile`): a list that is always
+sorted stays sorted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from abreast.jobs.candidates.inputs.plain_values import Plain, from_value
 from abreast.jobs.candidates.source.target import Target, find_function
 
 PREFIX: Final = "unusual "
-"""How the names of such calls begin."""
-MOST: Final = 240
-_BASES: Final = 3  # recorded calls that a value is put into
-_ARGUMENT: Final = 2  # steps to a whole argument of a call
-_LONG: Final = 257  # members of a long row
-_FORBIDDING: Final = frozenset({"Literal", "Annotated"})
-_CLOSED: Final = frozenset({"call", "text", "enum", "instance", "complex", "subtuple"})
+"""The start of the names of such calls."""
+MAX_UNUSUAL_CALLS: Final = 240
+_BASES_PER_PLACE: Final = 3  # recorded calls into which the values of one place are put
+_ARGUMENT_DEPTH: Final = 2  # length of the path to a whole argument of a call
+_LONG_LIST: Final = 257  # members
+_RESTRICTING_HINTS: Final = frozenset({"Literal", "Annotated"})
+_INDIVISIBLE_KINDS: Final = frozenset({"call", "text", "enum", "instance", "complex", "subtuple"})
 
 _INTS: Final = (0, 1, -1, 2, -2, 7, 10, -10, 97, 255, 256, 1_000, -1_000, 12_345, 10**6)
 _BOOLS: Final = (Plain("bool", "True"), Plain("bool", "False"))
@@ -60,7 +60,7 @@ _CHARACTERS: Final = (
         "{0}",
     ),
 )
-_PAIRED: Final = ("straße", "İ", "ﬁ", "e\u0301", "Σς", "a b")
+_CASE_PAIRS: Final = ("straße", "İ", "ﬁ", "e\u0301", "Σς", "a b")
 _STRINGS: Final = (
     "",
     " ",
@@ -103,8 +103,8 @@ _DECIMALS: Final = ("NaN", "Infinity", "-Infinity", "-0", "0E+3", "1E-30", "1E+3
 
 
 @dataclass(frozen=True, slots=True)
-class Unusual:
-    """Calls with an unusual value, the huge ones last, and how many were not made because a type hint forbids them."""
+class UnusualCalls:
+    """Calls with an unusual value, huge ones last; and how many values a type hint forbids."""
 
     calls: tuple[Plain, ...]
     forbidden: int = 0
@@ -112,27 +112,27 @@ class Unusual:
 
 def unusual_calls(
     wholes: Sequence[Plain], profile: ValueProfile, source: str, target: Target
-) -> Unusual:
-    """Calls made of recorded ones, the same for the same ones.
+) -> UnusualCalls:
+    """Return at most `MAX_UNUSUAL_CALLS` calls, the same for the same recorded ones.
 
-    At most `MOST`, each place in its turn.
+    The places of a call take turns.
     """
     hints = Hints(source, target)
-    spots: dict[
+    places_of_kind: dict[
         tuple[Pattern, str, tuple[int, ...]], list[tuple[Plain, tuple[int, ...], Plain]]
     ] = {}
     for whole in sorted(wholes, key=lambda one: one.size):
-        for path, pattern, part in _spots(whole):
-            known = spots.setdefault((pattern, part.kind, path[:2]), [])
-            if len(known) < _BASES:
+        for path, pattern, part in _replaceable(whole):
+            known = places_of_kind.setdefault((pattern, part.kind, path[:2]), [])
+            if len(known) < _BASES_PER_PLACE:
                 known.append((whole, path, part))
     forbidden: Counter[str] = Counter()
     made: list[list[Plain]] = []
     huge: list[list[Plain]] = []
-    for (pattern, *_), bases in spots.items():
+    for (pattern, *_), bases in places_of_kind.items():
         name = hints.parameter(bases[0][0], bases[0][1])
-        values, large = _values(bases[0][2], profile, pattern)
-        if len(bases[0][1]) == _ARGUMENT:
+        values, large = _unusual_values(bases[0][2], profile, pattern)
+        if len(bases[0][1]) == _ARGUMENT_DEPTH:
             values += [
                 *([Plain("none")] if hints.may_be_none(name) else []),
                 *(_BOOLS if hints.may_be_bool(name) else ()),
@@ -140,33 +140,35 @@ def unusual_calls(
         if hints.forbids(name):
             forbidden[name] += len(values) + len(large)
             continue
-        made.append(_put(values, bases, profile))
-        huge.append(_put(large, bases, profile))
+        made.append(_put_into_calls(values, bases, profile))
+        huge.append(_put_into_calls(large, bases, profile))
     related = (
         [one for whole in list(wholes)[:1] for one in _related(whole)] if not forbidden else []
     )
-    found = dict.fromkeys([*related, *_in_turn(made), *_in_turn(huge)])
-    known_calls = set(wholes)
-    fresh = [one for one in found if one not in known_calls and profile.fits(one, hull=False)]
-    return Unusual(tuple(fresh[:MOST]), forbidden.total())
+    found = dict.fromkeys([*related, *_interleave(made), *_interleave(huge)])
+    recorded = set(wholes)
+    new_calls = [one for one in found if one not in recorded and profile.fits(one, hull=False)]
+    return UnusualCalls(tuple(new_calls[:MAX_UNUSUAL_CALLS]), forbidden.total())
 
 
-def _put(
+def _put_into_calls(
     values: Sequence[Plain],
     bases: Sequence[tuple[Plain, tuple[int, ...], Plain]],
     profile: ValueProfile,
 ) -> list[Plain]:
-    """Each value in one recorded call after the other."""
+    """Put each value into one of the recorded calls, which take turns."""
     found = []
     for at, value in enumerate(values):
         whole, path, _ = bases[at % len(bases)]
-        found.append(profile.tidied(whole.put(path, value)))
+        found.append(profile.adjust(whole.put(path, value)))
     return found
 
 
 def _related(whole: Plain) -> Iterator[Plain]:
-    """A call of which two arguments of one type are the same, or nearly: what only holds between them."""
-    arguments = [(path, part) for path, _, part in _spots(whole) if len(path) == _ARGUMENT]
+    """Yield calls of which two arguments of one type are equal, or nearly equal."""
+    arguments = [
+        (path, part) for path, _, part in _replaceable(whole) if len(path) == _ARGUMENT_DEPTH
+    ]
     for (path, part), (other, second) in pairwise(arguments):
         pairs: list[tuple[Plain, Plain]] = (
             [(part, part), (second, second)] if part.kind == second.kind else []
@@ -174,7 +176,7 @@ def _related(whole: Plain) -> Iterator[Plain]:
         if part.kind == second.kind == "str":
             pairs += [
                 (Plain("str", one), Plain("str", form(one)))
-                for one in _PAIRED
+                for one in _CASE_PAIRS
                 for form in (str.upper, str.lower, str)
             ]
         elif part.kind == second.kind and part.kind in {"int", "float"}:
@@ -182,31 +184,31 @@ def _related(whole: Plain) -> Iterator[Plain]:
         yield from (whole.put(path, one).put(other, two) for one, two in pairs)
 
 
-def _in_turn(rows: Sequence[Sequence[Plain]]) -> Iterator[Plain]:
+def _interleave(rows: Sequence[Sequence[Plain]]) -> Iterator[Plain]:
     for column in zip_longest(*rows):
         yield from (one for one in column if one is not None)
 
 
-def _spots(whole: Plain) -> Iterator[tuple[tuple[int, ...], Pattern, Plain]]:
-    """The places of a call whose values can be replaced: not the object of a method, nor the names of arguments."""
-    closed: list[tuple[int, ...]] = []
+def _replaceable(whole: Plain) -> Iterator[tuple[tuple[int, ...], Pattern, Plain]]:
+    """Yield the replaceable values: not the object of a method, nor the names of keywords."""
+    indivisible: list[tuple[int, ...]] = []
     for (path, part), (pattern, _) in zip(whole.walk(), places(whole), strict=True):
-        if len(path) < _ARGUMENT or path[0] == 0 or pattern == ("2", "key"):
+        if len(path) < _ARGUMENT_DEPTH or path[0] == 0 or pattern == ("2", "key"):
             continue
-        if any(path[: len(one)] == one for one in closed):
+        if any(path[: len(one)] == one for one in indivisible):
             continue
-        if part.kind in _CLOSED:
-            closed.append(path)
+        if part.kind in _INDIVISIBLE_KINDS:
+            indivisible.append(path)
         yield path, pattern, part
 
 
 # --- by type
 
 
-def _values(
+def _unusual_values(
     part: Plain, profile: ValueProfile, pattern: Pattern
 ) -> tuple[list[Plain], list[Plain]]:
-    """The unusual values in the place of one, and those that are so large that they may take the original too long."""
+    """Return the unusual values of a kind, and separately huge ones, which may take too long."""
     if part.kind == "int":
         facts, number = profile.at(pattern), int(part.text, 16)
         most, least = int(min(facts.most, 2**62)), int(max(facts.least, -(2**62)))
@@ -237,13 +239,13 @@ def _bytes(part: Plain) -> Iterator[Plain]:
     yield from (replace(part, text=text) for one in _BYTES for text in (one, part.text + one))
 
 
-def _rows(part: Plain) -> Iterator[Plain]:
+def _lists(part: Plain) -> Iterator[Plain]:
     items = part.items
     ordered = (
         tuple(sorted(items, key=Plain.order)) if len({one.kind for one in items}) == 1 else items
     )
     doubled = tuple(one for one in items for _ in range(2))
-    long = (items * (_LONG // max(1, len(items)) + 1))[:_LONG]
+    long = (items * (_LONG_LIST // max(1, len(items)) + 1))[:_LONG_LIST]
     for row in (
         (),
         items[:1],
@@ -265,7 +267,7 @@ def _other_sign(part: Plain) -> Plain:
     return from_value(-float.fromhex(part.text)) if part.kind == "float" else part
 
 
-def _called(part: Plain) -> Iterator[Plain]:
+def _built_by_call(part: Plain) -> Iterator[Plain]:
     rest = {"datetime.date": (), "datetime.datetime": (0, 0, 0, 0)}.get(part.text)
     if rest is not None:
         yield from (_call(part, *day, *rest) for day in _DATES)
@@ -302,13 +304,13 @@ _MAKERS: Final[dict[str, Callable[[Plain], Iterator[Plain] | tuple[Plain, ...]]]
     "str": _strings,
     "bool": lambda part: (Plain("bool", "False" if part.text == "True" else "True"),),
     **dict.fromkeys(("bytes", "bytearray"), _bytes),
-    **dict.fromkeys(("list", "deque", "set", "frozenset"), _rows),
-    "call": _called,
+    **dict.fromkeys(("list", "deque", "set", "frozenset"), _lists),
+    "call": _built_by_call,
     "text": _texts,
 }
 
 
-# --- what type hints say
+# --- type hints
 
 
 class Hints:
@@ -331,20 +333,17 @@ class Hints:
         self._none = {one.arg for one, default in (*defaults, *named) if _is_none(default)}
 
     def parameter(self, whole: Plain, path: tuple[int, ...]) -> str:
-        """The name of the parameter that a place of a call belongs to.
-
-        Empty if it has none of its own.
-        """
+        """Return the name of the parameter at a path of a call; empty for `*args`."""
         if path[0] == 1:
             return self._positional[path[1]] if path[1] < len(self._positional) else ""
         return whole.items[2].items[path[1] - 1].text
 
     def forbids(self, name: str) -> bool:
-        """Whether the hint names the values that are allowed."""
-        return bool(_names(self._hints.get(name)) & _FORBIDDING)
+        """Whether the hint restricts the allowed values."""
+        return bool(_hint_names(self._hints.get(name)) & _RESTRICTING_HINTS)
 
     def keep(self, base: Plain, made: Plain) -> Plain:
-        """A call with the arguments of another one where the hint forbids others."""
+        """Return `made` with the arguments of `base` where the hint restricts the values."""
         for at, step in ((1, 1), (2, 2)):
             for place in range(step - 1, len(made.items[at].items), step):
                 if self.forbids(self.parameter(made, (at, place))):
@@ -352,35 +351,35 @@ class Hints:
         return made
 
     def may_be_none(self, name: str) -> bool:
-        """Whether the hint or the default says so."""
-        return name in self._none or bool(_names(self._hints.get(name)) & {"Optional", "None"})
+        """Whether the hint or the default allows None."""
+        return name in self._none or bool(_hint_names(self._hints.get(name)) & {"Optional", "None"})
 
     def may_be_bool(self, name: str) -> bool:
-        """Whether the hint says so; `int` alone does not."""
-        return "bool" in _names(self._hints.get(name))
+        """Whether the hint allows a bool; `int` alone does not."""
+        return "bool" in _hint_names(self._hints.get(name))
 
 
 def _is_none(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _names(annotation: ast.expr | None) -> set[str]:
-    """Every name in a hint, but for what stands inside of the brackets of other types than unions."""
+def _hint_names(annotation: ast.expr | None) -> set[str]:
+    """Return the names in a hint, without those in brackets of other types than unions."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:
             annotation = ast.parse(annotation.value, mode="eval").body
         except SyntaxError:
             return set()
     if isinstance(annotation, ast.BinOp):
-        return _names(annotation.left) | _names(annotation.right)
+        return _hint_names(annotation.left) | _hint_names(annotation.right)
     if isinstance(annotation, ast.Subscript):
-        outer = _names(annotation.value)
+        outer = _hint_names(annotation.value)
         inner = (
             annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
         )
         return (
-            outer.union(*map(_names, inner))
-            if outer & {"Optional", "Union", *_FORBIDDING}
+            outer.union(*map(_hint_names, inner))
+            if outer & {"Optional", "Union", *_RESTRICTING_HINTS}
             else outer
         )
     if isinstance(annotation, ast.Constant):

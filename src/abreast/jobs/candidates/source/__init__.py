@@ -1,1 +1,1 @@
-"""The target's source: candidates put in its place, and checked before they run."""
+"""The target's source code: candidates are put in its place, and checked before they run."""

@@ -1,4 +1,7 @@
-"""Which variables are bound before they are read, whatever way the program takes: the others show their names."""
+"""Finds the variables that may be read before they are bound.
+
+Such a variable must keep its name, because the error message has it.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,28 @@ Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.Gener
 
 
 class BoundVariables:
-    """Which variables may be read before they are bound: found by going through the statements in order."""
+    """Finds the variables that may be read unbound, by walking the statements in order."""
 
     def __init__(self) -> None:
-        self._risky: set[str] = set()
+        self._maybe_unbound: set[str] = set()
 
-    def risky(self, body: Sequence[ast.AST]) -> set[str]:
-        """The names that some way through a body reads unbound.
+    def maybe_unbound(self, body: Sequence[ast.AST]) -> set[str]:
+        """Return the names that some path through a body reads unbound.
 
-        Globals and parameters are among them, harmlessly.
+        Globals and parameters are among them, which does no harm.
         """
         self._block(body, frozenset())
-        return self._risky
+        return self._maybe_unbound
 
-    def risky_in(self, node: Comprehension) -> set[str]:
-        """The same for the variables of one comprehension."""
-        mine = frozenset(targets(node))
+    def maybe_unbound_in(self, node: Comprehension) -> set[str]:
+        """Return the same for the variables of one comprehension."""
+        own = frozenset(targets(node))
         bound: frozenset[str] = frozenset()
         for at, one in enumerate(node.generators):
             if at:
-                self._risky |= _reads(one.iter) & mine - bound
+                self._maybe_unbound |= _reads(one.iter) & own - bound
             bound |= _writes(one.target)
-        return self._risky
+        return self._maybe_unbound
 
     def _block(self, body: Iterable[ast.AST], bound: frozenset[str]) -> frozenset[str]:
         for node in body:
@@ -41,18 +44,18 @@ class BoundVariables:
     def _read(self, bound: frozenset[str], *nodes: ast.AST | None) -> None:
         for node in nodes:
             if node is not None:
-                self._risky |= _reads(node) - bound
+                self._maybe_unbound |= _reads(node) - bound
 
     def _statement(self, node: ast.AST, bound: frozenset[str]) -> frozenset[str]:
-        """What is bound for certain after a statement.
+        """Return the names that are certainly bound after a statement.
 
-        Of those that branch, only what each branch was given.
+        After a loop, `with`, `try` or `match`, only those that were bound before it.
         """
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             return self._assignment(node, bound)
         if isinstance(node, ast.For | ast.AsyncFor):
             self._read(bound, node.iter)
-            inner = self._target(node.target, bound)
+            inner = self._bind_target(node.target, bound)
             self._block(node.body, inner)
             self._block(node.orelse, bound)
         elif isinstance(node, ast.While):
@@ -63,7 +66,7 @@ class BoundVariables:
             self._read(bound, node.test)
             return self._block(node.body, bound) & self._block(node.orelse, bound)
         elif isinstance(node, ast.With | ast.AsyncWith):
-            self._with(node, bound)
+            self._with_statement(node, bound)
         elif isinstance(node, ast.Try | ast.TryStar):
             self._block([*node.body, *node.orelse], bound)
             for part in (*(handler.body for handler in node.handlers), node.finalbody):
@@ -83,26 +86,26 @@ class BoundVariables:
     ) -> frozenset[str]:
         self._read(bound, node.value)
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            self._risky |= {node.target.id} - bound
+            self._maybe_unbound |= {node.target.id} - bound
         if isinstance(node, ast.AnnAssign):
             self._read(bound, node.annotation)
             if node.value is None:
                 self._read(bound, node.target)
                 return bound
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            bound = self._target(target, bound)
+            bound = self._bind_target(target, bound)
         return bound
 
-    def _target(self, target: ast.AST, bound: frozenset[str]) -> frozenset[str]:
+    def _bind_target(self, target: ast.AST, bound: frozenset[str]) -> frozenset[str]:
         """Bind a target; `a[i], i = ...` reads `i` before it binds it."""
         self._read(bound, target)
         return bound | _writes(target)
 
-    def _with(self, node: ast.With | ast.AsyncWith, bound: frozenset[str]) -> None:
+    def _with_statement(self, node: ast.With | ast.AsyncWith, bound: frozenset[str]) -> None:
         for item in node.items:
             self._read(bound, item.context_expr)
             if item.optional_vars is not None:
-                bound = self._target(item.optional_vars, bound)
+                bound = self._bind_target(item.optional_vars, bound)
         self._block(node.body, bound)
 
 
@@ -123,7 +126,7 @@ def _writes(node: ast.AST) -> frozenset[str]:
 
 
 def targets(node: Comprehension) -> Iterator[str]:
-    """The names that a comprehension binds."""
+    """Yield the names that a comprehension binds."""
     for one in node.generators:
         yield from (
             n.id

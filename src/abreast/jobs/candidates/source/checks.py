@@ -1,8 +1,8 @@
-"""Looks at a candidate's text before anything of it is run: what it newly reaches for, and whether it still fits.
+"""Checks the text of a candidate before it runs: its signature, and what it newly imports or uses.
 
-What can be seen in the text is refused here, with the line. What can't is seen while it runs
-(`watching`), by walls, by the interpreter's own account, and by looking at what has changed
-afterwards. Both stand on their own.
+What the text shows is refused here, with the line. The rest is found while the candidate runs
+(`behaviour.traced_run`), by the sandbox, by the interpreter's audit events, and by comparing the
+state afterwards. Neither check relies on the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from abreast.jobs.candidates.behaviour.verdict import Behaviour
 from abreast.jobs.candidates.source.target import CandidateInvalid, Function, Target, find_function
 
-_MODULES: Final = {
+_REFUSED_MODULES: Final = {
     **dict.fromkeys(
         ("pytest", "_pytest", "unittest", "mock", "conftest"), "which could change the tests"
     ),
@@ -39,7 +39,7 @@ _MODULES: Final = {
     ),
     "_abreast_child": "which watches it",
 }
-_ATTRIBUTES: Final = {
+_REFUSED_ATTRIBUTES: Final = {
     **dict.fromkeys(("os._exit", "os.abort", "sys.exit"), "ends the program"),
     **dict.fromkeys(("os.fork", "os.forkpty", "os.system", "os.popen"), "starts a process"),
     **dict.fromkeys(("os.kill", "os.killpg"), "sends signals"),
@@ -55,7 +55,7 @@ _ATTRIBUTES: Final = {
     ),
     **dict.fromkeys(("threading.local",), "keeps something from one call to the next"),
 }
-_NAMES: Final = {
+_REFUSED_NAMES: Final = {
     **dict.fromkeys(
         ("exec", "eval", "compile", "__import__", "breakpoint"), "runs code made from text"
     ),
@@ -66,20 +66,20 @@ _NAMES: Final = {
 
 
 def check_text(original: str, candidate: str, target: Target) -> Behaviour | None:
-    """Why a candidate's whole file can't be accepted, whatever it does; None if it may be tried.
+    """Return why a candidate's whole file can't be accepted; None if it may run.
 
-    `error` if it is no Python or has no such function; `refused` if its signature doesn't fit or it newly reaches for
-    what an optimisation has no use for.
+    `error` if it is not Python or has no such function; `refused` if its signature doesn't fit, or
+    if it newly uses something that an optimisation doesn't need.
     """
     before = find_function(original, target)
     try:
         after = find_function(candidate, target)
     except CandidateInvalid as error:
         return Behaviour("error", str(error))
-    if reason := _misfit(before, after):
+    if reason := _signature_mismatch(before, after):
         return Behaviour("refused", f"its signature does not fit: {reason}")
-    known = {what for what, _ in _reaches(ast.parse(original))}
-    for what, line in _reaches(ast.parse(candidate)):
+    known = {what for what, _ in _refused_uses(ast.parse(original))}
+    for what, line in _refused_uses(ast.parse(candidate)):
         if what not in known:
             return Behaviour("refused", f"it {what} (line {line}), which the original does not")
     return None
@@ -88,16 +88,21 @@ def check_text(original: str, candidate: str, target: Target) -> Behaviour | Non
 # --- the signature
 
 
-def _misfit(before: Function, after: Function) -> str:
-    """Why a call that suits the one may not suit the other; empty if each does."""
+def _signature_mismatch(before: Function, after: Function) -> str:
+    """Return why a valid call of `before` may not be one of `after`; empty if all are."""
     if type(before) is not type(after):
         return "one is async, the other is not"
     old, new = before.args, after.args
-    return next(chain(_moved(old, new), _wanted(old, new), _other_defaults(old, new)), "")
+    return next(
+        chain(
+            _positional_changes(old, new), _added_or_removed(old, new), _changed_defaults(old, new)
+        ),
+        "",
+    )
 
 
-def _moved(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
-    """Arguments by position that are not where they were, or not called what they were."""
+def _positional_changes(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
+    """Yield what is wrong with positional parameters: missing, renamed, or moved."""
     positional, others = [*old.posonlyargs, *old.args], [*new.posonlyargs, *new.args]
     for at, one in enumerate(positional):
         if at >= len(others):
@@ -110,21 +115,23 @@ def _moved(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
         yield f"{others[len(positional)].arg} takes what was among the rest"
 
 
-def _wanted(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
-    """Arguments that are new, or gone."""
+def _added_or_removed(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
+    """Yield which parameters are new and required, or gone."""
     count, given = len(old.posonlyargs) + len(old.args), _defaults(new)
     added = [*[*new.posonlyargs, *new.args][count:], *new.kwonlyargs]
     yield from (
         f"{one.arg} is new and must be given"
         for one in added
-        if one.arg not in {*_named(old), *given}
+        if one.arg not in {*_parameter_names(old), *given}
     )
-    yield from (f"{one.arg} is missing" for one in old.kwonlyargs if one.arg not in _named(new))
+    yield from (
+        f"{one.arg} is missing" for one in old.kwonlyargs if one.arg not in _parameter_names(new)
+    )
     if (old.vararg and not new.vararg) or (old.kwarg and not new.kwarg):
         yield "it takes no further arguments any more"
 
 
-def _other_defaults(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
+def _changed_defaults(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
     now = _defaults(new)
     for name, value in _defaults(old).items():
         if name not in now:
@@ -133,7 +140,7 @@ def _other_defaults(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
             yield f"the default of {name} was {ast.unparse(value)}, and is {ast.unparse(now[name])}"
 
 
-def _named(arguments: ast.arguments) -> set[str]:
+def _parameter_names(arguments: ast.arguments) -> set[str]:
     return {one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
 
 
@@ -149,55 +156,55 @@ def _defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
     return found | {one.arg: value for one, value in pairs if value is not None}
 
 
-# --- what it reaches for
+# --- what the text imports and uses
 
 
-def _reaches(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """What a text does that an optimisation has no use for, with the line."""
-    imported = _imports(tree)
+def _refused_uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield each use of something that an optimisation doesn't need, with its line."""
+    imported = _import_table(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            found = _by_import(node)
+            found = _refused_imports(node)
         elif isinstance(node, ast.Attribute):
-            found = _by_attribute(node, imported)
+            found = _refused_attributes(node, imported)
         else:
-            found = _by_name(node, imported)
+            found = _refused_names(node, imported)
         for what in found:
             yield what, getattr(node, "lineno", 0)
 
 
-def _by_import(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    for name in _modules(node):
+def _refused_imports(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    for name in _imported_names(node):
         first = name.partition(".")[0]
-        if why := _MODULES.get(first):
+        if why := _REFUSED_MODULES.get(first):
             yield f"imports {first}, {why}"
-        elif isinstance(node, ast.ImportFrom) and (why := _ATTRIBUTES.get(name)):
+        elif isinstance(node, ast.ImportFrom) and (why := _REFUSED_ATTRIBUTES.get(name)):
             yield f"{why}: {name}"
 
 
-def _by_attribute(node: ast.Attribute, imported: dict[str, str]) -> Iterator[str]:
+def _refused_attributes(node: ast.Attribute, imported: dict[str, str]) -> Iterator[str]:
     name = f"{imported.get(ast.unparse(node.value), '')}.{node.attr}"
-    if why := _ATTRIBUTES.get(name):
+    if why := _REFUSED_ATTRIBUTES.get(name):
         yield f"{why}: {name}"
-    if isinstance(node.ctx, ast.Store | ast.Del) and _root(node) in imported:
+    if isinstance(node.ctx, ast.Store | ast.Del) and _root_name(node) in imported:
         yield f"changes {ast.unparse(node)}"
 
 
-def _by_name(node: ast.AST, imported: dict[str, str]) -> Iterator[str]:
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in _NAMES:
-        yield f"{_NAMES[node.id]}: {node.id}"
+def _refused_names(node: ast.AST, imported: dict[str, str]) -> Iterator[str]:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in _REFUSED_NAMES:
+        yield f"{_REFUSED_NAMES[node.id]}: {node.id}"
     elif (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in {"setattr", "delattr"}
     ):
         yield from (
-            f"changes {ast.unparse(one)}" for one in node.args[:1] if _root(one) in imported
+            f"changes {ast.unparse(one)}" for one in node.args[:1] if _root_name(one) in imported
         )
 
 
-def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """Full names of what an import brings."""
+def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the full names of what a statement imports."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return (
@@ -207,8 +214,8 @@ def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
     )
 
 
-def _imports(tree: ast.Module) -> dict[str, str]:
-    """What the names that imports bind stand for."""
+def _import_table(tree: ast.Module) -> dict[str, str]:
+    """Map each name that an import binds to the full name of what it imports."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -223,7 +230,7 @@ def _imports(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def _root(node: ast.AST) -> str:
+def _root_name(node: ast.AST) -> str:
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

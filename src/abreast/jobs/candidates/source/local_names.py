@@ -1,4 +1,4 @@
-"""Local variables under numbers instead of names: those alone that nothing outside of their function can tell apart."""
+"""Replaces the names of local variables by new_names, where nothing outside can see the name."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
 Tables: TypeAlias = dict[tuple[str, int], list[symtable.SymbolTable]]
 
 
-def _tables(source: str) -> Tables:
-    """The scopes of a source by name and line.
+def _scope_tables(source: str) -> Tables:
+    """Return the scopes of a source by name and line.
 
-    Those of one line that share a name have to agree.
+    Scopes with the same name on one line are in one list; a name is local only if it is in all.
     """
     found: Tables = defaultdict(list)
-    waiting = [symtable.symtable(source, "<candidate>", "exec")]
-    while waiting:
-        table = waiting.pop()
+    pending = [symtable.symtable(source, "<candidate>", "exec")]
+    while pending:
+        table = pending.pop()
         found[table.get_name(), table.get_lineno()].append(table)
-        waiting += table.get_children()
+        pending += table.get_children()
     return found
 
 
@@ -44,19 +44,19 @@ def _is_local(tables: Sequence[symtable.SymbolTable], name: str) -> bool:
 
 
 def rename_locals(tree: ast.Module, source: str) -> None:
-    """Number, in the tree of a source, the local variables that nobody else can see."""
-    tables = _tables(source)
+    """Replace the names of local variables that nothing else can see by new_names, in the tree."""
+    tables = _scope_tables(source)
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTIONS):
             _Locals(node, tables[node.name, node.lineno]).rename()
-    # What stands outside of functions, and in lambdas, has comprehensions too.
+    # Code outside of functions, and in lambdas, has comprehensions too.
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.Module | ast.Lambda):
             _Locals(node, []).rename()
 
 
 class _Locals:
-    """The variables of one function, or of the comprehensions in one scope that is none."""
+    """The variables of one function, or of the comprehensions in a scope that is no function."""
 
     def __init__(
         self,
@@ -64,73 +64,75 @@ class _Locals:
         tables: Sequence[symtable.SymbolTable],
     ) -> None:
         self._scope = scope
-        self._tables = tables
+        self._scope_tables = tables
         self._body: list[ast.AST] = (
             [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
         )
-        self._kept = _kept(self._body)
-        self._numbers: dict[str, str] = {}
+        self._fixed_names = _fixed_names(self._body)
+        self._new_names: dict[str, str] = {}
         self._count = 0
 
     def rename(self) -> None:
-        risky = BoundVariables().risky(self._body)
+        maybe_unbound = BoundVariables().maybe_unbound(self._body)
         names = [
             node.id
-            for node in _own(self._body)
+            for node in _nodes_of_scope(self._body)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         ]
         for name in dict.fromkeys(names):
             if (
-                name not in self._kept | risky
+                name not in self._fixed_names | maybe_unbound
                 and not name.startswith("__")
-                and _is_local(self._tables, name)
+                and _is_local(self._scope_tables, name)
             ):
-                self._numbers[name] = self._next()
+                self._new_names[name] = self._next_name()
         for node in self._body:
-            self._apply(node, self._numbers)
+            self._apply(node, self._new_names)
 
-    def _next(self) -> str:
-        # No identifier can have a dot: nothing else in the source is called so.
+    def _next_name(self) -> str:
+        # No identifier contains a dot, so the new name is unique.
         self._count += 1
         return f"local.{self._count}"
 
-    def _apply(self, node: ast.AST, numbers: dict[str, str]) -> None:
-        """Rename in a node and all of its scope.
-
-        Comprehensions within have variables of their own besides.
-        """
-        waiting = [(node, numbers)]
-        while waiting:
-            node, numbers = waiting.pop()
+    def _apply(self, node: ast.AST, new_names: dict[str, str]) -> None:
+        """Rename in a node and all of its scope, including the variables of comprehensions."""
+        pending = [(node, new_names)]
+        while pending:
+            node, new_names = pending.pop()
             if isinstance(node, ast.Name):
-                node.id = numbers.get(node.id, node.id)
+                node.id = new_names.get(node.id, node.id)
             elif isinstance(node, _COMPREHENSIONS):
-                inner = self._inner(node, numbers)
+                inner = self._comprehension_names(node, new_names)
                 first = node.generators[0].iter
-                waiting += [(one, numbers if one is first else inner) for one in _parts(node)]
+                pending += [
+                    (one, new_names if one is first else inner)
+                    for one in _comprehension_parts(node)
+                ]
             else:
-                waiting += [(one, numbers) for one in _of_this_scope(node)]
+                pending += [(one, new_names) for one in _children_in_scope(node)]
 
-    def _inner(self, node: Comprehension, numbers: dict[str, str]) -> dict[str, str]:
-        """The names that hold inside of a comprehension."""
+    def _comprehension_names(
+        self, node: Comprehension, new_names: dict[str, str]
+    ) -> dict[str, str]:
+        """Return the new names inside of a comprehension."""
         bound = list(dict.fromkeys(targets(node)))
-        risky = BoundVariables().risky_in(node)
+        maybe_unbound = BoundVariables().maybe_unbound_in(node)
         free = {
-            name: self._next()
+            name: self._next_name()
             for name in bound
-            if name not in self._kept | risky and not name.startswith("__")
+            if name not in self._fixed_names | maybe_unbound and not name.startswith("__")
         }
-        return {**{name: new for name, new in numbers.items() if name not in bound}, **free}
+        return {**{name: new for name, new in new_names.items() if name not in bound}, **free}
 
 
-def _parts(node: Comprehension) -> Iterator[ast.AST]:
+def _comprehension_parts(node: Comprehension) -> Iterator[ast.AST]:
     for one in node.generators:
         yield from (one.iter, one.target, *one.ifs)
     yield from (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
 
 
-def _of_this_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """The children that are of the same scope: of an inner function, what is reckoned outside of it."""
+def _children_in_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the children in the same scope: of an inner function, those evaluated outside it."""
     if isinstance(node, ast.Lambda):
         yield node.args
     elif isinstance(node, _FUNCTIONS):
@@ -141,42 +143,39 @@ def _of_this_scope(node: ast.AST) -> Iterator[ast.AST]:
         yield from ast.iter_child_nodes(node)
 
 
-def _own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Every node of a scope, in the order of the source.
-
-    Not of inner functions, classes and comprehensions.
-    """
+def _nodes_of_scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes of a scope in source order, without inner scopes and comprehensions."""
     for node in body:
         yield node
         if isinstance(node, _COMPREHENSIONS):
-            yield from _own([node.generators[0].iter])
+            yield from _nodes_of_scope([node.generators[0].iter])
         else:
-            yield from _own(_of_this_scope(node))
+            yield from _nodes_of_scope(_children_in_scope(node))
 
 
-def _kept(body: Iterable[ast.AST]) -> frozenset[str]:
-    """Names that must stay: seen by inner scopes, declared, or bound in a way that shows the name."""
-    kept: set[str] = set()
+def _fixed_names(body: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the names that must stay: used by inner scopes, declared, or otherwise visible."""
+    fixed: set[str] = set()
     for node in (one for part in body for one in ast.walk(part)):
         if isinstance(node, _SCOPES):
             inner = node.body if isinstance(node.body, list) else [node.body]
-            kept |= {
+            fixed |= {
                 one.id for part in inner for one in ast.walk(part) if isinstance(one, ast.Name)
             }
         if isinstance(node, ast.Global | ast.Nonlocal):
-            kept |= {*node.names}
+            fixed |= {*node.names}
         elif isinstance(node, ast.NamedExpr | ast.Delete):
-            kept |= {
+            fixed |= {
                 one.id
                 for one in ast.walk(node)
                 if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
             }
         else:
-            kept |= _shown_names(node)
-    return frozenset(kept)
+            fixed |= _visible_names(node)
+    return frozenset(fixed)
 
 
-def _shown_names(node: ast.AST) -> set[str]:
+def _visible_names(node: ast.AST) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     if type(node).__name__ == "TypeAlias":  # from Python 3.12 on

@@ -1,7 +1,4 @@
-"""Where candidates come from: files of a directory, patches, git refs.
-
-Each is read, none is run.
-"""
+"""Reads candidates from files of a directory, patches and git refs, without running them."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from abreast.jobs.candidates.source.target import CandidateInvalid, Target, read
 from abreast.worktrees.background import StopRequest
 from abreast.worktrees.git import Git, GitFailed
 
-_PATCHES: Final = (".patch", ".diff")
-_LARGEST: Final = 2 << 20  # bytes of a candidate: more is no function
+_PATCH_SUFFIXES: Final = (".patch", ".diff")
+_MAX_CANDIDATE_SIZE: Final = 2 << 20  # bytes
 
 
 class SourceMissing(AbreastError, ValueError):
@@ -28,14 +25,17 @@ class SourceMissing(AbreastError, ValueError):
 
 
 def from_directory(directory: Path) -> list[Proposal]:
-    """The Python files of a directory, by their names in order. Raises `SourceMissing`."""
-    return [from_file(path) for path in _listed(directory, (".py",))]
+    """Return the Python files of a directory as candidates, sorted by name.
+
+    Raises `SourceMissing`.
+    """
+    return [from_file(path) for path in _list_files(directory, (".py",))]
 
 
 def from_file(path: Path) -> Proposal:
-    """The text of a Python file; an error of its own, if it can't be read."""
+    """Return a Python file as a candidate, with an error as its result if it can't be read."""
     try:
-        _not_too_large(path)
+        _check_size(path)
         return Proposal(path.stem, read_source(path), "file")
     except (CandidateInvalid, OSError) as error:
         return Proposal(path.stem, "", "file", fault="error", reason=str(error))
@@ -44,28 +44,24 @@ def from_file(path: Path) -> Proposal:
 def from_patches(
     paths: Iterable[Path], target: Target, original: str, stop: StopRequest | None = None
 ) -> list[Proposal]:
-    """Patches, each applied to the target's file apart from the project.
+    """Return the target's file with each patch applied, in a directory outside of the project.
 
-    One that touches another file is refused.
-
-    It blocks while git works; `stop` ends that.
+    A patch that touches another file is refused. It blocks while git runs; `stop` ends git.
     """
     return [_from_patch(path, target, original, stop or StopRequest()) for path in paths]
 
 
 def patches_in(directory: Path) -> list[Path]:
-    """The patches of a directory, by their names in order. Raises `SourceMissing`."""
-    return _listed(directory, _PATCHES)
+    """Return the patches of a directory, sorted by name. Raises `SourceMissing`."""
+    return _list_files(directory, _PATCH_SUFFIXES)
 
 
 def from_refs(
     refs: Sequence[str], target: Target, root: Path, stop: StopRequest | None = None
 ) -> list[Proposal]:
-    """The target's file as it is in each of these commits or branches.
+    """Return the target's file as it is in each of these commits or branches.
 
-    Raises `SourceMissing` for an unknown one.
-
-    It blocks while git works; `stop` ends that.
+    Raises `SourceMissing` for an unknown one. It blocks while git runs; `stop` ends git.
     """
     git = Git(root, stop or StopRequest())
     found = []
@@ -89,7 +85,7 @@ def from_refs(
     return found
 
 
-def _listed(directory: Path, endings: tuple[str, ...]) -> list[Path]:
+def _list_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
     try:
         return sorted(
             path
@@ -102,42 +98,46 @@ def _listed(directory: Path, endings: tuple[str, ...]) -> list[Path]:
         raise SourceMissing(f"there is no directory {directory}") from None
 
 
-def _not_too_large(path: Path) -> None:
-    if path.stat().st_size > _LARGEST:
-        raise CandidateInvalid(f"it has more than {_LARGEST >> 20} MiB, which no candidate needs")
+def _check_size(path: Path) -> None:
+    if path.stat().st_size > _MAX_CANDIDATE_SIZE:
+        raise CandidateInvalid(
+            f"it has more than {_MAX_CANDIDATE_SIZE >> 20} MiB, which no candidate needs"
+        )
 
 
 def _from_patch(path: Path, target: Target, original: str, stop: StopRequest) -> Proposal:
     try:
-        _not_too_large(path)
+        _check_size(path)
         patch = path.read_bytes()
-        with tempfile.TemporaryDirectory(prefix="abreast-patch-") as place:
-            git = Git(Path(place), stop)
-            return _applied(git, patch, Proposal(path.stem, "", "patch"), target, original)
+        with tempfile.TemporaryDirectory(prefix="abreast-patch-") as directory:
+            git = Git(Path(directory), stop)
+            return _apply_patch(git, patch, Proposal(path.stem, "", "patch"), target, original)
     except GitFailed as error:
-        said = str(error).splitlines()[-1].removeprefix("error: ")
+        message = str(error).splitlines()[-1].removeprefix("error: ")
         return Proposal(
-            path.stem, "", "patch", fault="error", reason=f"it can't be applied: {said}"
+            path.stem, "", "patch", fault="error", reason=f"it can't be applied: {message}"
         )
     except (CandidateInvalid, OSError) as error:
         return Proposal(path.stem, "", "patch", fault="error", reason=str(error))
 
 
-def _applied(git: Git, patch: bytes, named: Proposal, target: Target, original: str) -> Proposal:
-    """What a patch makes of the original, in a repository of its own."""
+def _apply_patch(
+    git: Git, patch: bytes, proposal: Proposal, target: Target, original: str
+) -> Proposal:
+    """Apply a patch to the original, in a repository of its own."""
     git("init", "--quiet")
     touched = git("apply", "--numstat", "-z", "-", stdin=patch).decode("utf-8", "replace")
-    # A renamed file has two names, each in a field of its own.
+    # A renamed file has two names, each in its own field.
     files = {field.rpartition("\t")[2] for field in touched.split("\0")} - {""}
     if others := sorted(files - {target.file}):
         reason = f"it touches {', '.join(others[:3])}, and only {target.file} may change"
-        return replace(named, fault="refused", reason=reason)
+        return replace(proposal, fault="refused", reason=reason)
     file = git.place / target.file
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(original.encode())
     git("apply", "--whitespace=nowarn", "-", stdin=patch)
     if not file.is_file() or file.is_symlink():
         return replace(
-            named, fault="refused", reason=f"it removes {target.file}, or makes a link of it"
+            proposal, fault="refused", reason=f"it removes {target.file}, or makes a link of it"
         )
-    return replace(named, text=file.read_bytes().decode("utf-8", "replace"))
+    return replace(proposal, text=file.read_bytes().decode("utf-8", "replace"))

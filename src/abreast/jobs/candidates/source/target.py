@@ -1,6 +1,6 @@
-"""The function that is to become faster, and a candidate's text put in its place, in memory.
+"""Finds the target function in its file, and puts a candidate's text in its place, in memory.
 
-A candidate is the whole file anew, or only the function: with imports that it needs and with
+A candidate is the whole new file, or only the function, with the imports that it needs and with
 helpers of new names.
 """
 
@@ -30,14 +30,14 @@ class TargetInvalid(AbreastError, ValueError):
 
 
 class CandidateInvalid(AbreastError, ValueError):
-    """The text of a candidate can't stand in the target's place; the message says why."""
+    """The text of a candidate can't replace the target; the message says why."""
 
     retryable = False
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A function or method: its file, from the top of the repository with slashes, and its dotted name in it."""
+    """A function or method: its file, relative to the repository, and its dotted name in it."""
 
     file: str
     qualname: str
@@ -47,12 +47,12 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The last part of its name."""
+        """The last part of the dotted name."""
         return self.qualname.rpartition(".")[2]
 
 
 def parse_target(text: str, root: Path) -> Target:
-    """The target that `pkg/mod.py::Class.method` names, looked up in `root`.
+    """Return the target that `pkg/mod.py::Class.method` names, looked up in `root`.
 
     Raises `TargetInvalid`.
     """
@@ -81,9 +81,9 @@ def parse_target(text: str, root: Path) -> Target:
 
 
 def read_source(path: Path) -> str:
-    """The text of a Python file, its line ends as they are.
+    """Return the text of a Python file, with unchanged line ends.
 
-    Raises `CandidateInvalid` if it is no text.
+    Raises `CandidateInvalid` if it is not UTF-8.
     """
     try:
         return path.read_bytes().decode("utf-8")
@@ -92,47 +92,45 @@ def read_source(path: Path) -> str:
 
 
 def find_function(text: str, target: Target) -> Function:
-    """The target in a text of its file. Raises `CandidateInvalid`."""
-    return _function(_parsed(text, target.file), target)
+    """Return the target in a text of its file. Raises `CandidateInvalid`."""
+    return _function(_parse(text, target.file), target)
 
 
 def candidate_text(original_text: str, target: Target, candidate_text: str) -> str:
-    """The target's file with the candidate in it: the candidate itself, if that is a whole file.
+    """Return the target's file with the candidate in it, or the candidate if it is a whole file.
 
-    Writes nothing.
-
-    A candidate that is only the function keeps the original's decorators and docstring unless it
-    has its own. For a file with nothing else in it, a candidate is taken for the function alone if
-    it can be. What it imports is added to the imports; helpers of new names are put before the
-    function, or before its class. Raises `CandidateInvalid` if it isn't Python, has no such
-    function, or would change anything else.
+    Nothing is written. A candidate that is only the function keeps the original's decorators and
+    docstring unless it has its own. If the file has nothing but the function, the candidate is
+    treated as the function alone where possible. Its imports are added to those of the file;
+    helpers of new names are put before the function, or before its class. Raises `CandidateInvalid`
+    if it isn't Python, has no such function, or would change anything else.
     """
-    old, new = _parsed(original_text, target.file), _parsed(candidate_text, "the candidate")
+    old, new = _parse(original_text, target.file), _parse(candidate_text, "the candidate")
     before = _function(old, target)
-    if _is_whole(old, new, target):
-        _same_kind(before, _function(new, target))
-        if _names(old.body) != {target.qualname}:
+    if _is_whole_file(old, new, target):
+        _check_same_kind(before, _function(new, target))
+        if _bound_names(old.body) != {target.qualname}:
             return candidate_text
         try:
-            return _spliced(original_text, old, candidate_text, new, target)
+            return _splice(original_text, old, candidate_text, new, target)
         except CandidateInvalid:
             return candidate_text
-    return _spliced(original_text, old, candidate_text, new, target)
+    return _splice(original_text, old, candidate_text, new, target)
 
 
-def _spliced(text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target) -> str:
+def _splice(text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target) -> str:
     splice = _Splice(text, old, new_text, new, target)
-    made = splice.text()
-    if ast.dump(_function(_parsed(made, "the candidate, spliced in,"), target)) != ast.dump(
+    result = splice.text()
+    if ast.dump(_function(_parse(result, "the candidate, spliced in,"), target)) != ast.dump(
         splice.expected
     ):
         raise CandidateInvalid(
             "the function can't be put into the file as it is written: give the whole file"
         )
-    return made
+    return result
 
 
-def _parsed(text: str, name: str) -> ast.Module:
+def _parse(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError as error:
@@ -160,7 +158,8 @@ def _lookup(tree: ast.Module, qualname: str) -> Definition | None:
     if len(found) > 1:
         lines = ", ".join(str(one.lineno) for one in found)
         raise CandidateInvalid(
-            f"{qualname} is defined {len(found)} times, in lines {lines}: which is meant can't be said"
+            f"{qualname} is defined {len(found)} times, in lines {lines}: "
+            "which is meant can't be said"
         )
     return found[0] if found else None
 
@@ -174,10 +173,7 @@ def _is_overload(one: Definition) -> bool:
 def _members(
     inside: ast.Module | ast.ClassDef, above: str = ""
 ) -> Iterator[tuple[str, Definition]]:
-    """Functions and classes with their dotted names.
-
-    Those of classes too, those of functions not.
-    """
+    """Yield functions and classes with their dotted names; not those inside of functions."""
     for one in _definitions(inside.body):
         yield f"{above}{one.name}", one
         if isinstance(one, ast.ClassDef):
@@ -185,7 +181,7 @@ def _members(
 
 
 def _definitions(nodes: Iterable[ast.AST]) -> Iterator[Definition]:
-    """Those among the statements, and in the ifs, withs, loops and tries among them."""
+    """Yield definitions among statements, and inside of their ifs, withs, loops and tries."""
     for one in nodes:
         if isinstance(one, _DEFINITIONS):
             yield one
@@ -193,17 +189,14 @@ def _definitions(nodes: Iterable[ast.AST]) -> Iterator[Definition]:
             yield from _definitions(ast.iter_child_nodes(one))
 
 
-def _names(body: Iterable[ast.stmt]) -> set[str]:
-    """What statements bind, but for what they import.
-
-    Members of classes with their dotted names.
-    """
+def _bound_names(body: Iterable[ast.stmt]) -> set[str]:
+    """Return the names that statements bind, except imports; class members by dotted name."""
     found: set[str] = set()
     for one in body:
         if isinstance(one, _DEFINITIONS):
             found.add(one.name)
             if isinstance(one, ast.ClassDef):
-                found |= {f"{one.name}.{name}" for name in _names(one.body)}
+                found |= {f"{one.name}.{name}" for name in _bound_names(one.body)}
         elif not isinstance(one, _IMPORTS):
             found |= {
                 node.id
@@ -214,8 +207,8 @@ def _names(body: Iterable[ast.stmt]) -> set[str]:
     return found
 
 
-def _imported(tree: ast.Module) -> dict[str, tuple[str, int, str, str | None]]:
-    """What the imports at the top bind: by the name, what it is."""
+def _import_table(tree: ast.Module) -> dict[str, tuple[str, int, str, str | None]]:
+    """Map the names that top-level imports bind to module, level, name and alias."""
     found: dict[str, tuple[str, int, str, str | None]] = {}
     for one in tree.body:
         if isinstance(one, _IMPORTS):
@@ -224,21 +217,26 @@ def _imported(tree: ast.Module) -> dict[str, tuple[str, int, str, str | None]]:
             )
             for alias in one.names:
                 bound = alias.asname or (alias.name.partition(".")[0] if level < 0 else alias.name)
-                # Several `import a.b` bind one `a`, and each counts.
+                # Several `import a.b` bind the same `a`; each of them is kept.
                 key = bound if bound not in found or level >= 0 else f"{bound} by {alias.name}"
                 found[key] = (module, level, alias.name, alias.asname)
     return found
 
 
-def _is_whole(old: ast.Module, new: ast.Module, target: Target) -> bool:
-    """Whether the candidate is a whole file: it has all that the original has, and needs none of its imports."""
-    if not _names(old.body) <= _names(new.body) or _lookup(new, target.qualname) is None:
+def _is_whole_file(old: ast.Module, new: ast.Module, target: Target) -> bool:
+    """Whether a candidate has all names of the original and needs none of its imports."""
+    if (
+        not _bound_names(old.body) <= _bound_names(new.body)
+        or _lookup(new, target.qualname) is None
+    ):
         return False
     used = {node.id for node in ast.walk(new) if isinstance(node, ast.Name)}
-    return not (used & _imported(old).keys()) - _imported(new).keys() - _names(new.body)
+    return (
+        not (used & _import_table(old).keys()) - _import_table(new).keys() - _bound_names(new.body)
+    )
 
 
-def _same_kind(before: Function, after: Function) -> None:
+def _check_same_kind(before: Function, after: Function) -> None:
     if type(before) is not type(after):
         kinds = (
             ("async", "plain") if isinstance(before, ast.AsyncFunctionDef) else ("plain", "async")
@@ -247,30 +245,30 @@ def _same_kind(before: Function, after: Function) -> None:
 
 
 class _Splice:
-    """A function of one text put into another, with what it needs."""
+    """Puts a function of one text into another, with the helpers and imports it needs."""
 
     def __init__(
         self, text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target
     ) -> None:
-        """Raises `CandidateInvalid` if there is more in it than the function and what it needs."""
+        """Raises `CandidateInvalid` if the candidate has more than the function and its helpers."""
         self._old, self._new = old, new
         self._lines, self._new_lines = _lines(text), _lines(new_text)
         self._newline = "\r\n" if self._lines and self._lines[0].endswith("\r\n") else "\n"
         self._target = target
-        self._body = 0
+        self._docstring_offset = 0
         self._before = _function(old, target)
-        self.expected, self._inner, self._outer = self._parts()
-        _same_kind(self._before, self.expected)
-        self._own = bool(self.expected.decorator_list)
-        if not self._own:
+        self.expected, self._class_helpers, self._top_helpers = self._parts()
+        _check_same_kind(self._before, self.expected)
+        self._has_decorators = bool(self.expected.decorator_list)
+        if not self._has_decorators:
             self.expected.decorator_list = self._before.decorator_list
-        self._docstring = self._kept_docstring()
+        self._docstring = self._inherited_docstring()
 
     def _parts(self) -> tuple[Function, list[ast.stmt], list[ast.stmt]]:
-        """The function, helpers beside it in its class, and helpers at the top."""
+        """Return the function, its helpers in the same class, and its top-level helpers."""
         *path, name = self._target.qualname.split(".")
         function: ast.AST | None = _lookup(self._new, self._target.qualname) if path else None
-        if function is None:  # alone, without its class
+        if function is None:  # the candidate has the method without its class
             found = [
                 one for one in self._new.body if isinstance(one, _FUNCTIONS) and one.name == name
             ]
@@ -288,21 +286,22 @@ class _Splice:
         return function, helpers[-1] if path else [], helpers[0]
 
     def _helpers(self, body: Sequence[ast.stmt], above: str) -> list[ast.stmt]:
-        """What is new; what is as in the original is left out, what isn't is refused."""
+        """Return the new statements; unchanged ones are left out, changed ones are refused."""
         place = _lookup(self._old, above) if above else self._old
         there = place.body if isinstance(place, ast.ClassDef | ast.Module) else []
         same = {ast.dump(one) for one in there}
-        taken = _names(there) | (_imported(self._old).keys() if not above else set())
+        taken = _bound_names(there) | (_import_table(self._old).keys() if not above else set())
         kept: list[ast.stmt] = []
         for one in body:
             if isinstance(one, _IMPORTS) and not above:
                 continue
-            if ast.dump(one) in same or _says_nothing(one):
+            if ast.dump(one) in same or _has_no_effect(one):
                 continue
-            names = _names([one])
+            names = _bound_names([one])
             if not names or isinstance(one, ast.Expr):
                 raise CandidateInvalid(
-                    f"line {one.lineno} of the candidate is neither the function nor its helper: give the whole file"
+                    f"line {one.lineno} of the candidate is neither the function nor its helper: "
+                    "give the whole file"
                 )
             if changed := sorted(names & taken):
                 raise CandidateInvalid(
@@ -311,8 +310,11 @@ class _Splice:
             kept.append(one)
         return kept
 
-    def _kept_docstring(self) -> list[str]:
-        """The lines of the original's docstring, if the candidate has none and its body has lines of its own."""
+    def _inherited_docstring(self) -> list[str]:
+        """Return the lines of the original's docstring, if the candidate has none.
+
+        Empty if a body starts on the line of its `def`, or is indented differently.
+        """
         first, after = self._before.body[0], self.expected.body[0]
         if not (
             isinstance(first, ast.Expr)
@@ -325,48 +327,52 @@ class _Splice:
             or ast.get_docstring(self.expected, clean=False) is not None
         ):
             return []
-        if _start(after) <= self.expected.lineno or first.lineno <= self._before.lineno:
+        if _first_line(after) <= self.expected.lineno or first.lineno <= self._before.lineno:
             return []
         if (
             after.col_offset - self.expected.col_offset
             != first.col_offset - self._before.col_offset
         ):
             return []
-        self._body = _start(after) - self.expected.lineno
+        self._docstring_offset = _first_line(after) - self.expected.lineno
         self.expected.body.insert(0, first)
         return self._lines[first.lineno - 1 : first.end_lineno]
 
     def text(self) -> str:
-        """The file with all of it in place."""
+        """Return the file with function, helpers and imports in place."""
         lines = list(self._lines)
-        start, end = _start(self._before), self._before.end_lineno or self._before.lineno
-        function = self._cut(self.expected, self._before, own=self._own)
-        above = self.expected.lineno - _start(self.expected) if self._own else 0
-        function[above + self._body : above + self._body] = self._docstring
-        if not self._own:
+        start, end = _first_line(self._before), self._before.end_lineno or self._before.lineno
+        function = self._reindented(self.expected, self._before, own=self._has_decorators)
+        above = self.expected.lineno - _first_line(self.expected) if self._has_decorators else 0
+        function[above + self._docstring_offset : above + self._docstring_offset] = self._docstring
+        if not self._has_decorators:
             function = lines[start - 1 : self._before.lineno - 1] + function
         beside = [
-            line for one in self._inner for line in [*self._cut(one, self._before), self._newline]
+            line
+            for one in self._class_helpers
+            for line in [*self._reindented(one, self._before), self._newline]
         ]
         lines[start - 1 : end] = [*beside, *function]
         top = next(
-            one for one in self._old.body if _start(one) <= start <= (one.end_lineno or one.lineno)
+            one
+            for one in self._old.body
+            if _first_line(one) <= start <= (one.end_lineno or one.lineno)
         )
         helpers = [
             line
-            for one in self._outer
-            for line in [*self._cut(one, top), self._newline, self._newline]
+            for one in self._top_helpers
+            for line in [*self._reindented(one, top), self._newline, self._newline]
         ]
-        lines[_start(top) - 1 : _start(top) - 1] = helpers
+        lines[_first_line(top) - 1 : _first_line(top) - 1] = helpers
         self._add_imports(lines)
         return "".join(lines)
 
-    def _cut(self, one: ast.stmt, like: ast.stmt, *, own: bool = True) -> list[str]:
-        """The lines of a statement of the candidate, as deep as `like` is.
+    def _reindented(self, one: ast.stmt, like: ast.stmt, *, own: bool = True) -> list[str]:
+        """Return the lines of a statement of the candidate, indented like `like`.
 
-        What is inside of strings stays.
+        Lines inside of strings are not changed.
         """
-        start = _start(one) if own else one.lineno
+        start = _first_line(one) if own else one.lineno
         inside = _inside_strings(one)
         fill = self._lines[like.lineno - 1][: like.col_offset]
         depth = self._new_lines[one.lineno - 1][: one.col_offset]
@@ -383,28 +389,29 @@ class _Splice:
         return found
 
     def _add_imports(self, lines: list[str]) -> None:
-        """Into `lines`, of which those above the target are as they were."""
-        old = _imported(self._old)
-        bound = _names(self._old.body)
+        """Add the new imports to `lines`, whose lines above the target are unchanged so far."""
+        old = _import_table(self._old)
+        bound = _bound_names(self._old.body)
         future: list[str] = []
         plain: list[str] = []
-        for key, (module, level, name, other) in _imported(self._new).items():
+        for key, (module, level, name, other) in _import_table(self._new).items():
             name_bound = key.partition(" ")[0]
             if (module, level, name, other) in old.values():
                 continue
             if (name_bound in old and level >= 0) or name_bound in bound:
                 raise CandidateInvalid(
-                    f"the candidate imports another {name_bound} than the file has: give the whole file"
+                    f"the candidate imports another {name_bound} than the file has: "
+                    "give the whole file"
                 )
             what = f"{name} as {other}" if other else name
             line = f"import {what}" if level < 0 else f"from {'.' * level}{module} import {what}"
             (future if module == "__future__" else plain).append(line + self._newline)
         body = list(self._old.body)
-        if body and isinstance(body[0], ast.Expr) and _says_nothing(body[0]):
+        if body and isinstance(body[0], ast.Expr) and _has_no_effect(body[0]):
             docstring = body.pop(0)
             first = (docstring.end_lineno or docstring.lineno) + 1
         else:
-            first = _start(body[0])
+            first = _first_line(body[0])
         last = first
         for one in body:
             if not isinstance(one, _IMPORTS):
@@ -414,20 +421,20 @@ class _Splice:
         lines[first - 1 : first - 1] = future
 
 
-def _says_nothing(one: ast.stmt) -> bool:
+def _has_no_effect(one: ast.stmt) -> bool:
     return isinstance(one, ast.Pass) or (
         isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
     )
 
 
-def _start(one: ast.stmt) -> int:
-    """Its first line, decorators included."""
+def _first_line(one: ast.stmt) -> int:
+    """Return the first line of a statement, decorators included."""
     decorators = one.decorator_list if isinstance(one, _DEFINITIONS) else []
     return min([one.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _inside_strings(one: ast.stmt) -> set[int]:
-    """Lines that begin inside of a string."""
+    """Return the numbers of the lines that begin inside of a string."""
     return {
         number
         for node in ast.walk(one)
@@ -438,5 +445,5 @@ def _inside_strings(one: ast.stmt) -> set[int]:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as Python counts them; a form feed ends none."""
+    """Split a text into lines as Python does: a form feed ends no line."""
     return io.StringIO(text, newline="").readlines()
