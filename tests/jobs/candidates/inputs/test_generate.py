@@ -1,4 +1,4 @@
-"""Inputs that no test has: like the recorded ones, the same each time, and a difference made small."""
+"""Generated inputs: similar to the recorded ones, reproducible, and shrunk if they differ."""
 
 import datetime as dt
 import json

@@ -1,4 +1,4 @@
-"""Inputs outside of what was recorded: wrong candidates that only they show, and right ones that they let pass."""
+"""Unusual inputs: wrong candidates that only they show, and right ones that pass."""
 
 import sys
 
@@ -16,7 +16,7 @@ from tests.jobs.candidates.watched import open_project, use_cache
 
 LIMITS = ResourceLimits(seconds=60, memory=1 << 30, processes=40)
 
-# By name: the original, its calls in the tests, a wrong candidate that these don't show, and a
+# By name: the original, the calls in its tests, a wrong candidate that passes these tests, and a
 # right one.
 CASES = {
     "half": ("def half(n: int) -> int:\n    return n // 2", [(7,), (8,)], "int(n / 2)", "n >> 1"),
@@ -99,7 +99,10 @@ CASES = {
         "text.lstrip().rstrip()",
     ),
     "weekday": (
-        "from datetime import date\n\n\ndef weekday(day: date) -> int:\n    return day.isoweekday()",
+        (
+            "from datetime import date\n\n\n"
+            "def weekday(day: date) -> int:\n    return day.isoweekday()"
+        ),
         "[(date(2026, 3, 2),), (date(2026, 3, 4),)]",
         "(day.toordinal() - 1) % 7 + 1 if day.year < 9999 else 7",
         "day.weekday() + 1",
@@ -142,9 +145,10 @@ def answers(name, text, calls):
 
 
 async def judged(place, name, source, calls, texts):
-    """What the generated inputs say of each text; what was dropped, by reason."""
+    """Return the verdict of the generated inputs on each text, and dropped inputs by reason."""
     heads = "".join(f"{line}\n" for line in source.splitlines() if line.startswith("from "))
-    test = f"{heads}from {name} import {name}\n\n\ndef test_it():\n    for args in {calls}:\n        {name}(*args)\n"
+    test = f"{heads}from {name} import {name}\n\n\n"
+    test += f"def test_it():\n    for args in {calls}:\n        {name}(*args)\n"
     files = {f"{name}.py": f"{source}\n", f"test_{name}.py": test}
     async with open_project(place, files, f"{name}.py::{name}", (f"test_{name}.py",)) as project:
         original = await project.watch()
@@ -183,7 +187,8 @@ async def test_a_wrong_candidate_that_only_unusual_inputs_show_is_caught_and_a_r
 @pytest.mark.usefixtures("cache")
 async def test_what_the_original_raises_on_or_a_hint_forbids_is_respected_and_said(tmp_path):
     source = (
-        "from typing import Literal\n\n\ndef root(n: int, mode: Literal['up', 'down'] = 'up') -> int:\n"
+        "from typing import Literal\n\n\n"
+        "def root(n: int, mode: Literal['up', 'down'] = 'up') -> int:\n"
         "    if n < 0:\n        raise ValueError(n)\n    return int(n**0.5) + (mode != 'down')"
     )
     other = source.replace("raise ValueError(n)", "return -1").replace(

@@ -1,10 +1,10 @@
-"""Candidates that cheat: seen in their text before they run, or by what they did when they ran, and always told why."""
+"""Candidates that cheat: refused for their text or for what they do when run, with the reason."""
 
 import json
 
 import pytest
 
-from abreast.jobs.candidates.behaviour import trace as witnessed
+from abreast.jobs.candidates.behaviour import trace
 from abreast.jobs.candidates.behaviour.traced_run import judge_behaviour
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.source.checks import check_text
@@ -49,7 +49,7 @@ LIMIT = 3
 def keys(text, *, least=1):
     return {word: count for word, count in Counter(text.split()).items() if count >= least}
 """
-# Every cheat answers right where it can: what is refused is the way.
+# Every cheat returns the right answer where it can: it is refused for how it gets it.
 ANSWER = GOOD.partition("    return ")[2]
 HEAD = "from collections import Counter\n"
 
@@ -77,7 +77,7 @@ def test_an_honest_candidate_and_the_original_itself_pass():
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "told"),
+    ("text", "verdict", "reason"),
     [
         ("def keys(:\n", "error", "not Python"),
         ("x = 1\n", "error", "no function keys"),
@@ -100,24 +100,24 @@ def test_an_honest_candidate_and_the_original_itself_pass():
         ("async def keys(text, *, least=1):\n    pass\n", "refused", "async"),
     ],
 )
-def test_what_does_not_fit_is_told(text, verdict, told):
+def test_what_does_not_fit_is_reported(text, verdict, reason):
     behaviour = in_text(text)
     assert behaviour.verdict == verdict
-    assert told in behaviour.reason
+    assert reason in behaviour.reason
 
 
 def test_what_takes_the_rest_must_go_on_taking_it():
-    for old, new, told in [
+    for old, new, reason in [
         ("def f(*a):\n    pass\n", "def f(b, *a):\n    pass\n", "b takes what was among the rest"),
         ("def f(*a, **k):\n    pass\n", "def f(*a):\n    pass\n", "no further arguments"),
         ("def f(a):\n    pass\n", "def f(a, b=1, *c, d=2, **e):\n    pass\n", None),
     ]:
         behaviour = check_text(old, new, Target("f.py", "f"))
-        assert behaviour is None if told is None else told in behaviour.reason
+        assert behaviour is None if reason is None else reason in behaviour.reason
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         (candidate(top="import time\ntime.perf_counter = lambda: 0"), "changes time.perf_counter"),
         (candidate("import time\nsetattr(time, 'time', None)"), "changes time"),
@@ -140,10 +140,10 @@ def test_what_takes_the_rest_must_go_on_taking_it():
         (candidate(top="from contextvars import ContextVar"), "imports contextvars"),
     ],
 )
-def test_what_an_optimisation_has_no_use_for_is_refused_with_its_line(text, told):
+def test_what_an_optimisation_has_no_use_for_is_refused_with_its_line(text, reason):
     behaviour = in_text(text)
     assert behaviour.verdict == "refused"
-    assert told in behaviour.reason
+    assert reason in behaviour.reason
     assert "(line " in behaviour.reason
 
 
@@ -154,7 +154,10 @@ def test_what_the_original_does_too_is_no_cheat():
 
 # --- when it runs
 
-HOLD = "def hold():\n    held = []\n    while True:\n        held.append((yield))\n\nHELD = hold()\nnext(HELD)"
+HOLD = (
+    "def hold():\n    held = []\n    while True:\n        held.append((yield))\n\n"
+    "HELD = hold()\nnext(HELD)"
+)
 CHEATS = {
     "patches a clock when imported": (
         candidate(top="import time\ntime.perf_counter = lambda: 0"),
@@ -214,7 +217,8 @@ CHEATS = {
     "keeps a dict that hides it": (
         candidate(
             "SEEN[text] = least",
-            top="class Hidden(dict):\n    def items(self): return []\n    def __iter__(self): return iter(())\n"
+            top="class Hidden(dict):\n    def items(self): return []\n"
+            "    def __iter__(self): return iter(())\n"
             "    def __len__(self): return 0\n\nSEEN = Hidden()",
         ),
         "words.SEEN went from",
@@ -231,14 +235,16 @@ CHEATS = {
     ),
     "keeps it in a closure": (
         HEAD
-        + "def made():\n    seen = {}\n    def keys(text, *, least=1):\n        seen[text] = 1\n        return "
+        + "def made():\n    seen = {}\n    def keys(text, *, least=1):\n"
+        + "        seen[text] = 1\n        return "
         + ANSWER
         + "    return keys\n\nkeys = made()\n",
         "words.keys went from",
     ),
     "keeps it in functools": (
         HEAD
-        + "from functools import lru_cache\n@lru_cache\ndef split(text):\n    return text.split()\n\n"
+        + "from functools import lru_cache\n@lru_cache\n"
+        + "def split(text):\n    return text.split()\n\n"
         + candidate("split(text)").removeprefix(HEAD),
         "the cache of split went from 0 to 1",
     ),
@@ -262,7 +268,8 @@ CHEATS = {
     ),
     "asks the network": (
         candidate(
-            "import socket\ntry:\n    socket.create_connection(('127.0.0.1', 9))\nexcept OSError:\n    pass"
+            "import socket\ntry:\n    socket.create_connection(('127.0.0.1', 9))\n"
+            "except OSError:\n    pass"
         ),
         "opens a socket",
     ),
@@ -289,8 +296,8 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("part", range(6))
-async def test_a_cheat_is_refused_and_told(tmp_path, part):
-    """A few in one project: what the original does is seen once."""
+async def test_a_cheat_is_refused_with_the_reason(tmp_path, part):
+    """Several cheats share one project, so that the original is traced once."""
     files = {
         "words.py": ORIGINAL,
         "test_words.py": TEST,
@@ -298,15 +305,18 @@ async def test_a_cheat_is_refused_and_told(tmp_path, part):
     }
     async with open_project(tmp_path / "p", files, "words.py::keys", ("test_words.py",)) as project:
         for name in list(CHEATS)[part::6]:
-            text, told = CHEATS[name]
+            text, reason = CHEATS[name]
             behaviour = await project.judge(text)
             assert behaviour.verdict == "refused", (name, behaviour)
-            assert told in behaviour.reason, name
+            assert reason in behaviour.reason, name
 
 
 async def test_an_honest_candidate_is_the_same(tmp_path):
-    """Among them one with a cache that lives no longer than its call, and one that imports when it is called."""
-    inner = "from functools import cache\n@cache\ndef size(word):\n    return size(word[1:]) + 1 if word else 0\nsize(text)"
+    """Among them one with a cache inside of its call, and one that imports when it is called."""
+    inner = (
+        "from functools import cache\n@cache\ndef size(word):\n"
+        "    return size(word[1:]) + 1 if word else 0\nsize(text)"
+    )
     lazy = "import heapq, random, zoneinfo\nrandom.Random(text), zoneinfo.ZoneInfo('UTC')"
     table = GOOD + "\nTABLE = {'keys': keys}\nALL = [keys]\n"
     honest = [GOOD, candidate(inner), candidate(lazy), table, ORIGINAL]
@@ -319,7 +329,7 @@ async def test_an_honest_candidate_is_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("inside", "verdict", "told"),
+    ("inside", "verdict", "reason"),
     [
         (
             "while True:\n    pass",
@@ -329,14 +339,14 @@ async def test_an_honest_candidate_is_the_same(tmp_path):
         ("import os\nwhile True:\n    os.fork()", "refused", "starts a process"),
     ],
 )
-async def test_what_does_not_end_is_ended_and_told(tmp_path, inside, verdict, told):
+async def test_what_does_not_end_is_ended_and_reported(tmp_path, inside, verdict, reason):
     files = {"words.py": ORIGINAL, "test_words.py": TEST}
     async with open_project(tmp_path / "p", files, "words.py::keys", ("test_words.py",)) as project:
         behaviour = await project.judge(
             candidate(inside), limits=ResourceLimits(seconds=4, processes=30)
         )
         assert behaviour.verdict == verdict
-        assert told in behaviour.reason
+        assert reason in behaviour.reason
 
 
 async def test_no_key_is_found_in_the_environment(tmp_path, monkeypatch):
@@ -350,7 +360,7 @@ async def test_no_key_is_found_in_the_environment(tmp_path, monkeypatch):
         assert "False" in watched.invocations[0].stdout
 
 
-# --- what it tells
+# --- the trace of the child process
 
 
 @pytest.mark.parametrize(
@@ -383,15 +393,15 @@ async def test_no_key_is_found_in_the_environment(tmp_path, monkeypatch):
     ],
 )
 def test_a_line_that_the_child_did_not_write_is_no_testimony(line):
-    with pytest.raises(ValueError):  # noqa: PT011 - the sentence is for the report
-        witnessed.Trace(line.encode() + b"\n")
+    with pytest.raises(ValueError):  # noqa: PT011 - the message is for the report
+        trace.Trace(line.encode() + b"\n")
 
 
 def test_it_can_end_only_once_and_half_a_line_is_left_out():
     end = json.dumps(
         ["end", {"exit": 0, "found": [], "elsewhere": [], "broken": [], "codes": {}, "grown": {}}]
     ).encode()
-    assert witnessed.Trace(end + b"\n").end["exit"] == 0
-    assert witnessed.Trace(b'["did", "sings"]\n' + end[:20]).did == ["sings"]
+    assert trace.Trace(end + b"\n").end["exit"] == 0
+    assert trace.Trace(b'["did", "sings"]\n' + end[:20]).did == ["sings"]
     with pytest.raises(ValueError, match="ended twice"):
-        witnessed.Trace(end + b"\n" + end + b"\n")
+        trace.Trace(end + b"\n" + end + b"\n")

@@ -1,4 +1,4 @@
-"""The normal form: the same for what is the same code, never for what may behave otherwise."""
+"""The normal form: equal for the same code, never equal for code that may behave differently."""
 
 import random
 import re
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.jobs.candidates.source.normal_form import (
-    Register,
     DuplicateStatus,
+    Register,
     normal_form,
     normalise,
     same_code,
@@ -265,10 +265,12 @@ def test_what_is_nested_too_deep_is_its_own_form():
 
 def test_the_original_is_skipped_and_a_duplicate_names_the_first():
     register = Register("def f(a):\n    return sorted(a)")
-    assert register.enter("one", "def f(a): return sorted(a)  # as it was") == DuplicateStatus("original")
-    assert register.enter("two", "def f(a):\n    found = list(a)\n    return found") == DuplicateStatus(
-        "new"
+    assert register.enter("one", "def f(a): return sorted(a)  # as it was") == DuplicateStatus(
+        "original"
     )
+    assert register.enter(
+        "two", "def f(a):\n    found = list(a)\n    return found"
+    ) == DuplicateStatus("new")
     assert register.enter("three", "def f(a):\n    x = list(a)\n    return x") == DuplicateStatus(
         "duplicate", "two"
     )
@@ -300,7 +302,7 @@ class Writer:
 
     def expression(self, depth=2):
         pick = self.random.randrange(9 if depth else 3)
-        inner = lambda: self.expression(depth - 1)  # noqa: E731
+        inner = lambda: self.expression(depth - 1)  # noqa: E731 - shorter than a def
         return [
             self.name,
             self.name,
@@ -320,7 +322,7 @@ class Writer:
 
     def statement(self, depth):
         pick = self.random.randrange(10 if depth else 4)
-        body = lambda: textwrap.indent(self.block(depth - 1), "  ")  # noqa: E731
+        body = lambda: textwrap.indent(self.block(depth - 1), "  ")  # noqa: E731 - shorter than a def
         return [
             lambda: f"{self.name()} = {self.expression()}",
             lambda: f"{self.name()} = {self.expression()}",
@@ -371,7 +373,7 @@ def test_equal_forms_behave_alike(seed, other, argument):
 
 
 def test_the_property_has_something_to_say():
-    """Of the pairs that are drawn, enough have the same form, and enough that don't behave otherwise."""
+    """Enough of the random pairs have the same form, and enough of the others behave otherwise."""
     same = different = 0
     for seed in range(150):
         source = Writer(seed).function()

@@ -1,7 +1,4 @@
-"""Where candidates come from: files, patches, refs.
-
-Each is read, none is run, one that is bad loses no other.
-"""
+"""Candidates from files, patches and refs: read, never run; a bad one doesn't affect others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which function is meant, and what a candidate's text makes of its file."""
+"""Finding the target function, and putting a candidate's text into its file."""
 
 import ast
 import textwrap
@@ -198,7 +198,8 @@ def test_helpers_of_new_names_come_before_the_function_or_its_class():
     text = made(helper + "def words(self):\n    return best(self.text)\n", "Bag.words")
     assert text.index("def best") < text.index("class Bag")
     text = made(
-        "class Bag:\n    def fast(self):\n        return 1\n    def words(self):\n        return self.fast()\n",
+        "class Bag:\n    def fast(self):\n        return 1\n"
+        "    def words(self):\n        return self.fast()\n",
         "Bag.words",
     )
     assert text.index("kind =") < text.index("    def fast") < text.index("    @property")
@@ -238,14 +239,18 @@ def test_line_ends_of_the_file_are_kept():
 
 
 def test_the_docstring_stays_unless_the_candidate_has_its_own():
-    original = '"""Words."""\n\n\n@f\ndef top(text):\n    """All\n    of them."""\n    # slow\n    return text\n'
+    original = (
+        '"""Words."""\n\n\n@f\ndef top(text):\n    """All\n    of them."""\n'
+        "    # slow\n    return text\n"
+    )
     text = made(
-        '"""Quick."""\n\n\n@g(1)\n@h\ndef top(\n    text,\n):\n    # quick\n    return text.split()\n',
+        '"""Quick."""\n\n\n@g(1)\n@h\ndef top(\n    text,\n):\n'
+        "    # quick\n    return text.split()\n",
         original=original,
     )
     assert text == (
-        '"""Words."""\n\n\n@g(1)\n@h\ndef top(\n    text,\n):\n    # quick\n    """All\n    of them."""\n'
-        "    return text.split()\n"
+        '"""Words."""\n\n\n@g(1)\n@h\ndef top(\n    text,\n):\n'
+        '    # quick\n    """All\n    of them."""\n    return text.split()\n'
     )
     assert '"""Mine."""' in made(
         'def top(text):\n    """Mine."""\n    return 1\n', original=original

@@ -1,4 +1,4 @@
-"""Every kind of value in both directions: what is the same is the same, and each way to differ is a difference."""
+"""Comparisons of every kind of value in both directions: equal, and with each difference."""
 
 import array
 import collections
@@ -67,7 +67,7 @@ OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000123))[0]
 UTC = dt.UTC
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 
-# One value, made anew for each side, and what it must not be taken for.
+# A maker of each value, called once for each side, and makers of values that differ from it.
 CASES = {
     "none": (lambda: None, [lambda: False, lambda: 0, lambda: "None"]),
     "bool": (lambda: True, [lambda: False, lambda: 1, lambda: 1.0]),
@@ -465,7 +465,7 @@ def owner(value):
 
 
 def both_ways(one, other, **options):
-    """The outcome, which must not depend on who is the original, nor on a journey between processes."""
+    """Return the outcome, which must be the same if sides are swapped or snapshots are packed."""
     there, back = compare(one(), other(), **options), compare(other(), one(), **options)
     assert there.outcome == back.outcome, (there, back)
     if not options:
@@ -528,13 +528,11 @@ def sets_in_sets(width, depth, numbers):
 
 
 def test_sets_that_could_belong_together_in_too_many_ways_are_given_up_soon():
-    close = Rules(
-        relative=1e-9
-    )  # so that no float can be told by its value alone, and each has to be tried
+    close = Rules(relative=1e-9)  # no float is decided by its value alone, so all pairs are tried
     few = [sets_in_sets(3, 3, itertools.count(1.0)) for _ in range(2)]
     assert compare(*few, rules=close).outcome == "same"
     many = [sets_in_sets(8, 4, itertools.count(1.0)) for _ in range(2)]
-    verdict = compare(*many, rules=close)  # 64 ** 4 trials, unless somebody counts
+    verdict = compare(*many, rules=close)  # 64 ** 4 trials without a limit
     assert verdict.outcome == "cannot_compare"
     assert "too many ways" in verdict.reason
 
@@ -625,10 +623,8 @@ RELAXED = {
 @pytest.mark.parametrize("name", RELAXABLE)
 def test_each_rule_is_relaxed_by_its_own_name_and_by_no_other(name, monkeypatch):
     one, other = RELAXED[name]
-    if (
-        name == "class_identity"
-    ):  # two classes that are both found under their name, one after the other
-        one, other = found_in_turn(monkeypatch)
+    if name == "class_identity":
+        one, other = two_classes_of_one_name(monkeypatch)
     make = (
         (lambda: iter([1]), lambda: (i for i in [1]))
         if name == "iterator_type"
@@ -641,13 +637,10 @@ def test_each_rule_is_relaxed_by_its_own_name_and_by_no_other(name, monkeypatch)
     assert compare(make[0](), make[1](), rules=others).outcome == "different"
 
 
-def found_in_turn(monkeypatch):
+def two_classes_of_one_name(monkeypatch):
     """Instances of two classes of one name: as when a module was loaded twice."""
     first = things.Plain
     second = type("Plain", (), {"__module__": first.__module__, "__qualname__": "Plain"})
-
-    class Turning(dict):
-        pass
 
     monkeypatch.setattr(
         "abreast.jobs.candidates.values.take_snapshot.is_local_class", lambda cls: False

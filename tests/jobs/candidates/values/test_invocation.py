@@ -1,7 +1,4 @@
-"""What an invocation did, observed, sent and judged.
-
-And what a process that sends lies can get by with: nothing.
-"""
+"""Records of invocations, observed, encoded and judged, and forged ones, which must not pass."""
 
 import asyncio
 import json
@@ -214,7 +211,7 @@ def test_an_invocation_that_is_missing_doubled_or_extra_is_a_finding():
         judge([a, a], [a])
 
 
-# --- lies
+# --- forged records
 
 
 class Payload:
@@ -276,7 +273,7 @@ GOOD = ["int", "int", "5", [], [], [], False]
         [["block:1s", "array", "\u20ac", [], [], [], True]],
     ],
 )
-def test_a_portrait_made_by_hand_is_refused_if_anything_in_it_is_wrong(nodes):
+def test_a_forged_snapshot_is_refused_if_anything_in_it_is_wrong(nodes):
     with pytest.raises(SnapshotInvalid):
         unpack(json.dumps(nodes).encode())
 
@@ -325,7 +322,7 @@ made_up = st.lists(
 
 
 @given(json_values | made_up, made_up)
-def test_no_portrait_of_anybodys_making_can_break_the_judge(one, other):
+def test_no_forged_snapshot_can_break_the_judge(one, other):
     found = []
     for nodes in (one, other):
         try:
@@ -340,7 +337,7 @@ def test_no_portrait_of_anybodys_making_can_break_the_judge(one, other):
         )
 
 
-def test_what_is_no_json_is_no_portrait():
+def test_what_is_no_json_is_no_snapshot():
     with pytest.raises(SnapshotInvalid):
         unpack(b"[" * 100_000)
     assert str(unpack(pack(take_snapshot([1, 2.5])))) == "[1, 2.5]"
@@ -368,7 +365,7 @@ import sys
 from abreast.jobs.candidates.values import compare, graph_match, invocation
 from abreast.jobs.candidates.values.invocation import encode, observe
 
-graph_match.GraphMatch.run = lambda *args: None  # all is the same, it says
+graph_match.GraphMatch.run = lambda *args: None  # always the same
 compare.compare_portraits = invocation.judge = lambda *args, **kwargs: []
 
 class Yes:
@@ -391,7 +388,8 @@ def test_a_process_that_patches_the_judge_in_itself_patches_nothing(answer, same
 
 
 def test_classes_from_two_processes_are_the_same_by_name():
-    code = "import sys\nfrom tests.jobs.candidates.things import Plain\nfrom abreast.jobs.candidates.values.invocation import *\n"
+    code = "import sys\nfrom tests.jobs.candidates.things import Plain\n"
+    code += "from abreast.jobs.candidates.values.invocation import *\n"
     code += "sys.stdout.buffer.write(encode([observe('f', lambda: Plain(a=[1]))]))"
     done = subprocess.run(
         [sys.executable, "-c", code],

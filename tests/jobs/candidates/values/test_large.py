@@ -1,4 +1,4 @@
-"""What is too large to be recorded: by digest, then slice by slice, and never passed without a word."""
+"""Values too large to be recorded: compared by digest, then slice by slice, never ignored."""
 
 import json
 import math
@@ -235,7 +235,7 @@ def test_what_is_read_again_must_be_what_was_digested():
         "items||2|2 A",
     ],
 )
-def test_slices_that_do_not_add_up_are_no_portrait(value):
+def test_slices_that_do_not_add_up_are_no_snapshot(value):
     with pytest.raises(SnapshotInvalid):
         unpack(json.dumps([["sliced", "list", value, [], [], [], True]]).encode())
 
@@ -310,10 +310,11 @@ async def test_a_large_result_is_compared_like_any_other(tmp_path):
         ORDER,
         TEST_ORDER,
         {
-            "in place": "def order(items):\n    found = [*items]\n    found.sort()\n    return found\n",
-            "each once": "def order(items):\n    return sorted(set(items))\n",
-            "one changed": "def order(items):\n    found = sorted(items)\n    if items[2:]:\n        found[-3] += 'y'\n"
+            "in place": "def order(items):\n    found = [*items]\n    found.sort()\n"
             "    return found\n",
+            "each once": "def order(items):\n    return sorted(set(items))\n",
+            "one changed": "def order(items):\n    found = sorted(items)\n    if items[2:]:\n"
+            "        found[-3] += 'y'\n    return found\n",
             "changes its argument": "def order(items):\n    items.sort()\n    return [*items]\n",
         },
     )

@@ -1,4 +1,4 @@
-"""numpy and pandas, where they are installed: dtype, shape, every element, NaN and NaT, masks, shared memory."""
+"""numpy and pandas, if installed: dtype, shape, elements, NaN and NaT, masks, shared memory."""
 
 import importlib.util
 import subprocess
@@ -230,13 +230,13 @@ def test_tolerance_and_rules_hold_in_arrays_too():
 
 
 @needs_numpy
-def test_what_lies_beneath_a_mask_does_not_count():
+def test_masked_elements_do_not_count():
     one, other = "np.ma.array([1, 2], mask=[0, 1])", "np.ma.array([1, 9], mask=[0, 1])"
     assert compare(made(one), made(other)).outcome == "same"
 
 
 @needs_numpy
-def test_arrays_of_somebodys_own_are_read_with_their_state():
+def test_user_defined_arrays_are_read_with_their_state():
     import numpy as np
 
     class Tagged(np.ndarray):
@@ -265,7 +265,7 @@ def test_an_array_over_bytes_of_another():
 
 
 @needs_pandas
-def test_frames_of_somebodys_own_are_beyond_comparison():
+def test_user_defined_frames_can_not_be_compared():
     import pandas as pd
 
     class Frame(pd.DataFrame):
@@ -275,7 +275,9 @@ def test_frames_of_somebodys_own_are_beyond_comparison():
 
 
 def test_neither_is_imported():
-    code = "import sys, abreast.jobs.candidates.values.invocation, abreast.jobs.candidates.timing.measure, abreast.jobs.candidates.source.normal_form\n"
+    code = "import sys, abreast.jobs.candidates.values.invocation\n"
+    code += "import abreast.jobs.candidates.timing.measure\n"
+    code += "import abreast.jobs.candidates.source.normal_form\n"
     code += "from abreast.jobs.candidates.values.compare import compare\ncompare(object(), [1.0])\n"
     code += "sys.exit(bool({'numpy', 'pandas', 'scipy'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

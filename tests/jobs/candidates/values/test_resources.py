@@ -1,4 +1,4 @@
-"""Locks, open files, generators of random numbers and the like: compared by their state, or named."""
+"""Locks, open files, random generators and other resources: compared by state, or refused."""
 
 import asyncio
 import os
@@ -115,7 +115,7 @@ def test_a_file_is_its_name_mode_and_position_wherever_its_directory_is(tmp_path
         assert compare(one, two).outcome == "different"
 
 
-def test_a_file_whose_position_can_not_be_told_is_named():
+def test_a_file_whose_position_can_not_be_read_is_named():
     reading, writing = os.pipe()
     with os.fdopen(reading) as one, os.fdopen(writing, "w"):
         verdict = compare(one, one)
