@@ -1,4 +1,4 @@
-"""Replaces the names of local variables by new_names, where nothing outside can see the name."""
+"""Replaces the names of local variables by numbers, where nothing outside can see the name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _is_local(tables: Sequence[symtable.SymbolTable], name: str) -> bool:
 
 
 def rename_locals(tree: ast.Module, source: str) -> None:
-    """Replace the names of local variables that nothing else can see by new_names, in the tree."""
+    """Replace the names of local variables that nothing else can see by numbers, in the tree."""
     tables = _scope_tables(source)
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTIONS):

@@ -147,9 +147,9 @@ def _function(tree: ast.Module, target: Target) -> Function:
         raise CandidateInvalid(f"{target.qualname} is a class: name one of its methods")
     if found is None:
         names = [name for name, one in _members(tree) if isinstance(one, _FUNCTIONS)]
-        near = difflib.get_close_matches(target.qualname, names, 3, 0.4) or names[:5]
-        there = f"; there is {', '.join(near)}" if near else ", and no other function"
-        raise CandidateInvalid(f"there is no function {target.qualname} in {target.file}{there}")
+        suggestions = difflib.get_close_matches(target.qualname, names, 3, 0.4) or names[:5]
+        hint = f"; there is {', '.join(suggestions)}" if suggestions else ", and no other function"
+        raise CandidateInvalid(f"there is no function {target.qualname} in {target.file}{hint}")
     return found
 
 
@@ -275,11 +275,11 @@ class _Splice:
             function, path = (found[-1] if found else None), []
         if not isinstance(function, _FUNCTIONS):
             raise CandidateInvalid(f"the candidate has no function {name}")
-        holders = [_lookup(self._new, ".".join(path[: at + 1])) for at in range(len(path))]
-        levels = [self._new.body, *(one.body for one in holders if isinstance(one, ast.ClassDef))]
+        classes = [_lookup(self._new, ".".join(path[: at + 1])) for at in range(len(path))]
+        levels = [self._new.body, *(one.body for one in classes if isinstance(one, ast.ClassDef))]
         helpers = [
             self._helpers([one for one in body if one is not inner], ".".join(path[:at]))
-            for at, (body, inner) in enumerate(zip(levels, [*holders, function], strict=True))
+            for at, (body, inner) in enumerate(zip(levels, [*classes, function], strict=True))
         ]
         if any(helpers[1:-1]):
             raise CandidateInvalid(f"the candidate adds to {path[0]} too: give the whole file")
@@ -288,9 +288,11 @@ class _Splice:
     def _helpers(self, body: Sequence[ast.stmt], above: str) -> list[ast.stmt]:
         """Return the new statements; unchanged ones are left out, changed ones are refused."""
         place = _lookup(self._old, above) if above else self._old
-        there = place.body if isinstance(place, ast.ClassDef | ast.Module) else []
-        same = {ast.dump(one) for one in there}
-        taken = _bound_names(there) | (_import_table(self._old).keys() if not above else set())
+        existing = place.body if isinstance(place, ast.ClassDef | ast.Module) else []
+        same = {ast.dump(one) for one in existing}
+        existing_names = _bound_names(existing) | (
+            _import_table(self._old).keys() if not above else set()
+        )
         kept: list[ast.stmt] = []
         for one in body:
             if isinstance(one, _IMPORTS) and not above:
@@ -303,7 +305,7 @@ class _Splice:
                     f"line {one.lineno} of the candidate is neither the function nor its helper: "
                     "give the whole file"
                 )
-            if changed := sorted(names & taken):
+            if changed := sorted(names & existing_names):
                 raise CandidateInvalid(
                     f"the candidate changes {', '.join(changed)} too: give the whole file"
                 )
@@ -347,12 +349,12 @@ class _Splice:
         function[above + self._docstring_offset : above + self._docstring_offset] = self._docstring
         if not self._has_decorators:
             function = lines[start - 1 : self._before.lineno - 1] + function
-        beside = [
+        class_helper_lines = [
             line
             for one in self._class_helpers
             for line in [*self._reindented(one, self._before), self._newline]
         ]
-        lines[start - 1 : end] = [*beside, *function]
+        lines[start - 1 : end] = [*class_helper_lines, *function]
         top = next(
             one
             for one in self._old.body
@@ -374,14 +376,18 @@ class _Splice:
         """
         start = _first_line(one) if own else one.lineno
         inside = _inside_strings(one)
-        fill = self._lines[like.lineno - 1][: like.col_offset]
-        depth = self._new_lines[one.lineno - 1][: one.col_offset]
+        new_indent = self._lines[like.lineno - 1][: like.col_offset]
+        old_indent = self._new_lines[one.lineno - 1][: one.col_offset]
         found: list[str] = []
         for number in range(start, (one.end_lineno or one.lineno) + 1):
             line = self._new_lines[number - 1]
             if number not in inside:
-                bare = line.removeprefix(depth) if line.startswith(depth) else line.lstrip(" \t")
-                line = fill + bare if bare.strip() else bare
+                bare = (
+                    line.removeprefix(old_indent)
+                    if line.startswith(old_indent)
+                    else line.lstrip(" \t")
+                )
+                line = new_indent + bare if bare.strip() else bare
                 line = line.rstrip("\r\n") + self._newline
             found.append(line)
         if not found[-1].endswith(("\n", "\r")):

@@ -211,10 +211,10 @@ class GraphMatch:
             self._right_of[left] = (right, path)
             self._left_of[right] = (left, path)
         elif mine is None or mine[0] != right:
-            who, whom = ("original", mine) if mine else ("candidate", yours)
-            place = path_text(self._left, whom[1] if whom else None)
+            side, partner = ("original", mine) if mine else ("candidate", yours)
+            place = path_text(self._left, partner[1] if partner else None)
             return ValueDifference(
-                path, left, right, f"in the {who} alone it is the same object as {place}"
+                path, left, right, f"in the {side} alone it is the same object as {place}"
             )
         return None
 
@@ -451,10 +451,10 @@ class GraphMatch:
         step: tuple[str, int | str] = (
             ("member", left) if left is not None else ("other", right or 0)
         )
-        who = (
+        reason = (
             "a member has no equal" if len(ours) == len(theirs) else "only one side has this member"
         )
-        return ValueDifference((path, step), left, right, who)
+        return ValueDifference((path, step), left, right, reason)
 
     def _match_members(self, ours: list[int], theirs: list[int]) -> list[tuple[int, int]] | None:
         """Pair members of one equivalence class so that each pair is equal; None if impossible."""

@@ -20,7 +20,7 @@ trusted:
 
 This can't show that the code which was observed is the code that will be used: a candidate may
 detect that it is observed, or look its answers up in a copy of the original. Hence timed runs are
-observed and judged like all other_ending.
+observed and judged like all others.
 """
 
 from __future__ import annotations

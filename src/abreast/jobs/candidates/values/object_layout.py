@@ -42,7 +42,7 @@ class ByType(Generic[T]):
     __slots__ = ("_values", "types")
 
     def __init__(self, values: Mapping[type, T]) -> None:
-        """Take a mapping whose keys have no metaclass of their own."""
+        """Take a mapping whose keys are types that user code can't have changed."""
         self.types = tuple(values)
         self._values = {id(cls): value for cls, value in values.items()}
 

@@ -89,8 +89,10 @@ def _root(cls: type) -> type:
 def _without_clashes(
     known: list[tuple[str, object]], more: list[tuple[str, object]]
 ) -> list[tuple[str, object]]:
-    taken = {name for name, _ in known}
-    return [(name if name not in taken else f"__dict__.{name}", value) for name, value in more]
+    known_names = {name for name, _ in known}
+    return [
+        (name if name not in known_names else f"__dict__.{name}", value) for name, value in more
+    ]
 
 
 def _is_frozen(cls: type) -> bool:

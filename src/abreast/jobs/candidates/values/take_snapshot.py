@@ -154,14 +154,12 @@ class _Walk:
             if self._total_text > MAX_TOTAL_TEXT:
                 self._max_nodes = min(self._max_nodes, self._count)
         if index < len(self._nodes):
-            clamped = (
-                node
-                if max(node.parts, default=0) < self._max_nodes
-                else self._with_clamped_parts(node)
-            )
-            self._nodes[index] = clamped
+            if max(node.parts, default=0) >= self._max_nodes:
+                node = self._with_clamped_parts(node)
+            self._nodes[index] = node
 
     def _with_clamped_parts(self, node: SnapshotNode) -> SnapshotNode:
+        """Replace the parts that are not kept by the node of the rest, which comes last."""
         items = tuple([min(one, self._max_nodes) for one in node.items])
         return node._replace(
             items=items, attributes=tuple([min(one, self._max_nodes) for one in node.attributes])
@@ -171,10 +169,10 @@ class _Walk:
         """Return the index of a value's node: a known one, a new atom, or a pending one."""
         if self._count >= (self._max_nodes if self._slices is None else MAX_DIGESTED_NODES):
             return self._overflow_node()
-        quick = ATOMS.get(type(value))
-        if quick is not None:
+        make_atom = ATOMS.get(type(value))
+        if make_atom is not None:
             index = self._next_index()
-            node = quick(cast("Any", value))
+            node = make_atom(cast("Any", value))
             if self._slices is not None and len(node.value or "") > MAX_UNSLICED_TEXT:
                 digests = self._digest_slices(index, ValueDescription(node.kind, node.value))
                 node = node._replace(kind="sliced", value=digests) if digests is not None else node
@@ -296,7 +294,7 @@ class _Walk:
             self._close_iterator(
                 iterator, [("<returned>", stop.value)] if stop.value is not None else []
             )
-        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - an error is part of the recorded behaviour
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - part of the record
             self._close_iterator(iterator, [("<raised>", error)])
         else:
             self._node_by_id[-1] = {}
