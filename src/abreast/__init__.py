@@ -54,9 +54,9 @@ __all__ = [
     "workflow",
 ]
 
-# Each name is fetched when it is first used: the command line says its help, and a worker starts,
-# without the rest.
-_HOME = {
+# Each name is imported at its first use, so that the command line's help and a worker's start do
+# not import the rest.
+_MODULE_OF = {
     "Budget": "abreast.limits.budget",
     "Cancelled": "abreast.core.outcome",
     "Done": "abreast.core.outcome",
@@ -81,11 +81,11 @@ _HOME = {
 def __getattr__(name: str) -> object:
     if name in ("checks", "strategies"):
         return import_module(f"abreast.jobs.sample.{name}")
-    home = _HOME.get(name)
-    if home is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module 'abreast' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(home), name)
-    return found
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,4 @@
-"""The doors: `abreast.map` for code that isn't async, an iterator as the built-in one is.
-
-And the jobs.
-"""
+"""Synchronous and top-level entry points: `map`, `sample`, `workflow`."""
 
 from __future__ import annotations
 
@@ -39,10 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_INTERRUPTED = (
-    2.0  # seconds that cancelled work has to end after an interrupt, before it is left to itself
-)
-_BATCH = 256  # outcomes carried from the loop's thread to the caller's at once
+INTERRUPT_GRACE = 2.0  # seconds that an interrupted caller waits for its cancelled work
+BATCH_OUTCOMES = 256  # most outcomes passed from the loop's thread to the caller's at once
 
 
 def map(
@@ -50,23 +45,25 @@ def map(
 ) -> Iterator[Outcome[Any]]:
     """Call `fn` with each item, at most `width` at once; an iterator of outcomes in item order.
 
-        [outcome.value for outcome in abreast.map(lambda x: x * x, range(5), width=3)]      # [0, 1, 4, 9, 16]
+        outcomes = abreast.map(lambda x: x * x, range(5), width=3)
+        [outcome.value for outcome in outcomes]      # [0, 1, 4, 9, 16]
 
-    `fn` may be a plain function (it runs in threads) or `async def`. All options of `run.map` are taken, and `store=`,
-    `lanes=`, `budget=`, `seed=`, `resume=`, `types=` of `open_run`; the run is named after the map. Inside an item (a
-    plain function's) it becomes a map beneath that item. Items are read in a thread of abreast's own. Leaving the loop
-    early stops what is still going on.
+    `fn` may be a plain function (it runs in threads) or `async def`. It takes all options of
+    `run.map`, and `store=`, `lanes=`, `budget=`, `seed=`, `resume=`, `types=` of `open_run`. The
+    run is named after the map. Inside an item (a plain function's) it becomes a map beneath that
+    item. Items are read in a thread of abreast's own. Leaving the loop early cancels the items in
+    work.
 
-    Raises ValueError or TypeError at once for options that make no sense; `WouldBlock` inside an
-    `async def` item, where it would stop the loop that it waits for: use `async for ... in
+    Raises ValueError or TypeError at once for invalid options; `WouldBlock` inside an `async def`
+    item, where it would stop the loop that it waits for: use `async for ... in
     abreast.current().run.map(...)` there.
     """
-    opening = {name: options.pop(name) for name in _OPENING if name in options}
-    checked = check_options(fn, stored=opening.get("store") is not None, width=width, **options)
+    run_options = {name: options.pop(name) for name in _RUN_OPTIONS if name in options}
+    checked = check_options(fn, stored=run_options.get("store") is not None, width=width, **options)
     item = current_item()
     if item is not None:
-        return _beneath(item.run, fn, items, opening, {"width": width, **options})
-    run = open_run(opening.pop("name", checked.name), **opening)
+        return _map_inside_item(item.run, fn, items, run_options, {"width": width, **options})
+    run = open_run(run_options.pop("name", checked.name), **run_options)
     return _Outcomes(
         _background.loop(), run, lambda opened: opened.map(fn, items, width=width, **options)
     )
@@ -80,33 +77,38 @@ async def sample(
     judge: str | Model | Caller | None = None,
     **options: Any,
 ) -> SampleResult:
-    """Draw from a model in `breadth` branches of `depth` rounds, check, repair, until one draw passes.
+    """Draw from a model, check and repair the draws, until one passes.
 
-        result = await abreast.sample("Name a colour.", checks=[checks.regex("^(red|green|blue)$")], breadth=4, depth=3)
+        colour = checks.regex("^(red|green|blue)$")
+        result = await abreast.sample("Name a colour.", checks=[colour], breadth=4, depth=3)
         result.text, result.ok, result.winner, result.attempts, result.usage
+
+    There are `breadth` branches of `depth` rounds each.
 
     The winner is the least (round, branch) that passes: the same whatever the delays, unless
     `pick="first"` asks for whichever passes first in time. Breadth costs: up to `breadth * depth`
     paid draws, and 429s come sooner; see `plan`.
 
     Args:
-        prompt: what is asked.
-        model: who is asked: a name such as "openai/gpt-4o-mini", or a model that is open already.
-        run: the run that it belongs to; by default the one around the current item, else one in memory.
-        judge: who answers the checks that ask a model, where they name none; by default the same model.
-        **options: those of `abreast.jobs.sample.arguments.make_job`: checks, breadth, depth, strategy, pick, on_error,
-            system, schema, temperature, max_tokens, seed, explain, name, budget.
+        prompt: the user message.
+        model: a name such as "openai/gpt-4o-mini", or a model that is open already.
+        run: the run that it belongs to; by default the run of the current item, else one in memory.
+        judge: the model for checks that ask a model and name none; by default the same model.
+        **options: those of `abreast.jobs.sample.arguments.make_job`: checks, breadth, depth,
+            strategy, pick, on_error, system, schema, temperature, max_tokens, seed, explain, name,
+            budget.
 
     Raises:
-        ValueError, TypeError: an option makes no sense; nothing was drawn.
-        BranchesFailed: no draw passed and some raised (at breadth 1: what was raised). BudgetSpent: the cap is reached.
+        ValueError, TypeError: an option is invalid; nothing was drawn.
+        BranchesFailed: no draw passed and some raised (at breadth 1: what was raised).
+        BudgetSpent: the cap is reached.
     """
     async with contextlib.AsyncExitStack() as stack:
         job = _sample_job(prompt, model, judge, options, _opener(stack))
         item = current_item()
         within = run if run is not None else item.run if item is not None else None
         if within is None:
-            # A seed of the prompt's own: the same question draws the same again.
+            # The seed is derived from the prompt, so that the same question draws the same again.
             within = await stack.enter_async_context(
                 open_run(job.name, seed=derive_seed(0, prompt))
             )
@@ -115,7 +117,7 @@ async def sample(
 
 
 def sample_sync(prompt: str, **options: Any) -> SampleResult:
-    """`abreast.sample` for code that isn't async."""
+    """Call `abreast.sample` from code that isn't async, and wait for its result."""
     loop = _background.loop()
     result: SampleResult = _Call(loop, sample(prompt, **options), contextvars.copy_context()).wait()
     return result
@@ -128,7 +130,7 @@ def plan_sample(
     judge: str | Model | Caller | None = None,
     **options: Any,
 ) -> SampleDryRun:
-    """What a sample may cost at worst, and as expected, before anything is spent."""
+    """Return what a sample may cost at worst, and as expected, before anything is spent."""
     rate = options.pop("pass_rate", None)
     job = _sample_job(prompt, model, judge, options, _opener())
     return job.plan() if rate is None else job.plan(rate)
@@ -139,35 +141,35 @@ def _sample_job(
     model: str | Model | Caller,
     judge: str | Model | Caller | None,
     options: dict[str, Any],
-    opened: Callable[[str | Model | Caller], Caller],
+    open_caller: Callable[[str | Model | Caller], Caller],
 ) -> SampleJob:
-    """The sample with every model open: its own, those of its judges, and those that its strategy names."""
+    """Make the sample job with every model open: its own, its judges', and its strategy's."""
     from abreast.jobs.sample.arguments import make_job
     from abreast.jobs.sample.checks import Judge
     from abreast.jobs.sample.strategies import Escalate
 
-    options, asked = dict(options), opened(model)
-    judging = asked if judge is None else opened(judge)
+    options, caller = dict(options), open_caller(model)
+    judge_caller = caller if judge is None else open_caller(judge)
     options["checks"] = [
-        replace(one, model=judging if one.model is None else opened(one.model))
-        if isinstance(one, Judge)
-        else one
-        for one in options.get("checks", ())
+        replace(check, model=judge_caller if check.model is None else open_caller(check.model))
+        if isinstance(check, Judge)
+        else check
+        for check in options.get("checks", ())
     ]
     strategy = options.get("strategy")
     if isinstance(strategy, Escalate):
-        options["strategy"] = replace(strategy, slow=opened(strategy.slow))
-    job = make_job(prompt, asked, **options)
-    return replace(job, draws=replace(job.draws, open=opened))
+        options["strategy"] = replace(strategy, slow=open_caller(strategy.slow))
+    job = make_job(prompt, caller, **options)
+    return replace(job, draws=replace(job.draws, open=open_caller))
 
 
 def _opener(
     stack: contextlib.AsyncExitStack | None = None,
 ) -> Callable[[str | Model | Caller], Caller]:
-    """Opens models, each name once, and has the stack close them."""
+    """Return a function that opens each model once; the stack closes them."""
     by_name: dict[str, Caller] = {}
 
-    def opened(model: str | Model | Caller) -> Caller:
+    def open_caller(model: str | Model | Caller) -> Caller:
         if not isinstance(model, str):
             return as_caller(model)
         if model not in by_name:
@@ -176,7 +178,7 @@ def _opener(
                 stack.push_async_callback(by_name[model].close)
         return by_name[model]
 
-    return opened
+    return open_caller
 
 
 async def workflow(
@@ -186,23 +188,26 @@ async def workflow(
     run: Run | None = None,
     model: str | None = None,
     verdicts: Mapping[str, str] | None = None,
-    **opening: Any,
+    **run_options: Any,
 ) -> FlowResult:
-    """Run a workflow's file: `status`, `error`, `outputs`, and every step by its full id.
+    """Run a workflow file; the result has its status, error, outputs, and every step by full id.
 
         result = await abreast.workflow("flow.yaml", {"city": "Paris"}, store="runs.db")
         result.steps["fan:greet:2"].output
 
     Args:
-        file: the file; others that it names are beside it.
+        file: the file; other files that it names are looked for beside it.
         inputs: values of its inputs.
-        run: the run that it belongs to; by default the one around the current item, else one named after the workflow.
+        run: the run that it belongs to; by default the run of the current item, else one named
+            after the workflow.
         model: the model for prompts that name none.
-        verdicts: what gates are told, by their full ids.
-        **opening: options of `open_run`, for a run of its own: `store`, `budget`, `lanes`, `seed`, `resume`, `types`.
+        verdicts: the answers to gates, by their full ids.
+        **run_options: options of `open_run`, for a run of its own: `store`, `budget`, `lanes`,
+            `seed`, `resume`, `types`.
 
     Raises:
-        WorkflowInvalid: the file can't be run; it has every problem with its line. ValueError: the inputs don't fit.
+        WorkflowInvalid: the file can't be run; it has every problem with its line.
+        ValueError: the inputs don't fit.
     """
     from abreast.assembly.workflow_tools import RunTools, Tools, find_function, find_kinds
     from abreast.jobs.workflow.inputs import resolve_inputs
@@ -217,18 +222,18 @@ async def workflow(
         tools.default_model = model
     item = current_item()
     async with contextlib.AsyncExitStack() as stack:
-        kit = await stack.enter_async_context(RunTools(tools))
+        run_tools = await stack.enter_async_context(RunTools(tools))
         within = run if run is not None else item.run if item is not None else None
         if within is None:
             secrets = Secrets(SealedInputs(loaded.inputs, values).secrets.values())
             if secrets:
-                opening.setdefault("redact", lambda _path, value: secrets.hide(value))
+                run_options.setdefault("redact", lambda _path, value: secrets.hide(value))
             within = await stack.enter_async_context(
-                open_run(loaded.id, kind="workflow", **opening)
+                open_run(loaded.id, kind="workflow", **run_options)
             )
         else:
             within = await stack.enter_async_context(within.child(loaded.id))
-        return await Flow(loaded, kit, verdicts).run(within, values)
+        return await Flow(loaded, run_tools, verdicts).run(within, values)
 
 
 def _read_workflow(path: Path, kinds: Mapping[str, CustomKind]) -> Workflow:
@@ -237,26 +242,27 @@ def _read_workflow(path: Path, kinds: Mapping[str, CustomKind]) -> Workflow:
     return load(path.read_text("utf-8"), path.name, directory=path.resolve().parent, kinds=kinds)
 
 
-_OPENING = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact", "types")
+_RUN_OPTIONS = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact", "types")
 
 
-def _beneath(
+def _map_inside_item(
     run: Run,
     fn: Callable[..., Any],
     items: Iterable[Any],
-    opening: dict[str, Any],
+    run_options: dict[str, Any],
     options: dict[str, Any],
 ) -> Iterator[Outcome[Any]]:
-    if opening.keys() - {"lanes", "budget"}:
+    if run_options.keys() - {"lanes", "budget"}:
         raise TypeError(
-            f"inside an item, {', '.join(sorted(opening))} are the run's own and can't be given again"
+            f"inside an item, {', '.join(sorted(run_options))} are the run's own "
+            "and can't be given again"
         )
     loop = run.setting.loop
     try:
-        here = asyncio.get_running_loop()
+        running = asyncio.get_running_loop()
     except RuntimeError:
-        here = None
-    if here is loop:
+        running = None
+    if running is loop:
         raise WouldBlock(
             "abreast.map waits, which would stop the loop it runs on; inside an async item use "
             "`async for outcome in abreast.current().run.map(...)`"
@@ -296,7 +302,7 @@ class _Outcomes:
         return self._ready.popleft()
 
     def close(self) -> None:
-        """Stop what is still going on and wait for it."""
+        """Cancel the items in work and wait until they have ended."""
         self._ready.clear()
         if not self._over:
             self._over = True
@@ -312,7 +318,10 @@ class _Outcomes:
 
 
 class _Call:
-    """Something awaited on a loop in another thread, while this thread waits and can still be interrupted."""
+    """An awaitable that runs on a loop in another thread.
+
+    The calling thread waits for it, and can still be interrupted.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, work: Awaitable[Any], context: contextvars.Context
@@ -330,21 +339,21 @@ class _Call:
     async def _run(self, work: Awaitable[Any]) -> None:
         try:
             self._value = await work
-        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread, where it belongs
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             self._error = error
         finally:
             self._done.set()
 
     def wait(self) -> Any:
-        """The value, or its error raised.
+        """Wait for the value and return it, or raise its error.
 
-        An interrupt cancels the work, waits a moment for its end, and goes on up.
+        An interrupt cancels the work, waits INTERRUPT_GRACE seconds for its end, and is raised.
         """
         try:
             self._done.wait()
         except BaseException:
             self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
-            self._done.wait(_INTERRUPTED)
+            self._done.wait(INTERRUPT_GRACE)
             raise
         if self._error is not None:
             raise self._error
@@ -354,17 +363,20 @@ class _Call:
 async def _batches(
     run: Run | None, start: Callable[[Any], Map[Any, Any]]
 ) -> AsyncGenerator[list[Outcome[Any]], None]:
-    """Outcomes as lists: whatever is ready goes over together."""
+    """Yield outcomes in lists: all that are ready go to the caller's thread together."""
     async with (
         contextlib.nullcontext() if run is None else run as opened,
         start(opened) as outcomes,
     ):
-        async for batch in outcomes.batches(_BATCH):
+        async for batch in outcomes.batches(BATCH_OUTCOMES):
             yield batch
 
 
 class _Background:
-    """One event loop in a daemon thread, for all maps of code that isn't async: so they can share limits."""
+    """One event loop in a daemon thread, for all calls of code that isn't async.
+
+    They share it, so that they can share limits.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -372,7 +384,7 @@ class _Background:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, started when first wanted, and anew in a forked child."""
+        """Return the loop; it is started at the first call, and again in a forked child."""
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._loop, self._pid = asyncio.new_event_loop(), os.getpid()

@@ -1,1 +1,1 @@
-"""Names to things: the one composition root."""
+"""The composition root: creates stores, executors, models and tools from their names."""

@@ -1,4 +1,4 @@
-"""The tools that a matrix is handed: counted models, functions, samples and workflows as strategies."""
+"""The tools of a matrix: counted models, functions, samples and workflows as strategies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from abreast.assembly.names import open_model
-from abreast.assembly.workflow_tools import RunTools, Tools, called, find_kinds
+from abreast.assembly.workflow_tools import RunTools, Tools, call_function, find_kinds
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import NotRecorded
 from abreast.executors.tasks import is_async
@@ -27,33 +27,30 @@ from abreast.run.run import Run
 if TYPE_CHECKING:
     from abreast.jobs.workflow.spec import Workflow
 
-# What workflows need is imported where a strategy is one: it is a third of the time that importing
-# takes.
+# Workflow modules are imported only where a strategy is a workflow: they take a third of the import
+# time.
 
 
 class BenchKit:
-    """Real tools, to be used as `async with BenchKit(Tools(...)) as bench:`."""
+    """The tools of a real matrix run: `async with BenchKit(Tools(...), directory) as tools:`."""
 
     def __init__(
         self, tools: Tools, directory: Path, clock: Clock = SYSTEM_CLOCK, *, offline: bool = False
     ) -> None:
-        """Nothing is opened before it is needed.
-
-        Workflows are in `directory`. `offline`, cells ask no model.
-        """
+        """Open nothing yet. Workflow files are in `directory`; if `offline`, cells ask no model."""
         self.clock = clock
         self.lanes: dict[str, LaneCount] = {}
         self._tools = tools
         self._directory = directory
         self._stack = AsyncExitStack()
         self._callers: dict[tuple[str, bool], Caller] = {}
-        self._kits: dict[str, RunTools] = {}
+        self._run_tools: dict[str, RunTools] = {}
         self._workflows: dict[str, Workflow] = {}
-        self._opening = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
         self._offline = offline
 
     async def __aenter__(self) -> Self:
-        """Open it."""
+        """Enter the block; models are opened at their first use."""
         await self._stack.__aenter__()
         return self
 
@@ -62,24 +59,26 @@ class BenchKit:
         await self._stack.__aexit__(*how)  # type: ignore[arg-type]
 
     async def caller(self, name: str) -> Caller:
-        """The model of that name, for cells; all of a lane are counted together."""
-        return await self._opened(name, silent=self._offline)
+        """Return the model of that name, for cells; all models of a lane are counted together."""
+        return await self._open(name, silent=self._offline)
 
     async def judge(self, name: str) -> Caller:
-        """The model of that name, for scores; where cells may ask, it is the same as theirs."""
-        return await self._opened(name, silent=False)
+        """Return the model of that name, for scores; unless offline, the same as the cells'."""
+        return await self._open(name, silent=False)
 
-    async def _opened(self, name: str, *, silent: bool) -> Caller:
-        async with self._opening:
+    async def _open(self, name: str, *, silent: bool) -> Caller:
+        async with self._open_lock:
             if (name, silent) not in self._callers:
                 caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
                 count = self.lanes.setdefault(caller.lane.name, LaneCount())
-                caller.model = _Silent(name) if silent else Counted(caller.model, count, self.clock)
+                caller.model = (
+                    _OfflineModel(name) if silent else Counted(caller.model, count, self.clock)
+                )
                 self._callers[name, silent] = await self._stack.enter_async_context(caller)
         return self._callers[name, silent]
 
-    async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - a function's own
-        """Call `module:function`; a plain one in a thread."""
+    async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - a function's own types
+        """Call `module:function`; a plain function runs in a thread."""
         if self._tools.find is None:
             raise ValueError(f"{name} can't be called here")
         function = self._tools.find(name)
@@ -88,14 +87,14 @@ class BenchKit:
             given = tuple(
                 AskedFromThread(one, loop) if isinstance(one, Asked) else one for one in given
             )
-        return await called(lambda _: function(*given), function)
+        return await call_function(lambda _: function(*given), function)
 
     async def sample(self, run: Run, facts: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Draw a sample from the arm's model."""
-        kit = await self._kit(caller)
-        result = await kit.draw(run, {**facts, "model": caller.name})
-        # Those after the winner, or else after an error for all, may have been cut off or not, as
-        # timing would have it: they are in no row.
+        tools = await self._tools_for(caller)
+        result = await tools.draw(run, {**facts, "model": caller.name})
+        # Whether attempts after the winner, or after an error of the whole sample, have ended
+        # depends on timing: they are left out of the rows.
         ordered = sorted(result.attempts, key=lambda attempt: (attempt.round, attempt.branch))
         last = result.winner or next((one for one in ordered if one.concerns == "sample"), None)
         counted = [
@@ -120,7 +119,7 @@ class BenchKit:
     async def workflow(
         self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
-        """Run a workflow with the arm's model as the one that prompts go to."""
+        """Run a workflow; its prompts go to the arm's model."""
         from abreast.jobs.workflow.inputs import resolve_inputs
         from abreast.jobs.workflow.job import Flow
 
@@ -132,17 +131,16 @@ class BenchKit:
             for one in flow.inputs
             if one.name in inputs
         }
-        found = await Flow(flow, await self._kit(caller)).run(
-            run, resolve_inputs(flow.inputs, given)
-        )
+        tools = await self._tools_for(caller)
+        found = await Flow(flow, tools).run(run, resolve_inputs(flow.inputs, given))
         values = list(found.outputs.values())
         last = list(found.steps.values())[-1].output if found.steps else {}
         value = values[0] if len(values) == 1 else found.outputs or None
         text = value if isinstance(value, str) else last.get("text") or last.get("stdout") or ""
         steps = [
-            SubResult(name, str(record.output.get("prompt") or ""), str(said))
+            SubResult(name, str(record.output.get("prompt") or ""), str(reply))
             for name, record in found.steps.items()
-            if (said := record.output.get("text", record.output.get("stdout"))) is not None
+            if (reply := record.output.get("text", record.output.get("stdout"))) is not None
         ]
         plain = value is None or isinstance(value, str)
         return {
@@ -163,59 +161,65 @@ class BenchKit:
             )
         return self._workflows[file]
 
-    async def _kit(self, caller: Caller) -> RunTools:
-        if caller.name not in self._kits:
+    async def _tools_for(self, caller: Caller) -> RunTools:
+        if caller.name not in self._run_tools:
             tools = replace(self._tools, default_model=caller.name)
-            kit = CellKit(tools, caller, self.clock)
-            self._kits[caller.name] = await self._stack.enter_async_context(kit)
-        return self._kits[caller.name]
+            cell_tools = CellKit(tools, caller, self.clock)
+            self._run_tools[caller.name] = await self._stack.enter_async_context(cell_tools)
+        return self._run_tools[caller.name]
 
 
 class CellKit(RunTools):
-    """The tools of workflows and samples that are strategies: what may ask the provider by itself holds a place."""
+    """The tools of workflows and samples that are strategies.
+
+    Commands and functions, which may call the provider by themselves, hold a place on its lane.
+    """
 
     def __init__(self, tools: Tools, caller: Caller, clock: Clock) -> None:
-        """On the lane of this caller, which prompts go to, too."""
+        """Prompts go to `caller`; its lane is the one on which places are held."""
         super().__init__(tools, {caller.name: caller})
-        self._held_by = caller
+        self._lane_caller = caller
         self._clock = clock
 
-    async def shell(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the toolkit says
+    async def shell(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as in RunTools
         """Run a script, which may call a model's API or an agent."""
-        async with holding_place(self._held_by, self._clock):
+        async with holding_place(self._lane_caller, self._clock):
             return await super().shell(*given, **more)
 
-    async def agent(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the toolkit says
-        """Hand a prompt to an agent."""
-        async with holding_place(self._held_by, self._clock):
+    async def agent(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as in RunTools
+        """Run an agent with a prompt."""
+        async with holding_place(self._lane_caller, self._clock):
             return await super().agent(*given, **more)
 
-    async def call(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the toolkit says
+    async def call(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as in RunTools
         """Call a function, which may have a client of its own."""
-        async with holding_place(self._held_by, self._clock):
+        async with holding_place(self._lane_caller, self._clock):
             return await super().call(*given, **more)
 
-    async def custom(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the toolkit says
-        """Do a step of a registered kind."""
-        async with holding_place(self._held_by, self._clock):
+    async def custom(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as in RunTools
+        """Run a step of a registered kind."""
+        async with holding_place(self._lane_caller, self._clock):
             return await super().custom(*given, **more)
 
 
-class _Silent:
-    """A model that isn't asked."""
+class _OfflineModel:
+    """A model for offline runs: every request that was not recorded raises NotRecorded."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:  # noqa: ARG002 - a model's shape
-        raise NotRecorded(f"{self.name} was not asked this before, and now nobody is asked")
+    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:  # noqa: ARG002 - the Model protocol
+        raise NotRecorded(f"{self.name} was not asked this before, and now no model is asked")
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def source_of(find: Callable[[str], Callable[..., Any]]) -> Callable[[str], str]:
-    """What decides what a function does: the text of its module."""
+    """Return a function that reads the source of a function's module, by `module:function`.
+
+    A change of that text changes what the function does.
+    """
 
     def read(call: str) -> str:
         function: Any = find(call)

@@ -1,4 +1,4 @@
-"""Names to things: the one place that knows which store, executor or model a name stands for."""
+"""Creates the store, executor or model that a name stands for; `open_run` and `open_model`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EXECUTORS = ("local", "process")
 
-# A lane lives as long as a model on it: models of one provider share its limits, in one process.
+# A lane lives as long as a model uses it: models of one provider share its limits, in one process.
 _LANES: WeakValueDictionary[tuple[object, ...], ModelLane] = WeakValueDictionary()
 
 
@@ -53,7 +53,7 @@ def open_run(
     types: Sequence[type] = (),
     clock: Clock = SYSTEM_CLOCK,
 ) -> Run:
-    """A run, to be used as `async with abreast.open_run("summaries", store="runs.db") as run:`.
+    """Make a run, for `async with abreast.open_run("summaries", store="runs.db") as run:`.
 
     Args:
         name: what the run is called; the first part of every path in it.
@@ -61,24 +61,33 @@ def open_run(
         lanes: names for limits: `{"openai": Slots(8), "slow": [Slots(1), Rate(30)]}`.
         budget: a cap for everything in it: `Budget(requests=500)` or `"500req,20usd,10min"`.
         seed: makes its seeds repeatable; drawn and recorded if None.
-        executor: where items work unless a map says otherwise: `"local"` (tasks and threads) or `"process"`.
-        resume: `"auto"` goes on with the newest run of that name in the store if it has not ended, else starts a new
-            one; `"never"` starts a new one; `"must"` goes on or raises `NoSuchRun`; `"retry"` goes on, also with one
-            that has ended, and runs failed items again; `"failed"` does too, but leaves `once` work alone whose fate
-            nobody knows.
-        hooks: functions that get every event, and objects with `before_map` or `before_step` that may change numbers.
+        executor: where items run unless a map says otherwise: `"local"` (tasks and threads) or
+            `"process"`.
+        resume: `"auto"` resumes the newest run of that name in the store if it has not ended, else
+            starts a new one; `"never"` starts a new one; `"must"` resumes one or raises
+            `NoSuchRun`; `"retry"` resumes, also one that has ended, and runs failed items again;
+            `"failed"` does too, but does not repeat `once` work whose outcome is unknown.
+        hooks: functions that get every event, and objects with `before_map` or `before_step` that
+            may change numbers.
         tags: words to find it by.
         kind: which job it is; `"script"` for your own.
-        run_id: go on with just this run; with `resume="never"`, the id of the new one, `RunExists` if it is taken.
-        retry_keys: with `resume="retry"`, the keys of the failed items to run again; all of them if none are named.
-        manifest: facts to record about it, beside the script, arguments, directory, versions and git commit.
-        redact: called with (path, value) before a value is written; what it returns is written, and handed out.
-        types: your dataclasses, enums, named tuples and pydantic models that recorded values may have. Only needed for
-            those that your program has not imported when it resumes: a store's types are never imported by name.
+        run_id: resume this run and no other; with `resume="never"`, the id of the new one,
+            `RunExists` if it is taken.
+        retry_keys: with `resume="retry"`, the keys of the failed items to run again; all of them if
+            none are named.
+        manifest: facts to record about it, beside the script, arguments, directory, versions and
+            git commit.
+        redact: called with (path, value) before a value is written; what it returns is written, and
+            is the value of the outcome.
+        types: your dataclasses, enums, named tuples and pydantic models that recorded values may
+            have. Only needed for those that your program has not imported when it resumes: a
+            store's types are never imported by name.
         clock: for tests in virtual time.
 
     Raises (when the block is entered):
-        RunBusy: another driver is on the run.  StoreError: the store can't be used.  NoSuchRun: nothing to go on with.
+        RunBusy: another driver is on the run.
+        StoreError: the store can't be used.
+        NoSuchRun: there is no run to resume.
     """
     if resume not in RESUME:
         raise ValueError(f"resume must be one of {', '.join(RESUME)}, not {resume!r}")
@@ -100,12 +109,12 @@ def open_run(
         manifest=dict(manifest or {}),
         redact=redact,
         retry_keys=frozenset(retry_keys),
-        types=_named(types),
+        types=_types_by_name(types),
     )
     return Run(name, lanes=Lanes(lanes, own), budget=own, opening=opening)
 
 
-def _named(types: Sequence[type]) -> Mapping[str, type]:
+def _types_by_name(types: Sequence[type]) -> Mapping[str, type]:
     if not types:
         return {}
     from abreast.store.codec.named_types import types_by_name
@@ -116,23 +125,23 @@ def _named(types: Sequence[type]) -> Mapping[str, type]:
 def find_store(
     given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0, reads: bool = False
 ) -> Store:
-    """The store that a path, a URL or a Store stands for.
+    """Return the store that a path, a URL or a Store stands for.
 
     It waits up to `busy_timeout` seconds for a locked file.
 
-    With `reads`, one that can't be written is read by way of a copy, which doesn't change any more.
+    With `reads`, a store that can't be written is read from a copy: later changes are not seen.
     """
     if not isinstance(given, (str, PathLike)):
         return given
-    place = fspath(given)
-    scheme, mark, rest = place.partition("://")
-    if mark and scheme not in ("sqlite", "file"):
+    text = fspath(given)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme not in ("sqlite", "file"):
         raise ValueError(
             f"there is no store for {scheme}://; a path such as runs.db is an SQLite store"
         )
     from abreast.store.sqlite.store import SqliteStore
 
-    path = rest if mark else place
+    path = rest if separator else text
     try:
         return SqliteStore(path, busy_timeout=busy_timeout)
     except StoreReadOnly:
@@ -144,7 +153,7 @@ def find_store(
 
 
 def find_executor(given: str | Executor) -> Executor:
-    """The executor of that name."""
+    """Return the executor of that name; ValueError if there is none."""
     if not isinstance(given, str):
         return given
     if given == "local":
@@ -165,19 +174,23 @@ def open_model(
     retry: int | Retry | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Caller:
-    """A model, to be used as `async with abreast.open_model("local/smollm2") as model:`.
+    """Make a model, for `async with abreast.open_model("local/smollm2") as model:`.
 
     Args:
-        name: `provider/model`: openai, anthropic, gemini, mistral, deepseek, ollama, a lane of `abreast.toml`, `local/`
-            (in this process, without a key), `scripted/FILE`, `replay/RUN`, `litellm/...`.
+        name: `provider/model`: openai, anthropic, gemini, mistral, deepseek, ollama, a lane of
+            `abreast.toml`, `local/` (in this process, without a key), `scripted/FILE`,
+            `replay/RUN`, `litellm/...`.
         lanes: how providers are reached and limited; by default what `abreast.toml` says.
         store: where `replay/RUN` and the cache are.
         cache: answer a request from the store if an equal one was answered before.
-        retry: further attempts after a 5xx, a lost connection or a timeout; 4 by default. A 429 is no attempt.
+        retry: further attempts after a 5xx, a lost connection or a timeout; 4 by default. A 429
+            does not count as an attempt.
         clock: for tests in virtual time.
 
     Raises:
-        ModelUnknown: there is no such provider.  KeysMissing: its key isn't set.  NoSuchRun: nothing to replay.
+        ModelUnknown: there is no such provider.
+        KeysMissing: its key isn't set.
+        NoSuchRun: there is no run to replay.
     """
     from abreast.models.lanes import PRICE_TABLE, check_keys, find_lanes, split_name
     from abreast.models.price import find_price
@@ -186,30 +199,30 @@ def open_model(
 
     settings, model = split_name(name, find_lanes() if lanes is None else lanes)
     check_keys([settings])
-    place = find_store(store) if store is not None else None
+    opened_store = find_store(store) if store is not None else None
     price: Price | None = settings.price
     if price is None and settings.kind in ("openai", "anthropic", "gemini"):
         price = find_price(PRICE_TABLE.get(settings.name, settings.name), model)
-    kept = None
+    store_cache = None
     if cache:
-        if place is None:
+        if opened_store is None:
             raise ValueError("a cache is in a store: give store=")
         from abreast.run.calls.cache import StoreCache
 
-        kept = StoreCache(place)
-    bare = _traced(find_model(name, settings, model, place))
-    again = CALL_RETRY if retry is None else Retry.of(retry)
-    paid = settings.kind not in ("local", "scripted", "replay")
+        store_cache = StoreCache(opened_store)
     return Caller(
-        bare, lane_of(settings), price=price, retry=again, paid=paid, cache=kept, clock=clock
+        _traced(find_model(name, settings, model, opened_store)),
+        lane_of(settings),
+        price=price,
+        retry=CALL_RETRY if retry is None else Retry.of(retry),
+        paid=settings.kind not in ("local", "scripted", "replay"),
+        cache=store_cache,
+        clock=clock,
     )
 
 
 def as_caller(model: Model | Caller) -> Caller:
-    """A model of your own, with all that a call needs around it.
-
-    One that has it already stays as it is.
-    """
+    """Wrap a model in a Caller: lane, retries, journal. A Caller is returned as it is."""
     from abreast.run.calls.lane import ModelLane
     from abreast.run.calls.model import Caller
 
@@ -219,7 +232,7 @@ def as_caller(model: Model | Caller) -> Caller:
 
 
 def find_model(name: str, settings: LaneSettings, model: str, store: Store | None) -> Model:
-    """The bare model of that name: one attempt per call, no limits."""
+    """Return the bare model of that name: one attempt per call, no limits."""
     if settings.kind == "replay":
         return _replay(name, model, store)
     if settings.kind == "scripted":
@@ -238,8 +251,8 @@ def _traced(model: Model) -> Model:
 def _openai(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.openai import OpenAI
 
-    bound = settings.max_tokens or "max_completion_tokens"
-    return OpenAI(name, settings.base_url or "", settings.key, max_tokens=bound, **_wire(settings))
+    field = settings.max_tokens or "max_completion_tokens"
+    return OpenAI(name, settings.base_url or "", settings.key, max_tokens=field, **_wire(settings))
 
 
 def _anthropic(name: str, settings: LaneSettings) -> Model:
@@ -284,12 +297,15 @@ def _replay(name: str, model: str, store: Store | None) -> Model:
 
     if store is None:
         raise ValueError(f"{name}: the run to replay is in a store: give store=")
-    run_id, _, of = model.partition("/")
-    return Replay(store, run_id, of or None)
+    run_id, _, recorded_model = model.partition("/")
+    return Replay(store, run_id, recorded_model or None)
 
 
 def lane_of(settings: LaneSettings) -> ModelLane:
-    """The lane of a provider with these settings: one in this process, for as long as it is used."""
+    """Return the lane of a provider with these settings.
+
+    There is one in this process, for as long as a model uses it.
+    """
     from abreast.limits.rate import Rate
     from abreast.limits.slots import Slots
     from abreast.run.calls.lane import ModelLane
@@ -298,7 +314,7 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     key = (settings.name, settings.base_url, *numbers)
     lane = _LANES.get(key)
     if lane is None and settings.adaptive:
-        lane = _LANES[key] = _governed(settings)
+        lane = _LANES[key] = _adaptive_lane(settings)
     if lane is None:
         limits: list[Limit] = [Slots(settings.width)]
         if settings.rpm is not None:
@@ -309,10 +325,10 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     return lane
 
 
-def _governed(settings: LaneSettings) -> ModelLane:
-    """A lane whose limits are found out, beginning with what was learned before.
+def _adaptive_lane(settings: LaneSettings) -> ModelLane:
+    """Make a lane that measures its limits, starting from those that were learned before.
 
-    The user's numbers are kept.
+    Numbers that the user has set are kept.
     """
     from abreast.limits.governor.governor import Costs, Governor
     from abreast.limits.governor.limit import GovernorLimit
@@ -324,10 +340,10 @@ def _governed(settings: LaneSettings) -> ModelLane:
     rates: Costs = {name: rate for name, rate in given.items() if rate is not None}  # type: ignore[misc]
     profile = LearnedLimits(settings.name, settings.base_url, settings.key)
     learned = profile.read()
-    most = _most_sockets()
+    max_calls = _max_open_calls()
     governor = Governor(
         start=settings.width,
-        cap=min(settings.width, most) if settings.capped else most,
+        cap=min(settings.width, max_calls) if settings.capped else max_calls,
         rates=rates,
         known=learned.known if learned else None,
     )
@@ -339,8 +355,11 @@ def _governed(settings: LaneSettings) -> ModelLane:
     )
 
 
-def _most_sockets() -> int:
-    """How many calls can be in flight here, as each has a socket: what the system allows, less some for the rest."""
+def _max_open_calls() -> int:
+    """Return how many calls can be in flight: each has a socket, and the system bounds open files.
+
+    100 files are reserved for everything else.
+    """
     try:
         import resource
     except ImportError:  # not on this system

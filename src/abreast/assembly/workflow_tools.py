@@ -1,4 +1,4 @@
-"""The tools that a workflow is handed: a shell, models, agents' command lines, functions, samples, a person to ask."""
+"""The tools of a workflow: a shell, models, agents' command lines, functions, samples, gates."""
 
 from __future__ import annotations
 
@@ -39,62 +39,64 @@ if TYPE_CHECKING:
     from abreast.jobs.sample.results import SampleResult
 
 ENTRY_POINT: Final = "abreast.steps"
-"""Where packages register kinds of steps of their own."""
+"""The entry point by which packages register their own kinds of steps."""
 MAX_OUTPUT: Final = 8 << 20
+"""Bytes of a step's output that are kept, by default."""
 MAX_ITEMS: Final = 100_000
+"""Items that a fan-out may have, by default."""
 _PROMPT: Final = "{prompt}"
-_ARGUMENT: Final = (
-    100_000  # bytes; a longer script goes through a file, for the system bounds a single argument
-)
+# Bytes. The system bounds a single argument; a longer script is passed in a file.
+_MAX_ARGUMENT_BYTES: Final = 100_000
 
 
 ARGS: Final = "{args}"
-"""The word of a runner's command line that stands for a step's `integration_args` and `integration_options`."""
+"""The word of a runner's `argv` that `integration_args` and `integration_options` replace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
     """An agent's command line: `{prompt}` and `{model}` are filled in.
 
-    Without a model, `model` is left out.
+    The words of `model` are left out where a step names no model.
     """
 
     argv: tuple[str, ...]
     model: tuple[str, ...] = ()
     stdin: tuple[str, ...] = ()
-    """The command for a prompt that is too long for an argument, and is read from stdin.
+    """The command for a prompt that is too long for an argument and is passed on stdin.
 
-    `argv` without the prompt.
+    By default `argv` without the prompt.
     """
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the name of an option, the words for it.
+    """The words for each option, by its name.
 
-    `{value}` is filled in. Without `{value}` it is a switch.
+    `{value}` is filled in. An option without `{value}` is a switch.
     """
 
-    def given(
+    def arguments_and_stdin(
         self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS
     ) -> tuple[list[str], bytes | None]:
-        """The arguments for one prompt, and what the command reads: the system bounds a single argument."""
+        """Return the arguments for one prompt, and its stdin if the prompt is passed there."""
         text = prompt.encode("utf-8", "surrogateescape")
-        if len(text) < _ARGUMENT:
+        if len(text) < _MAX_ARGUMENT_BYTES:
             return self.command(prompt, model, more), None
         argv = self.stdin or tuple(word for word in self.argv if word != _PROMPT)
         if any(_PROMPT in word for word in argv):
             raise CannotDo(
-                f"the prompt has {len(text)} bytes, which is too long for an argument: let {_PROMPT} stand "
-                "alone in argv, or give stdin = [...] for prompts that are read from stdin"
+                f"the prompt has {len(text)} bytes, which is too long for an argument: let "
+                f"{_PROMPT} stand alone in argv, or give stdin = [...] for prompts that are read "
+                "from stdin"
             )
         return replace(self, argv=argv).command("", model, more), text
 
     def command(self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS) -> list[str]:
-        """The arguments for one prompt; `CannotDo` for an option whose value can't be one."""
-        if refused := self.refuses(args=bool(more.args), options=more.options):
-            raise CannotDo(f"it {refused}")
-        extra = [
-            *more.args,
-            *(word for name, value in more.options.items() for word in self._option(name, value)),
+        """Return the arguments for one prompt; `CannotDo` for an option with an invalid value."""
+        if refusal := self.refuses(args=bool(more.args), options=more.options):
+            raise CannotDo(f"it {refusal}")
+        option_words = [
+            word for name, value in more.options.items() for word in self._option(name, value)
         ]
+        extra = [*more.args, *option_words]
         words: list[str] = []
         for word in (*self.argv, *(self.model if model else ())):
             filled = word.replace("{model}", model or "").replace("{prompt}", prompt)
@@ -102,9 +104,10 @@ class Runner:
         return words
 
     def refuses(self, *, args: bool, options: Mapping[str, Any]) -> str | None:
-        """Why it can't pass on arguments and options of a step, if it can't."""
+        """Return why it can't pass on arguments and options of a step; None if it can."""
         if unknown := [name for name in options if name not in self.options]:
-            return f"has no words for the option {unknown[0]!r}: add {unknown[0]} = [...] to its options"
+            name = unknown[0]
+            return f"has no words for the option {name!r}: add {name} = [...] to its options"
         if (args or options) and ARGS not in self.argv:
             what = "integration_args" if args else "integration_options"
             return f'would leave out {what}: put "{ARGS}" into its argv, where they are to stand'
@@ -123,9 +126,9 @@ class Runner:
 
 
 def _environment(own: Mapping[str, str | None] | None) -> dict[str, str] | None:
-    """The run's environment with a step's own variables, and without those that it sets to None.
+    """Return the run's environment, changed by a step's own variables; a None removes one.
 
-    None for the run's.
+    None if the step has none: the run's environment is inherited.
     """
     if not own:
         return None
@@ -134,7 +137,7 @@ def _environment(own: Mapping[str, str | None] | None) -> dict[str, str] | None:
 
 @dataclass(slots=True)
 class Tools:
-    """What a toolkit is made with."""
+    """Settings and callbacks that a RunTools is made with."""
 
     cwd: str | None = None
     lanes: Mapping[str, LaneSettings] | None = None
@@ -151,13 +154,13 @@ class Tools:
 
 
 class RunTools:
-    """Real tools, to be used as `async with Toolkit(Tools(...)) as kit:`.
+    """The WorkflowTools of a real run: `async with RunTools(Tools(...)) as run_tools:`.
 
-    What it opened is closed with it.
+    It closes what it has opened.
     """
 
     def __init__(self, tools: Tools, models: Mapping[str, Caller] | None = None) -> None:
-        """Nothing is opened before it is needed; `models` are open already, and stay so."""
+        """Open nothing yet. `models` are open already, and are not closed here."""
         self.default_model = tools.default_model
         self.max_output = tools.max_output
         self.max_items = tools.max_items
@@ -165,24 +168,24 @@ class RunTools:
         self._stack = AsyncExitStack()
         self._commands: Commands | None = None
         self._models: dict[str, Caller] = dict(models or {})
-        self._asking = asyncio.Lock()
+        self._gate_lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        """Open it."""
+        """Enter the block; models and commands are opened at their first use."""
         await self._stack.__aenter__()
         return self
 
     async def __aexit__(self, *how: object) -> None:
-        """Close models, and end commands that still run."""
+        """Close the models, and end the commands that still run."""
         await self._stack.__aexit__(*how)  # type: ignore[arg-type]
 
     async def shell(
         self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None
     ) -> AgentResult:
-        """Run a script by `sh`; cancelled, its whole process group ends."""
+        """Run a script by `sh`; when this is cancelled, its whole process group is ended."""
         text = script.encode("utf-8", "surrogateescape")
         try:
-            if len(text) < _ARGUMENT:
+            if len(text) < _MAX_ARGUMENT_BYTES:
                 return await self._run(["sh", "-c", script], cwd=cwd, env=env)
             with tempfile.NamedTemporaryFile(prefix="abreast-", suffix=".sh") as file:
                 file.write(text)
@@ -201,14 +204,13 @@ class RunTools:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> AgentResult | None:
-        """Hand a prompt to the runner of that name."""
+        """Run the agent of that name with a prompt; None if there is no such runner."""
         runner = self._tools.runners.get(integration)
         if runner is None:
             return None
         try:
-            return await self._run(
-                *runner.given(prompt, model, more), keep=more.keep, cwd=cwd, env=env
-            )
+            argv, stdin = runner.arguments_and_stdin(prompt, model, more)
+            return await self._run(argv, stdin, keep=more.keep, cwd=cwd, env=env)
         except (CannotDo, CommandMissing, CommandRefused) as error:
             raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
 
@@ -232,23 +234,23 @@ class RunTools:
             if tools.started is not None and item is not None:
                 tools.started(item, pgid)
 
+        directory = tools.cwd if cwd is None else str(Path(tools.cwd or Path.cwd(), cwd))
         try:
-            most = self.max_output if keep is None else min(keep, self.max_output)
             finished = await self._commands.run(
                 argv,
                 stdin=stdin,
-                cwd=tools.cwd if cwd is None else str(Path(tools.cwd or os.getcwd(), cwd)),  # noqa: PTH109
+                cwd=directory,
                 env=_environment(env),
-                keep=most,
+                keep=self.max_output if keep is None else min(keep, self.max_output),
                 started=started,
             )
         finally:
             if tools.ended is not None:
                 tools.ended(group)
-        return _ran(finished)
+        return _result_of(finished)
 
     async def ask(self, question: AgentRequest) -> Reply:
-        """Ask a model; each is opened once."""
+        """Ask a model; each model is opened once."""
         name = question.model or self.default_model
         if name is None:
             raise CannotDo("no model is named: set model: on the step or the workflow")
@@ -264,17 +266,22 @@ class RunTools:
             max_tokens=question.max_tokens,
         )
 
-    async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function's own
+    async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function returns anything
         """Call `module:function` with keywords."""
         if self._tools.find is None:
             raise CannotDo(f"{name} can't be called here")
         function = self._tools.find(name)
-        return await called(lambda _: function(**given), function)
+        return await call_function(lambda _: function(**given), function)
 
-    async def custom(self, kind: str, config: Mapping[str, Any], context: StepContext) -> Any:  # noqa: ANN401
-        """Do a step of somebody's own kind."""
-        does = self._tools.kinds[kind]
-        return await called(lambda _: does(config, context), does)
+    async def custom(
+        self,
+        kind: str,
+        config: Mapping[str, Any],
+        context: StepContext,
+    ) -> Any:  # noqa: ANN401 - a registered kind returns anything
+        """Run a step of a kind that a package has registered."""
+        function = self._tools.kinds[kind]
+        return await call_function(lambda _: function(config, context), function)
 
     async def sample(self, run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Draw a sample beneath the current step."""
@@ -290,14 +297,14 @@ class RunTools:
         }
 
     async def draw(self, run: Run, facts: Mapping[str, Any]) -> SampleResult:
-        """The whole result of a sample."""
+        """Draw a sample and return its whole result."""
         from abreast.jobs.sample.spec import SampleSpec
 
         try:
             spec = SampleSpec.of({"model": self.default_model, **facts}, "sample")
             model = await self._caller(spec.model)
             judge = model if spec.judge is None else await self._caller(spec.judge)
-            job = spec.job(model, judge, find=self._found, read=self._schema)
+            job = spec.job(model, judge, find=self._find_function, read=self._read_schema)
         except (ValueError, TypeError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
         return await job.run(run)
@@ -308,32 +315,35 @@ class RunTools:
             self._models[name] = await self._stack.enter_async_context(caller)
         return self._models[name]
 
-    def _found(self, name: str) -> Callable[[Any], Any]:
+    def _find_function(self, name: str) -> Callable[[Any], Any]:
         if self._tools.find is None:
             raise ValueError(f"{name} can't be called here")
         return self._tools.find(name)
 
-    def _schema(self, path: str) -> Mapping[str, Any]:
+    def _read_schema(self, path: str) -> Mapping[str, Any]:
         import json
 
         try:
-            found = json.loads(Path(self._tools.cwd or os.curdir, path).read_text("utf-8"))
+            schema = json.loads(Path(self._tools.cwd or os.curdir, path).read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise ValueError(f"the schema {path} can't be read: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(schema, dict):
             raise ValueError(f"the schema {path} must be a mapping")
-        return found
+        return schema
 
     async def decide(self, question: GateQuestion) -> str | None:
-        """Ask the person, one question at a time."""
+        """Ask the user, one question at a time; None if there is no terminal."""
         if self._tools.decide is None:
             return None
-        async with self._asking:
+        async with self._gate_lock:
             return await self._tools.decide(question)
 
 
-async def called(call: Callable[[Any], Any], function: Callable[..., Any]) -> Any:  # noqa: ANN401 - a function's own
-    """A coroutine function's value; a plain one's, from a thread."""
+async def call_function(
+    call: Callable[[Any], Any],
+    function: Callable[..., Any],
+) -> Any:  # noqa: ANN401 - a function returns anything
+    """Await `call` if `function` is a coroutine function; else run it in a thread."""
     if is_async(function):
         return await call(None)
     bound = LocalExecutor().bind(call, 1)
@@ -343,20 +353,20 @@ async def called(call: Callable[[Any], Any], function: Callable[..., Any]) -> An
         await bound.close(0.0)
 
 
-def _ran(finished: Finished) -> AgentResult:
+def _result_of(finished: Finished) -> AgentResult:
     stdout_cut = finished.stdout_bytes - len(finished.stdout)
     stderr_cut = finished.stderr_bytes - len(finished.stderr)
-    stdout, stderr = _decoded(finished.stdout, stdout_cut), _decoded(finished.stderr, stderr_cut)
+    stdout, stderr = _decode(finished.stdout, stdout_cut), _decode(finished.stderr, stderr_cut)
     return AgentResult(finished.exit_code, stdout, stderr, stdout_cut, stderr_cut)
 
 
-def _decoded(data: bytes, cut: int) -> str:
-    """The text; of one that was cut, without the part of a character at its end."""
+def _decode(data: bytes, cut: int) -> str:
+    """Decode UTF-8; a character that was cut in half at the end is dropped."""
     return getincrementaldecoder("utf-8")("replace").decode(data, final=not cut)
 
 
 def find_function(name: str) -> Callable[..., Any]:
-    """The function that `module:function` names; a CannotDo says what is missing."""
+    """Return the function that `module:function` names; a CannotDo says what is missing."""
     module, _, path = name.partition(":")
     try:
         found: Any = import_module(module)
@@ -370,7 +380,7 @@ def find_function(name: str) -> Callable[..., Any]:
 
 
 def find_kinds() -> dict[str, CustomKind]:
-    """The kinds of steps that packages have registered.
+    """Return the kinds of steps that packages have registered.
 
     A ValueError names one that can't be loaded.
     """
@@ -378,14 +388,15 @@ def find_kinds() -> dict[str, CustomKind]:
     for point in entry_points(group=ENTRY_POINT):
         try:
             loaded = point.load()
-            made = loaded() if isinstance(loaded, type) else loaded
+            kind = loaded() if isinstance(loaded, type) else loaded
         except Exception as error:
             raise ValueError(
-                f"the step kind {point.name!r} ({point.value}) can't be loaded: {type(error).__name__}: {error}"
+                f"the step kind {point.name!r} ({point.value}) can't be loaded: "
+                f"{type(error).__name__}: {error}"
             ) from error
-        if not callable(made):
+        if not callable(kind):
             raise ValueError(
                 f"the step kind {point.name!r} ({point.value}) is not something that can be called"
             )
-        found[point.name] = made
+        found[point.name] = kind
     return found

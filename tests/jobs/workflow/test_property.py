@@ -140,7 +140,7 @@ def growing_results(monkeypatch):
 
 
 def first_failure_in_time(monkeypatch):
-    real = fan_out._OneItem.__call__
+    real = fan_out._ItemWork.__call__
 
     async def call(self, value):
         try:
@@ -149,7 +149,7 @@ def first_failure_in_time(monkeypatch):
             self._frame.run.halt("one has failed")
             raise
 
-    monkeypatch.setattr(fan_out._OneItem, "__call__", call)
+    monkeypatch.setattr(fan_out._ItemWork, "__call__", call)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a workflow would do at worst, told before it does anything."""
+"""The dry run of a workflow: how often each step runs at most, without running any."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from abreast.jobs.workflow.steps.width import as_width
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step: how deep it stands, and how often it runs at most."""
+    """One step: its depth in the file, and how often it runs at most."""
 
     step: Step
     depth: int
@@ -23,11 +23,11 @@ class PlannedStep:
     per: tuple[str, ...] = ()
     """Fan-outs whose number of items isn't known yet: `times` is for one item of each."""
     width: int | None = None
-    """How many items run at once, where that can be seen."""
+    """How many items run at once, where the file and the inputs decide it."""
 
     @property
     def calls(self) -> int:
-        """Draws of a sample count each."""
+        """How many calls the step makes at most; each draw of a sample counts."""
         if isinstance(self.step, Sample):
             breadth, depth = (self.step.facts.get(word, 1) for word in ("breadth", "depth"))
             if isinstance(breadth, int) and isinstance(depth, int):
@@ -36,27 +36,27 @@ class PlannedStep:
 
     @property
     def count(self) -> str:
-        """How often, for people."""
+        """How often it runs, as text."""
         return f"{self.times} x" + " x".join(f" items of {name}" for name in self.per)
 
 
 def plan(steps: Sequence[Step], inputs: Mapping[str, Any]) -> list[PlannedStep]:
-    """Every step in the file's order.
+    """Return every step in the file's order.
 
-    Both branches of an `if` count, as nobody knows which it will be.
+    Both branches of an `if` count, as it is not known which of them will run.
     """
     return _plan(steps, inputs, 0, 1, ())
 
 
 def widest(steps: Sequence[Step], inputs: Mapping[str, Any]) -> int:
-    """The largest `max_concurrency`, as far as the file and the inputs tell.
+    """Return the largest `max_concurrency` that the file and the inputs decide.
 
     1 if there is no fan-out.
     """
     found = 1
     for step in steps:
         if isinstance(step, FanOut):
-            found = max(found, as_width(_known(step.max_concurrency, inputs)))
+            found = max(found, as_width(_resolve_early(step.max_concurrency, inputs)))
         found = max(found, widest(beneath(step), {} if isinstance(step, CallStep) else inputs))
     return found
 
@@ -70,8 +70,8 @@ def _plan(
         if isinstance(step, Loop):
             inner_times = times * step.max_iterations
         elif isinstance(step, FanOut):
-            items = _known(step.items, inputs)
-            width = as_width(_known(step.max_concurrency, inputs))
+            items = _resolve_early(step.items, inputs)
+            width = as_width(_resolve_early(step.max_concurrency, inputs))
             if isinstance(items, list):
                 inner_times = times * len(items)
                 width = min(width, len(items))
@@ -83,8 +83,8 @@ def _plan(
     return found
 
 
-def _known(value: Value, inputs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever the file says
-    """The value, if the inputs alone decide it."""
+def _resolve_early(value: Value, inputs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any value of a file
+    """Return the value if the inputs alone decide it, else None."""
     from abreast.jobs.workflow.spec import Common, FanIn
 
     carrier = FanIn(Common("plan", "fan-in", 0), (), {"value": value})

@@ -1,10 +1,8 @@
-"""Runs a workflow: a plain walk through its steps.
+"""Runs a workflow: one pass over its steps, in which recorded actions are not repeated.
 
-What is recorded of an earlier walk is not done again.
-
-Only steps that do something are journaled, under their ids (`fan/0003/check` within item 3 of
-`fan`); lists, branches and loops are walked anew when a run goes on, and find what is recorded
-where they left it: there is one bookkeeping.
+Only actions are journaled, under their ids (`fan/0003/check` within item 3 of `fan`). A resumed run
+passes over lists, branches and loops again and finds the recorded results at the same paths, so
+there is no second record of how far it came.
 """
 
 from __future__ import annotations
@@ -66,17 +64,17 @@ from abreast.run.run import Run
 from abreast.store.codec import codec
 
 EVERY_STEP: Final = "every:step"
-"""The lane of all steps of a run that do something.
+"""The lane of all actions of a run.
 
-No step can name it, for its name has a colon.
+No step can name it, because its name has a colon.
 """
 WORKFLOW_OUTLINED: Final = "workflow-outlined"
-"""The event that keeps which steps there are, as the newest driver had them."""
+"""The event that records the outline of the steps, as the newest driver has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowResult:
-    """How a workflow ended, and what became of each of its steps, by full id."""
+    """How a workflow ended, and the record of each of its steps, by full id."""
 
     status: Fate
     error: str | None
@@ -85,21 +83,21 @@ class FlowResult:
     at: str | None = None
     """The full id of the step that halted it, or else of the last that began."""
     index: int = 0
-    """The place of that step in the workflow's own list: of itself, or of the one that it is beneath."""
+    """The position in the workflow's own list of that step, or of the step that contains it."""
 
     @property
     def ok(self) -> bool:
-        """Whether it went to its end."""
+        """Whether it completed."""
         return self.status == "completed"
 
 
 class Flow:
-    """One workflow on its way. It keeps nothing but what it was made with."""
+    """Runs one workflow. All state of a run is in its frames, none of it here but the lane."""
 
     def __init__(
         self,
         workflow: Workflow,
-        kit: WorkflowTools,
+        tools: WorkflowTools,
         verdicts: Mapping[str, str] | None = None,
         rehearse: Callable[[Leaf, dict[str, Any], StepContext], dict[str, Any]] | None = None,
         *,
@@ -107,23 +105,32 @@ class Flow:
     ) -> None:
         """`verdicts` answer gates by their full ids.
 
-        To `rehearse`, that makes up what a step gives.
+        With `rehearse`, actions are not run; it returns their results instead.
 
-        At most `width` steps of the run do something at once; by default 64, or as many as its
+        At most `width` actions of the run are in work at once; by default 64, or as many as its
         widest fan-out.
         """
         self.workflow = workflow
-        self.kit = kit
+        self.tools = tools
         self.verdicts = verdicts or {}
         self.rehearse = rehearse
         self._width = width
-        self._places: Slots | None = None
+        self._slots: Slots | None = None
         self._fan_outs = FanOuts(self)
+        self._run_composite: dict[type, Callable[[StepFrame, Any], Awaitable[Record]]] = {
+            If: self._if,
+            Switch: self._switch,
+            Loop: self._loop,
+            FanIn: self._fan_in,
+            CallStep: self._call,
+            FanOut: self._fan_outs.run,
+            SlotStep: self._slot,
+        }
 
     async def run(self, run: Run, inputs: Mapping[str, Any]) -> FlowResult:
-        """Walk through it within `run`.
+        """Run the workflow within `run`.
 
-        What a kind raises by a fault of its own is raised here too.
+        A fault of a custom kind is raised here too.
         """
         if (journal := run.setting.journal) is not None:
             journal.emit(
@@ -131,41 +138,35 @@ class Flow:
                 run.path,
                 body=codec.encode(outline(self.workflow.steps), run.path),
             )
-        self._places = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
-        run.declare(EVERY_STEP, self._places)
+        self._slots = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
+        run.declare(EVERY_STEP, self._slots)
         context = {"run_id": run.id or run.name, "workflow_dir": self.workflow.directory}
-        result = await self._walk(
+        result = await self._run_steps(
             StepFrame.outermost(run, SealedInputs(self.workflow.inputs, inputs), context)
         )
-        if result.ok:  # though steps failed that may fail
+        if result.ok:  # also where a step with continue_on_error failed
             run.count_results("workflow", done=1, failed=0)
         return result
 
-    def place_of(self, step: Leaf) -> str | None:
-        """The lane of which a step holds a place while it works.
+    def lane_of(self, step: Leaf) -> str | None:
+        """Return the lane on which an action holds a place while it works.
 
-        A gate holds none: a person may take days.
+        A gate holds none: the user may take days to answer.
         """
-        return None if self._places is None or isinstance(step, GateStep) else EVERY_STEP
+        return None if self._slots is None or isinstance(step, GateStep) else EVERY_STEP
 
     def make_room(self, width: int) -> None:
-        """A fan-out is so wide; only now can that be seen, if a step before it says how wide."""
-        if self._places is not None and self._width is None and width > self._places.count:
-            self._places.resize(width)
+        """Widen the lane for a fan-out whose width is known only now, from an earlier step."""
+        if self._slots is not None and self._width is None and width > self._slots.count:
+            self._slots.resize(width)
 
-    async def _walk(self, frame: StepFrame) -> FlowResult:
+    async def _run_steps(self, frame: StepFrame) -> FlowResult:
         steps, records = self.workflow.steps, frame.records
         halted = await self.sequence(frame, steps)
         if halted is not None:
-            ended = [frame.full(step.common.id) for step in steps]
-            index = next(
-                (
-                    place
-                    for place, name in enumerate(ended)
-                    if name in records and records[name].halts
-                ),
-                0,
-            )
+            ids = [frame.full(step.common.id) for step in steps]
+            halts = (index for index, name in enumerate(ids) if _halts(records.get(name)))
+            index = next(halts, 0)
             return FlowResult(halted.fate, halted.error, records, at=halted.halted_at, index=index)
         last = next(reversed(records), None)
         try:
@@ -176,15 +177,15 @@ class Flow:
             return FlowResult("failed", f"outputs: {error}", records, index=len(steps) - 1)
         return FlowResult("completed", None, records, outputs, at=last, index=len(steps) - 1)
 
-    # --- lists of steps -------------------------------------------------------------------------------------------
+    # --- lists of steps --------------------------------------------------------------------------
 
     async def sequence(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
-        """One after the other, or as they need each other.
+        """Run steps one after the other, or side by side if one of them has `needs`.
 
-        The record of the one that halts, if one does.
+        Returns the record of the step that halts, if one does.
         """
         if any(step.common.needs is not None for step in steps):
-            return await self._as_needed(frame, steps)
+            return await self._run_parallel(frame, steps)
         for step in steps:
             record = await self.step(frame, step)
             frame.note(step, record)
@@ -192,45 +193,47 @@ class Flow:
                 return record
         return None
 
-    async def _as_needed(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
-        """Side by side; what becomes of them is read in the order of one worker, as if they had run in it."""
-        side = ParallelSteps(frame, steps)
+    async def _run_parallel(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
+        """Run steps side by side; their records are read in the order of a single worker."""
+        parallel = ParallelSteps(frame, steps)
         async with asyncio.TaskGroup() as group:
-            for place, step in enumerate(side.steps):
-                side.tasks.append(group.create_task(self._needing(side, place, step)))
-        return side.gathered()
+            for place, step in enumerate(parallel.steps):
+                parallel.tasks.append(
+                    group.create_task(self._run_when_ready(parallel, place, step))
+                )
+        return parallel.collect()
 
-    async def _needing(self, side: ParallelSteps, place: int, step: Step) -> None:
+    async def _run_when_ready(self, parallel: ParallelSteps, place: int, step: Step) -> None:
         try:
-            frame = await side.ready(place)
+            frame = await parallel.wait_ready(place)
             record = await self.step(frame, step)
             frame.note(step, record)
-            side.ended(place, record)
-        except Exception as error:  # noqa: BLE001 - raised again in its turn
-            side.broke(place, error)
+            parallel.set_ended(place, record)
+        except Exception as error:  # noqa: BLE001 - raised again by `collect`, in its turn
+            parallel.set_error(place, error)
 
     async def step(self, frame: StepFrame, step: Step) -> Record:
-        """What becomes of one step."""
+        """Run one step, unless its `if` says no, and return its record."""
         common = step.common
         try:
             if not runs(step, frame):
                 return skipped(common)
             given = resolve(common.input, frame.names)
-            does = (
-                self._leaf(frame, step)
+            work = (
+                self._action(frame, step)
                 if isinstance(step, LEAVES)
                 else self._composite(frame, step)
             )
-            record = replace(await does, input=given)
+            record = replace(await work, input=given)
         except ExpressionFailed as error:
             record = failed(common, str(error))
         if record.halts and record.halted_at is None:
             record = replace(record, halted_at=frame.full(common.id))
         return tolerated(record) if common.continue_on_error else record
 
-    # --- steps that do something ----------------------------------------------------------------------------------
+    # --- actions ---------------------------------------------------------------------------------
 
-    async def _leaf(self, frame: StepFrame, step: Leaf) -> Record:
+    async def _action(self, frame: StepFrame, step: Leaf) -> Record:
         common = step.common
         config = configure(step, frame, self.workflow)
         async with AsyncExitStack() as stack:
@@ -249,7 +252,7 @@ class Flow:
                     timeout=timeout_of(step),
                     effect=common.effect,
                     on_change="rerun",
-                    hold=self.place_of(step),
+                    hold=self.lane_of(step),
                 )
             except BudgetSpent as error:
                 if scope.budget is None or error.budget is not scope.budget or scope is frame.run:
@@ -262,13 +265,9 @@ class Flow:
     def performing(
         self, step: Leaf, frame: StepFrame
     ) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
-        """The function that does a step with its config."""
-        kit, rehearse, full, names = (
-            self.kit,
-            self.rehearse,
-            frame.full(step.common.id),
-            frame.names,
-        )
+        """Return the function that runs an action with its config."""
+        tools, rehearse, names = self.tools, self.rehearse, frame.names
+        full = frame.full(step.common.id)
         verdict = self.verdicts.get(full)
         sealed: SealedInputs = names["inputs"]
         secrets = Secrets(sealed.secrets.values())
@@ -283,19 +282,20 @@ class Flow:
             )
             if rehearse:
                 return rehearse(step, config, context)
-            if not secrets or isinstance(step, GateStep):  # what a gate asks is shown and recorded
-                return await perform(kit, step, config, context)
-            return await self._perform_secretly(step, frame.revealed(inputs), context, secrets)
+            # The question of a gate is shown and recorded: it never sees the secrets.
+            if not secrets or isinstance(step, GateStep):
+                return await perform(tools, step, config, context)
+            return await self._perform_masked(step, frame.revealed(inputs), context, secrets)
 
         return do
 
-    async def _perform_secretly(
+    async def _perform_masked(
         self, step: Leaf, frame: StepFrame, context: StepContext, secrets: Secrets
     ) -> dict[str, Any]:
-        """Do a step whose expressions see the secrets; they are masked in all that comes of it."""
+        """Run an action whose expressions see the secrets; mask them in its result or error."""
         try:
             config = configure(step, frame, self.workflow)
-            found: dict[str, Any] = secrets.hide(await perform(self.kit, step, config, context))
+            found: dict[str, Any] = secrets.hide(await perform(self.tools, step, config, context))
         except ExpressionFailed as error:
             raise StepHalted(secrets.hide_record(failed(step.common, str(error)))) from None
         except StepHalted as error:
@@ -307,7 +307,7 @@ class Flow:
             raise hidden from None
         return found
 
-    # --- steps made of steps --------------------------------------------------------------------------------------
+    # --- steps that contain steps ----------------------------------------------------------------
 
     async def _composite(self, frame: StepFrame, step: Step) -> Record:
         common = step.common
@@ -326,9 +326,9 @@ class Flow:
                             clock.now() + common.timeout, lambda: limit.reschedule(0)
                         )
                         stack.callback(timer.cancel)
-                    return await _COMPOSITES[type(step)](self, frame, step)
+                    return await self._run_composite[type(step)](frame, step)
             except TimeoutError:
-                if not limit.expired():  # somebody else's
+                if not limit.expired():  # another timeout's, not this step's
                     raise
                 return failed(common, f"it took longer than {common.timeout:g} seconds")
             except BudgetSpent as error:
@@ -338,7 +338,7 @@ class Flow:
 
     async def _if(self, frame: StepFrame, step: If) -> Record:
         holds = _truth(step.condition, frame)
-        return await self._under(
+        return await self._run_branch(
             frame, step, {"condition_result": holds}, step.then if holds else step.otherwise
         )
 
@@ -350,13 +350,13 @@ class Flow:
             "matched_case": text if text in cases else "__default__",
             "expression_value": value,
         }
-        return await self._under(frame, step, output, cases.get(text, step.default))
+        return await self._run_branch(frame, step, output, cases.get(text, step.default))
 
-    async def _under(
+    async def _run_branch(
         self, frame: StepFrame, step: Step, output: dict[str, Any], steps: Sequence[Step]
     ) -> Record:
         frame.note(step, Record(step.common.type, "completed", output))
-        return summed_up(step, output, await self.sequence(frame, steps))
+        return composite_record(step, output, await self.sequence(frame, steps))
 
     async def _loop(self, frame: StepFrame, step: Loop) -> Record:
         common, full = step.common, frame.full(step.common.id)
@@ -384,7 +384,9 @@ class Flow:
                     halted = await self.sequence(frame.of_round(inner, full, number), step.steps)
                 number += 1
                 holds = halted is None and _truth(step.condition, frame)
-        return summed_up(step, {**output, "iterations": number, "max_reached": holds}, halted)
+        return composite_record(
+            step, {**output, "iterations": number, "max_reached": holds}, halted
+        )
 
     async def _fan_in(self, frame: StepFrame, step: FanIn) -> Record:
         steps = frame.names["steps"]
@@ -411,9 +413,9 @@ class Flow:
             sealed = SealedInputs(inner.inputs, inputs)
             context = {**frame.names["context"], "workflow_dir": inner.directory}
             nested = StepFrame.outermost(scope, sealed, context, f"{frame.full(common.id)}:")
-            flow = Flow(inner, self.kit, self.verdicts, self.rehearse, width=self._width)
-            flow._places = self._places
-            found = await flow._walk(nested)
+            flow = Flow(inner, self.tools, self.verdicts, self.rehearse, width=self._width)
+            flow._slots = self._slots
+            found = await flow._run_steps(nested)
         frame.merge(found.steps)
         output = {"workflow": inner.id, "status": found.status, **found.outputs}
         if found.ok:
@@ -431,23 +433,9 @@ class Flow:
     async def _slot(self, _frame: StepFrame, step: SlotStep) -> Record:
         return Record(step.common.type, "skipped", {"slot": step.name})
 
-    async def _fan_out(self, frame: StepFrame, step: FanOut) -> Record:
-        return await self._fan_outs.run(frame, step)
 
-
-_COMPOSITES: Final[dict[type, Callable[[Flow, StepFrame, Any], Awaitable[Record]]]] = {
-    If: Flow._if,
-    Switch: Flow._switch,
-    Loop: Flow._loop,
-    FanIn: Flow._fan_in,
-    CallStep: Flow._call,  # noqa: SLF001
-    FanOut: Flow._fan_out,
-    SlotStep: Flow._slot,  # noqa: SLF001
-}
-
-
-def summed_up(step: Step, output: dict[str, Any], halted: Record | None) -> Record:
-    """The record of a step made of steps: it fares as the one in it that halted."""
+def composite_record(step: Step, output: dict[str, Any], halted: Record | None) -> Record:
+    """Return the record of a step that contains steps: its fate is that of the one that halted."""
     common = step.common
     if halted is None:
         return Record(common.type, "completed", output)
@@ -459,6 +447,10 @@ def summed_up(step: Step, output: dict[str, Any], halted: Record | None) -> Reco
         halted.fate,
         halted_at=halted.halted_at,
     )
+
+
+def _halts(record: Record | None) -> bool:
+    return record is not None and record.halts
 
 
 def _truth(condition: ExpressionText | bool, frame: StepFrame) -> bool:  # noqa: FBT001 - a file's value

@@ -1,4 +1,4 @@
-"""A rehearsal of a workflow: every step that would do something gets an output that was recorded, or one made up."""
+"""Rehearses a workflow: every action gets a recorded or a simulated output and is not run."""
 
 from __future__ import annotations
 
@@ -18,28 +18,33 @@ from abreast.jobs.workflow.spec import (
 from abreast.jobs.workflow.steps.records import Record
 from abreast.jobs.workflow.tools import StepContext
 
-_FEW: Final = 3
-_DEEPEST: Final = 8
+_LIST_ITEMS: Final = 3  # items of a simulated list
+_MAX_DEPTH: Final = 8  # levels of objects and arrays in a simulated value
 
 
 class Rehearsal:
-    """Outputs for steps that are not done: by their full ids as `recorded`, or the same ones for the same seed."""
+    """Gives outputs for actions that are not run: a recorded one, else one simulated from the seed.
+
+    The same seed gives the same output.
+    """
 
     def __init__(self, recorded: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """`recorded` outputs come first."""
+        """`recorded` outputs, by the full ids of their steps, are preferred to simulated ones."""
         self._recorded = recorded or {}
 
     def __call__(
         self, step: Leaf, config: Mapping[str, Any], context: StepContext
     ) -> dict[str, Any]:
-        """A plain Record of a step that went well."""
-        output = self._recorded.get(context.step)
-        made = dict(output) if output is not None else _MADE[type(step)](step, config, context)
-        return Record(step.common.type, "completed", made).plain()
+        """Return the plain Record of a completed step."""
+        recorded = self._recorded.get(context.step)
+        output = (
+            dict(recorded) if recorded is not None else _SIMULATE[type(step)](step, config, context)
+        )
+        return Record(step.common.type, "completed", output).plain()
 
 
-def example_of(schema: Mapping[str, Any], seed: int, depth: int = 0) -> Any:  # noqa: ANN401 - whatever it describes
-    """A small value that obeys most schemas: the first choice of an enum, few items, short texts."""
+def example_of(schema: Mapping[str, Any], seed: int, depth: int = 0) -> Any:  # noqa: ANN401 - what the schema describes
+    """Return a small value that obeys most schemas: a choice of an enum, few items, short texts."""
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
     if choices:
         return choices[seed % len(choices)]
@@ -48,13 +53,15 @@ def example_of(schema: Mapping[str, Any], seed: int, depth: int = 0) -> Any:  # 
         return example_of(several[0], seed, depth)
     kind = schema.get("type", "object" if "properties" in schema else "string")
     kind = kind[0] if isinstance(kind, list) and kind else kind
-    if kind == "object" and depth < _DEEPEST:
+    if kind == "object" and depth < _MAX_DEPTH:
         return {
             name: example_of(one, seed + place, depth + 1)
             for place, (name, one) in enumerate(schema.get("properties", {}).items())
         }
-    if kind == "array" and depth < _DEEPEST:
-        count = min(max(_FEW, schema.get("minItems", 0)), schema.get("maxItems", _FEW))
+    if kind == "array" and depth < _MAX_DEPTH:
+        count = min(
+            max(_LIST_ITEMS, schema.get("minItems", 0)), schema.get("maxItems", _LIST_ITEMS)
+        )
         return [
             example_of(schema.get("items", {}), seed + place, depth + 1) for place in range(count)
         ]
@@ -65,11 +72,11 @@ def example_of(schema: Mapping[str, Any], seed: int, depth: int = 0) -> Any:  # 
     return plain.get(str(kind), f"text {seed % 1000}")
 
 
-def _value(step: Leaf, context: StepContext) -> Any:  # noqa: ANN401 - whatever the schema describes
+def _value(step: Leaf, context: StepContext) -> Any:  # noqa: ANN401 - what the schema describes
     schema = step.common.output_schema
     if schema is not None:
         return example_of(schema, context.seed)
-    return [f"{step.common.id} {number}" for number in range(1, _FEW + 1)]
+    return [f"{step.common.id} {number}" for number in range(1, _LIST_ITEMS + 1)]
 
 
 def _shell(step: Shell, _config: Mapping[str, Any], context: StepContext) -> dict[str, Any]:
@@ -120,7 +127,7 @@ def _gate(step: GateStep, config: Mapping[str, Any], _context: StepContext) -> d
     return {**{word: config[word] for word in words}, "choice": step.options[0]}
 
 
-_MADE: Final[dict[type, Any]] = {
+_SIMULATE: Final[dict[type, Any]] = {
     Shell: _shell,
     Prompt: _prompt,
     Command: _prompt,

@@ -1,4 +1,4 @@
-"""What a workflow file says, once it has been read and checked: typed steps, with the line each stands on."""
+"""The typed objects of a workflow file that has been read and checked, each with its line."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ MAX_ITERATIONS: Final = 10
 Value: TypeAlias = (
     "ExpressionText | str | int | float | bool | list[Value] | dict[str, Value] | None"
 )
-"""A value of the file: every text that holds a `{{ }}` is a Template, all else is as it was written."""
+"""A value of the file: a text with a `{{ }}` is an ExpressionText, all else is as written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What every step may say."""
+    """The keys that every step may have."""
 
     id: str
     type: str
     line: int
     continue_on_error: bool = False
     needs: tuple[str, ...] | None = None
-    """None: it comes after the step before it."""
+    """None: it runs after the step before it."""
     when: ExpressionText | bool = True
-    """`if`: whether it runs; else it is skipped."""
+    """`if`: whether the step runs; else it is skipped."""
     retry: int = 0
     retry_delay: float | None = None
     """Seconds before each further attempt; None: a backoff that grows."""
     env: dict[str, Value] = field(default_factory=dict)
-    """Of steps that start a process: what its environment has beside the run's."""
+    """Of steps that start a process: variables added to the run's environment."""
     cwd: ExpressionText | None = None
     timeout: float | None = None
     budget: str | None = None
@@ -47,12 +47,12 @@ class Common:
     effect: Effect = "pure"
     output_schema: Mapping[str, Any] | None = None
     input: Value = None
-    """As it was written, for `steps.<id>.input`."""
+    """As it is written in the file, for `steps.<id>.input`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """`run`: a text for the shell, in which values are data."""
+    """`run`: a script for the shell; values that are filled in stay data, not code."""
 
     common: Common
     run: Script
@@ -61,7 +61,7 @@ class Shell:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A question to a model, or to an agent's command line where `integration` names one."""
+    """A prompt for a model, or for an agent's command line where `integration` names one."""
 
     common: Common
     prompt: ExpressionText
@@ -74,7 +74,7 @@ class Prompt:
     capture_max_bytes: int | None = None
     """Bytes of the reply that are kept, or of stdout and stderr each.
 
-    None: what any step may give out; -1: all.
+    None: as many as of any step's output; -1: all.
     """
 
 
@@ -91,12 +91,15 @@ class Command:
     integration_options: Value = None
     capture: bool = False
     capture_max_bytes: int | None = None
-    """Bytes of stdout and of stderr that are kept; None: what any step may give out; -1: all."""
+    """Bytes of stdout and of stderr that are kept.
+
+    None: as many as of any step's output; -1: all.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """A function, `module:function`, called with the keywords in `with`."""
+    """A call of a function, `module:function`, with the keywords in `with`."""
 
     common: Common
     call: str
@@ -105,7 +108,7 @@ class Python:
 
 @dataclass(frozen=True, slots=True)
 class GateStep:
-    """Somebody decides."""
+    """A question that a user decides."""
 
     common: Common
     message: Value
@@ -117,7 +120,7 @@ class GateStep:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """One list of steps or the other."""
+    """Two lists of steps, of which a condition chooses one."""
 
     common: Common
     condition: ExpressionText | bool
@@ -127,7 +130,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The list of steps that an expression's text names."""
+    """Lists of steps, of which an expression's value names one."""
 
     common: Common
     expression: Value
@@ -150,7 +153,7 @@ class Loop:
 class Canary:
     """The first `items` run alone.
 
-    Unless `min_success` of them (a part of 1) succeed, nothing else does.
+    Unless `min_success` of them (a part of 1) succeed, no other item runs.
     """
 
     items: int
@@ -170,9 +173,9 @@ class FanOut:
     max_failures: int | None = None
     canary: Canary | None = None
     key: ExpressionText | None = None
-    """A name for an item, by which it is known again when the list has changed."""
+    """The key of an item, by which it is found again when the list has changed."""
     template: Mapping[str, Any] | None = None
-    """`step` as it was written, for `steps.<id>.output.step_template`.
+    """`step` as it is written in the file, for `steps.<id>.output.step_template`.
 
     None where it has `steps`.
     """
@@ -180,7 +183,7 @@ class FanOut:
 
 @dataclass(frozen=True, slots=True)
 class FanIn:
-    """Outputs of earlier steps, put together."""
+    """Outputs of earlier steps, collected in one."""
 
     common: Common
     wait_for: tuple[str, ...]
@@ -189,7 +192,7 @@ class FanIn:
 
 @dataclass(frozen=True, slots=True)
 class SlotStep:
-    """A named place for a step of somebody's own; nothing stands there, so it is skipped."""
+    """A named place for a step of the user's own; it is empty, so it is skipped."""
 
     common: Common
     name: str
@@ -197,7 +200,7 @@ class SlotStep:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample: the words of a sample's job file, with `{{ }}` in its texts."""
+    """A sample: the keys of a sample's job file, with `{{ }}` in its texts."""
 
     common: Common
     facts: dict[str, Value]
@@ -215,7 +218,7 @@ class CallStep:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A kind that somebody has registered; its config is resolved before it is called."""
+    """A kind that a package has registered; its config is resolved before it is called."""
 
     common: Common
     config: dict[str, Value]
@@ -240,7 +243,7 @@ class WorkflowInput:
     prompt: str | None = None
     """What to ask on a terminal."""
     secret: bool = False
-    """Never stored nor shown."""
+    """Whether its value is never stored nor shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +264,6 @@ class Workflow:
     model: ExpressionText | None = None
     options: Value = None
     directory: str = ""
-    """Of its file, for `context.workflow_dir`; empty if it is in none."""
+    """The directory of its file, for `context.workflow_dir`; empty if it is in none."""
     warnings: tuple[tuple[int, str], ...] = ()
-    """Lines, and what may not be meant there."""
+    """Line numbers, each with a sentence on what is probably not meant there."""

@@ -1,6 +1,6 @@
-"""What a workflow needs from outside: a shell, models, agents, somebody to ask.
+"""The port of a workflow's tools: a shell, models, agents, functions, gates.
 
-Handed in, never imported.
+The tools are passed in; the job imports no implementation.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from abreast.run.run import Run
 
 
 class CannotDo(AbreastError):
-    """A step asks for something that isn't there: an agent, a model, a function.
+    """A step needs an agent, a model or a function that does not exist here.
 
-    The sentence says what to do.
+    The message says what to do.
     """
 
     retryable = False
 
 
 class AgentResult(NamedTuple):
-    """What became of a command."""
+    """The result of a shell command or of an agent's command line."""
 
     exit_code: int
     stdout: str
@@ -37,19 +37,19 @@ class AgentResult(NamedTuple):
 
 
 class AgentOptions(NamedTuple):
-    """What an agent's command line is told beside the prompt and the model."""
+    """Options of an agent's command line beside the prompt and the model."""
 
     args: tuple[str, ...] = ()
     options: Mapping[str, Any] = MappingProxyType({})
     keep: int | None = None
-    """Bytes of stdout, and of stderr, that are kept; None: what any step may give out."""
+    """Bytes of stdout, and of stderr, that are kept; None: as many as of any step's output."""
 
 
 NO_OPTIONS: Final = AgentOptions()
 
 
 class AgentRequest(NamedTuple):
-    """A question to a model."""
+    """A request to a model."""
 
     prompt: str
     model: str | None
@@ -60,7 +60,7 @@ class AgentRequest(NamedTuple):
 
 
 class GateQuestion(NamedTuple):
-    """What a gate wants to know."""
+    """The question of a gate."""
 
     step: str
     message: str
@@ -70,7 +70,7 @@ class GateQuestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What a kind of somebody's own is told beside its config."""
+    """What a custom kind of step gets beside its config."""
 
     step: str
     """The full id, such as `review:check:3`."""
@@ -80,23 +80,23 @@ class StepContext:
     attempt: int = 1
     seed: int = 0
     verdict: str | None = None
-    """What a gate was told beforehand."""
+    """The answer to a gate that was given beforehand."""
     workflow_dir: str = ""
     """The directory of the workflow's file; empty if it is in none."""
 
 
 @runtime_checkable
 class CustomKind(Protocol):
-    """A kind of step that somebody registers by the entry point `abreast.steps`.
+    """A kind of step that a package registers by the entry point `abreast.steps`.
 
     One object serves all steps of its type, and is called concurrently: it must keep nothing
-    between calls. It gets the step's own keys, resolved, and gives its output, a mapping of JSON
-    values. `CannotDo` fails the step; anything else that it raises is a fault, which ends the run
-    and is raised there as it was.
+    between calls. It gets the step's own keys, resolved, and returns its output, a mapping of JSON
+    values. `CannotDo` fails the step; any other exception is a fault, which ends the run and is
+    raised there unchanged.
     """
 
     def __call__(self, config: Mapping[str, Any], context: StepContext) -> Any:  # noqa: ANN401 - or awaitable
-        """Do the step: plain functions run in a thread, `async def` on the loop."""
+        """Run the step: plain functions run in a thread, `async def` on the loop."""
 
 
 class WorkflowTools(Protocol):
@@ -111,9 +111,9 @@ class WorkflowTools(Protocol):
     async def shell(
         self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None
     ) -> AgentResult:
-        """Run a script by the shell; when this is cancelled, its whole process group ends.
+        """Run a script by the shell; when this is cancelled, its whole process group is ended.
 
-        `env` is what its environment has beside the run's own, and by None what it has not.
+        `env` is added to the run's own environment; a None removes a variable.
         """
 
     async def agent(
@@ -126,25 +126,30 @@ class WorkflowTools(Protocol):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> AgentResult | None:
-        """Hand a prompt to an agent's command line; None if there is no such runner.
+        """Run an agent's command line with a prompt; None if there is no such runner.
 
-        `CannotDo` if the runner can't pass on the `more` that is asked of it: none of it is left out in silence.
+        `CannotDo` if the runner can't pass on all of `more`: no option is dropped silently.
         """
 
     async def ask(self, question: AgentRequest) -> Reply:
-        """Ask a model; the errors beneath `CallFailed` are its own."""
+        """Ask a model; raises its errors, which are subclasses of `CallFailed`."""
 
-    async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function's own
-        """Call `module:function` with keywords; a plain one in a thread."""
+    async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function returns anything
+        """Call `module:function` with keywords; a plain function runs in a thread."""
 
-    async def custom(self, kind: str, config: Mapping[str, Any], context: StepContext) -> Any:  # noqa: ANN401
-        """Do a step of a kind that somebody registered."""
+    async def custom(
+        self,
+        kind: str,
+        config: Mapping[str, Any],
+        context: StepContext,
+    ) -> Any:  # noqa: ANN401 - a registered kind returns anything
+        """Run a step of a kind that a package has registered."""
 
     async def sample(self, run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Draw a sample within `run`; its result in JSON's types."""
+        """Draw a sample within `run`; returns its result in JSON's types."""
 
     async def decide(self, question: GateQuestion) -> str | None:
-        """Ask a person; None if nobody is there."""
+        """Ask the user; None if no user can answer."""
 
 
 Find = Callable[[str], Callable[..., Any]]

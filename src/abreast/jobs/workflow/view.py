@@ -1,4 +1,4 @@
-"""A workflow: its steps as a graph, how far each is, and the gates that wait for somebody."""
+"""The view of a workflow run: its steps as a graph, their progress, and the gates that wait."""
 
 from __future__ import annotations
 
@@ -35,18 +35,21 @@ _OUTLINED: Final = "workflow-outlined"
 _FAN_OUT_STARTED: Final = "fan-out-started"
 _GATE_ASKED: Final = "gate-asked"
 
-_STEPS: Final = 300  # that are shown
-_GATES: Final = 20
-_MESSAGE: Final = 20_000
-_TEXT: Final = 300
-_BUDGET: Final = ":budget"
+_MAX_STEPS: Final = 300  # steps that are shown
+_MAX_GATES: Final = 20  # gates that are shown
+_MESSAGE_LENGTH: Final = 20_000  # characters of a gate's message
+_TEXT_LENGTH: Final = 300  # characters of any other text
+_BUDGET_SUFFIX: Final = ":budget"  # of the path of a budget's scope, which contains a step
 _LOOPS: Final = ("while", "do-while")
-_WITHOUT: Final = ("if", "switch")  # their steps are journaled beside them, not beneath
+_BRANCHES: Final = ("if", "switch")  # their steps are journaled beside them, not beneath
 
 
 @dataclass(slots=True)
 class _Step:
-    """A step of the file, and what became of it: once, or once for each item and round that it stands in."""
+    """A step of the file, with the states of its instances.
+
+    It has one instance, or one for each item and round in which it runs.
+    """
 
     id: str
     type: str
@@ -56,34 +59,33 @@ class _Step:
     states: dict[str, str] = field(default_factory=dict)  # by path, the newest
     under_way: set[str] = field(default_factory=set)
     seconds: float = 0.0
-    last: tuple[str, str, str] = ("", "", "")  # path, state, a line about it
+    last: tuple[str, str, str] = ("", "", "")  # path, state, a line of text
     items: dict[str, int] = field(default_factory=dict)  # of a fan-out: how many, by its path
-    inner: dict[str, _Step] = field(
-        default_factory=dict
-    )  # by id, those whose paths lie beneath this one's
+    # By id, the steps whose paths lie beneath this one's.
+    inner: dict[str, _Step] = field(default_factory=dict)
 
     def index(self) -> None:
-        """Know the steps beneath by their ids: those of an `if` are found where the `if` itself is."""
-        self.inner = {one.id: one for _, steps in self.beneath for one in reached(steps)}
+        """Index the steps beneath by their ids; those of an `if` are in the scope of the `if`."""
+        self.inner = {one.id: one for _, steps in self.beneath for one in _in_scope(steps)}
         for one in self.inner.values():
             one.index()
 
     @property
-    def alone(self) -> _Step | None:
-        """The one step of a fan-out that does something itself: it has no path but the item's."""
+    def single_action(self) -> _Step | None:
+        """A fan-out's single action, whose path is the item's own; None if there are more steps."""
         steps = [one for _, held in self.beneath for one in held] if self.type == "fan-out" else []
         return (
             steps[0] if len(steps) == 1 and not steps[0].beneath and not steps[0].budget else None
         )
 
 
-def reached(steps: list[_Step]) -> Iterator[_Step]:
-    """Steps whose paths lie in one scope."""
+def _in_scope(steps: list[_Step]) -> Iterator[_Step]:
+    """Yield the steps whose paths lie in one scope."""
     for step in steps:
         yield step
-        if step.type in _WITHOUT:
+        if step.type in _BRANCHES:
             for _, within in step.beneath:
-                yield from reached(within)
+                yield from _in_scope(within)
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class _Gate:
 
 
 class WorkflowFold:
-    """What has happened in a workflow so far."""
+    """The state of a workflow run, built from its events."""
 
     KINDS: ClassVar = frozenset(
         {
@@ -116,41 +118,38 @@ class WorkflowFold:
     )
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start with no step and no gate."""
         self._root = _Step("", "workflow")
         self._gates: dict[str, _Gate] = {}  # by path
 
     def add(self, event: Event) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         if event.kind == _OUTLINED:
-            self._outlined(event)
+            self._add_outline(event)
         elif event.kind in (RUN_RESUMED, RUN_ENDED):
             if event.kind == RUN_RESUMED:
-                self._gates.clear()  # what is still to be decided is asked again
+                self._gates.clear()  # gates that are still open are asked again
             for step in _every(self._root):
                 step.under_way.clear()
         elif (found := self._find(event.path)) is not None:
-            self._told(event, *found)
+            self._dispatch(event, *found)
 
-    def _outlined(self, event: Event) -> None:
-        """The steps as the newest driver has them.
-
-        What is known of those that are still there stays.
-        """
+    def _add_outline(self, event: Event) -> None:
+        """Replace the steps by those of the newest driver; steps that remain keep their state."""
         if "/" in event.path:  # a workflow within another job
             return
-        before = dict(_named(self._root, ()))
+        before = dict(_with_names(self._root, ()))
         self._root = _Step("", "workflow", beneath=[("", _read(value_in(event), before, ("", "")))])
         self._root.index()
 
-    # --- which step is it? --------------------------------------------------------------------------------------------
+    # --- find the step of an event ---------------------------------------------------------------
 
     def _find(self, path: str) -> tuple[_Step, str, bool] | None:
-        """The step of a path, the path of its instance, and whether that is one item of a fan-out."""
+        """Return the step of a path, its instance's path, and whether that is a fan-out's item."""
         parts = path.split("/")
         step, at = self._root, 1
         while at < len(parts):
-            if unescape(parts[at]).endswith(_BUDGET):
+            if unescape(parts[at]).endswith(_BUDGET_SUFFIX):
                 at += 1
                 continue
             inner = step.inner.get(unescape(parts[at]))
@@ -176,79 +175,79 @@ class WorkflowFold:
                 at += 1
         return (step, path, False) if step is not self._root else None
 
-    # --- what happened to it? -----------------------------------------------------------------------------------------
+    # --- apply an event to a step ----------------------------------------------------------------
 
-    def _told(self, event: Event, step: _Step, path: str, item: bool) -> None:  # noqa: FBT001 - what `_find` gave
-        if item and (alone := step.alone) is not None:
-            self._happened(event, alone, path)
+    def _dispatch(self, event: Event, step: _Step, path: str, item: bool) -> None:  # noqa: FBT001 - the result of `_find`
+        if item and (action := step.single_action) is not None:
+            self._apply(event, action, path)
         if item or step.type != "fan-out" or event.kind == _FAN_OUT_STARTED:
-            self._happened(event, step, path)
+            self._apply(event, step, path)
 
-    def _happened(self, event: Event, step: _Step, path: str) -> None:
+    def _apply(self, event: Event, step: _Step, path: str) -> None:
         kind = event.kind
         if kind == _FAN_OUT_STARTED:
             step.items[event.path] = whole(event.data.get("items")) or 0
         elif kind == _GATE_ASKED:
-            self._asked(event, step, path)
+            self._open_gate(event, step, path)
         elif kind == ITEM_SETTLED and event.path == path:
-            self._settled(event, step, path)
+            self._settle(event, step, path)
         elif kind == MAP_ENDED and event.path == path:
             step.under_way.discard(path)
         elif kind in (MAP_STARTED, ITEM_STARTED, CALL_STARTED) and step.states.get(path) != "done":
             step.under_way.add(path)
             step.states.pop(path, None)
 
-    def _settled(self, event: Event, step: _Step, path: str) -> None:
+    def _settle(self, event: Event, step: _Step, path: str) -> None:
         state = str(event.data.get("state"))
         value: Mapping[str, Any] = {}
         if state == "failed":
-            said = failure_in(event)
+            text = failure_in(event)
         elif state == "cancelled":
-            said = str(event.data.get("reason") or "")
+            text = str(event.data.get("reason") or "")
         else:
             value = mapping(value_in(event))
-            said = _said(value)
+            text = _summary_of(value)
         if (
             value.get("status") == "failed"
-        ):  # a rejected gate has been decided, and yet it ends the run
-            state, said = "failed", str(value.get("error"))
+        ):  # a rejected gate: its item is done, but it ends the run
+            state, text = "failed", str(value.get("error"))
         self._gates.pop(path, None)
         step.under_way.discard(path)
         step.states[path] = state
         step.seconds += sum(filter(None, map(number, listed(event.data.get("service")))))
         if state == "failed" or step.last[1] != "failed" or step.last[0] == path:
-            step.last = (path, state, short(said, _TEXT))
+            step.last = (path, state, short(text, _TEXT_LENGTH))
 
-    def _asked(self, event: Event, step: _Step, path: str) -> None:
+    def _open_gate(self, event: Event, step: _Step, path: str) -> None:
         step.under_way.discard(path)
         if step.type != "gate":  # the fan-out whose item it is
             return
         facts = mapping(value_in(event))
         self._gates[path] = _Gate(
             step,
-            short(event.data.get("gate"), _TEXT),
+            short(event.data.get("gate"), _TEXT_LENGTH),
             path,
-            short(facts.get("message"), _MESSAGE),
-            [short(one, _TEXT) for one in listed(facts.get("options"))[:20]],
-            short(facts.get("on_reject"), _TEXT),
-            short(facts.get("show_file"), _TEXT),
+            short(facts.get("message"), _MESSAGE_LENGTH),
+            [short(one, _TEXT_LENGTH) for one in listed(facts.get("options"))[:20]],
+            short(facts.get("on_reject"), _TEXT_LENGTH),
+            short(facts.get("show_file"), _TEXT_LENGTH),
         )
 
-    # --- the picture --------------------------------------------------------------------------------------------------
+    # --- the view as JSON ------------------------------------------------------------------------
 
     def plain(self, run: RunRow, state: str) -> dict[str, object]:
-        """The graph; of very many steps the first."""
+        """Return the graph in JSON's types; of more than 300 steps the first 300."""
         if state != "running":
             for step in _every(self._root):
                 step.under_way.clear()
-        told = _Telling(state, Counter(id(gate.step) for gate in self._gates.values()))
-        steps = told.steps(self._root.beneath[0][1] if self._root.beneath else [], ())
+        writer = _StepWriter(state, Counter(id(gate.step) for gate in self._gates.values()))
+        steps = writer.steps(self._root.beneath[0][1] if self._root.beneath else [], ())
         total = sum(1 for _ in _every(self._root)) - 1
         waiting = list(self._gates.values())
         return {
-            "file": short(manifest_of(run, "workflow").get("file"), _TEXT),
+            "file": short(manifest_of(run, "workflow").get("file"), _TEXT_LENGTH),
             "state": state,
-            "reason": short(run.reason, _TEXT),
+            "reason": short(run.reason, _TEXT_LENGTH),
             "steps": steps,
             "gates": [
                 {
@@ -259,21 +258,23 @@ class WorkflowFold:
                     "on_reject": one.on_reject,
                     "show_file": one.show_file or None,
                 }
-                for one in waiting[:_GATES]
+                for one in waiting[:_MAX_GATES]
             ],
             "decidable": state != "running",
-            "more_gates": max(0, len(waiting) - _GATES),
-            "cut": None if total <= _STEPS else f"shown: {_STEPS:,} of {many(total, 'step')}",
+            "more_gates": max(0, len(waiting) - _MAX_GATES),
+            "cut": None
+            if total <= _MAX_STEPS
+            else f"shown: {_MAX_STEPS:,} of {many(total, 'step')}",
         }
 
 
-class _Telling:
-    """Steps on their way into JSON, as many as are shown."""
+class _StepWriter:
+    """Converts steps to JSON's types, up to the number that is shown."""
 
-    def __init__(self, state: str, asked: Counter[int]) -> None:
+    def __init__(self, state: str, open_gates: Counter[int]) -> None:
         self._state = state
-        self._asked = asked
-        self._left = _STEPS
+        self._open_gates = open_gates
+        self._left = _MAX_STEPS
 
     def steps(self, steps: list[_Step], above: tuple[str, ...]) -> list[dict[str, object]]:
         found = []
@@ -292,7 +293,7 @@ class _Telling:
         counts, running, waiting = (
             Counter(step.states.values()),
             len(step.under_way),
-            self._asked[id(step)],
+            self._open_gates[id(step)],
         )
         return {
             "id": step.id,
@@ -318,7 +319,7 @@ class _Telling:
         waiting: int,
         beneath: list[dict[str, Any]],
     ) -> str:
-        """One word for all of it. What was never begun was skipped, once the run is done."""
+        """Return one state for all instances. A step that never began is skipped in a done run."""
         if waiting:
             return "waiting"
         if running:
@@ -341,7 +342,7 @@ class _Telling:
 def _read(
     outline: object, before: Mapping[tuple[str, ...], _Step], above: tuple[str, ...]
 ) -> list[_Step]:
-    """Steps from an outline, with what is known of them."""
+    """Make the steps of an outline; a step that is in `before` keeps its state."""
     found = []
     for facts in map(mapping, listed(outline)):
         name, kind = str(facts.get("id")), str(facts.get("type"))
@@ -353,20 +354,20 @@ def _read(
         step.beneath = [
             (word, _read(held[1], before, (*above, name, word)))
             for held in map(listed, listed(facts.get("beneath")))
-            if len(held) == 2  # noqa: PLR2004 - a name, and steps
-            for word in [short(held[0], _TEXT)]
+            if len(held) == 2  # noqa: PLR2004 - a pair of a name and steps
+            for word in [short(held[0], _TEXT_LENGTH)]
         ]
         found.append(step)
     return found
 
 
-def _named(step: _Step, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], _Step]]:
-    """Every step with its names from the outermost on."""
+def _with_names(step: _Step, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], _Step]]:
+    """Yield every step with the names of the steps around it, the outermost first."""
     names = (*above, step.id)
     yield names, step
     for word, steps in step.beneath:
         for one in steps:
-            yield from _named(one, (*names, word))
+            yield from _with_names(one, (*names, word))
 
 
 def _every(step: _Step) -> Iterator[_Step]:
@@ -376,8 +377,8 @@ def _every(step: _Step) -> Iterator[_Step]:
             yield from _every(one)
 
 
-def _said(facts: Mapping[str, Any]) -> str:
-    """What a person wants to see of a step's output in a line."""
+def _summary_of(facts: Mapping[str, Any]) -> str:
+    """Return the part of a step's output that is shown in one line."""
     output = mapping(mapping(facts.get("last")).get("output") or facts.get("output"))
     return next(
         (str(output[word]) for word in ("choice", "text", "stdout", "value") if output.get(word)),

@@ -1,1 +1,1 @@
-"""A workflow's file, read and checked."""
+"""Reading and checking a workflow file."""

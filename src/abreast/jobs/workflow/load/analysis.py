@@ -1,4 +1,4 @@
-"""What can be seen of a workflow without running it: who reads what, which gates and lanes there are."""
+"""Static analysis of a workflow: its outline, gates, lanes, agents, and which step reads what."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from abreast.jobs.workflow.steps.values import reads, resolve
 
 
 def beneath(step: Step) -> tuple[Step, ...]:
-    """The steps that stand in a step."""
+    """Return the steps directly inside a step."""
     if isinstance(step, If):
         return (*step.then, *step.otherwise)
     if isinstance(step, Switch):
@@ -34,7 +34,7 @@ def beneath(step: Step) -> tuple[Step, ...]:
 
 
 def outline(steps: Iterable[Step]) -> list[dict[str, Any]]:
-    """Steps in JSON's own types: ids, types, what each needs, and the lists of steps in them, each with its name."""
+    """Return the steps in JSON's types: id, type, needs, budget, and the named lists in them."""
     return [
         {
             "id": common.id,
@@ -57,19 +57,19 @@ def _lists(step: Step) -> list[tuple[str, tuple[Step, ...]]]:
 
 
 def every(steps: Iterable[Step]) -> Iterator[Step]:
-    """All steps, and those in them, in the order of the file."""
+    """Yield all steps, and those inside them, in the order of the file."""
     for step in steps:
         yield step
         yield from every(beneath(step))
 
 
 def gates_of(steps: Iterable[Step]) -> frozenset[str]:
-    """The ids of gates."""
+    """Return the ids of the gates."""
     return frozenset(step.common.id for step in every(steps) if isinstance(step, GateStep))
 
 
 def lanes_of(steps: Iterable[Step]) -> dict[str, int]:
-    """The lanes that steps name, each with the line of the first that does."""
+    """Return the lanes that steps name, each with the line of the first that does."""
     found: dict[str, int] = {}
     for step in every(steps):
         if step.common.lane is not None:
@@ -78,18 +78,18 @@ def lanes_of(steps: Iterable[Step]) -> dict[str, int]:
 
 
 class Agent(NamedTuple):
-    """A step that is for an agent, and which."""
+    """A step that an agent runs, and the agent's name."""
 
     file: str
     step: Prompt | Command
     name: str | None
-    """Empty if none is named; None if only the run can tell."""
+    """Empty if none is named; None if it is known only in the run."""
 
 
 def agents_of(workflow: Workflow, inputs: Mapping[str, Any] | None = None) -> Iterator[Agent]:
-    """The steps that an agent may do, those of called files included.
+    """Yield the steps that an agent may run, those of called files included.
 
-    An agent that only an expression names is known once there are `inputs`, if the expression reads
+    The value of an expression that names an agent is known once there are `inputs`, if it reads
     nothing else.
     """
     for flow in files_of(workflow):
@@ -100,10 +100,8 @@ def agents_of(workflow: Workflow, inputs: Mapping[str, Any] | None = None) -> It
 
 
 def _agent(step: Prompt | Command, flow: Workflow, inputs: Mapping[str, Any] | None) -> str | None:
-    hidden = {
-        ("inputs",),
-        *(("inputs", one.name) for one in flow.inputs if one.secret),
-    }  # a secret is in no sentence
+    # The name is shown in messages, so it must not come from a secret.
+    hidden = {("inputs",), *(("inputs", one.name) for one in flow.inputs if one.secret)}
     for value in (step.integration, flow.integration):
         read = {path[:2] for path in reads([value])}
         if read and (inputs is None or read & hidden or {path[0] for path in read} != {"inputs"}):
@@ -118,7 +116,7 @@ def _agent(step: Prompt | Command, flow: Workflow, inputs: Mapping[str, Any] | N
 
 
 def files_of(workflow: Workflow) -> Iterator[Workflow]:
-    """The workflow, and those that its steps call."""
+    """Yield the workflow, and those that its steps call."""
     yield workflow
     for step in own_steps(workflow.steps):
         if isinstance(step, CallStep):
@@ -126,7 +124,7 @@ def files_of(workflow: Workflow) -> Iterator[Workflow]:
 
 
 def own_steps(steps: Iterable[Step]) -> Iterator[Step]:
-    """All steps of one file, those within others included."""
+    """Yield all steps of one file, those inside others included."""
     for step in steps:
         yield step
         if not isinstance(step, CallStep):
@@ -134,27 +132,27 @@ def own_steps(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def affected_by(changed: set[tuple[str, str]], steps: Iterable[Step]) -> list[str]:
-    """The ids of the steps that read one of these names, themselves or through other steps.
+    """Return the ids of the steps that read one of these names, directly or through other steps.
 
-    In the file's order.
+    They are in the file's order.
     """
     found: list[str] = []
-    everything = [step for step in every(steps) if not isinstance(step, CallStep)]
+    all_steps = [step for step in every(steps) if not isinstance(step, CallStep)]
     names = set(changed)
     growing = True
     while growing:
         growing = False
-        for step in everything:
+        for step in all_steps:
             name = step.common.id
-            if name not in found and _touches(step, names):
+            if name not in found and _reads_any(step, names):
                 found.append(name)
                 names.add(("steps", name))
                 growing = True
-    order = {step.common.id: place for place, step in enumerate(everything)}
+    order = {step.common.id: place for place, step in enumerate(all_steps)}
     return sorted(found, key=order.__getitem__)
 
 
-def _touches(step: Step, names: set[tuple[str, str]]) -> bool:
+def _reads_any(step: Step, names: set[tuple[str, str]]) -> bool:
     seen = {path[:2] for path in reads([step])}
     if isinstance(step, FanIn):
         seen |= {("steps", name) for name in step.wait_for}

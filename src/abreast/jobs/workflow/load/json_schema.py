@@ -1,4 +1,4 @@
-"""The JSON schema of workflow files, for editors: made of the tables that the loader reads, so that it agrees."""
+"""The JSON schema of workflow files, for editors, made from the same tables as the loader."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from abreast.jobs.files.shapes import ANY, Word
-from abreast.jobs.workflow.load import step_words as kinds
+from abreast.jobs.workflow.load import step_words
 
 _STEP_LIST: Final = {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 1}
 
 
 def workflow_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of a workflow file.
+    """Return the JSON Schema (draft 2020-12) of a workflow file.
 
-    It is what an editor can know: that `needs` names steps that are there is for the loader. Types
-    of step that somebody has registered are let through.
+    It checks what an editor can check; that `needs` names existing steps is checked by the loader.
+    Types of step that packages have registered are accepted.
 
     >>> workflow_schema()["required"]
     ['workflow', 'steps']
@@ -27,9 +27,12 @@ def workflow_schema() -> dict[str, Any]:
         "required": ["workflow", "steps"],
         "properties": {
             "schema_version": {"enum": ["1.0", 1.0]},
-            "workflow": _mapping(kinds.HEADER),
+            "workflow": _mapping(step_words.HEADER),
             "requires": {"type": ["object", "null"], "not": {"required": ["permissions"]}},
-            "inputs": {"type": ["object", "null"], "additionalProperties": _mapping(kinds.INPUT)},
+            "inputs": {
+                "type": ["object", "null"],
+                "additionalProperties": _mapping(step_words.INPUT),
+            },
             "steps": _STEP_LIST,
             "outputs": {"type": ["object", "null"], "additionalProperties": _OUTPUT},
         },
@@ -49,36 +52,36 @@ _OUTPUT: Final = {
 
 
 def _step() -> dict[str, Any]:
-    """A step: by its type, which keys it takes.
+    """Return the schema of a step: its type decides which keys it takes.
 
-    Without an id it is what a fan-out does for each item.
+    The `id` is not required, because the `step` of a fan-out has none.
     """
     branches = [
         {
             "if": {
                 "properties": {"type": {"const": kind}},
-                **({} if kind == kinds.DEFAULT_TYPE else {"required": ["type"]}),
+                **({} if kind == step_words.DEFAULT_TYPE else {"required": ["type"]}),
             },
             "then": {
-                **_mapping(kinds.words_of(kind), but=("id",)),
+                **_mapping(step_words.words_of(kind), but=("id",)),
                 "additionalProperties": False,
-                **_more(kind),
+                **_relations(kind),
             },
         }
-        for kind in kinds.KINDS
+        for kind in step_words.KINDS
     ]
-    shared = {word: _property(kinds.COMMON[word]) for word in kinds.OURS}
+    shared = {word: _property(step_words.COMMON[word]) for word in step_words.OURS}
     shared["type"] = {
         "type": "string",
         "minLength": 1,
-        "not": {"enum": list(kinds.REFUSED)},
+        "not": {"enum": list(step_words.REFUSED)},
         "default": "command",
     }
     return {"type": "object", "properties": shared, "allOf": branches}
 
 
-def _more(kind: str) -> dict[str, Any]:
-    """What a table of words can't say."""
+def _relations(kind: str) -> dict[str, Any]:
+    """Return the rules between keys, which a table of single keys can't express."""
     if kind == "fan-out":
         return {"oneOf": [{"required": ["step"]}, {"required": ["steps"]}]}
     return (
@@ -90,15 +93,15 @@ def _more(kind: str) -> dict[str, Any]:
 
 def _mapping(words: Mapping[str, Word], but: tuple[str, ...] = ()) -> dict[str, Any]:
     required = [name for name, word in words.items() if word.required and name not in but]
-    made: dict[str, Any] = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: _property(word) for name, word in words.items()},
     }
-    return {**made, "required": required} if required else made
+    return {**schema, "required": required} if required else schema
 
 
 def _property(word: Word) -> dict[str, Any]:
-    """A key's schema; one that may be left out may be null as well."""
+    """Return the schema of a key; an optional key may also be null."""
     schema = dict(word.shape.schema)
     kind = schema.get("type")
     if not word.required and word.shape is not ANY and kind != "boolean":

@@ -1,25 +1,25 @@
-"""Which paths of expressions lead nowhere: a name that is not there is null, and seldom meant."""
+"""Finds paths in expressions that are always null because a name in them does not exist."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from abreast.jobs.workflow.load import step_words as kinds
+from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.load.analysis import own_steps
 from abreast.jobs.workflow.spec import CallStep, FanIn, Step
 
 Instead: TypeAlias = Callable[[str, Iterable[str]], str]
-"""Says what there is instead of a name."""
+"""Returns a sentence with the names that exist instead of a given one."""
 
 
 class KnownNames:
-    """The names that the expressions of one file can reach."""
+    """The names that the expressions of one file can read."""
 
     def __init__(
         self, ids: Iterable[str], steps: Iterable[Step], inputs: Mapping[str, object] | None
     ) -> None:
-        """`inputs` None: they are wrong themselves, so nothing is said about who reads them."""
+        """`inputs` is None if they are invalid themselves: expressions on them are not checked."""
         self._ids = sorted(ids)
         self._inputs = inputs
         self._outputs: dict[str, frozenset[str] | None] = {}
@@ -29,32 +29,37 @@ class KnownNames:
             self._outputs[name] = None if found is None or before is None else found | before
 
     def faults(self, path: tuple[str, ...], instead: Instead) -> Iterator[str]:
-        """What is wrong with a path, in one sentence."""
+        """Yield what is wrong with a path, each in one sentence."""
         root, name = path[0], path[1] if len(path) > 1 else None
-        if root not in kinds.NAMESPACES:
-            said = ".".join(str(part) for part in path)
-            yield f"{said} is always null, as there is no {root!r} in expressions; {instead(root, kinds.NAMESPACES)}"
+        if root not in step_words.NAMESPACES:
+            text = ".".join(str(part) for part in path)
+            hint = instead(root, step_words.NAMESPACES)
+            yield f"{text} is always null, as there is no {root!r} in expressions; {hint}"
         if not isinstance(name, str):
             return
         if root == "inputs" and self._inputs is not None and name not in self._inputs:
-            yield f"inputs.{name} is always null, as there is no such input; {instead(name, self._inputs)}"
+            hint = instead(name, self._inputs)
+            yield f"inputs.{name} is always null, as there is no such input; {hint}"
         if root == "steps" and name.partition(":")[0] not in self._ids:
-            yield f"steps.{name} is always null, as there is no such step; {instead(name, self._ids)}"
+            hint = instead(name, self._ids)
+            yield f"steps.{name} is always null, as there is no such step; {hint}"
         elif root == "steps":
-            yield from self._of_step(name, path[2:], instead)
+            yield from self._step_faults(name, path[2:], instead)
 
-    def _of_step(self, name: str, rest: tuple[str, ...], instead: Instead) -> Iterator[str]:
+    def _step_faults(self, name: str, rest: tuple[str, ...], instead: Instead) -> Iterator[str]:
         fact, key = (*rest, None, None)[:2]
-        if isinstance(fact, str) and fact not in kinds.FACTS:
-            yield f"steps.{name}.{fact} is always null, as no step has it; {instead(fact, kinds.FACTS)}"
+        if isinstance(fact, str) and fact not in step_words.FACTS:
+            hint = instead(fact, step_words.FACTS)
+            yield f"steps.{name}.{fact} is always null, as no step has it; {hint}"
         known = self._outputs.get(name)
         if fact == "output" and isinstance(key, str) and known is not None and key not in known:
-            yield f"steps.{name}.output.{key} is always null, as that step gives none; {instead(key, sorted(known))}"
+            hint = instead(key, sorted(known))
+            yield f"steps.{name}.output.{key} is always null, as that step gives none; {hint}"
 
 
 def outputs_of(step: Step) -> frozenset[str] | None:
-    """The names in a step's output; None if only running it can tell."""
-    known = kinds.OUTPUTS.get(step.common.type)
+    """Return the names in a step's output; None if they are known only once it has run."""
+    known = step_words.OUTPUTS.get(step.common.type)
     if known is None:
         return None
     if isinstance(step, FanIn):

@@ -1,4 +1,4 @@
-"""A workflow's file, read and checked once: typed steps, or every problem with its line."""
+"""Loads a workflow file: returns typed steps, or every problem with its line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abreast.jobs.files.problems import Problems, shown
 from abreast.jobs.files.shapes import fitting
 from abreast.jobs.files.yaml_nodes import MAX_BYTES, YamlNode, read_yaml
 from abreast.jobs.workflow.inputs import coerce
-from abreast.jobs.workflow.load import step_words as kinds
+from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.load.known_names import KnownNames
 from abreast.jobs.workflow.load.read_steps import CheckSample, Scope, StepReader
 from abreast.jobs.workflow.spec import Step, Value, Workflow, WorkflowInput
@@ -22,7 +22,7 @@ from abreast.jobs.workflow.spec import Step, Value, Workflow, WorkflowInput
 __all__ = ["MAX_FILES", "Problem", "WorkflowInvalid", "load"]
 
 MAX_FILES: Final = 16
-"""How deep files of workflows may stand within each other."""
+"""How deep workflow files may be nested."""
 
 
 def load(
@@ -33,28 +33,30 @@ def load(
     kinds: Mapping[str, Callable[..., Any]] | None = None,
     check_sample: CheckSample | None = None,
 ) -> Workflow:
-    r"""The workflow that a file's text says.
+    r"""Return the workflow of a file's text.
 
-    `WorkflowInvalid` has all problems together, each with its file and line.
+    Raises `WorkflowInvalid` with all problems together, each with its file and line.
 
-    `file` is the name that problems go by, `directory` where the files of `workflow` steps are looked for, `kinds` what
-    is registered beside the built-in types, `check_sample` says what is wrong with the words of a sample.
+    `file` is the name in problems, `directory` is searched for the files of `workflow` steps,
+    `kinds` are the registered types beside the built-in ones, `check_sample` returns what is wrong
+    with the keys of a sample.
 
-    >>> load("workflow: {id: hi}\nsteps: [{id: a, type: shell, run: echo hi}]", "hi.yaml").steps[0].common.id
+    >>> text = "workflow: {id: hi}\nsteps: [{id: a, type: shell, run: echo hi}]"
+    >>> load(text, "hi.yaml").steps[0].common.id
     'a'
     """
     report = Problems(file)
-    place = _Place(file, directory, (directory / PurePath(file).name,) if directory else ())
-    workflow = _File(text, report, place, _Shared(kinds or {}, check_sample)).read()
+    place = _FilePlace(file, directory, (directory / PurePath(file).name,) if directory else ())
+    workflow = _FileReader(text, report, place, _SharedState(kinds or {}, check_sample)).read()
     report.settled()
-    if workflow is None:  # pragma: no cover - what can't be read has said so
+    if workflow is None:  # pragma: no cover - an unreadable file has been reported
         raise WorkflowInvalid.of([Problem(file, 1, "the file can't be read")])
     return workflow
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a file is, and the files that it stands in, itself the last."""
+class _FilePlace:
+    """The location of a file, and the chain of files that include it, itself the last."""
 
     file: str
     directory: Path | None
@@ -63,23 +65,23 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Shared:
-    """What all files of one load share."""
+class _SharedState:
+    """State that all files of one load share."""
 
     kinds: Mapping[str, Callable[..., Any]]
     check_sample: CheckSample | None
     loaded: dict[Path, tuple[Workflow | None, int]] = field(default_factory=dict)
-    """Files that were read already, and how many files deep each is: none is read twice."""
+    """Files that were read, with how many files deep each nests: no file is read twice."""
 
 
 @dataclass(slots=True)
-class _File:
-    """One file, being read."""
+class _FileReader:
+    """Reads one file."""
 
     text: str
     report: Problems
-    place: _Place
-    shared: _Shared
+    place: _FilePlace
+    shared: _SharedState
     depth: int = 1
 
     def read(self) -> Workflow | None:
@@ -91,7 +93,7 @@ class _File:
                 root.line, f"a workflow must be a mapping, not {shown(root.plain(2))}"
             )
             return None
-        self.warn_unknown(root, kinds.TOP, "a workflow's file")
+        self.warn_unknown(root, step_words.TOP, "a workflow's file")
         self.schema_version(root)
         self.requires(root)
         inputs = self.inputs(root.get("inputs"))
@@ -114,13 +116,13 @@ class _File:
         )
 
     def warn_unknown(self, node: YamlNode, words: tuple[str, ...], what: str) -> None:
-        """Spec-kit reads over what it doesn't know, outside of steps: so it is no problem."""
+        """Warn of unknown keys; no error, because spec-kit ignores them outside of steps."""
         for key in node.pairs:
             if key not in words:
-                there = self.report.instead(key, words)
+                hint = self.report.instead(key, words)
                 self.report.warn(
                     node.line_of(key),
-                    f"there is no {shown(key)} in {what}, so it is not used; {there}",
+                    f"there is no {shown(key)} in {what}, so it is not used; {hint}",
                 )
 
     def schema_version(self, root: YamlNode) -> None:
@@ -135,12 +137,15 @@ class _File:
         if node is None:
             return
         if "permissions" in node.pairs:
-            fault = "'requires.permissions' would not be kept: a step may do what its user may; use a gate instead"
+            fault = (
+                "'requires.permissions' would not be kept: a step may do what its user may; "
+                "use a gate instead"
+            )
             self.report.problem(node.line_of("permissions"), fault)
-        self.warn_unknown(node, (*kinds.REQUIRES, "permissions"), "requires")
+        self.warn_unknown(node, (*step_words.REQUIRES, "permissions"), "requires")
 
     def mapping(self, node: YamlNode | None, name: str) -> YamlNode | None:
-        """A mapping that may be left out."""
+        """Return the node if it is a mapping; report it if it is neither that nor null."""
         if node and node.kind != "mapping" and node.plain(2) is not None:
             self.report.problem(
                 node.line, f"{name!r} must be a mapping, not {shown(node.plain(2))}"
@@ -153,15 +158,15 @@ class _File:
             at = node.line if node else root.line
             self.report.problem(at, "a workflow needs a header, such as 'workflow: {id: my-flow}'")
             return {"id": ""}
-        given = fitting(node, kinds.HEADER, "the workflow", self.report)
-        self.warn_unknown(node, tuple(kinds.HEADER), "the workflow's header")
-        named = {
-            word: _written(given.get(word))
+        given = fitting(node, step_words.HEADER, "the workflow", self.report)
+        self.warn_unknown(node, tuple(step_words.HEADER), "the workflow's header")
+        texts = {
+            word: _text_of(given.get(word))
             for word in ("id", "name", "version", "author", "description")
         }
-        named["name"] = named["name"] or named["id"]
+        texts["name"] = texts["name"] or texts["id"]
         return {
-            **named,
+            **texts,
             "integration": reader.optional(given.get("integration")),
             "model": reader.optional(given.get("model")),
             "options": reader.value(given.get("options")),
@@ -180,7 +185,7 @@ class _File:
     # --- inputs and outputs
 
     def inputs(self, node: YamlNode | None) -> dict[str, WorkflowInput] | None:
-        """The inputs by name; None if they can't be read."""
+        """Return the inputs by name; None if they can't be read."""
         given = self.mapping(node, "inputs")
         if given is None:
             return {} if node is None or node.plain(2) is None else None
@@ -195,10 +200,10 @@ class _File:
         return found
 
     def input(self, name: str, node: YamlNode, line: int) -> WorkflowInput:
-        given = fitting(node, kinds.INPUT, f"the input {name!r}", self.report)
-        self.warn_unknown(node, tuple(kinds.INPUT), "an input")
+        given = fitting(node, step_words.INPUT, f"the input {name!r}", self.report)
+        self.warn_unknown(node, tuple(step_words.INPUT), "an input")
         default = given.get("default")
-        made = WorkflowInput(
+        declared = WorkflowInput(
             name,
             line,
             type=given["type"].value if "type" in given else "string",
@@ -209,22 +214,27 @@ class _File:
             prompt=given["prompt"].text if "prompt" in given else None,
             secret="secret" in given and given["secret"].value is True,
         )
-        if made.secret and (default is not None or made.type != "string"):
-            fault = f"the input {name!r} is secret: it must be a string, without a default, for the file is stored"
+        if declared.secret and (default is not None or declared.type != "string"):
+            fault = (
+                f"the input {name!r} is secret: it must be a string, without a default, "
+                "for the file is stored"
+            )
             self.report.problem(line, fault)
         if default is not None and ("type" in given or "type" not in node.pairs):
             try:
-                coerce(made, made.default)
+                coerce(declared, declared.default)
             except ValueError as error:
                 self.report.problem(default.line, f"the default can't be used: {error}")
-        return made
+        return declared
 
     def outputs(self, node: YamlNode | None, reader: StepReader) -> dict[str, Value]:
         found: dict[str, Value] = {}
         given = self.mapping(node, "outputs")
         for name, one in given.items() if given else ():
             line = given.line_of(name) if given else one.line
-            if name in kinds.RESERVED_OUTPUTS or not re.fullmatch(kinds.OUTPUT_NAME, name):
+            if name in step_words.RESERVED_OUTPUTS or not re.fullmatch(
+                step_words.OUTPUT_NAME, name
+            ):
                 self.report.problem(
                     line, f"an output can't be called {shown(name)}; choose another name"
                 )
@@ -242,9 +252,9 @@ class _File:
         steps: tuple[Step, ...],
         inputs: Mapping[str, WorkflowInput] | None,
     ) -> None:
-        """A path that leads nowhere is null when it is read, so it is no problem.
+        """Warn of paths that are always null.
 
-        It is seldom meant.
+        No error, because an expression may read null; but it is seldom meant.
         """
         known = KnownNames(reader.ids, steps, inputs)
         for line, path in dict.fromkeys(reader.reads):
@@ -254,39 +264,39 @@ class _File:
     # --- files as steps
 
     def inner(self, node: YamlNode, level: int) -> Workflow | None:
-        """The workflow in another file; the report has why there is none."""
-        directory, named = self.place.directory, node.text
-        wrong = (
-            _wrong_name(named)
+        """Return the workflow in another file; None if that is reported as a problem."""
+        directory, name = self.place.directory, node.text
+        fault = (
+            _name_fault(name)
             if directory
             else "files can't be looked for here, as the workflow is in none itself"
         )
-        path = (directory or Path()) / named
-        wrong = wrong or _wrong_file(path, (directory or Path()))
+        path = (directory or Path()) / name
+        fault = fault or _file_fault(path, (directory or Path()))
         chain = self.place.chain
-        if not wrong and path in chain:
+        if not fault and path in chain:
             names = " -> ".join(one.name for one in (*chain[chain.index(path) :], path))
-            wrong = f"these files stand within each other: {names}"
-        if not wrong and len(chain) >= MAX_FILES:
-            wrong = f"files stand within each other more than {MAX_FILES} deep"
-        if wrong:
-            self.report.problem(node.line, f"the workflow {shown(named)}: {wrong}")
+            fault = f"these files stand within each other: {names}"
+        if not fault and len(chain) >= MAX_FILES:
+            fault = f"files stand within each other more than {MAX_FILES} deep"
+        if fault:
+            self.report.problem(node.line, f"the workflow {shown(name)}: {fault}")
             return None
         if path not in self.shared.loaded:
-            self.shared.loaded[path] = self.open(path, named, level)
+            self.shared.loaded[path] = self.open(path, name, level)
         workflow, depth = self.shared.loaded[path]
         self.depth = max(self.depth, depth + 1)
         if len(chain) + depth > MAX_FILES:
             self.report.problem(
-                node.line, f"the workflow {shown(named)}: files stand within each other too deep"
+                node.line, f"the workflow {shown(name)}: files stand within each other too deep"
             )
         return workflow
 
-    def open(self, path: Path, named: str, level: int) -> tuple[Workflow | None, int]:
-        report = Problems(str(PurePath(self.place.file).parent / named))
-        place = _Place(report.file, path.parent, (*self.place.chain, path), level + 1)
+    def open(self, path: Path, name: str, level: int) -> tuple[Workflow | None, int]:
+        report = Problems(str(PurePath(self.place.file).parent / name))
+        place = _FilePlace(report.file, path.parent, (*self.place.chain, path), level + 1)
         try:
-            file = _File(path.read_bytes().decode("utf-8-sig"), report, place, self.shared)
+            file = _FileReader(path.read_bytes().decode("utf-8-sig"), report, place, self.shared)
         except UnicodeDecodeError as error:
             report.problem(1, f"the file is not UTF-8: byte {error.start} can't be read")
         except OSError as error:
@@ -299,19 +309,25 @@ class _File:
         return None, 1
 
 
-def _wrong_name(named: str) -> str | None:
-    path = PurePosixPath(named)
-    if "{{" in named:
+def _name_fault(name: str) -> str | None:
+    path = PurePosixPath(name)
+    if "{{" in name:
         return "it must be a file's name as it is, not an expression"
-    if path.is_absolute() or ".." in path.parts or "\0" in named:
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
         return "it must be a path beneath the directory of this file, without '..'"
     if path.suffix not in {".yaml", ".yml"}:
-        return "workflows that are installed by their id are not run here; name a file, such as inner.yaml"
+        return (
+            "workflows that are installed by their id are not run here; "
+            "name a file, such as inner.yaml"
+        )
     return None
 
 
-def _wrong_file(path: Path, directory: Path) -> str | None:
-    """A link may lead out of the directory, and a pipe would never end."""
+def _file_fault(path: Path, directory: Path) -> str | None:
+    """Return why the file can't be read, else None.
+
+    A link may lead out of the directory, and reading a pipe would never end.
+    """
     parts = path.relative_to(directory).parts
     steps = [directory.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
     try:
@@ -325,6 +341,6 @@ def _wrong_file(path: Path, directory: Path) -> str | None:
     return "it is larger than 5 MiB" if found.st_size > MAX_BYTES else None
 
 
-def _written(node: YamlNode | None) -> str:
-    """What stands there, of something that is only shown."""
+def _text_of(node: YamlNode | None) -> str:
+    """Return the text of a key that is only shown; empty if it is left out."""
     return node.text if node and node.value is not None else ""

@@ -1,6 +1,6 @@
-"""Which steps of a list wait for which: `needs`, or else the step before.
+"""Checks the order of the steps in a list: `needs` with unknown names, and cycles.
 
-Names that are not there, and circles.
+A step without `needs` waits for the step before it.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 
 class StepPlace(NamedTuple):
-    """A step in its list."""
+    """What the check needs of a step."""
 
     id: str | None
     line: int
-    """Of `needs`, where it has any."""
+    """The line of `needs`, where it has any."""
     needs: Sequence[str] | None
 
 
 def wrong_order(
     places: Sequence[StepPlace], instead: Callable[[str, Iterable[str]], str]
 ) -> Iterator[tuple[int, str]]:
-    """What is wrong with the `needs` of a list of steps, each with its line."""
+    """Yield what is wrong with the `needs` of a list of steps, each with its line."""
     if all(one.needs is None for one in places):
         return
     index = {one.id: at for at, one in enumerate(places) if one.id}
@@ -35,31 +35,27 @@ def wrong_order(
             if name == one.id:
                 yield one.line, f"the step {one.id!r} needs itself; take it out of its needs"
             elif name not in index:
-                there = instead(name, (each for each in index if each != one.id))
-                yield (
-                    one.line,
-                    f"the step {one.id!r} needs {name!r}, which is no step of the same list; {there}",
-                )
-    if circle := _circle(waits):
-        names = " -> ".join(str(places[at].id) for at in [*circle, circle[0]])
-        line = next(places[at].line for at in circle if places[at].needs is not None)
+                hint = instead(name, (each for each in index if each != one.id))
+                fault = f"the step {one.id!r} needs {name!r}, which is no step of the same list"
+                yield one.line, f"{fault}; {hint}"
+    if cycle := _find_cycle(waits):
+        names = " -> ".join(str(places[at].id) for at in [*cycle, cycle[0]])
+        line = next(places[at].line for at in cycle if places[at].needs is not None)
         fault = f"these steps wait for each other: {names}; take one out of needs"
-        implied = any(places[at].needs is None for at in circle)
-        yield (
-            line,
-            fault + (" (a step without needs waits for the step before it)" if implied else ""),
-        )
+        if any(places[at].needs is None for at in cycle):
+            fault += " (a step without needs waits for the step before it)"
+        yield line, fault
 
 
-def _circle(waits: Sequence[Sequence[int]]) -> list[int]:
-    """The places of a circle, each waiting for the next; empty if there is none."""
+def _find_cycle(waits: Sequence[Sequence[int]]) -> list[int]:
+    """Return the places of a cycle, each waiting for the next; empty if there is none."""
     left = [len(some) for some in waits]
     waiters: list[list[int]] = [[] for _ in waits]
     for at, some in enumerate(waits):
         for one in some:
             waiters[one].append(at)
     ready = [at for at, count in enumerate(left) if not count]
-    for at in ready:  # grows while it is walked
+    for at in ready:  # grows during the loop
         for waiter in waiters[at]:
             left[waiter] -= 1
             if not left[waiter]:
@@ -67,9 +63,9 @@ def _circle(waits: Sequence[Sequence[int]]) -> list[int]:
     stuck = {at for at, count in enumerate(left) if count}
     if not stuck:
         return []
-    walked: dict[int, int] = {}
+    visited: dict[int, int] = {}
     at = min(stuck)
-    while at not in walked:
-        walked[at] = len(walked)
+    while at not in visited:
+        visited[at] = len(visited)
         at = next(one for one in waits[at] if one in stuck)
-    return list(walked)[walked[at] :]
+    return list(visited)[visited[at] :]

@@ -1,7 +1,4 @@
-"""The steps of a workflow file, from its tree into their types.
-
-What is wrong is reported, and reading goes on.
-"""
+"""Reads the steps of a workflow file into typed objects, and reports all problems in them."""
 
 from __future__ import annotations
 
@@ -13,42 +10,42 @@ from abreast.jobs.files.expressions import ExpressionInvalid, ExpressionText, pa
 from abreast.jobs.files.problems import Problems, shown
 from abreast.jobs.files.shapes import Word, fitting
 from abreast.jobs.files.yaml_nodes import YamlNode, line_in
-from abreast.jobs.workflow.load import step_words as kinds
+from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.load.order import StepPlace, wrong_order
 from abreast.jobs.workflow.load.step_types import READERS
 from abreast.jobs.workflow.shell.script import Script, ScriptInvalid, parse_script
 from abreast.jobs.workflow.spec import Common, Custom, Step, Value, Workflow, WorkflowInput
 
 CheckSample: TypeAlias = Callable[[dict[str, Any]], str | None]
-"""Says what is wrong with the words of a sample. A value that holds `{{ }}` is None there.
+"""Returns what is wrong with the keys of a sample, or None.
 
-A prompt is its text.
+A value with `{{ }}` is passed as None, but the prompt as its text.
 """
 
 MAX_LEVELS: Final = 64
-"""Steps within steps, the files of `workflow` steps included."""
-_MOST_WARNINGS: Final = 20
+"""How deep steps may be nested, the files of `workflow` steps included."""
+_MAX_SCRIPT_WARNINGS: Final = 20  # of one script
 _CHECKS: Final[tuple[tuple[str, Callable[[Any], str | None]], ...]] = (
-    ("budget", kinds.check_budget),
-    ("output_schema", kinds.check_output_schema),
-    ("retry", kinds.check_retry),
+    ("budget", step_words.check_budget),
+    ("output_schema", step_words.check_output_schema),
+    ("retry", step_words.check_retry),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a list of steps stands: the ids in it so far with their lines, and what is around it."""
+    """The scope of a list of steps: the ids seen so far with their lines, and its nesting."""
 
     seen: dict[str, int] = field(default_factory=dict)
     in_fan_out: bool = False
     level: int = 0
 
     def beneath(self) -> Scope:
-        """Within one of these steps."""
+        """Return the scope inside one of these steps."""
         return replace(self, level=self.level + 1)
 
     def template(self) -> Scope:
-        """Within a fan-out, where ids are the items' own."""
+        """Return the scope inside a fan-out, where ids belong to the items."""
         return Scope(in_fan_out=True, level=self.level + 1)
 
 
@@ -59,7 +56,7 @@ class StepReader:
     source: str
     report: Problems
     inputs: Mapping[str, WorkflowInput] | None
-    """None: they are wrong themselves, so nothing is said about who uses them."""
+    """None if they are invalid themselves: steps that use them are not checked."""
     custom: Mapping[str, Callable[..., Any]]
     check_sample: CheckSample | None
     inner: Callable[[YamlNode, int], Workflow | None]
@@ -70,7 +67,7 @@ class StepReader:
     # --- values
 
     def value(self, node: YamlNode | None) -> Value:
-        """A value of the file, in which every text with `{{` is a Template."""
+        """Return a value of the file, in which every text with `{{` is an ExpressionText."""
         if node is None:
             return None
         if node.kind == "list":
@@ -83,13 +80,13 @@ class StepReader:
         return plain
 
     def mapping(self, node: YamlNode | None) -> dict[str, Value]:
-        """The values of a mapping."""
+        """Return the values of a mapping."""
         return {key: self.value(one) for key, one in node.items()} if node else {}
 
     def template(
         self, node: YamlNode, parser: Callable[[str], ExpressionText] = parse
     ) -> ExpressionText:
-        """A text as a Template, with or without `{{ }}` in it."""
+        """Return a text as an ExpressionText, with or without `{{ }}` in it."""
         try:
             found = parser(node.text)
         except ExpressionInvalid as error:
@@ -99,79 +96,78 @@ class StepReader:
         return found
 
     def optional(self, node: YamlNode | None) -> ExpressionText | None:
-        """The same, of a text that may be left out."""
+        """Return an optional text as an ExpressionText; None if it is left out."""
         return self.template(node) if node and isinstance(node.value, str) else None
 
     def condition(self, node: YamlNode) -> ExpressionText | bool:
-        """What an `if` or a loop asks.
+        """Return the condition of an `if` or a loop.
 
-        A text that is never evaluated would always be true, so it is refused.
+        A text without an expression would always be true, so it is a problem.
         """
         if isinstance(node.value, bool):
             return node.value
         return self.template(node, parse_condition) if isinstance(node.value, str) else False
 
     def script(self, node: YamlNode) -> Script:
-        """What a shell is to run."""
+        """Return the script of a shell step."""
         try:
             found = parse_script(node.text if isinstance(node.value, str) else "")
         except ScriptInvalid as error:
             self.report.problem(line_in(node, error.at, self.source), str(error))
             return parse_script("")
         self.reads += [(node.line, path) for path in found.names]
-        for offset, sentence in found.warnings[:_MOST_WARNINGS]:
+        for offset, sentence in found.warnings[:_MAX_SCRIPT_WARNINGS]:
             self.report.warn(line_in(node, offset, self.source), sentence)
         return found
 
     # --- steps
 
     def steps(self, node: YamlNode | None, scope: Scope) -> tuple[Step, ...]:
-        """A list of steps; what is none is reported."""
+        """Return a list of steps; entries that are no step are reported and left out."""
         entries = node.entries if node else []
         if entries and scope.level > MAX_LEVELS:
             self.report.problem(
                 entries[0].line, f"steps are nested more than {MAX_LEVELS} levels deep"
             )
             return ()
-        made = [self.step(entry, scope) for entry in entries]
+        steps = [self.step(entry, scope) for entry in entries]
         for line, text in wrong_order([_place(entry) for entry in entries], self.report.instead):
             self.report.problem(line, text)
-        return tuple(one for one in made if one is not None)
+        return tuple(one for one in steps if one is not None)
 
     def step(self, node: YamlNode, scope: Scope, default_id: str | None = None) -> Step | None:
-        """One step."""
+        """Return one step; None if it has problems that leave no step."""
         if node.kind != "mapping":
             self.report.problem(node.line, f"a step must be a mapping, not {shown(node.plain(2))}")
             return None
         name = self.step_id(node, scope, default_id)
         kind = node.get("type")
-        type_ = kinds.DEFAULT_TYPE if kind is None else kind.plain(2)
+        type_ = step_words.DEFAULT_TYPE if kind is None else kind.plain(2)
         line = kind.line if kind else node.line
         what = f"the {type_} step {name!r}"
         if isinstance(type_, str) and type_ in READERS:
-            given = fitting(node, _but_id(kinds.words_of(type_)), what, self.report)
+            given = fitting(node, _without_id(step_words.words_of(type_)), what, self.report)
             self.unknown(node, type_)
             return READERS[type_](self, given, self.common(node, given, name, type_), scope)
         if isinstance(type_, str) and type_ in self.custom:
-            ours = _but_id({word: kinds.COMMON[word] for word in kinds.OURS})
-            return self.custom_step(
-                node, self.common(node, fitting(node, ours, what, self.report), name, type_)
-            )
+            ours = _without_id({word: step_words.COMMON[word] for word in step_words.OURS})
+            given = fitting(node, ours, what, self.report)
+            return self.custom_step(node, self.common(node, given, name, type_))
         if not isinstance(type_, str):
             self.report.problem(
                 line, f"'type' of the step {name!r} must be a text, not {shown(type_)}"
             )
-        elif type_ in kinds.REFUSED:
-            self.report.problem(line, f"the step {name!r}: {kinds.REFUSED[type_]}")
+        elif type_ in step_words.REFUSED:
+            self.report.problem(line, f"the step {name!r}: {step_words.REFUSED[type_]}")
         else:
-            there = self.report.instead(type_, [*kinds.KINDS, *self.custom])
+            there = self.report.instead(type_, [*step_words.KINDS, *self.custom])
             self.report.problem(
                 line, f"the step {name!r}: there is no type {shown(type_)}; {there}"
             )
         return None
 
     def step_id(self, node: YamlNode, scope: Scope, default: str | None) -> str:
-        """The id, which must be one, and not be taken."""
+        """Return the id; report it if it is invalid or used twice."""
         given = node.get("id")
         name = given.plain(2) if given else default
         line = given.line if given else node.line
@@ -196,10 +192,10 @@ class StepReader:
 
     def unknown(self, node: YamlNode, type_: str) -> None:
         """Report the keys that this type of step does not take."""
-        words = kinds.words_of(type_)
+        words = step_words.words_of(type_)
         for key in node.pairs:
             if key not in words:
-                there = self.report.instead(key, [*kinds.KINDS[type_], *kinds.COMMON])
+                there = self.report.instead(key, [*step_words.KINDS[type_], *step_words.COMMON])
                 self.report.problem(
                     node.line_of(key), f"there is no {shown(key)} in a {type_} step; {there}"
                 )
@@ -207,60 +203,55 @@ class StepReader:
     def common(
         self, node: YamlNode, given: Mapping[str, YamlNode], name: str, type_: str
     ) -> Common:
-        """What any step may say."""
+        """Return the keys that every step may have."""
         facts = {
             word: given[word].plain()
-            for word in kinds.OURS
+            for word in step_words.OURS
             if word in given and word not in {"id", "type"}
         }
         for word, check in _CHECKS:
-            if word in facts and (wrong := check(facts[word])):
-                self.report.problem(given[word].line, f"{word!r} of the step {name!r}: {wrong}")
+            if word in facts and (fault := check(facts[word])):
+                self.report.problem(given[word].line, f"{word!r} of the step {name!r}: {fault}")
                 facts.pop(word)
-        for word in facts if type_ in kinds.COMPOSITE else ():
-            if word in kinds.OF_LEAVES:
-                said = f"{word!r} is for steps that do something: set it on the steps in the {type_} {name!r}"
-                self.report.problem(given[word].line, said)
+        for word in facts if type_ in step_words.COMPOSITE else ():
+            if word in step_words.OF_LEAVES:
+                fault = f"{word!r} is for steps that do something"
+                hint = f"set it on the steps in the {type_} {name!r}"
+                self.report.problem(given[word].line, f"{fault}: {hint}")
         if "needs" in facts:
             facts["needs"] = tuple(facts["needs"])
         if facts.pop("if", None) is not None:
             facts["when"] = self.condition(given["if"])
         if isinstance(retry := facts.get("retry"), dict):
             facts |= {"retry": retry["times"], "retry_delay": float(retry.get("delay", 0))}
-        if type_ in kinds.PROCESSES:
+        if type_ in step_words.PROCESSES:
             facts |= {"env": self.mapping(given.get("env")), "cwd": self.optional(given.get("cwd"))}
         return Common(name, type_, node.line, input=self.value(node.get("input")), **facts)
 
     def custom_step(self, node: YamlNode, common: Common) -> Step:
-        """A step of a kind that somebody has registered.
-
-        The kind may have something to say about its config.
-        """
-        mine = [(key, one) for key, one in node.items() if key not in kinds.OURS]
+        """Return a step of a registered kind; the kind's own `check` may report its config."""
+        config = [(key, one) for key, one in node.items() if key not in step_words.OURS]
         check = getattr(self.custom[common.type], "check", None)
         if callable(check):
             try:
-                wrong = check({key: one.plain() for key, one in mine})
-            except Exception as error:  # noqa: BLE001 - it is somebody else's, and must be named
-                wrong = f"its kind is broken: check raised {type(error).__name__}: {error}"
-            if wrong:
-                self.report.problem(node.line, f"the {common.type} step {common.id!r}: {wrong}")
-        return Custom(common, {key: self.value(one) for key, one in mine})
+                fault = check({key: one.plain() for key, one in config})
+            except Exception as error:  # noqa: BLE001 - code of another package, reported as broken
+                fault = f"its kind is broken: check raised {type(error).__name__}: {error}"
+            if fault:
+                self.report.problem(node.line, f"the {common.type} step {common.id!r}: {fault}")
+        return Custom(common, {key: self.value(one) for key, one in config})
 
 
-def _but_id(words: Mapping[str, Word]) -> dict[str, Word]:
-    """Without the two words that are read before all others."""
+def _without_id(words: Mapping[str, Word]) -> dict[str, Word]:
+    """Return the keys without `id` and `type`, which are read before all others."""
     return {key: word for key, word in words.items() if key not in {"id", "type"}}
 
 
 def _place(node: YamlNode) -> StepPlace:
-    """A step's id, its line, and what it needs; what is wrong with these is reported elsewhere."""
+    """Return a step's id, its line and its needs; invalid ones are reported elsewhere."""
     name, needs = node.get("id"), node.get("needs")
-    listed = needs is not None and needs.kind == "list"
-    return StepPlace(
-        name.value if name and isinstance(name.value, str) else None,
-        node.line_of("needs"),
-        [one.value for one in needs.entries if isinstance(one.value, str)]
-        if needs and listed
-        else None,
-    )
+    names = None
+    if needs is not None and needs.kind == "list":
+        names = [one.value for one in needs.entries if isinstance(one.value, str)]
+    step_id = name.value if name and isinstance(name.value, str) else None
+    return StepPlace(step_id, node.line_of("needs"), names)

@@ -1,7 +1,4 @@
-"""What each type of step takes: the words, what each must be, and how to say that.
-
-Loader and editors read it here.
-"""
+"""The keys of each type of step and the shapes of their values, for the loader and the schema."""
 
 from __future__ import annotations
 
@@ -45,22 +42,22 @@ ON_REJECT: Final = ("abort", "skip", "retry")
 EFFECTS: Final = ("pure", "idempotent", "once")
 INPUT_TYPES: Final = ("string", "number", "boolean")
 DEFAULT_TYPE: Final = "command"
-_MOST_RETRIES: Final = 100
-_HOTTEST: Final = 100
+_MAX_RETRIES: Final = 100
+_MAX_TEMPERATURE: Final = 100
 
 
-_TIMES: Final = {"type": "integer", "minimum": 0, "maximum": _MOST_RETRIES}
+_TIMES_SCHEMA: Final = {"type": "integer", "minimum": 0, "maximum": _MAX_RETRIES}
 RETRY: Final = ValueShape(
-    lambda given: isinstance(given, dict) or is_whole(given, 0, _MOST_RETRIES),
-    f"a whole number from 0 to {_MOST_RETRIES}",
+    lambda given: isinstance(given, dict) or is_whole(given, 0, _MAX_RETRIES),
+    f"a whole number from 0 to {_MAX_RETRIES}",
     {
         "anyOf": [
-            _TIMES,
+            _TIMES_SCHEMA,
             {"type": "null"},
             {
                 "type": "object",
                 "required": ["times"],
-                "properties": {"times": _TIMES, "delay": {"type": "number", "minimum": 0}},
+                "properties": {"times": _TIMES_SCHEMA, "delay": {"type": "number", "minimum": 0}},
                 "additionalProperties": False,
             },
         ]
@@ -100,19 +97,19 @@ COMMON: Final[dict[str, Word]] = {
     "model": Word(ANY),
     "options": Word(ANY),
 }
-"""What any step may say.
+"""The keys that any step may have.
 
-The last three are for commands and prompts, and spec-kit lets them stand anywhere.
+The last three are for commands and prompts; spec-kit accepts them on every step.
 """
 
 COMPOSITE: Final = frozenset(
     {"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow", "slot"}
 )
-"""Steps that only lead to others, or put their outputs together."""
+"""Steps that only run other steps, or collect their outputs."""
 PROCESSES: Final = frozenset({"shell", "command", "prompt"})
 """Steps that may start a process."""
 OF_LEAVES: Final = frozenset({"retry", "lane", "effect", "output_schema"})
-"""What makes sense only where something is done."""
+"""Keys that are for actions only."""
 
 _PROCESS: Final[dict[str, Word]] = {
     "env": Word(
@@ -166,9 +163,9 @@ KINDS: Final[dict[str, dict[str, Word]]] = {
         "system": Word(TEXT),
         "temperature": Word(
             ValueShape(
-                lambda given: is_number(given) and 0 <= given <= _HOTTEST,
+                lambda given: is_number(given) and 0 <= given <= _MAX_TEMPERATURE,
                 "a number of at least 0",
-                {"type": "number", "minimum": 0, "maximum": _HOTTEST},
+                {"type": "number", "minimum": 0, "maximum": _MAX_TEMPERATURE},
             )
         ),
         "max_tokens": Word(whole(1)),
@@ -243,7 +240,7 @@ KINDS: Final[dict[str, dict[str, Word]]] = {
     },
 }
 
-_SAID: Final = (
+_REPLY_OUTPUTS: Final = (
     "text",
     "stdout",
     "stderr",
@@ -255,9 +252,9 @@ _SAID: Final = (
 )
 OUTPUTS: Final[dict[str, frozenset[str]]] = {
     "shell": frozenset({"exit_code", "stdout", "stderr", "data"}),
-    "prompt": frozenset({"prompt", *_SAID}),
+    "prompt": frozenset({"prompt", *_REPLY_OUTPUTS}),
     "command": frozenset(
-        {"command", "input", "options", "integration_args", "integration_options", *_SAID}
+        {"command", "input", "options", "integration_args", "integration_options", *_REPLY_OUTPUTS}
     ),
     "gate": frozenset({"message", "options", "on_reject", "show_file", "choice", "aborted"}),
     "if": frozenset({"condition_result", "condition"}),
@@ -289,20 +286,21 @@ OUTPUTS: Final[dict[str, frozenset[str]]] = {
     "sample": frozenset({"ok", "text", "value", "counts", "winner", "exit_code", "dispatched"}),
     "workflow": frozenset({"workflow", "status", "error"}),
 }
-"""The names in the output of each type whose names are known.
+"""The names in the output of each type, where they are known.
 
 A fan-in and a workflow add those that the file gives.
 """
 NAMESPACES: Final = ("inputs", "steps", "item", "fan_in", "context")
-"""What expressions may begin with."""
+"""The first names of paths in expressions."""
 FACTS: Final = ("type", "status", "output", "input", "error")
-"""What `steps.<id>` has."""
+"""The names in `steps.<id>`."""
 
 OURS: Final = tuple(COMMON)[: tuple(COMMON).index("input")]
-"""What a step of a registered kind shares with all others; the rest is its config."""
+"""The keys that a step of a registered kind shares with all others; the rest is its config."""
 
 REFUSED: Final = {
-    "init": "an init step sets up a spec-kit project, which is not done here; run `specify init` before the workflow",
+    "init": "an init step sets up a spec-kit project, which is not done here; "
+    "run `specify init` before the workflow",
     "github": "a github step is not run here; use a shell step with the gh command",
 }
 """Types of spec-kit that are not run, each with what to do instead."""
@@ -335,7 +333,7 @@ RESERVED_OUTPUTS: Final = frozenset(
 
 
 def check_budget(given: str) -> str | None:
-    """What is wrong with the text of a budget."""
+    """Return what is wrong with the text of a budget, or None."""
     try:
         Budget.parse(given)
     except ValueError as error:
@@ -344,18 +342,21 @@ def check_budget(given: str) -> str | None:
 
 
 def check_retry(given: object) -> str | None:
-    """What is wrong with a mapping that says how often to try again, and after how long."""
+    """Return what is wrong with a `retry` mapping of times and delay, or None."""
     if not isinstance(given, dict):
         return None
     delay = given.get("delay", 0)
     known = given.keys() <= {"times", "delay"} and is_number(delay) and delay >= 0
-    if known and is_whole(given.get("times"), 0, _MOST_RETRIES):
+    if known and is_whole(given.get("times"), 0, _MAX_RETRIES):
         return None
-    return "it must be {times: 3, delay: 10}, with a whole number of times up to 100 and the delay in seconds"
+    return (
+        "it must be {times: 3, delay: 10}, with a whole number of times up to 100 "
+        "and the delay in seconds"
+    )
 
 
 def check_output_schema(given: Mapping[str, Any]) -> str | None:
-    """What is wrong with a JSON schema."""
+    """Return what is wrong with a JSON schema, or None."""
     try:
         check_schema(given)
     except (ValueError, TypeError, RecursionError) as error:
@@ -364,5 +365,5 @@ def check_output_schema(given: Mapping[str, Any]) -> str | None:
 
 
 def words_of(kind: str) -> dict[str, Word]:
-    """All that a step of a built-in type may say."""
+    """Return all keys that a step of a built-in type may have."""
     return COMMON | KINDS[kind]

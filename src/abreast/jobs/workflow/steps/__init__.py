@@ -1,1 +1,1 @@
-"""The steps of a workflow, run."""
+"""Running the steps of a workflow: actions, parallel steps, fan-outs, and their records."""

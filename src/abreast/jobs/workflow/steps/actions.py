@@ -1,8 +1,9 @@
-"""Steps that do something themselves: what each is asked for, and what comes of it.
+"""Actions: the steps that do work themselves (shell, prompt, command, python, sample, gate).
 
-`configure` resolves a step's expressions into plain values, whose digest says whether a recorded result is still the
-step's; `perform` does it, and gives a Record. A failure is raised as `StepHalted`, a gate nobody answers as
-`StepPaused`; anything else that is raised is a fault of a kind's own, and ends the run.
+`configure` resolves a step's expressions into plain values; their digest says whether a recorded
+result is still valid. `perform` runs the step and returns a Record. A failure is raised as
+`StepHalted`, a gate without an answer as `StepPaused`; any other exception is a fault of a custom
+kind, and ends the run.
 """
 
 from __future__ import annotations
@@ -60,46 +61,46 @@ from abreast.store.codec import codec
 
 Config = dict[str, Any]
 
-_HOPELESS: Final = (KeyRefused, NoSuchModel, NotRecorded, QuotaSpent, RequestRefused, TooLong)
-"""Asked again, the answer would be the same; other replies may be better the next time."""
+_NOT_RETRYABLE: Final = (KeyRefused, NoSuchModel, NotRecorded, QuotaSpent, RequestRefused, TooLong)
+"""Errors that another attempt would only repeat; after others, the next reply may be better."""
 GATE_ASKED: Final = "gate-asked"
-"""The event that keeps what a gate asks, until the gate's own outcome answers it."""
+"""The event that records the question of a gate; the gate's outcome answers it."""
 _REJECTIONS: Final = ("reject", "abort")
 DIRECTORY_VARIABLE: Final = "SPECKIT_WORKFLOW_DIR"
-"""Tells a shell step the directory of its workflow's file; unset if it is in none."""
-_ALL: Final = -1  # as `capture_max_bytes`: all that was written
+"""The directory of the workflow's file, in a shell step's environment; unset if it is in none."""
+_CAPTURE_ALL: Final = -1  # as `capture_max_bytes`: keep all that was written
 
 
 def configure(step: Leaf, frame: StepFrame, flow: Workflow) -> Config:
-    """What the step is asked to do here, in JSON's types.
+    """Resolve the step's settings in this frame, in JSON's types.
 
     `ExpressionFailed` if an expression can't be evaluated.
     """
-    return _CONFIGURE[type(step)](step, frame, flow) | _process(step.common, frame)
+    return _CONFIGURE[type(step)](step, frame, flow) | _process_config(step.common, frame)
 
 
 def runs(step: Step, frame: StepFrame) -> bool:
-    """What the step's `if` says here."""
+    """Return whether the step's `if` holds in this frame."""
     when = step.common.when
     return when if isinstance(when, bool) else when.truth(frame.names)
 
 
 def skipped(common: Common) -> Record:
-    """Of a step whose `if` does not hold."""
+    """Return the record of a step whose `if` does not hold."""
     return Record(common.type, "skipped", {})
 
 
 def retry_of(common: Common) -> int | Retry | None:
-    """How a step is tried again."""
+    """Return the retry option of a step's map."""
     if not common.retry or common.retry_delay is None:
         return common.retry or None
     return Retry(common.retry, fixed=common.retry_delay)
 
 
-def _process(common: Common, frame: StepFrame) -> Config:
-    """What a step says of its process.
+def _process_config(common: Common, frame: StepFrame) -> Config:
+    """Resolve `env` and `cwd` of a step's process.
 
-    Nothing for all others, whose recorded digests stay as they are.
+    Empty where the step has neither, so that recorded digests of such steps stay valid.
     """
     found: Config = {}
     if common.env:
@@ -111,17 +112,17 @@ def _process(common: Common, frame: StepFrame) -> Config:
     return found
 
 
-def _place(config: Config) -> Config:
+def _process_options(config: Config) -> Config:
     return {word: config[word] for word in ("cwd", "env") if word in config}
 
 
 async def perform(
-    kit: WorkflowTools, step: Leaf, config: Config, context: StepContext
+    tools: WorkflowTools, step: Leaf, config: Config, context: StepContext
 ) -> dict[str, Any]:
-    """Do it; a plain Record."""
+    """Run an action with its config; returns a plain Record."""
     common = step.common
     try:
-        record = await _PERFORM[type(step)](kit, step, config, context)
+        record = await _PERFORM[type(step)](tools, step, config, context)
     except CannotDo as error:
         output: Config = {"exit_code": 1, "dispatched": False}
         raise StepHalted(failed(common, str(error), output), retryable=False) from error
@@ -131,10 +132,8 @@ async def perform(
             if isinstance(error, ReplyInvalid)
             else {"exit_code": 1}
         )
-        hopeless = isinstance(error, _HOPELESS)
-        raise StepHalted(
-            failed(common, str(error), output), retryable=False if hopeless else None
-        ) from error
+        retryable = False if isinstance(error, _NOT_RETRYABLE) else None
+        raise StepHalted(failed(common, str(error), output), retryable=retryable) from error
     if record.fate == "failed":
         raise StepHalted(record)
     if record.fate == "paused":
@@ -143,18 +142,18 @@ async def perform(
 
 
 def failed(common: Common, error: str, output: Mapping[str, Any] | None = None) -> Record:
-    """A failure in one sentence."""
+    """Return the record of a failed step; `error` is one sentence."""
     return Record(common.type, "failed", dict(output or {}), error, "failed")
 
 
 def timeout_of(step: Step) -> float | None:
-    """Seconds that one attempt may take."""
+    """Return the seconds that one attempt of the step may take."""
     own = step.common.timeout
     return SHELL_TIMEOUT if own is None and isinstance(step, Shell) else own
 
 
 def record_of(step: Step, error: BaseException) -> Record:
-    """What a failed step's error says of it."""
+    """Return the record that a step's error carries or stands for."""
     if isinstance(error, (StepHalted, StepPaused)):
         return error.record
     if isinstance(error, TimedOut):
@@ -174,47 +173,48 @@ def _timed_out(step: Step) -> Record:
     return failed(step.common, f"it took longer than {timeout_of(step):g} seconds", output)
 
 
-# --- shell ------------------------------------------------------------------------------------------------------------
+# --- shell ----------------------------------------------------------------------------------------
 
 
 def _shell_config(step: Shell, frame: StepFrame, _flow: Workflow) -> Config:
     return {"run": step.run.render(frame.names)}
 
 
-async def _shell(kit: WorkflowTools, step: Shell, config: Config, context: StepContext) -> Record:
-    place = _place(config)
-    env = {DIRECTORY_VARIABLE: context.workflow_dir or None, **place.pop("env", {})}
-    ran = await kit.shell(config["run"], env=env, **place)
+async def _shell(tools: WorkflowTools, step: Shell, config: Config, context: StepContext) -> Record:
+    options = _process_options(config)
+    env = {DIRECTORY_VARIABLE: context.workflow_dir or None, **options.pop("env", {})}
+    result = await tools.shell(config["run"], env=env, **options)
     output: dict[str, Any] = {
-        "exit_code": ran.exit_code,
-        "stdout": ran.stdout,
-        "stderr": ran.stderr,
+        "exit_code": result.exit_code,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
     }
-    if ran.exit_code:
-        return failed(step.common, _how(ran), output)
-    if ran.cut:
-        said = f"it wrote {len(ran.stdout) + ran.cut} bytes and {kit.max_output} are kept; let it write to a file"
-        return failed(step.common, said, output)
+    if result.exit_code:
+        return failed(step.common, _failure_text(result), output)
+    if result.cut:
+        written = len(result.stdout) + result.cut
+        error = f"it wrote {written} bytes and {tools.max_output} are kept; let it write to a file"
+        return failed(step.common, error, output)
     if step.json:
         try:
-            output["data"] = json.loads(ran.stdout)
+            output["data"] = json.loads(result.stdout)
         except (ValueError, RecursionError) as error:
             return failed(
                 step.common,
                 f"it declares output_format: json, and its stdout is no JSON: {error}",
                 output,
             )
-    return _obeying(step.common, output, output.get("data", ran.stdout))
+    return _check_schema(step.common, output, output.get("data", result.stdout))
 
 
-def _how(ran: AgentResult) -> str:
-    code = ran.exit_code
-    said = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
-    lines = ran.stderr.strip().splitlines()
-    return f"{said}: {lines[-1].strip()[:200]}" if lines else said
+def _failure_text(result: AgentResult) -> str:
+    code = result.exit_code
+    text = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+    lines = result.stderr.strip().splitlines()
+    return f"{text}: {lines[-1].strip()[:200]}" if lines else text
 
 
-# --- prompt and command -----------------------------------------------------------------------------------------------
+# --- prompt and command ---------------------------------------------------------------------------
 
 
 def _prompt_config(step: Prompt, frame: StepFrame, flow: Workflow) -> Config:
@@ -222,38 +222,37 @@ def _prompt_config(step: Prompt, frame: StepFrame, flow: Workflow) -> Config:
     system = resolve(step.system, frame.names)
     return {
         "prompt": _text(prompt),
-        "integration": _named(step.integration, flow.integration, frame),
-        "model": _named(step.model, flow.model, frame),
+        "integration": _first_name(step.integration, flow.integration, frame),
+        "model": _first_name(step.model, flow.model, frame),
         "system": None if system is None else _text(system),
         "temperature": step.temperature,
         "max_tokens": step.max_tokens,
         "schema": None if step.common.output_schema is None else dict(step.common.output_schema),
-        **_kept(step),
+        **_capture_config(step),
     }
 
 
 async def _prompt(
-    kit: WorkflowTools, step: Prompt, config: Config, _context: StepContext
+    tools: WorkflowTools, step: Prompt, config: Config, _context: StepContext
 ) -> Record:
     common, prompt, integration = step.common, config["prompt"], config["integration"]
     output = {"prompt": prompt, "integration": integration, "model": config["model"]}
     if not prompt.strip():
         return failed(common, "the prompt is empty", output)
-    more = AgentOptions(keep=_keep(step))
-    ran = (
-        await kit.agent(integration, prompt, config["model"], more, **_place(config))
-        if integration
-        else None
-    )
-    if ran is not None:
-        return _from_agent(step, ran, output)
-    if place := _place(config):
+    options = _process_options(config)
+    result = None
+    if integration:
+        more = AgentOptions(keep=_keep_bytes(step))
+        result = await tools.agent(integration, prompt, config["model"], more, **options)
+    if result is not None:
+        return _agent_record(step, result, output)
+    if options:
         return failed(
             common,
-            f"{' and '.join(place)} are for an agent's command line, and a model is asked here",
+            f"{' and '.join(options)} are for an agent's command line, and a model is asked here",
             output,
         )
-    asked = AgentRequest(
+    request = AgentRequest(
         prompt,
         config["model"],
         config["system"],
@@ -261,36 +260,37 @@ async def _prompt(
         config["temperature"],
         config["max_tokens"],
     )
-    reply = await kit.ask(asked)
-    whole = reply.text.encode("utf-8", "surrogatepass")
-    text = reply.text if (keep := _keep(step)) is None else whole[:keep].decode("utf-8", "ignore")
+    reply = await tools.ask(request)
+    text = reply.text
+    if (keep := _keep_bytes(step)) is not None:
+        text = text.encode("utf-8", "surrogatepass")[:keep].decode("utf-8", "ignore")
     output |= {
-        "model": config["model"] or kit.default_model,
+        "model": config["model"] or tools.default_model,
         "text": text,
         "stdout": text,
         "stderr": "",
         "exit_code": 0,
         "dispatched": True,
-        **_captured(step, stdout=text != reply.text),
+        **_truncation(step, stdout=text != reply.text),
     }
     if config["schema"] is not None:
         output["data"] = reply.value
     return Record(common.type, "completed", output)
 
 
-def _kept(step: Prompt | Command) -> Config:
-    """How much is kept, where the step says that: what it does not say is no part of what was asked."""
+def _capture_config(step: Prompt | Command) -> Config:
+    """Return `capture_max_bytes` where the step sets it; a default is no part of the digest."""
     return {} if step.capture_max_bytes is None else {"capture_max_bytes": step.capture_max_bytes}
 
 
-def _keep(step: Prompt | Command) -> int | None:
-    return None if step.capture_max_bytes == _ALL else step.capture_max_bytes
+def _keep_bytes(step: Prompt | Command) -> int | None:
+    return None if step.capture_max_bytes == _CAPTURE_ALL else step.capture_max_bytes
 
 
-def _captured(step: Prompt | Command, *, stdout: bool, stderr: bool = False) -> Config:
-    """Which streams were cut: all that spec-kit tells of a captured output.
+def _truncation(step: Prompt | Command, *, stdout: bool, stderr: bool = False) -> Config:
+    """Return which streams were cut, with `capture` in all the fields that spec-tools has.
 
-    Without `capture` only a cut.
+    Without `capture`, only the streams that were cut.
     """
     if step.capture:
         return {
@@ -319,62 +319,66 @@ def _command_config(step: Command, frame: StepFrame, flow: Workflow) -> Config:
         "command": step.command,
         "input": given if isinstance(given, dict) else {},
         "options": options,
-        "integration": _named(step.integration, flow.integration, frame),
-        "model": _named(step.model, flow.model, frame),
+        "integration": _first_name(step.integration, flow.integration, frame),
+        "model": _first_name(step.model, flow.model, frame),
         **({"integration_args": args} if args else {}),
         **({"integration_options": own} if own else {}),
-        **_kept(step),
+        **_capture_config(step),
     }
 
 
 async def _command(
-    kit: WorkflowTools, step: Command, config: Config, _context: StepContext
+    tools: WorkflowTools, step: Command, config: Config, _context: StepContext
 ) -> Record:
     name, integration = config["command"], config["integration"]
     arguments = _text(config["input"].get("args", ""))
     slash = name if name.startswith("/") else f"/{name}"
     if not integration:
         raise CannotDo(
-            f"{slash} is a command for an agent, and no integration says which: set integration: on the "
-            "step or the workflow, and its command line under [runners.NAME] in abreast.toml"
+            f"{slash} is a command for an agent, and no integration says which: set integration: "
+            "on the step or the workflow, and its command line under [runners.NAME] in abreast.toml"
         )
     args, options = config.get("integration_args", []), config.get("integration_options", {})
-    more = AgentOptions(tuple(args), options, _keep(step))
-    ran = await kit.agent(
-        integration, f"{slash} {arguments}".strip(), config["model"], more, **_place(config)
+    more = AgentOptions(tuple(args), options, _keep_bytes(step))
+    prompt = f"{slash} {arguments}".strip()
+    result = await tools.agent(
+        integration, prompt, config["model"], more, **_process_options(config)
     )
-    if ran is None:
+    if result is None:
         program = "claude" if integration == "auto" else integration
         raise CannotDo(
-            f"{slash} is for the agent {integration!r}, which has no runner here: write its command line "
-            f'into abreast.toml, as in [runners.{integration}] argv = ["{program}", "-p", "{{prompt}}"]'
+            f"{slash} is for the agent {integration!r}, which has no runner here: write its "
+            f"command line into abreast.toml, as in [runners.{integration}] "
+            f'argv = ["{program}", "-p", "{{prompt}}"]'
         )
-    told = {word: value for word, value in config.items() if word not in ("cwd", "env")}
-    return _from_agent(
-        step, ran, {**told, "integration_args": args, "integration_options": options}
-    )
+    settings = {word: value for word, value in config.items() if word not in ("cwd", "env")}
+    output = {**settings, "integration_args": args, "integration_options": options}
+    return _agent_record(step, result, output)
 
 
-def _from_agent(step: Prompt | Command, ran: AgentResult, output: dict[str, Any]) -> Record:
-    common = step.common
+def _agent_record(step: Prompt | Command, result: AgentResult, output: dict[str, Any]) -> Record:
+    common, lost = step.common, result.cut + result.stderr_cut
     output |= {
-        "text": ran.stdout,
-        "stdout": ran.stdout,
-        "stderr": ran.stderr,
-        "exit_code": ran.exit_code,
+        "text": result.stdout,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "exit_code": result.exit_code,
         "dispatched": True,
-        **_captured(step, stdout=ran.cut > 0, stderr=ran.stderr_cut > 0),
+        **_truncation(step, stdout=result.cut > 0, stderr=result.stderr_cut > 0),
     }
     output.pop("capture_max_bytes", None)
-    if ran.exit_code:
-        return failed(common, _how(ran), output)
-    if step.capture_max_bytes == _ALL and ran.cut + ran.stderr_cut:
-        left = f"{ran.cut + ran.stderr_cut} bytes of what it wrote are not kept, and capture_max_bytes: -1 asks for all"
-        return failed(common, f"{left}; raise max_output under [workflow] in abreast.toml", output)
-    return _obeying(common, output, ran.stdout)
+    if result.exit_code:
+        return failed(common, _failure_text(result), output)
+    if step.capture_max_bytes == _CAPTURE_ALL and lost:
+        error = (
+            f"{lost} bytes of what it wrote are not kept, and capture_max_bytes: -1 asks for all; "
+            "raise max_output under [workflow] in abreast.toml"
+        )
+        return failed(common, error, output)
+    return _check_schema(common, output, result.stdout)
 
 
-# --- python, sample, kinds of others ----------------------------------------------------------------------------------
+# --- python, sample, custom kinds -----------------------------------------------------------------
 
 
 def _python_config(step: Python, frame: StepFrame, _flow: Workflow) -> Config:
@@ -382,32 +386,31 @@ def _python_config(step: Python, frame: StepFrame, _flow: Workflow) -> Config:
 
 
 async def _python(
-    kit: WorkflowTools, step: Python, config: Config, _context: StepContext
+    tools: WorkflowTools, step: Python, config: Config, _context: StepContext
 ) -> Record:
+    keywords = deepcopy(config["with"])  # the function may change them
     try:
-        value = await kit.call(
-            config["call"], deepcopy(config["with"])
-        )  # it may change what it is given
+        value = await tools.call(config["call"], keywords)
     except (CannotDo, Stopped):  # the run's end is no failure of the function
         raise
-    except Exception as error:  # noqa: BLE001 - the function's own
+    except Exception as error:  # noqa: BLE001 - a function may raise anything
         return failed(step.common, f"{type(error).__name__}: {error}")
-    return _given(step.common, value, config["call"])
+    return _value_record(step.common, value, config["call"])
 
 
 def _sample_config(step: Sample, frame: StepFrame, flow: Workflow) -> Config:
     facts = {word: resolve(value, frame.names) for word, value in step.facts.items()}
-    model = _named(None, flow.model, frame)
+    model = _first_name(None, flow.model, frame)
     return {**({"model": model} if model else {}), **facts}
 
 
 async def _sample(
-    kit: WorkflowTools, step: Sample, config: Config, _context: StepContext
+    tools: WorkflowTools, step: Sample, config: Config, _context: StepContext
 ) -> Record:
     item = current_item()
     if item is None:
         raise RuntimeError("a sample step runs inside an item of a run")
-    output = await kit.sample(item.run, config)
+    output = await tools.sample(item.run, config)
     if output.get("ok"):
         return Record(step.common.type, "completed", output)
     return failed(step.common, "no draw passed its checks", output)
@@ -417,31 +420,32 @@ def _custom_config(step: Custom, frame: StepFrame, _flow: Workflow) -> Config:
     return {word: resolve(value, frame.names) for word, value in step.config.items()}
 
 
-async def _custom(kit: WorkflowTools, step: Custom, config: Config, context: StepContext) -> Record:
-    own = replace(
-        context, inputs=deepcopy(context.inputs), item=deepcopy(context.item)
-    )  # it may change them
+async def _custom(
+    tools: WorkflowTools, step: Custom, config: Config, context: StepContext
+) -> Record:
+    # Copies, because the kind may change them.
+    copied = replace(context, inputs=deepcopy(context.inputs), item=deepcopy(context.item))
     kind = step.common.type
     try:
-        found = await kit.custom(kind, deepcopy(config), own)
+        value = await tools.custom(kind, deepcopy(config), copied)
     except Exception as error:
         error.add_note(f"in the step {context.step!r} of type {kind!r}")
         raise
-    return _given(step.common, found, kind)
+    return _value_record(step.common, value, kind)
 
 
-def _given(common: Common, value: object, who: str) -> Record:
-    """What a function gave, as an output."""
+def _value_record(common: Common, value: object, function: str) -> Record:
+    """Return the record of a step whose function returned a value."""
     try:
         plain = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        return failed(common, f"{who} gave what has no form in JSON: {error}")
+        return failed(common, f"{function} gave what has no form in JSON: {error}")
     output = plain if isinstance(plain, dict) else {"value": plain}
-    return _obeying(common, output, plain)
+    return _check_schema(common, output, plain)
 
 
-def _obeying(common: Common, output: dict[str, Any], value: object) -> Record:
-    """A success, if the value obeys the step's schema; a text is read as JSON first."""
+def _check_schema(common: Common, output: dict[str, Any], value: object) -> Record:
+    """Return a completed record if the value obeys the step's schema; a text is parsed first."""
     if common.output_schema is not None:
         text = value if isinstance(value, str) else json.dumps(value)
         try:
@@ -451,7 +455,7 @@ def _obeying(common: Common, output: dict[str, Any], value: object) -> Record:
     return Record(common.type, "completed", output)
 
 
-# --- gate -------------------------------------------------------------------------------------------------------------
+# --- gate -----------------------------------------------------------------------------------------
 
 
 def _gate_config(step: GateStep, frame: StepFrame, _flow: Workflow) -> Config:
@@ -465,7 +469,9 @@ def _gate_config(step: GateStep, frame: StepFrame, _flow: Workflow) -> Config:
     }
 
 
-async def _gate(kit: WorkflowTools, step: GateStep, config: Config, context: StepContext) -> Record:
+async def _gate(
+    tools: WorkflowTools, step: GateStep, config: Config, context: StepContext
+) -> Record:
     common = step.common
     output = {word: config[word] for word in ("message", "options", "on_reject", "show_file")} | {
         "choice": None
@@ -479,8 +485,8 @@ async def _gate(kit: WorkflowTools, step: GateStep, config: Config, context: Ste
                 common, f"the verdict {verdict!r} is none of {', '.join(step.options)}", output
             )
     if choice is None:
-        _say_asked(context.step, output)
-        choice = await kit.decide(
+        _record_question(context.step, output)
+        choice = await tools.decide(
             GateQuestion(context.step, config["message"], step.options, config["show_file"])
         )
     if choice is None:
@@ -499,14 +505,17 @@ async def _gate(kit: WorkflowTools, step: GateStep, config: Config, context: Ste
                 common.type, "failed", output, f"the gate {context.step!r} was rejected", "aborted"
             )
         if step.on_reject == "retry":
-            _say_asked(context.step, output)
+            _record_question(context.step, output)
             why = f"the gate {context.step!r} was rejected, and is asked again when the run goes on"
             return Record(common.type, "paused", output, why, "paused")
     return Record(common.type, "completed", output)
 
 
-def _say_asked(gate: str, output: Mapping[str, Any]) -> None:
-    """Journal what a gate asks: a pause records no outcome, and whoever decides elsewhere must see the question."""
+def _record_question(gate: str, output: Mapping[str, Any]) -> None:
+    """Journal the question of a gate.
+
+    A pause records no outcome, and a user who decides elsewhere must see the question.
+    """
     item = current_item()
     if item is not None and (journal := item.drive.setting.journal) is not None:
         journal.emit(
@@ -514,15 +523,15 @@ def _say_asked(gate: str, output: Mapping[str, Any]) -> None:
         )
 
 
-# --- texts ------------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def _named(own: Value, default: Value, frame: StepFrame) -> str | None:
-    """The first of the two that names something."""
+def _first_name(own: Value, default: Value, frame: StepFrame) -> str | None:
+    """Return the step's own name, else the workflow's default, else None."""
     for value in (own, default):
         found = resolve(value, frame.names)
         if found not in (None, ""):

@@ -1,4 +1,4 @@
-"""Steps of one list that run side by side, each as soon as those it needs have ended."""
+"""Orders the steps of one list that run side by side, each once the steps it needs have ended."""
 
 from __future__ import annotations
 
@@ -11,47 +11,53 @@ from abreast.jobs.workflow.steps.records import Record, StepFrame
 
 
 class ParallelSteps:
-    """What becomes of such steps, told as if one worker had done them: always the first of the list that may begin."""
+    """Collects the records of parallel steps as if a single worker had run them.
+
+    That worker always takes the first step of the list that may begin.
+    """
 
     def __init__(self, frame: StepFrame, steps: Sequence[Step]) -> None:
-        """Nothing has begun."""
+        """Compute the order; start nothing."""
         needs = _needs_of(steps)
-        order = _one_by_one(needs)
+        order = _single_worker_order(needs)
         turn = {place: at for at, place in enumerate(order)}
         self.steps = [steps[place] for place in order]
-        """In the order of that one worker: none needs a later one."""
+        """In the order of a single worker: none needs a later one."""
         self.tasks: list[asyncio.Task[None]] = []
         self._needs = [[turn[need] for need in needs[place]] for place in order]
         self._frame = frame
-        self._over = [asyncio.Event() for _ in steps]
+        self._done = [asyncio.Event() for _ in steps]
         self._frames: dict[int, StepFrame] = {}
         self._errors: dict[int, Exception] = {}
-        self._last = len(steps)  # the first that halts, in that order
+        self._last = len(steps)  # the place of the first step that halts, in that order
 
-    async def ready(self, place: int) -> StepFrame:
-        """Wait for what it needs; the frame in which it sees just that."""
+    async def wait_ready(self, place: int) -> StepFrame:
+        """Wait for the steps that it needs; return a frame in which it sees only those."""
         for need in self._needs[place]:
-            await self._over[need].wait()
+            await self._done[need].wait()
         frame = self._frame.of_branch(self._frame.run)
         for need in sorted(self._all_needs(place)):
             frame.names["steps"].update(self._frames[need].mine)
         self._frames[place] = frame
         return frame
 
-    def ended(self, place: int, record: Record) -> None:
-        """One has ended. While a gate waits for a decision, the steps that run beside it end by themselves."""
+    def set_ended(self, place: int, record: Record) -> None:
+        """Note that a step has ended; if it halts, cancel the later ones.
+
+        If it is paused at a gate, the later steps that have begun are not cancelled.
+        """
         if record.halts:
-            self._cut(place, drain=record.fate == "paused")
+            self._cancel_after(place, drain=record.fate == "paused")
         else:
-            self._over[place].set()
+            self._done[place].set()
 
-    def broke(self, place: int, error: Exception) -> None:
-        """One has raised what is no failure of a step."""
+    def set_error(self, place: int, error: Exception) -> None:
+        """Note that a step has raised a fault, which is no failure of a step."""
         self._errors[place] = error
-        self._cut(place)
+        self._cancel_after(place)
 
-    def gathered(self) -> Record | None:
-        """All records up to the first that halts; its error is raised if it had one."""
+    def collect(self) -> Record | None:
+        """Merge all records up to the first that halts and return that one, or raise its error."""
         found: Record | None = None
         for place, step in enumerate(self.steps[: self._last + 1]):
             if place in self._errors:
@@ -63,11 +69,8 @@ class ParallelSteps:
             found = frame.records[frame.full(step.common.id)]
         return found if found is not None and found.halts else None
 
-    def _cut(self, place: int, *, drain: bool = False) -> None:
-        """Nothing after that place counts any more, and nothing there begins.
-
-        What has begun ends, if it is to.
-        """
+    def _cancel_after(self, place: int, *, drain: bool = False) -> None:
+        """Ignore and cancel the steps after that place; `drain` lets those in work go on."""
         self._last = min(self._last, place)
         for later in range(self._last + 1, len(self.tasks)):
             if not drain or later not in self._frames:
@@ -85,7 +88,7 @@ class ParallelSteps:
 
 
 def _needs_of(steps: Sequence[Step]) -> list[list[int]]:
-    """The places that each waits for: what it names, or else the step before it."""
+    """Return the places that each step waits for: those it names, or else the step before it."""
     places = {step.common.id: place for place, step in enumerate(steps)}
     return [
         [places[name] for name in step.common.needs]
@@ -97,8 +100,8 @@ def _needs_of(steps: Sequence[Step]) -> list[list[int]]:
     ]
 
 
-def _one_by_one(needs: Sequence[Sequence[int]]) -> list[int]:
-    """The places in the order of one worker who always takes the first that may begin."""
+def _single_worker_order(needs: Sequence[Sequence[int]]) -> list[int]:
+    """Return the places in the order of a worker that always takes the first that may begin."""
     left = [len(set(some)) for some in needs]
     waiters: list[list[int]] = [[] for _ in needs]
     for place, some in enumerate(needs):

@@ -1,4 +1,4 @@
-"""What becomes of a step, and the names that later steps know it by."""
+"""The record of a step, and the frame of names in which steps run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HALTING: Final[frozenset[Fate]] = frozenset({"failed", "paused", "aborted"})
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A step's result. `fate` is what it means for the steps after it: a tolerated failure lets them go on."""
+    """A step's result. `fate` is its effect on later steps: a tolerated failure does not halt."""
 
     type: str
     status: Status
@@ -30,23 +30,23 @@ class Record:
     fate: Fate = "completed"
     input: Any = None
     halted_at: str | None = None
-    """Of one that halts: the full id of the step in which that began, itself or one beneath it.
+    """Of one that halts: the full id of the step that began it, this one or one inside it.
 
     It is not recorded.
     """
 
     @property
     def halts(self) -> bool:
-        """Whether the steps after it don't run."""
+        """Whether the steps after it are not run."""
         return self.fate != "completed"
 
     @property
     def clean(self) -> bool:
-        """Whether it succeeded, or there was nothing to do: anything else is run again when the run is resumed."""
+        """Whether it succeeded or was skipped: any other step is run again on resume."""
         return self.status in ("completed", "skipped")
 
     def names(self) -> dict[str, Any]:
-        """What `steps.<id>` gives."""
+        """Return the value of `steps.<id>` in expressions."""
         return {
             "type": self.type,
             "status": self.status,
@@ -56,24 +56,24 @@ class Record:
         }
 
     def plain(self) -> dict[str, Any]:
-        """As the journal keeps it: what is usual is left out."""
+        """Return it as the journal stores it: default values are left out."""
         facts: dict[str, Any] = {"type": self.type, "output": self.output}
-        usual = {"status": "completed", "error": None, "fate": "completed", "input": None}
+        defaults = {"status": "completed", "error": None, "fate": "completed", "input": None}
         facts |= {
             word: getattr(self, word)
-            for word, value in usual.items()
+            for word, value in defaults.items()
             if getattr(self, word) != value
         }
         return facts
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        """From what `plain` gave."""
+        """Make a Record from what `plain` returned."""
         return cls(**{"status": "completed", **facts})
 
 
 Records: TypeAlias = dict[str, Record]
-"""By full id, in the order in which a plain loop would have made them."""
+"""By full id, in the order in which a sequential run would have made them."""
 
 
 class StepHalted(AbreastError):
@@ -84,7 +84,7 @@ class StepHalted(AbreastError):
     def __init__(
         self, record: Record, nested: Records | None = None, *, retryable: bool | None = None
     ) -> None:
-        """With the steps beneath it, where it has some, and whether trying again can help, where that is known."""
+        """`nested` are the records inside it; `retryable` is None if it is not known."""
         super().__init__(record.error or "")
         self.record = record
         self.nested: Records = nested or {}
@@ -92,35 +92,35 @@ class StepHalted(AbreastError):
 
     @property
     def details(self) -> dict[str, object]:
-        """What is recorded beside the sentence."""
+        """What is recorded beside the message."""
         return {"output": self.record.output}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As a pickle: all of it."""
+        """Pickle it with its record and the nested records."""
         return partial(type(self), retryable=self.retryable), (self.record, self.nested)
 
 
 class StepPaused(Paused):
     """A gate waits for a decision.
 
-    What runs beside it ends by itself: a resumed run must not start it again.
+    Work beside it is not cancelled but goes on to its end: a resumed run must not repeat it.
     """
 
     drains = True
 
     def __init__(self, record: Record, nested: Records | None = None) -> None:
-        """With the steps beneath it, where it has some."""
+        """`nested` are the records of the steps inside it."""
         super().__init__(record.error or "")
         self.record = record
         self.nested: Records = nested or {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As a pickle: all of it."""
+        """Pickle it with its record and the nested records."""
         return type(self), (self.record, self.nested)
 
 
 class StepFrame:
-    """Where steps run: the scope of their paths, the names they see, and what became of those before them."""
+    """The scope in which steps run: their paths, the names they see, the records before them."""
 
     __slots__ = ("_full", "_ids", "mine", "names", "records", "run")
 
@@ -132,7 +132,7 @@ class StepFrame:
         records: Records,
         ids: Callable[[str], tuple[str, ...]] | None = None,
     ) -> None:
-        """`full` makes the full id of a step here, `ids` all ids under which it is added to the `records`."""
+        """`full` makes the full id of a step, `ids` all ids under which `records` has it."""
         self.run = run
         self.names = names
         self.records = records
@@ -145,7 +145,7 @@ class StepFrame:
     def outermost(
         cls, run: Run, inputs: Mapping[str, Any], context: Mapping[str, str], prefix: str = ""
     ) -> StepFrame:
-        """Of a workflow: nothing has happened in it. `context` has `run_id` and `workflow_dir`."""
+        """Make the frame of a whole workflow. `context` has `run_id` and `workflow_dir`."""
         own = inputs if isinstance(inputs, dict) else dict(inputs)
         names = {"inputs": own, "steps": {}, "item": None, "fan_in": {}, "context": dict(context)}
         return cls(run, names, lambda name: f"{prefix}{name}", {})
@@ -157,45 +157,45 @@ class StepFrame:
         return found
 
     def revealed(self, inputs: dict[str, Any]) -> StepFrame:
-        """The same, in which expressions see these inputs."""
+        """Return a copy in which expressions see these inputs."""
         return StepFrame(self.run, {**self.names, "inputs": inputs}, self._full, {})
 
     def full(self, name: str) -> str:
-        """The full id of a step here: `parent:template:index` within an item."""
+        """Return the full id of a step: `parent:template:index` within an item."""
         return self._full(name)
 
     def note(self, step: Step, record: Record) -> None:
-        """A step has ended."""
+        """Add the record of a step that has ended."""
         name = step.common.id
         self.names["steps"][name] = self.mine[name] = record.names()
         for one in self._ids(name):
             self.records[one] = record
 
     def of_item(self, run: Run, parent: str, index: int, item: Any) -> StepFrame:  # noqa: ANN401 - an item is anything
-        """For one item of a fan-out: what it does is seen by itself alone."""
+        """Make the frame of one item of a fan-out: only the item sees the steps that run in it."""
         names = {**self.names, "steps": dict(self.names["steps"]), "item": item}
         return StepFrame(run, names, lambda name: f"{parent}:{name}:{index}", {})
 
     def of_round(self, run: Run, parent: str, number: int) -> StepFrame:
-        """For a round of a loop: the same names. A plain id is the newest round's.
+        """Make the frame of a round of a loop, with the same names.
 
-        Each round has its own ids too.
+        A plain id stands for the newest round; each round has its own ids too.
         """
         plain = self._ids
 
         def own(name: str) -> str:
             return f"{parent}:{name}:{number}"
 
-        # The last id that is new in the records is the one that spec-kit tells as the current step.
+        # The last id that is new in the records is the one that spec-kit reports as current step.
         if number == 0:
-            return self._sharing(run, self._full, lambda name: (own(name), *plain(name)))
-        return self._sharing(run, own, lambda name: (*plain(name), own(name)))
+            return self._sharing_names(run, self._full, lambda name: (own(name), *plain(name)))
+        return self._sharing_names(run, own, lambda name: (*plain(name), own(name)))
 
     def within(self, run: Run) -> StepFrame:
-        """The same, in a narrower scope."""
-        return self._sharing(run, self._full, self._ids)
+        """Return a frame with the same names whose paths lie in `run`."""
+        return self._sharing_names(run, self._full, self._ids)
 
-    def _sharing(
+    def _sharing_names(
         self, run: Run, full: Callable[[str], str], ids: Callable[[str], tuple[str, ...]]
     ) -> StepFrame:
         frame = StepFrame(run, self.names, full, self.records, ids)
@@ -203,20 +203,23 @@ class StepFrame:
         return frame
 
     def of_branch(self, run: Run) -> StepFrame:
-        """For a step that runs beside others: it sees what it needs, and is merged when it is its turn."""
+        """Make the frame of a parallel step: it has its own records, which are merged later."""
         names = {**self.names, "steps": dict(self.names["steps"])}
         return StepFrame(run, names, self._full, {}, self._ids)
 
     def merge(self, records: Mapping[str, Record]) -> None:
-        """Add what became of steps elsewhere."""
+        """Add the records of another frame."""
         self.records.update(records)
 
 
 def status_of(fate: Fate) -> Status:
-    """A step's status after what happened to it, or beneath it."""
+    """Return the status of a step with that fate."""
     return "completed" if fate == "completed" else "paused" if fate == "paused" else "failed"
 
 
 def tolerated(record: Record) -> Record:
-    """The same, if its failure is to be lived with; an abort and a pause are not."""
+    """Return the record of a step with continue_on_error: its failure does not halt the run.
+
+    An abort and a pause still do.
+    """
     return replace(record, fate="completed") if record.fate == "failed" else record

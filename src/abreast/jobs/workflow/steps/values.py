@@ -1,4 +1,4 @@
-"""Values of a workflow's file, resolved; and which names a list of steps reads."""
+"""Resolves values of a workflow file, and finds the names that steps read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from abreast.jobs.workflow.shell.script import Script
 from abreast.jobs.workflow.spec import Step, Value, Workflow
 
 
-def resolve(value: Value, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what a file says is anything
-    """The value with every `{{ }}` in it evaluated; `ExpressionFailed` says which can't be."""
+def resolve(value: Value, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a file's value is anything
+    """Return the value with every `{{ }}` evaluated; `ExpressionFailed` says which can't be."""
     if isinstance(value, ExpressionText):
         return value.value(names)
     if isinstance(value, dict):
@@ -25,7 +25,7 @@ def resolve(value: Value, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - wh
 
 
 def reads(things: Iterable[Step | Value]) -> frozenset[tuple[str, ...]]:
-    """The paths that the expressions of these steps and values, and of those beneath them, read."""
+    """Return the paths that expressions in these steps and values, and inside them, read."""
     found: set[tuple[str, ...]] = set()
     for one in _templates(list(things)):
         found |= one.names
@@ -49,12 +49,12 @@ def _templates(thing: object) -> Iterator[ExpressionText | Script]:
 _FILE_TEXT: Final = {"fan-out": "step_template", "do-while": "condition"}
 """Outputs that repeat the file, by type of step.
 
-Runs that were recorded before there were any go on by this.
+They are left out of digests, so that runs recorded before these outputs existed can be resumed.
 """
 
 
-def _data(step: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What `steps.<id>` gives, without what only repeats the file."""
+def _without_file_text(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the value of `steps.<id>` without the output that only repeats the file."""
     word = _FILE_TEXT.get(step["type"])
     if word is None or word not in step["output"]:
         return step
@@ -65,14 +65,17 @@ def _data(step: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def surroundings(read: frozenset[tuple[str, ...]], names: Mapping[str, Any]) -> str:
-    """A digest of what these paths give here, the item apart: when it changes, what is recorded no longer counts."""
+    """Return a digest of the values of these paths, without the item's.
+
+    When it changes, recorded results are not used.
+    """
     roots = sorted({path[:2] for path in read if path[0] in ("inputs", "steps", "fan_in")})
     seen = {}
     for root in roots:
         found = names.get(root[0]) or {}
         if root[0] == "steps":
             found = {
-                name: _data(step)
+                name: _without_file_text(step)
                 for name, step in found.items()
                 if len(root) == 1 or name == root[1]
             }
