@@ -13,7 +13,7 @@ from abreast.assembly import workflow_tools as toolkit
 from abreast.cli.commands import run
 from abreast.jobs.files import fuel
 from abreast.jobs.files.filters import FILTERS
-from abreast.jobs.workflow.load import step_words as kinds
+from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.spec import MAX_ITERATIONS, SHELL_TIMEOUT
 from abreast.jobs.workflow.steps import width
 from abreast.jobs.workflow.tools import CustomKind, StepContext
@@ -41,22 +41,24 @@ def rows(text):
     ]
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", step_words.KINDS)
 def test_it_has_every_type_with_all_its_keys(page, kind):
     (row,) = [
         row
         for first, row in rows(part(page, "Steps"))
         if f"`{kind}`" in first and row.count(" | ") == 2
     ]
-    assert [word for word in kinds.KINDS[kind] if f"`{word}" not in row] == []
+    assert [word for word in step_words.KINDS[kind] if f"`{word}" not in row] == []
 
 
 def test_it_has_the_keys_of_every_step_of_the_header_and_of_inputs(page):
-    own = [word for word in kinds.COMMON if word not in ("integration", "model", "options")]
+    own = [word for word in step_words.COMMON if word not in ("integration", "model", "options")]
     assert [word for word in own if f"| `{word}`" not in page and f", `{word}`" not in page] == []
     table = part(page, "The file")
     assert [
-        word for word in (*kinds.TOP, *kinds.HEADER, *kinds.INPUT) if f"`{word}`" not in table
+        word
+        for word in (*step_words.TOP, *step_words.HEADER, *step_words.INPUT)
+        if f"`{word}`" not in table
     ] == []
 
 
@@ -124,4 +126,4 @@ def test_every_file_of_yaml_is_one_that_is_run():
 
 def test_what_is_refused_of_spec_kit_is_among_the_deviations():
     said = (ROOT / "docs/compatibility.md").read_text("utf-8")
-    assert [kind for kind in kinds.REFUSED if f"`{kind}`" not in said] == []
+    assert [kind for kind in step_words.REFUSED if f"`{kind}`" not in said] == []

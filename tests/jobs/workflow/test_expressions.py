@@ -16,7 +16,7 @@ from abreast.jobs.files.expressions import (
     parse,
     parse_condition,
 )
-from abreast.jobs.files.fuel import LARGEST_TEXT, Fuel
+from abreast.jobs.files.fuel import MAX_TEXT_LENGTH, Fuel
 
 ROOT = Path(__file__).resolve().parents[3]
 PEER = ROOT / ".peers" / "specify-cli" / "bin" / "python"
@@ -623,10 +623,10 @@ def test_a_number_too_long_to_write_is_refused():
 
 
 def test_a_large_text_from_elsewhere_may_be_handed_on():
-    assert len(value("{{ v }}", {"v": "x" * (LARGEST_TEXT + 1)})) == LARGEST_TEXT + 1
-    assert len(value("x" * (LARGEST_TEXT + 1))) == LARGEST_TEXT + 1
+    assert len(value("{{ v }}", {"v": "x" * (MAX_TEXT_LENGTH + 1)})) == MAX_TEXT_LENGTH + 1
+    assert len(value("x" * (MAX_TEXT_LENGTH + 1))) == MAX_TEXT_LENGTH + 1
     with pytest.raises(ExpressionFailed, match="longer"):
-        value("{{ v | from_json }}", {"v": "1" + " " * LARGEST_TEXT})
+        value("{{ v | from_json }}", {"v": "1" + " " * MAX_TEXT_LENGTH})
 
 
 def test_a_text_with_too_many_blocks_is_refused():

@@ -1,4 +1,4 @@
-"""What is wrong with a workflow file, and what may not be meant in it: collected, to be said all at once."""
+"""Collects the problems and warnings of a file, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Final
 from abreast.core.errors import Problem, WorkflowInvalid
 
 HINTS: Final = 50
-"""How often a load looks for a word that may have been meant: a search takes milliseconds, and problems may be many."""
-_WORDS: Final = 200
-_LONGEST: Final = 60
+"""How many problems of a file get a search for a similar word: each search takes milliseconds."""
+_MAX_CANDIDATES: Final = 200  # known words that are compared
+_MAX_WORD_LENGTH: Final = 60  # characters; a longer word is not searched for
+_MAX_LISTED: Final = 20  # words that a message lists
+_MAX_SHOWN_LENGTH: Final = 60  # characters of a value in a message
 
 
 @dataclass(slots=True)
@@ -26,30 +28,30 @@ class Problems:
     hints: int = HINTS
 
     def problem(self, line: int, text: str) -> None:
-        """Something that must be put right."""
+        """Add a problem, which makes the file invalid."""
         self.problems.append(Problem(self.file, line, _one_line(text)))
 
     def warn(self, line: int, text: str) -> None:
-        """Something that may not be meant."""
+        """Add a warning of something that is probably not meant."""
         self.warnings.append((line, _one_line(text)))
 
     def instead(self, word: str, words: Iterable[str]) -> str:
-        """What to write instead of an unknown word, as the end of a sentence: the close one, or all that there are."""
-        known = list(islice(words, _WORDS))
+        """Return what to write instead of an unknown word, as the end of a sentence.
+
+        It is a similar word if there is one, else all known words.
+        """
+        known = list(islice(words, _MAX_CANDIDATES))
         self.hints -= 1
-        close = (
-            get_close_matches(word, known, 1) if self.hints >= 0 and len(word) <= _LONGEST else []
-        )
+        searched = self.hints >= 0 and len(word) <= _MAX_WORD_LENGTH
+        close = get_close_matches(word, known, 1) if searched else []
         if close:
             return f"did you mean {close[0]}?"
-        return (
-            f"there {'is' if len(known) == 1 else 'are'} {_listed(known)}"
-            if known
-            else "there is none at all"
-        )
+        if not known:
+            return "there is none at all"
+        return f"there {'is' if len(known) == 1 else 'are'} {_list_words(known)}"
 
     def settled(self) -> tuple[tuple[int, str], ...]:
-        """The warnings, by line; WorkflowInvalid if there are problems."""
+        """Return the warnings, by line; raise WorkflowInvalid if there are problems."""
         if self.problems:
             raise WorkflowInvalid.of(self.problems)
         return tuple(sorted(set(self.warnings)))
@@ -59,20 +61,16 @@ def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def _listed(words: list[str]) -> str:
-    most = 20
-    return (
-        ", ".join(words)
-        if len(words) <= most
-        else f"{', '.join(words[:most])} and {len(words) - most} more"
-    )
+def _list_words(words: list[str]) -> str:
+    if len(words) <= _MAX_LISTED:
+        return ", ".join(words)
+    return f"{', '.join(words[:_MAX_LISTED])} and {len(words) - _MAX_LISTED} more"
 
 
 def shown(given: object) -> str:
-    """A value in a sentence: as Python writes it, cut short."""
+    """Return a value as a message shows it: its repr, cut to 60 characters."""
     try:
-        written = repr(given)
+        text = repr(given)
     except ValueError:  # a whole number of more digits than Python writes
         return "a number of very many digits"
-    most = 60
-    return written if len(written) <= most else f"{written[: most - 3]}..."
+    return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[: _MAX_SHOWN_LENGTH - 3]}..."

@@ -1,4 +1,4 @@
-"""What a value of a workflow file must be: how that is checked, said, and told to editors."""
+"""The shapes of values in job files: a check, its description, and its JSON schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abreast.jobs.files.yaml_nodes import YamlNode
 
 
 class ValueShape(NamedTuple):
-    """What a value must be: for the loader, in words, and for editors."""
+    """What a value must be: a check for the loader, a description, and a schema for editors."""
 
     fits: Callable[[Any], bool]
     wanted: str
@@ -20,7 +20,7 @@ class ValueShape(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A key of a step."""
+    """A key of a mapping in the file: the shape of its value, and whether it is required."""
 
     shape: ValueShape
     required: bool = False
@@ -28,7 +28,7 @@ class Word(NamedTuple):
 
 
 def is_number(given: object) -> bool:
-    """A finite number; true and false are none."""
+    """Return whether it is a finite number; true and false are not."""
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         return False
     try:
@@ -38,14 +38,14 @@ def is_number(given: object) -> bool:
 
 
 def is_whole(given: object, least: int, most: int | None = None) -> bool:
-    """A whole number within these bounds."""
+    """Return whether it is a whole number within these bounds."""
     if isinstance(given, bool) or not isinstance(given, int):
         return False
     return given >= least and (most is None or given <= most)
 
 
-def is_part_or_count(given: Any) -> bool:  # noqa: ANN401 - whatever the file holds
-    """A part below 1, or a whole number."""
+def is_part_or_count(given: Any) -> bool:  # noqa: ANN401 - any value of a file
+    """Return whether it is a part below 1, or a whole number."""
     return is_number(given) and given >= 0 and (given < 1 or given == int(given))
 
 
@@ -54,14 +54,14 @@ def _is_texts(given: object) -> bool:
 
 
 def one_of(words: tuple[str, ...]) -> ValueShape:
-    """One of these texts."""
+    """Return the shape of one of these texts."""
     return ValueShape(
         lambda given: given in words, f"one of {', '.join(words)}", {"enum": list(words)}
     )
 
 
 def whole(least: int, most: int | None = None) -> ValueShape:
-    """A whole number within these bounds."""
+    """Return the shape of a whole number within these bounds."""
     upper = {} if most is None else {"maximum": most}
     wanted = (
         f"a whole number of at least {least}"
@@ -76,10 +76,10 @@ def whole(least: int, most: int | None = None) -> ValueShape:
 
 
 def text_like(pattern: str, wanted: str) -> ValueShape:
-    """A text of a form."""
-    found = re.compile(pattern.removeprefix("^").removesuffix("$"))
+    """Return the shape of a text that matches the pattern."""
+    compiled = re.compile(pattern.removeprefix("^").removesuffix("$"))
     return ValueShape(
-        lambda given: isinstance(given, str) and found.fullmatch(given) is not None,
+        lambda given: isinstance(given, str) and compiled.fullmatch(given) is not None,
         wanted,
         {"type": "string", "pattern": pattern},
     )
@@ -145,9 +145,9 @@ PART: Final = ValueShape(
 def fitting(
     node: YamlNode, words: Mapping[str, Word], what: str, report: Problems
 ) -> dict[str, YamlNode]:
-    """The keys of a mapping that are as they must be.
+    """Return the keys of a mapping whose values have the right shape.
 
-    The report has the others, and those that are missing.
+    The others, and required keys that are missing, are reported.
     """
     found: dict[str, YamlNode] = {}
     for key, word in words.items():
@@ -169,6 +169,6 @@ def fitting(
             continue
         is_text = word.shape.schema.get("type") == "string"
         quotes = "; put it in quotes" if is_text and isinstance(plain, (int, float)) else ""
-        said = f"{key!r} of {what} must be {word.shape.wanted}, not {shown(plain)}{quotes}"
-        report.problem(value.line if value.kind == "value" else node.line_of(key), said)
+        fault = f"{key!r} of {what} must be {word.shape.wanted}, not {shown(plain)}{quotes}"
+        report.problem(value.line if value.kind == "value" else node.line_of(key), fault)
     return found

@@ -8,7 +8,7 @@ import fastjsonschema
 import pytest
 import yaml
 
-from abreast.jobs.workflow.load import step_words as kinds
+from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.load.json_schema import workflow_schema
 from tests.jobs.workflow.large import LARGE
 
@@ -104,7 +104,7 @@ def test_it_has_every_type_and_every_word_of_the_loader():
     said = {
         one["if"]["properties"]["type"]["const"]: set(one["then"]["properties"]) for one in branches
     }
-    assert said == {kind: set(kinds.words_of(kind)) for kind in kinds.KINDS}
+    assert said == {kind: set(step_words.words_of(kind)) for kind in step_words.KINDS}
 
 
 def test_it_can_be_written_as_json():

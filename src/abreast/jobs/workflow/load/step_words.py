@@ -87,7 +87,7 @@ COMMON: Final[dict[str, Word]] = {
     "budget": Word(NAME, about="What it may spend: 50req, 2Mtok, 20usd, 10min, several by comma"),
     "lane": Word(NAME, about="The lane whose limits it waits for"),
     "effect": Word(
-        one_of(EFFECTS), about="Whether it may be repeated when nobody knows if it was done"
+        one_of(EFFECTS), about="Whether it may be repeated when it is unknown if it was done"
     ),
     "output_schema": Word(MAPPING, about="The JSON schema that its output obeys"),
     "input": Word(ANY, about="Kept as steps.<id>.input"),

@@ -1,1 +1,1 @@
-"""Where values stand in shell scripts, so that they are data and never code."""
+"""Puts values into shell scripts so that the shell reads them as data, never as code."""

@@ -1,4 +1,4 @@
-"""What a shell command does with its words: which of them are read as code again, by the shell or by something else."""
+"""Knows which commands read their words or their input as code again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _READ_FLAGS: Final = frozenset({"-p", "-d", "-t", "-n", "-N", "-u", "-i"})
 
 
 def _names(words: Sequence[str]) -> list[str]:
-    """The words as names of programs, without the folders they are in and what only stands before a command."""
+    """Return the words as program names, without directories and prefixes such as `sudo`."""
     names = [word.rpartition("/")[2] for word in words]
     while names and names[0] in _PREFIXES:
         names.pop(0)
@@ -52,7 +52,7 @@ def _is_interpreter(name: str) -> bool:
 
 
 def refusal(words: Sequence[str], word: str) -> str | None:
-    """Why no value may stand in the word after these; `word` is what there is of it already."""
+    """Return why no value may be in the word after these; `word` is its beginning so far."""
     names = _names(words)
     first = names[0] if names else ""
     if first == "[[":
@@ -64,7 +64,10 @@ def refusal(words: Sequence[str], word: str) -> str | None:
         and "=" not in word
         and not (first == "read" and names[-1] in _READ_FLAGS)
     ):
-        return f"{first} reads its words as names of variables, and a value must not name one: write the name out"
+        return (
+            f"{first} reads its words as names of variables, and a value must not name one: "
+            "write the name out"
+        )
     if first in {"printf", "test", "["} and names[-1] in {"-v", "-R"}:
         return (
             f"{first} {names[-1]} reads the next word as the name of a variable: write the name out"
@@ -72,8 +75,8 @@ def refusal(words: Sequence[str], word: str) -> str | None:
     return None
 
 
-def hands_on(words: Sequence[str]) -> str | None:
-    """Who reads the word after these as code, if anybody does."""
+def reads_word_as_code(words: Sequence[str]) -> str | None:
+    """Return the program that reads the word after these as code, if there is one."""
     names = _names(words)
     if not names:
         return None
@@ -90,7 +93,7 @@ def hands_on(words: Sequence[str]) -> str | None:
 
 
 def _is_next_the_program(names: list[str]) -> bool:
-    """Whether all words so far are flags and their values."""
+    """Return whether all words so far are flags and their values."""
     skip = 0
     for name in names[1:]:
         if skip:
@@ -102,8 +105,8 @@ def _is_next_the_program(names: list[str]) -> bool:
     return skip == 0
 
 
-def feeds_on(words: Sequence[str]) -> str | None:
-    """Who reads its input as code, if this command does."""
+def reads_input_as_code(words: Sequence[str]) -> str | None:
+    """Return the program of this command that reads its input as code, if there is one."""
     names = _names(words)
     if not names:
         return None

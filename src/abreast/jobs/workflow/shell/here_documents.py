@@ -1,4 +1,4 @@
-"""Here-documents of a shell text: where they end, and how a value stands in them."""
+"""The part of the scanner for here-documents: where they end, and values in them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from abreast.jobs.workflow.shell.scanner_state import (
 from abreast.jobs.workflow.shell.words import Words
 
 _HERE_WORD: Final = re.compile(r"[ \t]*((?:'[^'\n]*'|\"[^\"\n]*\"|\\[^\n]|[^\s;&|<>()'\"\\`])+)")
-_MOST_HERE: Final = 20
+_MAX_PENDING: Final = 20  # here-documents that begin on one line
 
 
 class HereDocuments(Words, ABC):
-    """Goes in and out of here-documents."""
+    """Enters and leaves here-documents."""
 
     @abstractmethod
     def _block(self, block: Block) -> None:
-        """Put a slot where a block stands."""
+        """Put a slot in place of a block."""
 
     def _here(self, frame: Context) -> None:
         self._end_word(frame)
         if self._is_in(ContextKind.BACKTICKS):
             self._refuse("a here-document can't stand in backticks beside values: use $( )")
-        if len(self._pending) > _MOST_HERE:
+        if len(self._pending) > _MAX_PENDING:
             self._refuse("too many here-documents begin on one line")
         tabs = self._next_is("<<-")
         self._take(3 if tabs else 2, word=False)
@@ -51,7 +51,7 @@ class HereDocuments(Words, ABC):
     def _enter_here(self) -> None:
         """Begin the body of the next here-document.
 
-        Where it ends is settled before anything in it is read.
+        Its end is found before anything in it is read.
         """
         here = self._pending.pop(0)
         here.end, here.after = self._find_end(here)
@@ -74,7 +74,7 @@ class HereDocuments(Words, ABC):
             start = end + 1
 
     def _line_end(self, start: int) -> int:
-        """The end of the line; a line goes on where it breaks within a block."""
+        """Return the end of the line; a line break inside a block does not end it."""
         at = start
         while at < len(self._text) and self._text[at] != "\n":
             block = self._blocks.get(at)
@@ -82,9 +82,9 @@ class HereDocuments(Words, ABC):
         return at
 
     def _quoted_here(self, here: HereDocument) -> None:
-        """The body of a quoted here-document.
+        """Take the body of a quoted here-document.
 
-        With a value in it, it becomes an unquoted one that says the same.
+        If it has a value, it becomes an unquoted one with the same text.
         """
         blocks = [block for at, block in self._blocks.items() if self._at <= at < here.end]
         if not blocks:
@@ -92,19 +92,20 @@ class HereDocuments(Words, ABC):
             return
         if not re.fullmatch(r"[\w.-]+", here.word):
             self._refuse(
-                "a here-document with a value in it needs a word of letters to end it, such as 'EOF'"
+                "a here-document with a value in it needs a word of letters to end it, "
+                "such as 'EOF'"
             )
         self.pieces[here.piece] = here.word
         self._nest(Context(ContextKind.HERE, self._at, here=here))
         for block in blocks:
-            self._literally(block.start)
+            self._take_escaped(block.start)
             self._block(block)
             if isinstance(slot := self.pieces[-1], ValueSlot) and slot.form is ValueForm.RAW:
                 self._refuse("raw can't stand in a quoted here-document: leave it out", block.start)
-        self._literally(here.end)
+        self._take_escaped(here.end)
         self._stack.pop()
 
-    def _literally(self, end: int) -> None:
+    def _take_escaped(self, end: int) -> None:
         self.pieces.append(re.sub(r"[\\$`]", r"\\\g<0>", self._text[self._at : end]))
         self._at = end
 

@@ -1,6 +1,6 @@
-"""Where in a shell script a value stands: bare, in quotes, in a here-document, in a formula.
+"""Finds where in a shell script a value is: bare, in quotes, in a here-document, in a formula.
 
-Whatever this finds, a value comes in as the expansion of a variable, which no shell reads as code
+In every case a value is inserted as the expansion of a variable, which no shell reads as code
 again. So a mistake here can split a value into words, or print the name of the variable; it can't
 run it. The places where a shell does read an expansion again (formulas, names of variables) are
 refused, or take whole numbers only.
@@ -13,7 +13,7 @@ from typing import Final
 
 from abreast.jobs.files.expressions import Block
 from abreast.jobs.files.grammar import parse_expression
-from abreast.jobs.workflow.shell.commands import feeds_on, hands_on, refusal
+from abreast.jobs.workflow.shell.commands import reads_input_as_code, reads_word_as_code, refusal
 from abreast.jobs.workflow.shell.here_documents import HereDocuments
 from abreast.jobs.workflow.shell.scanner_state import (
     CODE,
@@ -41,13 +41,13 @@ _CODE_RUN: Final = re.compile(r"[^\\'\"`$#<>\s;&|(){]+")
 
 
 class Scanner(HereDocuments):
-    """Goes through a script once.
+    """Scans a script once.
 
-    `pieces` are its text and the slots in it, `warnings` what it found odd.
+    `pieces` are its text and the slots in it; `warnings` are what may not be meant.
     """
 
     def scan(self) -> None:
-        """Find every slot; ScriptInvalid where no value can stand."""
+        """Find every slot; ScriptInvalid where no value can be."""
         while True:
             frame = self._stack[-1]
             limit = next(
@@ -125,24 +125,28 @@ class Scanner(HereDocuments):
             )
         if owner and not owner.target and (why := refusal(owner.words, owner.word or "")):
             self._refuse(why)
-        whom = next((found for frame in self._stack if (found := self._whom(frame))), None)
-        if whom:
+        program = next(
+            (found for frame in self._stack if (found := self._code_reader(frame))), None
+        )
+        if program:
             self._warn(
                 at,
-                f"{whom} reads this value as code: hand it over as an argument or a variable instead",
+                f"{program} reads this value as code: "
+                "hand it over as an argument or a variable instead",
             )
         if owner and owner.expects_a_command():
             self._warn(
                 at,
-                "the value is the name of the command here, one word: use | raw for text that is code",
+                "the value is the name of the command here, one word: "
+                "use | raw for text that is code",
             )
         if self._stack[-1].kind is not ContextKind.FORMULA and self._is_in(ContextKind.FORMULA):
             self._warn(at, "what comes of this value is read as a formula")
 
-    def _whom(self, frame: Context) -> str | None:
+    def _code_reader(self, frame: Context) -> str | None:
         if frame.here:
-            return feeds_on(frame.here.words)
-        return hands_on(frame.words) if frame.kind in CODE and not frame.target else None
+            return reads_input_as_code(frame.here.words)
+        return reads_word_as_code(frame.words) if frame.kind in CODE and not frame.target else None
 
     def _code(self, frame: Context) -> None:
         if run := _CODE_RUN.match(self._text, self._at):
@@ -193,7 +197,7 @@ class Scanner(HereDocuments):
         self._unquote()
 
     def _unquote(self) -> None:
-        """Leave the quote that was just taken out of the word."""
+        """Remove the quote that was just taken from the word."""
         if owner := self._owner():
             owner.word = (owner.word or "")[:-1]
 
@@ -278,7 +282,8 @@ class Scanner(HereDocuments):
         if self._pending:
             if any(here.level != self._level() for here in self._pending):
                 self._refuse(
-                    "a here-document begins in one $( ) and goes on in another: give it lines of its own"
+                    "a here-document begins in one $( ) and goes on in another: "
+                    "give it lines of its own"
                 )
             self._enter_here()
 
@@ -308,14 +313,15 @@ class Scanner(HereDocuments):
         elif self._stack[-2].kind in CODE:
             self._push(ContextKind.SINGLE, 1)
         else:
-            self._take()  # within double quotes it is a letter like any other
+            self._take()  # inside double quotes a single quote is an ordinary character
 
     def _in_single(self, letter: str) -> None:
         if letter == "`" and self._is_in(ContextKind.BACKTICKS):
             self._refuse("a backtick stands in single quotes within backticks: use $( )")
         if letter == "\\":
             self._refuse(
-                "a backslash stands in $'...', which not every sh reads alike: use \"...\" beside values"
+                "a backslash stands in $'...', which not every sh reads alike: "
+                'use "..." beside values'
             )
         if letter == "'":
             self._stack.pop()

@@ -1,4 +1,4 @@
-"""Where a scanner of shell texts is: what is open around it, and what it has handed on so far."""
+"""The state of the scanner: its position, the open contexts, and the pieces found so far."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from abreast.jobs.files.grammar import Expression
 
 
 class ScriptInvalid(ExpressionInvalid):
-    """A shell text that a value can't be put into safely, or an expression in it that can't be read."""
+    """A shell script that can't take a value safely, or has an invalid expression."""
 
 
 class ValueForm(Enum):
-    """How a value is written where it stands."""
+    """How a value is written into the script."""
 
     BARE = auto()
     DOUBLE = auto()
@@ -37,7 +37,7 @@ class ValueSlot:
 
 
 class ContextKind(Enum):
-    """What can be open in a script."""
+    """The kinds of contexts that can be open in a script."""
 
     CODE = auto()
     SUBSTITUTION = auto()
@@ -70,15 +70,15 @@ NAMES: Final = {
     ContextKind.BACKTICKS: "a backtick",
     ContextKind.SUBSTITUTION: "$(",
 }
-MARK: Final = "\ufffc"
-_LONGEST_WORD: Final = 200
+MARK: Final = "\ufffc"  # stands for a value in a word
+_MAX_WORD_LENGTH: Final = 200  # characters of a word that are remembered
 _SUBSCRIPT: Final = re.compile(r"\w*\[(?!.*\]\+?=(?!=)).*", re.DOTALL)
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100  # of nested contexts
 
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """Something that is open: code, with the words of the command so far, or a quote."""
+    """An open context: code, with the words of the command so far, or a quote."""
 
     kind: ContextKind
     start: int
@@ -86,28 +86,28 @@ class Context:
     word: str | None = None
     quoted: bool = False
     target: bool = False
-    """Whether the next word is where something is redirected to."""
+    """Whether the next word is the target of a redirection."""
     doubled: bool = False
     """Whether it comes after `>&`."""
     pattern: bool | None = None
-    """Within a case: whether a pattern comes next; None before its `in`."""
+    """Inside a case: whether a pattern comes next; None before its `in`."""
     formula: bool = False
     holds: bool = False
     depth: int = 0
     upstream: list[int] = field(default_factory=list)
-    """Values that flow down this pipe."""
+    """Offsets of the values that flow into this command through a pipe."""
     own: list[int] = field(default_factory=list)
     passed: list[int] = field(default_factory=list)
-    """Every value in it, for the command that it is part of."""
+    """Offsets of all values in it, for the command that it is part of."""
     here: HereDocument | None = None
 
     def expects_a_command(self) -> bool:
-        """Whether the next word is the name of a command."""
+        """Return whether the next word is the name of a command."""
         is_pattern = self.kind is ContextKind.CASE and self.pattern is not False
         return not (self.words or self.word or self.target or is_pattern)
 
     def is_subscript(self) -> bool:
-        """Whether the word is an assignment to a place in an array, as far as it goes."""
+        """Return whether the word so far is the beginning of an assignment to an array element."""
         may_assign = self.kind is ContextKind.PARENTHESES or (
             self.kind is not ContextKind.CASE and not self.words
         )
@@ -129,7 +129,7 @@ class HereDocument:
 
 
 class ScannerState:
-    """A place in a script, and the small steps from there."""
+    """The position in a script, and the basic moves from there."""
 
     def __init__(self, text: str, blocks: Mapping[int, Block]) -> None:
         self.pieces: list[str | ValueSlot] = []
@@ -145,17 +145,17 @@ class ScannerState:
         raise ScriptInvalid(sentence, self._at if at is None else at)
 
     def _take(self, count: int = 1, *, word: bool = True) -> str:
-        """Hand on the next letters, as part of the word they are in."""
+        """Append the next characters to the pieces, and to the word that they are in."""
         taken = self._text[self._at : self._at + count]
         self.pieces.append(taken)
         self._at += len(taken)
         if word and (owner := self._owner()):
             owner.word = owner.word or ""
-            owner.word += taken[: max(0, _LONGEST_WORD - len(owner.word))]
+            owner.word += taken[: max(0, _MAX_WORD_LENGTH - len(owner.word))]
         return taken
 
     def _owner(self) -> Context | None:
-        """The code whose word we are in; a here-document is in none."""
+        """Return the code context whose word the position is in; None in a here-document."""
         for frame in reversed(self._stack):
             if frame.kind in CODE:
                 return frame
@@ -169,7 +169,7 @@ class ScannerState:
         return self._nest(Context(kind, start))
 
     def _nest(self, frame: Context) -> Context:
-        if len(self._stack) > _DEEPEST:
+        if len(self._stack) > _MAX_DEPTH:
             self._refuse("quotes and brackets are nested too deeply here")
         self._stack.append(frame)
         return frame

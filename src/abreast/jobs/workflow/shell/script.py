@@ -1,4 +1,4 @@
-"""Shell texts with `{{ }}` in them: a value reaches the shell as data, never as code.
+"""Shell scripts with `{{ }}` in them: a value reaches the shell as data, never as code.
 
     echo "{{ item }}"    becomes    ABREAST_1='...'
                                     echo "${ABREAST_1}"
@@ -17,55 +17,58 @@ from typing import Final
 
 from abreast.jobs.files.expressions import ExpressionFailed, ExpressionInvalid, find_blocks
 from abreast.jobs.files.filters import to_json
-from abreast.jobs.files.fuel import LARGEST_TEXT, Fuel, Value, kind_of, text_of
+from abreast.jobs.files.fuel import MAX_TEXT_LENGTH, Fuel, Value, kind_of, text_of
 from abreast.jobs.files.terms import NameScope
 from abreast.jobs.workflow.shell.scanner import Scanner, ScriptInvalid, ValueForm, ValueSlot
 
 __all__ = ["Script", "ScriptInvalid", "parse_script"]
 
 _WHOLE_NUMBER: Final = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
-_LARGEST_NUMBER: Final = 2**63
+_NUMBER_LIMIT: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A shell text; `render` gives the script for `sh`, with the values in it."""
+    """A parsed shell script; `render` returns the script for `sh`, with the values in it."""
 
     text: str
     pieces: tuple[str | ValueSlot, ...] = field(repr=False)
     names: frozenset[tuple[str, ...]]
     """The paths it reads, as far as they are written out."""
     warnings: tuple[tuple[int, str], ...] = ()
-    """Places where a value may not do what was meant, and why."""
+    """Offsets where a value may not do what was meant, and why."""
 
     def render(self, names: Mapping[str, Value]) -> str:
-        """The script to hand to `sh`, from a file or its input: it may be longer than an argument can be."""
-        frame = NameScope(names, Fuel())
-        made: list[str] = []
+        """Return the script for `sh`.
+
+        Pass it in a file or on stdin: it may be longer than an argument can be.
+        """
+        scope = NameScope(names, Fuel())
+        rendered: list[str] = []
         variables: dict[str, str] = {}
         assignments: list[str] = []
         for piece in self.pieces:
             if isinstance(piece, str):
-                made.append(piece)
+                rendered.append(piece)
                 continue
-            value = piece.expression.term.value(frame)
+            value = piece.expression.term.value(scope)
             if piece.form is ValueForm.RAW:
-                made.append(_shell_text(value, frame.fuel))
+                rendered.append(_shell_text(value, scope.fuel))
             elif piece.form is ValueForm.NUMBER:
-                made.append(f"({_whole_number(value)})")
+                rendered.append(f"({_whole_number(value)})")
             else:
                 if piece.inner not in variables:
                     variables[piece.inner] = f"ABREAST_{len(variables) + 1}"
-                    text = _shell_text(value, frame.fuel)
+                    text = _shell_text(value, scope.fuel)
                     assignments.append(f"{variables[piece.inner]}={_quote(text)}\n")
-                made.append(_QUOTED[piece.form] % variables[piece.inner])
-        script = "".join(assignments + made)
-        if len(script) > LARGEST_TEXT:
-            raise ExpressionFailed(f"the script is longer than {LARGEST_TEXT} characters")
+                rendered.append(_EXPANSION_FORMS[piece.form] % variables[piece.inner])
+        script = "".join(assignments + rendered)
+        if len(script) > MAX_TEXT_LENGTH:
+            raise ExpressionFailed(f"the script is longer than {MAX_TEXT_LENGTH} characters")
         return script
 
 
-_QUOTED: Final = {
+_EXPANSION_FORMS: Final = {
     ValueForm.BARE: '"${%s}"',
     ValueForm.DOUBLE: "${%s}",
     ValueForm.SINGLE: "'\"${%s}\"'",
@@ -73,9 +76,9 @@ _QUOTED: Final = {
 
 
 def parse_script(text: str) -> Script:
-    """A shell text, with or without blocks.
+    """Parse a shell script, with or without blocks.
 
-    ScriptInvalid says where no value can stand, and what to do instead.
+    ScriptInvalid says where no value can be, and what to do instead.
     """
     try:
         blocks = {block.start: block for block in find_blocks(text)}
@@ -89,10 +92,11 @@ def parse_script(text: str) -> Script:
         raise ScriptInvalid(str(error), error.at) from None
     slots = [piece for piece in scanner.pieces if isinstance(piece, ValueSlot)]
     names = frozenset(path for slot in slots for path in slot.expression.paths())
-    return Script(text, tuple(_joined(scanner.pieces)), names, tuple(sorted(set(scanner.warnings))))
+    pieces = tuple(_join_texts(scanner.pieces))
+    return Script(text, pieces, names, tuple(sorted(set(scanner.warnings))))
 
 
-def _joined(pieces: list[str | ValueSlot]) -> Iterator[str | ValueSlot]:
+def _join_texts(pieces: list[str | ValueSlot]) -> Iterator[str | ValueSlot]:
     for is_text, some in groupby(pieces, lambda piece: isinstance(piece, str)):
         if is_text:
             yield "".join(str(piece) for piece in some)
@@ -101,7 +105,7 @@ def _joined(pieces: list[str | ValueSlot]) -> Iterator[str | ValueSlot]:
 
 
 def _shell_text(value: Value, fuel: Fuel) -> str:
-    """A value as the shell gets it: lists and mappings as JSON, all else as within any text."""
+    """Return a value as the shell gets it: lists and mappings as JSON, all else as in any text."""
     is_nested = isinstance(value, Mapping | list | tuple)
     text = to_json(fuel, value) if is_nested else text_of(value, fuel)
     if "\0" in text:
@@ -118,11 +122,11 @@ def _quote(text: str) -> str:
 
 
 def _whole_number(value: Value) -> int:
-    """The number for a formula; anything else could be a formula of its own."""
+    """Return the number for a formula; any other text could be a formula itself."""
     is_text = isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value)
     is_number = (
         isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
     )
-    if not (is_text or is_number) or abs(int(value)) >= _LARGEST_NUMBER:
+    if not (is_text or is_number) or abs(int(value)) >= _NUMBER_LIMIT:
         raise ExpressionFailed(f"a value in $(( )) must be a whole number, not {kind_of(value)}")
     return int(value)

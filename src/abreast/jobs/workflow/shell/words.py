@@ -1,11 +1,11 @@
-"""The words and commands of a shell text, as far as a value needs to know them."""
+"""The part of the scanner that splits a shell script into words and commands."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from abreast.jobs.workflow.shell.commands import feeds_on
+from abreast.jobs.workflow.shell.commands import reads_input_as_code
 from abreast.jobs.workflow.shell.scanner_state import MARK, Context, ContextKind, ScannerState
 
 _BEFORE_COMMANDS: Final = frozenset(
@@ -15,7 +15,7 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)\+?=")
 
 
 class Words(ScannerState):
-    """Ends words and commands, and knows which word is the command's name."""
+    """Ends words and commands, and tracks which word is the command's name."""
 
     def _end_word(self, frame: Context) -> None:
         word, frame.word, quoted, frame.quoted = frame.word, None, frame.quoted, False
@@ -55,11 +55,12 @@ class Words(ScannerState):
     def _end_command(self, frame: Context, *, piped: bool = False) -> None:
         self._end_word(frame)
         frame = self._stack[-1]
-        if frame.upstream and (whom := feeds_on(frame.words)):
+        if frame.upstream and (program := reads_input_as_code(frame.words)):
             for at in frame.upstream:
                 self._warn(
                     at,
-                    f"{whom} reads this value as code, through the pipe: hand it over as an argument instead",
+                    f"{program} reads this value as code, through the pipe: "
+                    "hand it over as an argument instead",
                 )
         frame.upstream = frame.upstream + frame.own if piped else []
         frame.own = []
