@@ -1,4 +1,4 @@
-"""The tools that a workflow is handed, for real: a shell, agents, models, functions, kinds of others."""
+"""The real tools of a workflow: a shell, agents, models, functions, custom kinds."""
 
 import asyncio
 import os
@@ -94,7 +94,7 @@ def test_a_function_is_found_by_its_name_or_said_to_be_missing():
             find_function(name)
 
 
-# --- kinds of others --------------------------------------------------------------------------------------------------
+# --- kinds of others ----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -131,7 +131,11 @@ async def test_a_kind_that_a_package_registers_is_a_step(register):
     (folder / "flow.yaml").write_text("""
 workflow: {id: loud}
 steps:
-  - {id: fan, type: fan-out, items: [a, b], max_concurrency: 2, step: {id: s, type: shout, text: "hey {{ item }}"}}
+  - id: fan
+    type: fan-out
+    items: [a, b]
+    max_concurrency: 2
+    step: {id: s, type: shout, text: "hey {{ item }}"}
 """)
     result = await abreast.workflow(folder / "flow.yaml")
     assert result.ok
@@ -170,7 +174,7 @@ def test_a_broken_kind_is_an_error_that_names_it(register, entry, source, says):
         find_kinds()
 
 
-# --- the door ---------------------------------------------------------------------------------------------------------
+# --- abreast.workflow --------------------------------------------------------------------------------
 
 
 async def test_a_workflow_is_run_from_python_and_goes_on(tmp_path):
@@ -179,7 +183,10 @@ async def test_a_workflow_is_run_from_python_and_goes_on(tmp_path):
 workflow: {{id: py}}
 inputs: {{n: {{type: number, default: 2}}}}
 steps:
-  - {{id: a, type: shell, run: 'echo x >> {tmp_path}/log; echo "{{{{ inputs.n }}}}"', output_format: json}}
+  - id: a
+    type: shell
+    run: 'echo x >> {tmp_path}/log; echo "{{{{ inputs.n }}}}"'
+    output_format: json
   - {{id: g, type: gate, message: go on?}}
 outputs: {{n: {{value: "{{{{ steps.a.output.data }}}}"}}}}
 """)

@@ -1,4 +1,4 @@
-"""Writes random workflows, and runs them on a kit whose steps end in whatever order a random number says."""
+"""Writes random workflows, and runs them with fake tools whose steps end in a random order."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DEEPEST = 3
 
 
 class Author:
-    """Workflows of all kinds of steps.
+    """Writes workflows of all kinds of steps.
 
-    What each does depends on where it stands and on what it reads.
+    What each step does depends on its path and on what it reads.
     """
 
     def __init__(self, choose):
@@ -45,7 +45,7 @@ class Author:
         return self.choose.randrange(1000) < part * 1000
 
     def steps(self, depth, seen, *, first=False):
-        """A list of steps; `seen` are the ids of its scope so far, to be read by later ones."""
+        """Return a list of steps; `seen` are the ids of its scope that later ones may read."""
         mine = []
         for _ in range(self.choose.randint(1, 3)):
             made = self.step(depth, seen, plain=first and not mine)
@@ -67,7 +67,7 @@ class Author:
         return {"id": name, **made}
 
     def read(self, known, default="0"):
-        """What an earlier step gave, if there is one."""
+        """Return an expression for the output of an earlier step, if there is one."""
         if not known:
             return default
         path = self.choose.choice(["n", "n", "value", "results | default([]) | map('value')"])
@@ -93,7 +93,8 @@ class Author:
         }
 
     def condition(self, known):
-        return f"{{{{ (steps.{self.choose.choice(known)}.output.n | default(3)) > {self.choose.randint(0, 8)} }}}}"
+        value = f"(steps.{self.choose.choice(known)}.output.n | default(3))"
+        return f"{{{{ {value} > {self.choose.randint(0, 8)} }}}}"
 
     def branch(self, depth, seen, known):
         return {
@@ -129,7 +130,7 @@ class Author:
 
     def fan(self, depth, seen, known):
         outside = list(known)
-        inner = []  # a scope of its own, whose ids are those of the outside once more
+        inner = []  # a scope of its own, which uses the same ids as the outside
         made = {
             "type": "fan-out",
             "items": self.items(outside),
@@ -152,7 +153,7 @@ class Author:
         return made
 
     def read_itself(self, template, fan):
-        """Items may ask what their own fan-out has given so far: nothing, at any time."""
+        """Let a step read the results of its own fan-out, which it always sees empty."""
         if template["type"] == "python":
             template["with"]["own"] = f"{{{{ steps.{fan}.output.results | length }}}}"
 
@@ -163,10 +164,7 @@ class Author:
 
 
 class Chaos(FakeKit):
-    """What a step does is a matter of its path and of what it was given.
-
-    When, of a random number alone.
-    """
+    """Fake tools: a step's result depends on its path and input alone, its end on random numbers."""
 
     def __init__(self, world, choose=None):
         super().__init__()
@@ -219,7 +217,7 @@ class Chaos(FakeKit):
         ]
 
     async def let_go(self, done):
-        """End the steps one by one, in a random order, until all is done."""
+        """End the steps one by one, in a random order, until the workflow is done."""
         while not done():
             await turns(self.choose.choice([1, 5, 30]))
             waiting = [one for one in self.waiting if not one.done()]
@@ -229,7 +227,7 @@ class Chaos(FakeKit):
 
 
 class Photographing(MemoryStore):
-    """Keeps a picture of itself at every boundary of its journal."""
+    """Keeps a copy of itself at every commit of its journal."""
 
     def __init__(self):
         super().__init__()
@@ -243,10 +241,7 @@ class Photographing(MemoryStore):
 
 
 async def run(text, kit, width, store=None):
-    """How a workflow ended, in all that it says.
-
-    An exception that escaped it counts as an end too.
-    """
+    """Run a workflow and return its whole result, or the exception that it raised."""
     workflow = load(text, "random.yaml", kinds=KINDS)
     resume = "failed" if store is not None and store.newest("flow") else "auto"
     task = asyncio.ensure_future(_run(workflow, kit, width, store, resume))
@@ -276,7 +271,7 @@ async def _run(workflow, kit, width, store, resume):
 
 
 def plain(value):
-    """Without the width, which is an input here, and told in the output of a fan-out."""
+    """Return the value without the width, which is an input and in the output of a fan-out."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items() if key != "max_concurrency"}
     return [plain(one) for one in value] if isinstance(value, list) else value

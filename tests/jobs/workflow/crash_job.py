@@ -1,4 +1,4 @@
-"""A workflow that kills its own process at a boundary of its journal, and tells how it ended if it lives."""
+"""A workflow that kills its own process at a commit of its journal, or else prints its result."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ WORKFLOW = flow(
 
 
 class Counting(FakeKit):
-    """Leaves a mark on disk for every call, by the path that it is recorded under."""
+    """Writes a file for every call, named by the path that the call is recorded under."""
 
     def __init__(self, folder):
         super().__init__()

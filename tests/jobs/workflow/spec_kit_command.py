@@ -1,4 +1,4 @@
-"""Runs workflow files by spec-kit's own command, in the environment of the peer: a line of JSON in, one out."""
+"""Runs workflow files by spec-kit's command, in the peer's environment: JSON lines in and out."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Runs workflow files as spec-kit does, in the environment of the peer: a line of JSON in, a line of JSON out."""
+"""Runs workflow files by spec-kit's engine, in the peer's environment: JSON lines in and out."""
 
 import json
 import sys

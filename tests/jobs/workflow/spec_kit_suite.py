@@ -43,7 +43,7 @@ class Flow:
         ]
 
     def for_agent(self, name):
-        """The same for an agent of that name; None if it has no command that lacks one."""
+        """Return a copy for an agent of that name; None if all its commands name one."""
         if "integration" in self.tree["workflow"] or not _lacks_agent(self.tree["steps"]):
             return None
         tree = {**self.tree, "workflow": {**self.tree["workflow"], "integration": name}}
@@ -51,7 +51,7 @@ class Flow:
 
 
 def _lacks_agent(thing):
-    """Whether a command stands in it that names no integration."""
+    """Return whether it has a command that names no integration."""
     if isinstance(thing, dict):
         return ("command" in thing and "integration" not in thing) or any(
             map(_lacks_agent, thing.values())
@@ -84,7 +84,7 @@ def flows():
 
 
 def _literals(source):
-    """The texts and the mappings that a module writes out."""
+    """Return the texts and the mappings that are constants of a module."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if "steps" in node.value:
@@ -101,7 +101,7 @@ def _literals(source):
 
 
 def _workflow(text):
-    """Its tree, if it has a header and steps; whether these are right is for both to say."""
+    """Return its tree if it has a header and steps, which may be invalid."""
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -148,7 +148,7 @@ class Sides:
         return self.folder / side / str(number)
 
     def theirs(self):
-        """What spec-kit's command says of each: exit code, text, and its own record of the run if there was one."""
+        """Run each by spec-kit's command: exit code, text, and its record of the run, if any."""
         lines = [
             json.dumps(
                 {
@@ -172,7 +172,7 @@ class Sides:
         return [json.loads(self._plain("theirs", line)) for line in done.stdout.splitlines()]
 
     def ours(self, warm):
-        """What `abreast run` says of each, in a process of its own: exit code, its object, what it says to a person."""
+        """Run each by `abreast run` in its own process: exit code, JSON object, stderr."""
         found = []
         for number, flow in enumerate(self.chosen):
             words = [word for given in flow.inputs for word in ("--input", given)]
@@ -189,5 +189,5 @@ class Sides:
         return found
 
     def _plain(self, side, text):
-        """Without the directory of that side, so that places can be compared."""
+        """Return the text without the directory of that side, so that paths can be compared."""
         return text.replace(str(self.folder / side), "/side")

@@ -1,4 +1,4 @@
-"""Expressions mean what spec-kit's mean, reach nothing but plain data, and end within their bounds."""
+"""Expressions mean what spec-kit's mean, read only plain data, and keep to their bounds."""
 
 import json
 import subprocess
@@ -89,7 +89,7 @@ VALUES = [
     ("{{ inputs[null] }}", None),
     ("{{ (inputs.map).a }}", 1),
     ("{{ context.run_id }}", "r1"),
-    # what is written down
+    # constants
     ("{{ 'a' }}", "a"),
     ('{{ "it\'s" }}', "it's"),
     (r"{{ 'a\nb' }}", r"a\nb"),
@@ -731,7 +731,8 @@ def test_text_around_a_block_is_left_alone(before, after, inner):
 def oracle():
     if not PEER.exists():
         pytest.skip(
-            "specify-cli is not installed (python -m benchmarks.peers specify-cli), so it was not asked"
+            "specify-cli is not installed (python -m benchmarks.peers specify-cli), "
+            "so it was not asked"
         )
     script = Path(__file__).with_name("oracle.py")
     with subprocess.Popen(
@@ -883,8 +884,8 @@ def test_an_expression_is_what_spec_kit_says(oracle, inner, values, shape, condi
     assert agree(theirs, found), (text, theirs, found)
 
 
-# What spec-kit can't read, and takes for a name that is not there: ours are new, or refused at
-# load.
+# Expressions that spec-kit can't read and takes for an unknown name: here they are new, or refused
+# at load.
 OURS = [
     " + ",
     " - ",

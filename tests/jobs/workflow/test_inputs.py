@@ -1,4 +1,4 @@
-"""Inputs: in the types that are declared, all problems together, asked for only where somebody is."""
+"""Inputs: converted to the declared types, all problems together, asked for only if possible."""
 
 from __future__ import annotations
 

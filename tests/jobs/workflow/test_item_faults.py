@@ -1,4 +1,7 @@
-"""Faults of an item that are no ordinary failure of a step: before anything of it is recorded, or past all handling."""
+"""Faults of an item that are no ordinary failure of a step.
+
+They occur before anything of the item is recorded, or are exceptions that no step handles.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ from tests.jobs.workflow.kits import (
 )
 
 ITEMS = ["0", "1", "x", "3", "4", "5", "6", "7"]
-"""The third is no JSON: what reads it as such fails before its step has done anything."""
+"""The third is no JSON: a step that parses it fails before it has done anything."""
 
 
 class WithoutKind(FakeKit):
-    """The kind of step that a file names is not there any more for the third item."""
+    """Fake tools in which the custom kind does not exist any more for the third item."""
 
     async def custom(self, kind, config, context):
         if config["who"] == "wx":
@@ -54,8 +57,7 @@ async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_a
         async def body(kit=kit, width=width):
             if width > 1:
                 await kit.gate.wait_for("w0", "w1")
-                # The third fails first of all: those before it go on, and what runs after it is
-                # stopped.
+                # The third fails first: the items before it go on, those after it are stopped.
                 while kit.gate.held != {"w0", "w1"}:  # noqa: ASYNC110 - the suite's own limit ends it
                     await asyncio.sleep(0)
                 kit.gate.open("w1")
@@ -95,12 +97,12 @@ async def test_a_resume_runs_it_and_what_came_after_it_and_nothing_else(width):
 
 
 class Boom(Exception):
-    """No failure of a step: a fault in the code of a kind."""
+    """A fault in the code of a kind, which is no failure of a step."""
 
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("more", [{}, {"max_failures": 9}])
-async def test_an_exception_that_escapes_stops_what_comes_after_it_at_once_and_is_raised_in_its_turn(
+async def test_an_exception_that_escapes_stops_later_items_at_once_and_is_raised_in_its_turn(
     nested, more
 ):
     kit = FakeKit(gate=Gate(), raises={"w1": Boom("mine")})

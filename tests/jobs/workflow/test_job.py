@@ -1,4 +1,4 @@
-"""The walk through a workflow: branches, loops, steps side by side, files as steps, what is left out on resume."""
+"""Running a workflow: branches, loops, parallel steps, files as steps, and resume."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def branch(condition, then, otherwise=(), name="if", **more):
     }
 
 
-# --- lists, branches, switches ----------------------------------------------------------------------------------------
+# --- lists, branches, switches ------------------------------------------------------------------
 
 
 async def test_steps_run_in_order_and_a_failure_ends_the_workflow_there():
@@ -135,7 +135,7 @@ async def test_outputs_that_cannot_be_evaluated_fail_the_workflow():
     assert result.error.startswith("outputs: ")
 
 
-# --- loops ------------------------------------------------------------------------------------------------------------
+# --- loops --------------------------------------------------------------------------------------
 
 
 async def test_a_while_reads_what_the_last_round_left_and_a_plain_id_is_the_newest_round():
@@ -235,7 +235,7 @@ async def test_a_fan_out_in_a_loop_is_another_one_in_each_round():
     ]
 
 
-# --- needs ------------------------------------------------------------------------------------------------------------
+# --- needs --------------------------------------------------------------------------------------
 
 
 async def test_steps_that_need_nothing_run_side_by_side():
@@ -399,7 +399,7 @@ async def test_a_list_side_by_side_tells_the_same_however_it_ends():
         assert told(await at_gate(flow(*steps), kit, body)) == expected
 
 
-# --- files as steps ---------------------------------------------------------------------------------------------------
+# --- files as steps -----------------------------------------------------------------------------
 
 INNER = """
 workflow: {id: inner}
@@ -465,7 +465,7 @@ async def test_a_file_as_the_step_of_each_item_keeps_items_apart(tmp_path):
     ]
 
 
-# --- limits of steps made of steps ------------------------------------------------------------------------------------
+# --- limits of steps made of steps --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["if", "fan-out", "while", "list"])

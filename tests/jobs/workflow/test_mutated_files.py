@@ -1,4 +1,4 @@
-"""Files that are broken in all ways: each is a workflow or a list of problems with their lines, never anything else."""
+"""Files that are broken at random load as a workflow, or give a list of problems with lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES = len(LARGE.splitlines())
 
 
 def nodes(tree):
-    """Every place in a tree, as the collection and the key in it."""
+    """Yield every place in a tree, as the collection and the key in it."""
     found = []
     for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
         found.append((tree, key))

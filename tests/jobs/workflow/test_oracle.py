@@ -1,15 +1,17 @@
-"""Files that spec-kit runs end here as they end there: statuses, outputs, results.
+"""Workflows end here with the statuses, outputs and results that they have in spec-kit.
 
-The differences are listed.
-
-What is compared is what both engines tell. Where they differ, ours is made comparable, each time
+Compared is what both engines report. Where they differ, our result is made comparable, each time
 for a reason:
 
-- A step made of steps that halted is `failed` here, and `completed` there beside a failed run. (It did not complete.)
-- Each round of a loop has ids of its own here (`loop:step:0` too); there the first has only the plain id.
-- Steps beneath an item's own step are told here with their full ids; there they are not told at all.
-- After a halt there may be items there that ran beyond it: they are no part of the results, and not told here.
-- The width of a fan-out is told as it was read here, as it was written there. Ours tells of rounds and quarantine too.
+- A step that contains steps and halted is `failed` here, and `completed` there beside a failed run.
+  (It did not complete.)
+- Each round of a loop has ids of its own here (`loop:step:0` too); there the first has only the
+  plain id.
+- Steps inside an item's own step are reported here with their full ids; there not at all.
+- After a halt there may be items there that ran beyond it: they are no part of the results, and
+  not reported here.
+- The width of a fan-out is reported here as it was read, there as it was written. Ours reports
+  rounds and quarantine too.
 - A fan-out whose items are no list has `results: []` here, and none there.
 - The sentences of errors are worded differently.
 """
@@ -39,7 +41,7 @@ COMPOSITES = {"if", "switch", "while", "do-while", "fan-out"}
 
 
 class Author:
-    """Files of the steps that both run, with values that mean the same to a shell however they get there."""
+    """Writes files of the steps that both run, with values that are safe in any shell text."""
 
     def __init__(self, seed):
         self.choose = random.Random(f"oracle-{seed}")
@@ -149,9 +151,8 @@ class Author:
             [f"{{{{ steps.{self.earlier(known)}.output.data }}}}", [1, 2, 3], ["a"], [], "[1]"]
         )
         outside = list(self.ids)
-        self.inside += (
-            1  # a template can't wait for what stands outside of it, nor the other way round
-        )
+        # A template can't wait for steps outside of it, nor the other way round.
+        self.inside += 1
         step = self.step(depth - 1, None if self.chance(0.4) else ["shell"])
         self.inside -= 1
         self.ids = outside
@@ -195,7 +196,7 @@ async def ours(text, cwd):
 
 
 def comparable(value):
-    """What both tell of an output, and of the outputs in it."""
+    """Return what both report of an output, and of the outputs in it."""
     if isinstance(value, dict):
         ignored = {"max_concurrency", "quarantine", "iterations", "max_reached", "step_template"}
         if value.get("loop_type") == "do-while":  # theirs has the condition's text alone
@@ -249,7 +250,7 @@ async def test_generated_files_end_as_they_end_in_spec_kit(tmp_path):
     assert compared > 200
 
 
-# --- where they differ, and why ---------------------------------------------------------------------------------------
+# --- where they differ, and why -----------------------------------------------------------------
 
 
 def shell(name, run, **more):

@@ -31,12 +31,12 @@ PATIENCE = 20.0  # real seconds: a safety net against a hang
 
 
 def drawn(choose):
-    """A file, what its steps reply, and the order in which they end, which is no part of what is shrunk."""
+    """Draw a file, its steps' replies, and their order of ending, which is not shrunk."""
     return Author(choose).file(), choose.randrange(1000), random.Random(choose.randrange(1 << 30))
 
 
 async def same_at_any_width(choose, engine=nullcontext):
-    """A random workflow, one by one and side by side in a random order, by another engine if need be."""
+    """Run a random workflow one by one, and side by side in a random order by `engine`."""
     text, world, order = drawn(choose)
     async with asyncio.timeout(PATIENCE):
         alone, wide = Chaos(world), Chaos(world, order)
@@ -50,7 +50,7 @@ async def same_at_any_width(choose, engine=nullcontext):
 
 
 async def same_after_a_crash(choose):
-    """The same, killed at random boundaries of its journal and resumed: no committed success is run twice."""
+    """Kill a random workflow at random commits and resume it: no committed success runs twice."""
     text, world, order = drawn(choose)
     async with asyncio.timeout(PATIENCE):
         expected = await run(text, Chaos(world), 1)
@@ -90,7 +90,7 @@ def test_the_random_workflows_end_in_all_ways_and_really_overlap():
     assert max(sizes) > 30
 
 
-# --- mutants ----------------------------------------------------------------------------------------------------------
+# --- mutants ------------------------------------------------------------------------------------
 
 
 def completion_order(monkeypatch):
@@ -171,7 +171,7 @@ def test_a_mutant_of_the_engine_breaks_the_law(mutant):
     pytest.fail(f"{mutant.__name__} is not noticed")
 
 
-# --- real kills -------------------------------------------------------------------------------------------------------
+# --- real kills ---------------------------------------------------------------------------------
 
 
 def executed(folder):

@@ -1,4 +1,4 @@
-"""The width of a whole run, over all its lists and fan-outs: reached, never passed, and without a deadlock."""
+"""The width of a whole run, over all lists and fan-outs: reached, never passed, no deadlock."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from tests.jobs.workflow.kits import gate as decision
 
 
 async def peak_of(workflow, expected, *, width=None, count, inputs=None, gives=None):
-    """Hold every step at a gate until as many are inside as may be.
-
-    The peak, after all have passed.
-    """
+    """Hold every step at a gate until the expected number is inside; return the peak."""
     import abreast
 
     kit = FakeKit(gate=Gate(), gives=gives)

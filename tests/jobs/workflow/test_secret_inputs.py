@@ -1,4 +1,4 @@
-"""Secret inputs: what expressions see, what steps get, and that nothing a step gives or raises tells one."""
+"""Secret inputs: what expressions see, what steps get, and that no output or error shows one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECRET = {"token": {"secret": True}}
 
 
 class Stubborn(Exception):
-    """Its words are not its arguments."""
+    """An error whose text does not come from its arguments."""
 
     def __init__(self, token):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Steps that do something: what each is asked for, what comes of it, and what it may say of itself."""
+"""Actions: their settings, their results, and the keys that every step may have."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 
 
 class Shells(FakeKit):
-    """A shell that says what the script of a test says."""
+    """Fake tools whose shell gives the results that the test has set."""
 
     def __init__(self, ran):
         super().__init__()
@@ -52,7 +52,7 @@ def shell(name="s", **more):
     return {"id": name, "type": "shell", "run": "work", **more}
 
 
-# --- shell ------------------------------------------------------------------------------------------------------------
+# --- shell --------------------------------------------------------------------------------------
 
 
 async def test_a_shell_gives_its_exit_code_and_what_it_wrote():
@@ -91,7 +91,7 @@ async def test_an_output_that_was_cut_fails_instead_of_being_half():
     assert result.error == "it wrote 104 bytes and 1048576 are kept; let it write to a file"
 
 
-# --- python, kinds of others ------------------------------------------------------------------------------------------
+# --- python, kinds of others --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_a_kind_that_changes_its_inputs_changes_nobody_elses():
     assert kit.calls == ["a", "b3"]
 
 
-# --- prompt, command --------------------------------------------------------------------------------------------------
+# --- prompt, command ----------------------------------------------------------------------------
 
 
 async def test_a_prompts_text_is_captured_and_the_default_model_is_asked():
@@ -207,7 +207,7 @@ async def test_a_command_is_handed_to_its_agent_and_its_input_can_be_read():
     assert kit.calls == ["claude /plan 2", 2]
 
 
-# --- gates ------------------------------------------------------------------------------------------------------------
+# --- gates --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ async def test_neither_an_abort_nor_a_pause_is_an_error_to_be_tolerated(tolerant
     assert (await go(workflow, FakeKit())).status == "paused"
 
 
-# --- what any step may say --------------------------------------------------------------------------------------------
+# --- what any step may say ----------------------------------------------------------------------
 
 
 class Shaky(FakeKit):

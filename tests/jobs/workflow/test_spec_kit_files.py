@@ -1,7 +1,4 @@
-"""Files that spec-kit takes are taken here.
-
-The few that are not are listed, each with its reason.
-"""
+"""Files that spec-kit accepts are accepted here; the exceptions are listed with their reasons."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def ask(questions):
-    """What spec-kit says about each."""
+    """Return spec-kit's answer for each."""
     lines = "\n".join(map(json.dumps, questions))
     python = str(PEER / "bin" / "python")
     done = subprocess.run(
@@ -55,7 +52,7 @@ def test_the_files_that_spec_kit_ships_are_taken():
 
 
 class Author:
-    """Writes files in spec-kit's words, most of them right."""
+    """Writes files with spec-kit's keys, most of them valid."""
 
     def __init__(self, seed):
         self.choose = random.Random(f"author-{seed}")
@@ -259,9 +256,7 @@ def test_files_that_spec_kit_takes_are_taken():
             if is_taken:
                 wrong[str(error)] = text
         else:
-            assert is_taken, (
-                text
-            )  # and nothing is taken here that spec-kit refuses, in its own words
+            assert is_taken, text  # nothing with spec-kit's keys is accepted here that it refuses
     assert not wrong, "\n".join(wrong)
 
 

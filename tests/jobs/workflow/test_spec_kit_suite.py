@@ -1,8 +1,8 @@
-"""spec-kit's own workflows and those of its test suite, through `abreast run` and through its own command.
+"""spec-kit's own workflows and those of its test suite, by `abreast run` and by its own command.
 
 Both run each file in a directory of its own, with the same id of the run, the same inputs, and an
-agent that says the same. Where they differ, the difference is one that docs/compatibility.md lists,
-by the words that stand here.
+agent that prints the same. Where they differ, docs/compatibility.md lists the difference in the
+words used here.
 """
 
 import json
@@ -26,7 +26,9 @@ NO_RUNNER = "a `command` whose agent has no runner"
 REFUSED_HERE = {
     "is for an agent, and no integration says which": NO_RUNNER,
     "there is no runner '": NO_RUNNER,
-    "workflows that are installed by their id are not run here": "a `workflow` step that names an installed workflow",
+    "workflows that are installed by their id are not run here": (
+        "a `workflow` step that names an installed workflow"
+    ),
     "a github step is not run here": "`github` steps",
     "an init step is not run here": "`init` steps",
 }
@@ -41,7 +43,7 @@ AGENTS_OUTPUT = "a `prompt` or `command` step's output"
 
 
 def refused(said):
-    """Whether spec-kit began no step: it found the file wrong, or what it was given."""
+    """Return whether spec-kit began no step, because the file or its inputs are invalid."""
     state = said.get("state")
     return state is None or (
         state["status"] != "completed" and not state["step_results"] and not failed_inside(said)
@@ -49,7 +51,7 @@ def refused(said):
 
 
 def failed_inside(said):
-    """Whether an expression of a step ended the engine, which leaves no record of that step."""
+    """Return whether an expression ended spec-kit's engine, which leaves no record of that step."""
     state = said.get("state")
     return (
         state is not None and state["status"] == "failed" and state["current_step_id"] is not None
@@ -57,7 +59,7 @@ def failed_inside(said):
 
 
 def differences(flow, there, here):
-    """Each difference, by the words that list it; a text in brackets for one that is not listed."""
+    """Return each difference by its listed words; one that is not listed is in brackets."""
     if here["code"] == 2:
         return {"both refuse"} if refused(there) else {listed(REFUSED_HERE, here["err"])}
     if refused(there):
@@ -135,7 +137,7 @@ def of_an_output(flow, name, kind, key, values):
 
 
 def without_words(value):
-    """A fan-in's results without what agents said."""
+    """Return a fan-in's results without the output of agents."""
     if isinstance(value, list):
         return [without_words(one) for one in value]
     if not isinstance(value, dict):
@@ -145,7 +147,7 @@ def without_words(value):
 
 
 def compared(chosen, folder, warm):
-    """How many end the same, and how many by each of the listed differences.
+    """Count how many end the same, and how many with each of the listed differences.
 
     And those that are not listed.
     """
@@ -179,7 +181,7 @@ def test_every_workflow_of_spec_kit_ends_as_it_ends_there_or_as_listed(tmp_path,
     assert shipped == {"assess", "bugfix", "speckit"}
     counts, wrong = compared(chosen, tmp_path, warm)
     with capsys.disabled():
-        print(
+        print(  # noqa: T201 - the counts are shown with the results of the suite
             "",
             *(f"{count:4} {words or 'workflows'}" for words, count in counts.most_common()),
             sep="\n",

@@ -1,4 +1,4 @@
-"""The graph of a workflow: how far each step is, and gates that wait with what they ask."""
+"""The view of a workflow: the state of each step, and the open gates with their questions."""
 
 import json
 
@@ -178,7 +178,8 @@ async def test_what_failed_says_why_and_is_done_after_it_was_tried_again():
 
 async def test_a_called_workflow_is_drawn_with_its_steps(tmp_path):
     (tmp_path / "inner.yaml").write_text(
-        "workflow: {id: inner}\nsteps: [{id: read, type: python, call: 'kit:act', with: {who: deep}}]\n"
+        "workflow: {id: inner}\n"
+        "steps: [{id: read, type: python, call: 'kit:act', with: {who: deep}}]\n"
     )
     store = MemoryStore()
     made = flow(

@@ -25,7 +25,7 @@ _INVALID_CHARACTER: Final = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 )
 _TAG_PREFIX: Final = "tag:yaml.org,2002:"
-_TEXT_TAGS: Final = frozenset({"str", "timestamp", "value", "merge"})  # a date stays as it is written
+_TEXT_TAGS: Final = frozenset({"str", "timestamp", "value", "merge"})  # a date stays a text
 _ESCAPE_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 Kind: TypeAlias = Literal["value", "list", "mapping"]

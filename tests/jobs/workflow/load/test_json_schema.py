@@ -1,4 +1,4 @@
-"""The JSON schema for editors: it takes what the loader takes, and refuses what an editor can know to be wrong."""
+"""The JSON schema for editors accepts what the loader accepts, and refuses what it can check."""
 
 from __future__ import annotations
 

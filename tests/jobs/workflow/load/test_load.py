@@ -1,4 +1,4 @@
-"""Workflow files: what they become, and what is said about those that can't be run."""
+"""Loading workflow files: the typed steps, and the problems of invalid ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def only(text, **options):
     return step
 
 
-# --- what a file becomes
+# --- valid files
 
 
 def test_everything_that_can_be_said_is_read():
@@ -153,7 +153,8 @@ def test_each_type_of_step_has_what_was_said():
 
 def test_a_text_without_braces_stays_as_it_is_and_a_null_counts_as_left_out():
     step = only(
-        "- {id: a, type: gate, message: null, options: null, on_reject: null, show_file: null, timeout: null}"
+        "- {id: a, type: gate, message: null, options: null, on_reject: null, show_file: null, "
+        "timeout: null}"
     )
     assert (step.message, step.options, step.on_reject, step.show_file) == (
         None,
@@ -195,7 +196,8 @@ def test_the_smallest_file_is_a_header_and_a_step():
 def test_a_date_stays_a_text_and_a_merge_key_is_followed():
     text = (
         HEADER
-        + "steps:\n- &one {id: a, type: shell, run: echo, input: {day: 2024-01-01, e: =}}\n- {<<: *one, id: b}\n"
+        + "steps:\n- &one {id: a, type: shell, run: echo, input: {day: 2024-01-01, e: =}}\n"
+        + "- {<<: *one, id: b}\n"
     )
     first, second = load(text, "flow.yaml").steps
     assert first.common.input == {"day": "2024-01-01", "e": "="}
@@ -225,14 +227,17 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(newline, mark):
     assert problems(broken)[0].startswith("flow.yaml:4: ")
 
 
-# --- what is said about a wrong file
+# --- invalid files
 
 
 BAD = [
-    # words that only make sense where something is done
+    # keys that are for actions only
     *(
         (
-            f"workflow: {{id: a}}\nsteps:\n  - {{id: a, type: if, condition: true,\n     {word},\n     then: []}}",
+            (
+                "workflow: {id: a}\nsteps:\n  - {id: a, type: if, condition: true,\n"
+                f"     {word},\n     then: []}}"
+            ),
             4,
             says,
         )
@@ -388,7 +393,8 @@ BAD = [
     ),
     (
         steps(
-            "- id: f\n  type: fan-out\n  items: [1]\n  step:\n    id: a\n    type: slot\n    name: b"
+            "- id: f\n  type: fan-out\n  items: [1]\n"
+            "  step:\n    id: a\n    type: slot\n    name: b"
         ),
         7,
         "the slot 'a' stands in a fan-out, where no overlay can fill it",
@@ -602,7 +608,8 @@ BAD = [
     ),
     (
         steps(
-            "- {id: a, type: if, condition: true, then: [{id: b, command: x}]}\n- {id: c, command: x, needs: [b]}"
+            "- {id: a, type: if, condition: true, then: [{id: b, command: x}]}\n"
+            "- {id: c, command: x, needs: [b]}"
         ),
         4,
         "the step 'c' needs 'b', which is no step of the same list",
@@ -670,7 +677,10 @@ BAD = [
         "'verdict_input' of the gate 'a' names no input: 'v'; there is none",
     ),
     (
-        f"{HEADER}inputs: {{verdict: {{}}}}\nsteps: [{{id: a, type: gate, message: x, verdict_input: verdic}}]",
+        (
+            f"{HEADER}inputs: {{verdict: {{}}}}\n"
+            "steps: [{id: a, type: gate, message: x, verdict_input: verdic}]"
+        ),
         3,
         "did you mean verdict?",
     ),
@@ -685,7 +695,8 @@ BAD = [
     (
         (
             f"{HEADER}inputs: {{v: {{}}}}\n"
-            "steps: [{id: f, type: fan-out, items: [], step: {id: g, type: gate, message: x, verdict_input: v}}]"
+            "steps: [{id: f, type: fan-out, items: [], "
+            "step: {id: g, type: gate, message: x, verdict_input: v}}]"
         ),
         3,
         "would decide for every item",
@@ -799,7 +810,8 @@ BAD = [
     ),
     (
         steps(
-            "- {id: a, type: fan-out, items: [], step: {command: x}, canary: {items: 2, min_success: 2}}"
+            "- {id: a, type: fan-out, items: [], step: {command: x}, "
+            "canary: {items: 2, min_success: 2}}"
         ),
         3,
         "must be a part between 0 and 1, not 2",
@@ -853,7 +865,8 @@ BAD = [
     ),
     (
         steps(
-            "- id: a\n  type: prompt\n  prompt: > # folded, as it is long\n    a\n    b\n    {{ + }}"
+            "- id: a\n  type: prompt\n"
+            "  prompt: > # folded, as it is long\n    a\n    b\n    {{ + }}"
         ),
         8,
         "",
@@ -884,7 +897,8 @@ def test_what_is_wrong_is_said_with_its_line(text, line, says):
 def test_all_problems_are_said_together():
     text = (
         HEADER
-        + "schema_version: 3\nsteps:\n- {id: a, type: shel}\n- {id: b}\n- {id: b, command: 3, tiemout: 1}\n"
+        + "schema_version: 3\nsteps:\n- {id: a, type: shel}\n- {id: b}\n"
+        + "- {id: b, command: 3, tiemout: 1}\n"
     )
     assert [one.split(":")[1] for one in problems(text)] == ["2", "4", "5", "6", "6", "6"]
 
@@ -943,7 +957,10 @@ def test_names_that_lead_nowhere_are_warned_of():
         - id: fan
           type: fan-out
           items: "{{ steps.ask.output.data }}"
-          step: {id: inner, type: shell, run: "echo {{ steps.inner.output }} {{ steps['fan:inner:0'].output }}"}
+          step:
+            id: inner
+            type: shell
+            run: "echo {{ steps.inner.output }} {{ steps['fan:inner:0'].output }}"
     """)
     assert warnings(text) == (
         (3, "inputs.spec is always null, as there is no such input; there is none at all"),
@@ -956,7 +973,10 @@ def test_names_that_lead_nowhere_are_warned_of():
     [
         (
             "secrets.TOKEN",
-            "secrets.TOKEN is always null, as there is no 'secrets' in expressions; there are inputs, ",
+            (
+                "secrets.TOKEN is always null, as there is no 'secrets' in expressions; "
+                "there are inputs, "
+            ),
         ),
         ("env.HOME", "env.HOME is always null, as there is no 'env' in expressions"),
         ("input.x", "did you mean inputs?"),
@@ -975,7 +995,10 @@ def test_names_that_lead_nowhere_are_warned_of():
 def test_namespaces_and_outputs_that_are_not_there_are_warned_of(expression, said):
     text = steps(f"""
         - {{id: a, type: shell, run: ls}}
-        - {{id: f, type: fan-out, items: [1], step: {{id: x, type: shell, run: "ls {{{{ item }}}}"}}}}
+        - id: f
+          type: fan-out
+          items: [1]
+          step: {{id: x, type: shell, run: "ls {{{{ item }}}}"}}
         - {{id: in, type: fan-in, wait_for: [a], output: {{sum: "{{{{ fan_in.results }}}}"}}}}
         - {{id: b, type: shell, run: "echo {{{{ {expression} }}}}"}}
     """)
@@ -1056,7 +1079,7 @@ def test_warnings_of_a_script_have_the_line_of_the_file(run, line):
     assert line is None or found == [line + 1], found
 
 
-# --- samples and kinds of somebody's own
+# --- samples and custom kinds
 
 
 def test_the_words_of_a_sample_are_checked_but_for_expressions():
@@ -1069,7 +1092,8 @@ def test_the_words_of_a_sample_are_checked_but_for_expressions():
     text = steps("""
         - id: a
           type: sample
-          sample: {prompt: "like {{ item }}", bredth: "{{ inputs.n }}", checks: ["max-words {{ 1 }}"], depth: 2}
+          sample: {prompt: "like {{ item }}", bredth: "{{ inputs.n }}",
+            checks: ["max-words {{ 1 }}"], depth: 2}
     """)
     (said,) = problems(text, check_sample=check)
     assert said == "flow.yaml:5: the sample 'a': there is no 'bredth' in a sample"
@@ -1229,16 +1253,15 @@ def test_an_inner_file_that_vanishes_is_named(folder, monkeypatch):
 def test_files_within_each_other_in_a_circle_are_refused(folder):
     directory = folder(a=calling("b.yaml"), b=calling("a.yaml"))
     (said,) = problems(calling("a.yaml"), directory=directory)
-    assert (
-        said
-        == "b.yaml:3: the workflow 'a.yaml': these files stand within each other: a.yaml -> b.yaml -> a.yaml"
+    assert said == (
+        "b.yaml:3: the workflow 'a.yaml': these files stand within each other: "
+        "a.yaml -> b.yaml -> a.yaml"
     )
 
 
 def test_files_stand_within_each_other_sixteen_deep_and_no_deeper(folder):
-    files = {
-        f"f{n}": calling(f"f{n + 1}.yaml", f"f{n + 1}.yaml") for n in range(1, 16)
-    }  # read once each, not 2**15
+    # Each file is read once, not 2**15 times.
+    files = {f"f{n}": calling(f"f{n + 1}.yaml", f"f{n + 1}.yaml") for n in range(1, 16)}
     directory = folder(**files, f16=INNER)
     load(calling("f2.yaml"), "flow.yaml", directory=directory)
     assert "more than 16 deep" in problems(calling("f1.yaml"), directory=directory)[0]

@@ -1,4 +1,4 @@
-"""A value in a shell text is data: printed as it is by a real shell, whatever it holds and wherever it stands."""
+"""A value in a shell script is data: real shells print any value, at any place, unchanged."""
 
 import re
 import shutil
@@ -52,7 +52,7 @@ VALUES = {
     "300 kB": "abc $(touch pwned) " * 16_000,
 }
 
-# Each prints the value and then a bar; `{{ v }}` stands where it is tested.
+# Each prints the value and then a bar; `{{ v }}` is at the tested place.
 PLACES = {
     "bare": "printf '%s|' {{ v }}",
     "double": "printf '%s|' \"{{ v }}\"",
@@ -81,7 +81,9 @@ PLACES = {
     "subshell": "(printf '%s|' {{ v }})",
     "function": "f() { printf '%s|' \"$1\"; }; f {{ v }}",
     "case": "case a in (b) ;; a) printf '%s|' {{ v }};; esac",
-    "case in substitution": "x=$(case a in b) ;; a) printf '%s|' '{{ v }}' ;; esac); printf '%s' \"$x\"",
+    "case in substitution": (
+        "x=$(case a in b) ;; a) printf '%s|' '{{ v }}' ;; esac); printf '%s' \"$x\""
+    ),
     "condition": "if [ -n x ] && [ {{ v }} = '{{ v }}' ]; then printf '%s|' \"{{ v }}\"; fi",
     "after a comment": "# it's {{ v }} `\nprintf '%s|' {{ v }}",
     "after a comment over lines": "# {{ v\n }} x\nprintf '%s|' {{ v }}",
@@ -133,7 +135,10 @@ def test_a_value_is_printed_as_it_is_wherever_it_stands(place, shell, tmp_path):
 @settings(max_examples=60, deadline=None)
 @given(value=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_text_comes_through_every_quote(shell, value, tmp_path_factory):
-    text = "printf '%s|' {{ v }} \"{{ v }}\" 'a{{ v }}' \"$(printf '%s' '{{ v }}.')\"; cat <<EOF\n{{ v }}|\nEOF"
+    text = (
+        "printf '%s|' {{ v }} \"{{ v }}\" 'a{{ v }}' \"$(printf '%s' '{{ v }}.')\"; "
+        "cat <<EOF\n{{ v }}|\nEOF"
+    )
 
     said = printed(text, value, shell, tmp_path_factory.mktemp("any") / "in")
 
@@ -190,7 +195,10 @@ def test_no_text_around_a_value_makes_the_shell_run_it(shell, parts, tmp_path_fa
     except ScriptInvalid:
         return
     folder = tmp_path_factory.mktemp("odd")
-    value = "'; touch pwned '\"; touch pwned \"$(touch pwned)`touch pwned`\ntouch pwned\nEOF\ntouch pwned\n"
+    value = (
+        "'; touch pwned '\"; touch pwned \"$(touch pwned)`touch pwned`\n"
+        "touch pwned\nEOF\ntouch pwned\n"
+    )
 
     (folder / "in").mkdir()
     (folder / "in.sh").write_text(script.render({"v": value}))

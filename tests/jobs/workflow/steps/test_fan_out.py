@@ -1,4 +1,4 @@
-"""Fan-out: every sentence of its contract, at width one and wider, with completion in whatever order hurts most."""
+"""Fan-out: every rule of its contract, at width one and wider, with adverse completion orders."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def results(result, name="fan"):
 
 
 async def forced(workflow, kit, order, inside, **options):
-    """Run it with these inside at once, and let them end in that order, each before the next may."""
+    """Run it with these steps inside at once, and let them end one by one in that order."""
 
     async def body():
         await kit.gate.wait_for(*inside)
@@ -52,7 +52,7 @@ async def forced(workflow, kit, order, inside, **options):
     return await at_gate(workflow, kit, body, **options)
 
 
-# --- items ------------------------------------------------------------------------------------------------------------
+# --- items --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_more_items_than_are_allowed_fail_before_anything_runs():
     assert kit.calls == []
 
 
-# --- width ------------------------------------------------------------------------------------------------------------
+# --- width --------------------------------------------------------------------------------------
 
 WIDTHS = [
     (4, 4),
@@ -170,7 +170,7 @@ async def test_a_slow_first_item_idles_nobody():
     assert kit.peak == 2
 
 
-# --- order and sameness -----------------------------------------------------------------------------------------------
+# --- order and sameness -------------------------------------------------------------------------
 
 MIXED = [
     flow(fan([0, 1, 2], each("w"), width="{{ inputs.k }}"), IN, inputs={"k": {}}),
@@ -217,7 +217,7 @@ async def test_results_statuses_and_recorded_keys_are_the_same_at_any_width(work
         assert recorded(alone) == recorded(wide)
 
 
-async def test_results_are_in_item_order_under_forced_reverse_completion_and_fan_in_reads_them_by_position():
+async def test_results_are_in_item_order_under_reverse_completion_and_fan_in_reads_by_position():
     kit = FakeKit(gate=Gate())
     names = [f"w{index}" for index in range(5)]
     result = await forced(
@@ -262,7 +262,7 @@ async def test_recorded_keys_are_the_ids_of_steps_and_the_positions_of_items():
     }
 
 
-# --- isolation --------------------------------------------------------------------------------------------------------
+# --- isolation ----------------------------------------------------------------------------------
 
 
 async def test_an_item_is_seen_by_itself_alone_under_forced_overlap():
@@ -380,7 +380,7 @@ def test_the_contract_of_a_kind_is_documented_and_the_kinds_that_ship_keep_nothi
 
 
 def written_at_module_level(source):
-    """What the functions of a module change outside of themselves: names, and what is within them."""
+    """Return what the functions of a module change outside of themselves: names and attributes."""
     tree = ast.parse(source)
     outside = {
         name.id
@@ -440,10 +440,10 @@ def test_the_documentation_of_the_width_says_exactly_what_it_does():
         assert {as_width(value) for value in values} == {expected}
 
 
-# --- halting ----------------------------------------------------------------------------------------------------------
+# --- halting ------------------------------------------------------------------------------------
 
 
-async def test_the_halt_is_the_first_in_item_order_with_its_own_error_though_another_failed_first_in_time():
+async def test_the_halt_is_the_first_in_item_order_though_another_failed_first_in_time():
     kit = FakeKit(gate=Gate(), fails={"w1": "mine", "w3": "faster"})
     names = [f"w{index}" for index in range(4)]
     workflow = flow(fan([0, 1, 2, 3, 4, 5, 6, 7], each("w"), width=4), step("after"))
@@ -463,7 +463,7 @@ async def test_an_empty_error_is_kept_as_it_is():
     assert list(result.steps) == ["fan", "fan:w:0"]
 
 
-async def test_after_a_halt_nothing_starts_queued_ones_never_run_and_running_ones_are_stopped_and_left_out():
+async def test_after_a_halt_queued_items_never_run_and_running_ones_are_stopped_and_left_out():
     kit = FakeKit(gate=Gate(), fails={"w0": "no"})
 
     async def body():
@@ -619,7 +619,7 @@ async def test_what_runs_when_a_gate_pauses_ends_and_a_resumed_run_does_not_star
     assert sorted(again.calls) == ["a4", "a5", "after"]
 
 
-async def test_a_failure_before_a_pause_in_item_order_is_what_halts_though_the_pause_came_first_in_time():
+async def test_a_failure_before_a_pause_in_item_order_halts_though_the_pause_came_first():
     kit = FakeKit(gate=Gate(), fails={"a0": "mine"})
     workflow = flow(fan([0, 1], each("a"), gate("g"), width=2))
     result = await forced(workflow, kit, ["a1", "a0"], ["a0", "a1"])
@@ -627,7 +627,7 @@ async def test_a_failure_before_a_pause_in_item_order_is_what_halts_though_the_p
     assert list(result.steps) == ["fan", "fan:a:0"]
 
 
-# --- faults that are no step's ----------------------------------------------------------------------------------------
+# --- faults that are no step's ------------------------------------------------------------------
 
 
 class Boom(Exception):
@@ -667,7 +667,7 @@ async def test_an_exception_that_escapes_cancels_is_raised_as_it_was_and_leaves_
     assert "w0" not in kit.calls
 
 
-# --- thresholds -------------------------------------------------------------------------------------------------------
+# --- thresholds ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -831,7 +831,7 @@ async def test_a_failure_after_the_canary_halts_as_it_would_without():
     assert len(results(result)) == 4
 
 
-# --- keys, quarantine, resume -----------------------------------------------------------------------------------------
+# --- keys, quarantine, resume -------------------------------------------------------------------
 
 
 async def test_an_item_with_a_key_is_known_again_when_the_list_has_changed():
@@ -993,7 +993,7 @@ async def test_once_is_not_repeated_when_nobody_knows_whether_it_was_done(nested
     assert sorted(who for who in knowing.calls if who[0] == "w") == ["w1", "w2"]
 
 
-# --- what a step says of itself ---------------------------------------------------------------------------------------
+# --- what a step says of itself -----------------------------------------------------------------
 
 
 async def test_lanes_bound_items_of_different_fan_outs_together():

@@ -1,4 +1,4 @@
-"""Every step that is journaled is found by its full id, however deep it stands."""
+"""Every step that is journaled is found by its full id, at any depth."""
 
 from abreast.core.item import unescape
 from abreast.jobs.workflow.job import WORKFLOW_OUTLINED

@@ -1,4 +1,4 @@
-"""The width of a fan-out: a number from whatever a file or an expression gives, and never an error."""
+"""The width of a fan-out: any value of a file or an expression becomes a number, never an error."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def _keep_bytes(step: Prompt | Command) -> int | None:
 
 
 def _truncation(step: Prompt | Command, *, stdout: bool, stderr: bool = False) -> Config:
-    """Return which streams were cut, with `capture` in all the fields that spec-tools has.
+    """Return which streams were cut, with `capture` in all the fields that spec-kit has.
 
     Without `capture`, only the streams that were cut.
     """
