@@ -174,7 +174,7 @@ def test_a_broken_kind_is_an_error_that_names_it(register, entry, source, says):
         find_kinds()
 
 
-# --- abreast.workflow --------------------------------------------------------------------------------
+# --- abreast.workflow ----------------------------------------------------------------------------
 
 
 async def test_a_workflow_is_run_from_python_and_goes_on(tmp_path):

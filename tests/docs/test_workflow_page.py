@@ -83,11 +83,11 @@ def test_the_table_of_widths_is_what_the_conversion_does(page):
 def test_its_limits_are_those_that_hold(page):
     table = part(page, "Limits")
     numbers = (
-        fuel.LONGEST_EXPRESSION,
-        fuel.MOST_TOKENS,
-        fuel.DEEPEST_TREE,
-        fuel.MOST_STEPS,
-        fuel.LARGEST_TEXT,
+        fuel.MAX_EXPRESSION_LENGTH,
+        fuel.MAX_TOKENS,
+        fuel.MAX_TREE_DEPTH,
+        fuel.MAX_STEPS,
+        fuel.MAX_TEXT_LENGTH,
         toolkit.MAX_ITEMS,
         width.WIDEST,
         MAX_ITERATIONS,

@@ -1,4 +1,4 @@
-"""The door for code that isn't async."""
+"""`abreast.map`, the entry point for code that is not async."""
 
 import asyncio
 import contextvars

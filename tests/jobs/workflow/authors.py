@@ -164,7 +164,7 @@ class Author:
 
 
 class Chaos(FakeKit):
-    """Fake tools: a step's result depends on its path and input alone, its end on random numbers."""
+    """Fake tools: a step's result depends on its path and input alone, its end is random."""
 
     def __init__(self, world, choose=None):
         super().__init__()
