@@ -41,7 +41,7 @@ def test_it_has_every_key_of_the_file_and_no_other(page):
 def test_it_has_every_kind_of_strategy_with_its_keys(page):
     table = part(page, "Strategies")
     assert re.findall(r"`(\w+)`", first_column(table)) == list(read_study._STRATEGIES)
-    assert [word for word in read_study._ASKING if f"`{word}`" not in table] == []
+    assert [word for word in read_study._CALL_OPTIONS if f"`{word}`" not in table] == []
 
 
 def test_it_has_what_a_function_gets(page):

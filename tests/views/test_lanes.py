@@ -239,7 +239,7 @@ def test_a_wide_lane_keeps_a_row_for_each_item_but_what_ran_only_of_those_that_f
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done")
     for event in journal.events[before:]:
         chart.add(event)
-    assert sum(len(bars) for _, bars in rows_of(chart)) == strips._ROWS
+    assert sum(len(bars) for _, bars in rows_of(chart)) == strips._MAX_KEPT_ROWS
     assert (chart.counts.done, chart.strips["wide"].peak) == (1000, 1000)
 
 
@@ -265,12 +265,12 @@ def test_items_so_short_that_their_start_was_not_written_are_drawn_by_their_ends
 
 def test_lanes_beyond_counting_are_one():
     journal = Journal()
-    for number in range(lanes._STRIPS + 10):
+    for number in range(lanes._MAX_LANES + 10):
         path = journal.read(f"lane {number}")
         journal.item(kinds.ITEM_STARTED, path, index=0, attempt=1)
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done")
     chart = folded(journal.events)
-    assert len(chart.strips) == lanes._STRIPS + 1
+    assert len(chart.strips) == lanes._MAX_LANES + 1
     assert chart.strips[lanes.OTHERS].counts.done == 10
 
 

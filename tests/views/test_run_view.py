@@ -17,10 +17,10 @@ from abreast.web.store_reader import StoreReader
 
 
 def folded(store, run_id):
-    book = StoreReader(store).book(run_id)
+    book = StoreReader(store).get(run_id)
     with book.lock:
         while not book.caught_up:
-            book.look()
+            book.refresh()
     return book
 
 
@@ -41,7 +41,7 @@ async def test_every_item_is_counted_and_no_lane_has_more_rows_than_slots(store)
         async for _ in run.map(odd_ones_fail, items, width=20):
             pass
 
-    fold = folded(store, "two-1").fold
+    fold = folded(store, "two-1").view
 
     assert counted(fold) == {"done": 180, "failed": 20}
     assert set(fold.lanes) == {"a", "b"}
@@ -57,7 +57,7 @@ async def test_bars_of_one_row_never_overlap(store):
     async with open_run("one", store=store.path, lanes={"a": Slots(4)}) as run:
         async for _ in run.map(odd_ones_fail, range(300), width=12, lane="a"):
             pass
-    for row in folded(store, "one-1").fold.lanes["a"].rows:
+    for row in folded(store, "one-1").view.lanes["a"].rows:
         starts, ends = list(row.start), list(row.end)
         assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
         assert all(start <= end for start, end in zip(starts, ends, strict=True))
@@ -75,21 +75,21 @@ async def test_what_runs_and_what_waits_is_seen_while_it_does(store):
             drained = asyncio.ensure_future(_drain(map_))
             await gate.wait_for(0, 1)
             book = folded(store, "live-1")
-            while book.fold.items.counts[0] < 2:  # a start rides along with the next commit
+            while book.view.items.counts[0] < 2:  # a start rides along with the next commit
                 await asyncio.sleep(0)
                 with book.lock:
-                    book.look()
+                    book.refresh()
             assert book.state == "running"
-            lane = book.fold.lanes["a"]
+            lane = book.view.lanes["a"]
             assert (len(lane.running), len(lane.waiting)) == (2, 4)
-            seen = window(book.fold, book.now, begin=0, end=book.now, columns=500)["lanes"][0]
+            seen = window(book.view, book.now, begin=0, end=book.now, columns=500)["lanes"][0]
             assert [row[3] for row in seen["rows"]] == [0, 0]
             gate.open_all()
             await drained
     with book.lock:
         while book.state == "running":
-            book.look()
-    assert counted(book.fold) == {"done": 6}
+            book.refresh()
+    assert counted(book.view) == {"done": 6}
     assert not lane.waiting
 
 

@@ -1,1 +1,1 @@
-"""The journal folded into data that the terminal and the page draw."""
+"""Views of a run: its journal folded into the data that the terminal and the page draw."""

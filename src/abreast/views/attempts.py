@@ -1,4 +1,7 @@
-"""The rows of a lane: every attempt that ever ran in it as a bar in time, kept in columns so that 100,000 are light."""
+"""The rows of a lane on the web page: every attempt that ran in it, as a bar in time.
+
+Bars are kept in columns (arrays), so that 100,000 of them need little memory.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,16 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 STATES: Final = ("running", "done", "speculative", "cancelled", "retried", "crashed", "failed")
-"""From the best to the worst: where several bars are too short to be told apart, the worst gives its colour."""
+"""From the best to the worst: bars that are merged for the screen get the worst state's colour."""
 RUNNING, DONE, SPECULATIVE, CANCELLED, RETRIED, CRASHED, FAILED = range(len(STATES))
-INSTANT: Final = (
-    0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
-)
-# starts looked back at, to see whether one of them took a slot that is only now noted as free
-_NEWEST: Final = 8
+# Seconds. A driver gives a slot to the next attempt before it records the end of the last one.
+INSTANT: Final = 0.002
+# Latest starts that are checked for having taken a slot whose release is recorded only now.
+_RECENT_STARTS: Final = 8
 
 
 class AttemptBar(NamedTuple):
-    """One attempt, in the run's own time: from `since` it waited, from `start` to `end` it worked."""
+    """One attempt, in the run's own time: it waited from `since`, and ran from `start` to `end`."""
 
     since: float
     start: float
@@ -30,7 +32,7 @@ class AttemptBar(NamedTuple):
 
 @dataclass(slots=True)
 class AttemptRow:
-    """A slot: what ran in it one after the other."""
+    """A slot: the attempts that ran in it, one after the other."""
 
     since: array[float] = field(default_factory=lambda: array("d"))
     start: array[float] = field(default_factory=lambda: array("d"))
@@ -52,7 +54,7 @@ class AttemptRow:
     def between(
         self, begin: float, finish: float
     ) -> Iterator[tuple[float, float, float, int, int]]:
-        """The bars that waited or worked within a window, in order."""
+        """The bars that waited or ran within a period, in order."""
         at = bisect_left(self.end, begin)
         for values in zip(
             self.since[at:],
@@ -75,7 +77,7 @@ class _Running:
 
 @dataclass(slots=True)
 class AttemptLane:
-    """One lane of the picture: as many rows as were ever in use at once, and what changed its limit."""
+    """One lane: as many rows as were ever in use at once, and the changes of its limit."""
 
     name: str
     calls: bool = False
@@ -85,13 +87,12 @@ class AttemptLane:
     decisions: list[dict[str, object]] = field(default_factory=list)
     waiting: dict[str, float] = field(default_factory=dict)
     counts: list[int] = field(default_factory=lambda: [0] * len(STATES))
-    _free: list[tuple[float, int]] = field(
-        default_factory=list
-    )  # since when, and which, in that order
-    _newest: list[str] = field(default_factory=list)
+    # Free rows, each with the time since when it is free, sorted by that time.
+    _free: list[tuple[float, int]] = field(default_factory=list)
+    _recent_starts: list[str] = field(default_factory=list)
 
     def begin(self, path: str, bar: AttemptBar) -> None:
-        """Something starts, in the lowest free row."""
+        """Start an attempt in the lowest free row."""
         if self._free:
             at = min(range(len(self._free)), key=lambda place: self._free[place][1])
             _, row = self._free.pop(at)
@@ -99,20 +100,20 @@ class AttemptLane:
             row = len(self.rows)
             self.rows.append(AttemptRow())
         self.running[path] = _Running(row, bar)
-        self._newest = [*self._newest[1 - _NEWEST :], path]
+        self._recent_starts = [*self._recent_starts[1 - _RECENT_STARTS :], path]
 
     def finish(self, path: str, end: float, state: int) -> None:
-        """What was running runs no more."""
+        """End a running attempt."""
         ended = self.running.pop(path)
         self.rows[ended.row].keep(ended.bar._replace(end=end, state=state))
         self.counts[state] += 1
-        if not self._follow(ended.row, end):
-            self._give(ended.row)
+        if not self._move_successor(ended.row, end):
+            self._release(ended.row)
 
     def brief(self, bar: AttemptBar) -> None:
-        """Something so short that its start was not written: into a row that was free meanwhile."""
-        # The one that was freed last: bars come by their ends, and so they never need more rows
-        # than were in use.
+        """Add an attempt so short that its start was not recorded, in a row that was free then."""
+        # The row that was freed last is taken: bars arrive ordered by their ends, so this never
+        # needs more rows than were in use.
         at = bisect_right(self._free, (bar.start + INSTANT, len(self.rows)))
         if at:
             _, row = self._free.pop(at - 1)
@@ -121,20 +122,20 @@ class AttemptLane:
             self.rows.append(AttemptRow())
         self.rows[row].keep(bar)
         self.counts[bar.state] += 1
-        self._give(row)
+        self._release(row)
 
-    def _give(self, row: int) -> None:
+    def _release(self, row: int) -> None:
         insort(self._free, (self.rows[row].free_since, row))
 
-    def _follow(self, row: int, now: float) -> bool:
-        """Move what has just started into the row that it was waiting for.
+    def _move_successor(self, row: int, now: float) -> bool:
+        """Move an attempt that has just started into the row that was freed for it.
 
-        False if there is no such item.
+        Returns False if there is no such attempt.
         """
-        started = [self.running[path] for path in self._newest if path in self.running]
+        started = [self.running[path] for path in self._recent_starts if path in self.running]
         last = max(started, key=lambda one: one.row, default=None)
         if last is None or last.row <= row or now - last.bar.start > INSTANT:
             return False
-        self._give(last.row)
+        self._release(last.row)
         last.row = row
         return True

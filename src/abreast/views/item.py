@@ -1,4 +1,4 @@
-"""One item in full: what it was given, what it gave, its attempts, its calls of models, and where its time went."""
+"""One item in full: its input, its outcome, its attempts, its calls of models, and its timing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from abreast.store.codec.codec import decode_plain, json_writer
 from abreast.store.port import Recorded, RunRow
 from abreast.views.run_reader import RunReader, error_of, value_of
 
-Said = dict[str, object]
-_LONGEST: Final = 100_000  # characters of one text on the page
-_CALLS: Final = 50
-_BENEATH: Final = 100
-_INPUT: Final = "input"  # beneath a run: what its command read
+ItemFacts = dict[str, object]
+_MAX_TEXT_CHARACTERS: Final = 100_000  # of one text on the page
+_MAX_CALLS: Final = 50
+_MAX_NESTED_OUTCOMES: Final = 100
+_INPUT: Final = "input"  # the path, beneath a run, of the input that its command read
 _JSON: Final = json_writer()
 
 
@@ -33,17 +33,20 @@ def item_of(
     row: RunRow,
     path: str,
     prompt_of: Callable[[RunRow, str, object], str | None],
-) -> Said:
-    """What there is to say of the item at `path`; one that runs has no outcome yet."""
+) -> ItemFacts:
+    """Everything that is recorded of the item at `path`; one that runs has no outcome yet.
+
+    Raises `NoSuchRun` if nothing is recorded of it.
+    """
     found = journal.recorded([path]).get(path) if path else None
     happened = (
         list(journal.events({ATTEMPT_FAILED, LIMIT_WAITED}, prefix=path, most=500)) if path else []
     )
-    read = _read(journal, row, path, found)
-    calls = list(journal.events({CALL_SETTLED}, prefix=path, most=_CALLS)) if path else []
-    asked = {
+    read = _item_input(journal, row, path, found)
+    calls = list(journal.events({CALL_SETTLED}, prefix=path, most=_MAX_CALLS)) if path else []
+    started = {
         event.path: event
-        for event in journal.events({CALL_STARTED}, prefix=path, most=_CALLS)
+        for event in journal.events({CALL_STARTED}, prefix=path, most=_MAX_CALLS)
         if event.body
     }
     if (
@@ -56,17 +59,17 @@ def item_of(
         raise NoSuchRun(f"nothing is recorded of an item {path!r} in {row.id}")
     given = decode_plain(read) if read is not None else None
     key = unescape(path.rpartition("/")[2])
-    said: Said = {
+    facts: ItemFacts = {
         "run": row.id,
         "path": path,
         "key": key,
         "state": "running",
         "input": None if read is None else _text(given),
         "prompt": _cut(prompt_of(row, key, given)),
-        "calls": [_call(event, path, asked.pop(event.path, None)) for event in calls]
+        "calls": [_call(event, path, started.pop(event.path, None)) for event in calls]
         + [
             {**_call(event, path, event), "state": "running"}
-            for event in asked.values()
+            for event in started.values()
             if found is None
         ],
         "attempts": [
@@ -79,29 +82,35 @@ def item_of(
             for event in happened
             if event.kind == LIMIT_WAITED and event.path == path
         ],
-        "beneath": [_beneath(one) for one in journal.outcomes(prefix=f"{path}/", most=_BENEATH)]
+        "beneath": [
+            _nested_outcome(one)
+            for one in journal.outcomes(prefix=f"{path}/", most=_MAX_NESTED_OUTCOMES)
+        ]
         if path
         else [],
     }
-    return said if found is None else {**said, **_outcome(found)}
+    return facts if found is None else {**facts, **_outcome(found)}
 
 
-def _read(journal: RunReader, row: RunRow, path: str, found: Recorded | None) -> str | None:
-    """What the item was, where the journal has it: items that can be read only once are written as they are read."""
+def _item_input(journal: RunReader, row: RunRow, path: str, found: Recorded | None) -> str | None:
+    """The item's input as JSON, if the journal has it.
+
+    Items that can be read only once, such as lines of a pipe, are recorded as they are read.
+    """
     root, _, rest = path.partition("/")
     index: object = found.data.get("index") if found is not None else None
     key = rest.rpartition("/")[2]
-    if index is None and key.isdecimal():  # it runs, and goes by its position
+    if index is None and key.isdecimal():  # it still runs, and its key is its position
         index = int(key)
     return (
-        _read_at(journal, row, f"{root}/{_INPUT}", index)
+        _input_at(journal, row, f"{root}/{_INPUT}", index)
         if rest and isinstance(index, int)
         else None
     )
 
 
-def _read_at(journal: RunReader, row: RunRow, prefix: str, index: int) -> str | None:
-    """The item at a place of the input: its event is found by halves, as they are in order."""
+def _input_at(journal: RunReader, row: RunRow, prefix: str, index: int) -> str | None:
+    """The input at a position; its event is found by binary search, since events are in order."""
     first, texts = 0, list[str]()
     low, high = 0, row.last_seq
     while low < high:
@@ -114,9 +123,9 @@ def _read_at(journal: RunReader, row: RunRow, prefix: str, index: int) -> str | 
     return texts[index - first] if first <= index < first + len(texts) else None
 
 
-def _outcome(found: Recorded) -> Said:
+def _outcome(found: Recorded) -> ItemFacts:
     data: dict[str, Any] = dict(found.data)
-    said: Said = {
+    facts: ItemFacts = {
         "state": "speculative" if data.get("speculative") else data["state"],
         "lane": found.lane,
         "index": data.get("index"),
@@ -136,19 +145,19 @@ def _outcome(found: Recorded) -> Said:
     if data["state"] == "done":
         value = value_of(found)
         if isinstance(value, dict) and {"exit_code", "stdout", "stderr"} <= value.keys():
-            said |= {name: _text(value[name]) for name in ("stdout", "stderr")} | {
+            facts |= {name: _text(value[name]) for name in ("stdout", "stderr")} | {
                 "exit_code": value["exit_code"]
             }
         else:
-            said["value"] = _text(value)
+            facts["value"] = _text(value)
     elif data["state"] == "failed":
-        said["error"] = _error(found)
+        facts["error"] = _error(found)
     else:
-        said["reason"] = data.get("reason", "")
-    return said
+        facts["reason"] = data.get("reason", "")
+    return facts
 
 
-def _error(recorded: Any) -> Said:  # noqa: ANN401 - an outcome or an event
+def _error(recorded: Recorded | Event) -> ItemFacts:
     error = error_of(recorded)
     raw, status = error.details.get("raw"), error.details.get("status")
     left = left_by(error) or error.details
@@ -163,7 +172,7 @@ def _error(recorded: Any) -> Said:  # noqa: ANN401 - an outcome or an event
     }
 
 
-def _attempt(event: Any) -> Said:  # noqa: ANN401
+def _attempt(event: Event) -> ItemFacts:
     return {
         "attempt": event.data.get("attempt"),
         "backoff": event.data.get("backoff"),
@@ -171,9 +180,9 @@ def _attempt(event: Any) -> Said:  # noqa: ANN401
     }
 
 
-def _call(event: Any, path: str, asked: Event | None) -> Said:  # noqa: ANN401
+def _call(event: Event, path: str, started: Event | None) -> ItemFacts:
     data: dict[str, Any] = dict(event.data)
-    said: Said = {
+    facts: ItemFacts = {
         "path": event.path.removeprefix(f"{path}/"),
         "model": data.get("model"),
         "state": data.get("state"),
@@ -186,24 +195,24 @@ def _call(event: Any, path: str, asked: Event | None) -> Said:  # noqa: ANN401
         "input_tokens": data.get("input_tokens"),
         "output_tokens": data.get("output_tokens"),
     }
-    if asked is not None:
-        turns: Any = value_of(asked)
-        said["asked"] = [
+    if started is not None:
+        turns: Any = value_of(started)
+        facts["asked"] = [
             {"role": role, "text": text, "characters": size} for role, text, size in turns
         ]
     if data.get("state") == "done":
         reply = value_of(event)
-        said["reply"] = _text(reply.get("text") if isinstance(reply, dict) else reply)
+        facts["reply"] = _text(reply.get("text") if isinstance(reply, dict) else reply)
     elif data.get("state") == "failed":
-        said["error"] = _error(event)
-    return said
+        facts["error"] = _error(event)
+    return facts
 
 
-def _beneath(one: Recorded) -> Said:
-    """Something that was done within the item: a check, a judge, a step of its own."""
+def _nested_outcome(one: Recorded) -> ItemFacts:
+    """An outcome recorded within the item: of a check, a judge, or a step of its own."""
     state = one.data.get("state")
-    said = _text(value_of(one))["text"] if state == "done" else ""
-    short = str(said)[:400]
+    facts = _text(value_of(one))["text"] if state == "done" else ""
+    short = str(facts)[:400]
     return {
         "path": one.path,
         "key": unescape(one.path.rpartition("/")[2]),
@@ -212,12 +221,12 @@ def _beneath(one: Recorded) -> Said:
     }
 
 
-def _text(value: object) -> Said:
-    """A value as people read it: text as it is, all else as JSON, bytes that are no text in base64."""
+def _text(value: object) -> ItemFacts:
+    """A value as readable text: a string as it is, all else as JSON (bytes in base64)."""
     return _cut(value if isinstance(value, str) else _JSON(value)) or {}
 
 
-def _cut(text: str | None) -> Said | None:
+def _cut(text: str | None) -> ItemFacts | None:
     if text is None:
         return None
-    return {"text": text[:_LONGEST], "characters": len(text)}
+    return {"text": text[:_MAX_TEXT_CHARACTERS], "characters": len(text)}

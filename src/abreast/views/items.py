@@ -1,4 +1,4 @@
-"""The items of a run in columns: what became of each, found by path, sorted, filtered and paged."""
+"""The items of a run, kept in columns: found by path, sorted, filtered and paged."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SORTS: Final = (
     "usd",
     "tokens",
 )
-"""What items can be sorted by; `order` is that in which they were first seen."""
-_WAITS: Final = ("queued", "waited", "backoff")
+"""What items can be sorted by; `order` is the order in which they were first seen."""
+_WAITING_FIELDS: Final = ("queued", "waited", "backoff")
 
 
 class Items:
     """All items that were started or have ended, in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start with no items."""
         self.paths: list[str] = []
         self.counts = [0] * len(STATES)
         self.state = bytearray()
@@ -45,15 +45,15 @@ class Items:
         self._tokens = array("l")
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of items."""
         return len(self.paths)
 
     def find(self, path: str) -> int:
-        """The place of an item; -1 if it was never seen."""
+        """The index of an item; -1 if it was never seen."""
         return self._places.get(path, -1)
 
     def begin(self, path: str, lane: str, since: float, start: float) -> int:
-        """An attempt at it starts; its place."""
+        """Record that an attempt at an item starts; return the item's index."""
         at = self._places.get(path)
         if at is None:
             at = self._places[path] = len(self.paths)
@@ -74,7 +74,7 @@ class Items:
         return at
 
     def settle(self, event: Event, lane: str, state: int, now: float, error: int) -> None:
-        """It has ended."""
+        """Record the outcome of an item."""
         at = self._places.get(event.path)
         if at is None:
             at = self.begin(event.path, lane, now, now)
@@ -83,7 +83,7 @@ class Items:
         self._mark(at, state)
         self._error[at] = error
         self._took[at] = sum(service) if isinstance(service, list) else now - self._began[at]
-        self._waited[at] = sum(_number(data[name]) for name in _WAITS if name in data)
+        self._waited[at] = sum(_number(data[name]) for name in _WAITING_FIELDS if name in data)
         attempts = data.get("attempts")
         self._attempts[at] = attempts if isinstance(attempts, int) else 1
         if "requests" in data:
@@ -93,13 +93,13 @@ class Items:
             )
 
     def end(self, at: int, state: int, now: float) -> None:
-        """Its driver is gone, or its map is over."""
+        """End an item without an outcome: its driver is gone, or its map has ended."""
         if at >= 0 and self.state[at] == RUNNING:
             self._mark(at, state)
             self._took[at] = now - self._began[at]
 
     def take_up(self) -> None:
-        """A later driver has taken up what ended after an interrupt."""
+        """Count speculative items as done: a later driver uses what ended after an interrupt."""
         if self.counts[SPECULATIVE]:
             self.state = self.state.replace(bytes((SPECULATIVE,)), bytes((DONE,)))
             self.counts[DONE] += self.counts[SPECULATIVE]
@@ -110,7 +110,7 @@ class Items:
         self.counts[state] += 1
         self.state[at] = state
 
-    # --- looking ----------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def page(
         self,
@@ -124,7 +124,7 @@ class Items:
         at: int,
         most: int,
     ) -> tuple[int, list[dict[str, object]]]:
-        """How many items match, and the rows from `at` on, at most so many."""
+        """How many items match, and at most `most` of their rows from `at` on."""
         found: Iterable[int] = range(len(self.paths))
         if states:
             wanted = {STATES.index(state) for state in states if state in STATES}
@@ -145,7 +145,7 @@ class Items:
         return len(places), [self.row(one) for one in places[at : at + most]]
 
     def row(self, at: int) -> dict[str, object]:
-        """One item in JSON's own types."""
+        """One item as a row, in JSON's own types."""
         path = self.paths[at]
         return {
             "path": path,

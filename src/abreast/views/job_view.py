@@ -1,4 +1,7 @@
-"""What the views of jobs share: a fold that is fed events, and values made fit to be sent, whatever a run holds."""
+"""What the views of jobs share: the `JobFold` protocol, and readers for recorded values.
+
+The readers accept whatever a run holds and return values that can be sent as JSON.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +16,32 @@ from abreast.views.run_reader import error_of, value_of
 
 
 class JobFold(Protocol):
-    """One job's run as far as it was read: fed once, in order, and asked for its picture as often as one likes."""
+    """One job's run as far as its journal was read.
+
+    Events are added once, in order; `plain` may be called at any time between them.
+    """
 
     KINDS: ClassVar[frozenset[str]]
-    """The events that it wants to see."""
+    """The kinds of events that `add` takes."""
 
     def add(self, event: Event) -> None:
-        """Take in the next event of these kinds."""
+        """Add the next event of these kinds."""
 
     def plain(self, run: RunRow, state: str) -> dict[str, object]:
-        """The picture in JSON's own types, bounded whatever the run's size.
+        """What the page shows, in JSON's own types, of bounded size however large the run is.
 
-        `state` is the run's, for people.
+        `state` is the run's state as users see it (`crashed` for a run without a driver).
         """
 
 
 def short(text: object, most: int) -> str:
-    """A text of at most so many characters; one that is longer ends in an ellipsis."""
-    said = text if isinstance(text, str) else "" if text is None else str(text)
-    return said if len(said) <= most else f"{said[: most - 1]}…"
+    """The text, cut to `most` characters with an ellipsis at the end if it is longer."""
+    full = text if isinstance(text, str) else "" if text is None else str(text)
+    return full if len(full) <= most else f"{full[: most - 1]}…"
 
 
 def number(value: object) -> float | None:
-    """A number that JSON can say; None for all else."""
+    """A finite number, which JSON can hold; None for all else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if math.isfinite(value) else None
@@ -47,7 +53,10 @@ def whole(value: object) -> int | None:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """A mapping, empty for all else: what is recorded may have been written by another version, or by hand."""
+    """A mapping, empty for all else.
+
+    What is recorded may have been written by another version, or by hand.
+    """
     return value if isinstance(value, Mapping) else {}
 
 
@@ -57,7 +66,7 @@ def listed(value: object) -> list[Any]:
 
 
 def value_in(event: Event) -> object:
-    """The value that an event carries; None if it can't be read."""
+    """The value of an event; None if it can't be read."""
     try:
         return value_of(event)
     except StoreError:
@@ -65,7 +74,7 @@ def value_in(event: Event) -> object:
 
 
 def failure_in(event: Event) -> str:
-    """What failed, in words: the message, or the kind if there is none."""
+    """The message of a failure, or its kind if it has no message."""
     try:
         error = error_of(event)
     except StoreError:
@@ -74,7 +83,7 @@ def failure_in(event: Event) -> str:
 
 
 def manifest_of(run: RunRow, kind: str) -> Mapping[str, Any]:
-    """What a run keeps of its job."""
+    """The part of a run's manifest that belongs to its job."""
     return mapping(run.manifest.get(kind))
 
 

@@ -1,4 +1,4 @@
-"""The rows of a lane: bars of what ran in them, how many waited, and what was counted."""
+"""The rows of a lane in the terminal: bars of what ran in them, how many waited, and counts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ RETRIED: Final = "retried"
 CRASHED: Final = "crashed"
 RUNNING: Final = "running"
 SPECULATIVE: Final = "speculative"
-_WORST: Final = (RUNNING, DONE, CANCELLED, RETRIED, CRASHED, FAILED)
-_ROWS: Final = 256  # rows of a lane that keep what ran in them: no picture is higher
-_NEWEST: Final = 8
-INSTANT: Final = (
-    0.002  # seconds; a driver hands a slot on before it notes that its last holder has ended
-)
+_SEVERITY: Final = (RUNNING, DONE, CANCELLED, RETRIED, CRASHED, FAILED)  # the worst last
+_MAX_KEPT_ROWS: Final = 256  # rows of a lane that keep their bars: no drawing is higher
+# Latest starts that are checked for having taken a slot whose release is recorded only now.
+_RECENT_STARTS: Final = 8
+# Seconds. A driver gives a slot to the next attempt before it records the end of the last one.
+INSTANT: Final = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class LaneBar:
-    """One attempt at an item, in the run's own time.
+    """One attempt at an item, or several merged because each is too short to be seen.
 
-    Or several that are too short to be told apart.
-
-    From `since` to `start` it waited, as far as its row was free meanwhile; from `start` to `end`
-    it worked.
+    Times are the run's own. It waited from `since` to `start`, as far as its row was free then; it
+    ran from `start` to `end`.
     """
 
     key: str
@@ -40,12 +38,12 @@ class LaneBar:
     end: float
     attempt: int = 1
     count: int = 1
-    nth: int = 0  # of its row, so that neighbours can be given different shades
+    nth: int = 0  # its number in its row, so that neighbours can be given different shades
 
 
 @dataclass(slots=True)
 class LaneRow:
-    """A slot of a lane: what ran in it, one after the other, and what runs in it now."""
+    """A slot of a lane: the bars that ran in it, one after the other, and the one running now."""
 
     bars: deque[LaneBar] = field(default_factory=deque)
     running: LaneBar | None = None
@@ -53,22 +51,22 @@ class LaneRow:
     turns: int = 0
 
     def start(self, bar: LaneBar) -> None:
-        """Something starts here."""
+        """Start an attempt in this row."""
         since, start = max(bar.since, self.free_since), max(bar.start, self.free_since)
         self.running = replace(bar, since=since, start=start, end=start, nth=self.turns)
         self.turns += 1
 
     def stop(self, now: float) -> LaneBar | None:
-        """What runs here does so no more."""
+        """End the running attempt; return its bar."""
         bar, self.running, self.free_since = self.running, None, now
         return bar
 
     def seen_since(self, begin: float) -> bool:
-        """Whether anything ran here since."""
+        """Whether anything ran here since `begin`."""
         return self.running is not None or (bool(self.bars) and self.bars[-1].end >= begin)
 
     def seen(self, begin: float, now: float) -> Iterator[LaneBar]:
-        """What ran here since, the running one as if it ended `now`."""
+        """The bars since `begin`, the running one as if it ended `now`."""
         yield from (bar for bar in self.bars if bar.end >= begin)
         if self.running is not None:
             yield replace(self.running, end=max(now, self.running.start))
@@ -76,11 +74,11 @@ class LaneRow:
     def keep(self, bar: LaneBar, grain: float) -> None:
         """Add a bar that has ended.
 
-        It becomes one with the last if both together are too short to be seen.
+        It is merged with the last one if both together are shorter than `grain` seconds.
         """
         last = self.bars[-1] if self.bars else None
         if last is not None and bar.end - last.since < grain:
-            shown = max(last, bar, key=lambda either: _WORST.index(either.state))
+            shown = max(last, bar, key=lambda either: _SEVERITY.index(either.state))
             bar = replace(
                 shown, since=last.since, start=last.start, end=bar.end, count=last.count + bar.count
             )
@@ -90,13 +88,16 @@ class LaneRow:
 
 @dataclass(slots=True)
 class LaneLevel:
-    """A number over time, such as how many wait: for each step its time, its highest value and its last."""
+    """A number over time, such as how many items wait.
+
+    Each step has its time, its highest value and its last value.
+    """
 
     value: int = 0
     steps: deque[tuple[float, int, int]] = field(default_factory=deque)
 
     def change(self, by: int, now: float, grain: float) -> None:
-        """Go up or down."""
+        """Add `by` to the number; changes within `grain` seconds are one step."""
         began, high = now, self.value
         if self.steps and now - self.steps[-1][0] < grain:
             began, high, _ = self.steps.pop()
@@ -106,9 +107,9 @@ class LaneLevel:
 
 @dataclass(slots=True)
 class LaneCounts:
-    """How many items came to what end.
+    """How many items are in each state.
 
-    `retried` counts attempts, `speculative` what ran past its map's stop.
+    `retried` counts attempts, `speculative` the items that ran past their map's stop.
     """
 
     done: int = 0
@@ -120,40 +121,40 @@ class LaneCounts:
     waiting: int = 0
 
     def __add__(self, other: LaneCounts) -> LaneCounts:
-        """Both together."""
+        """Add the counts field by field."""
         return LaneCounts(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     def change(self, name: str, by: int) -> None:
-        """Count one up or down."""
+        """Add `by` to the count of that name."""
         setattr(self, name, getattr(self, name) + by)
 
 
 @dataclass(slots=True)
 class Strip:
-    """One lane's part of the picture: as many rows as items were ever executing in it at once."""
+    """The rows of one lane: as many as items were ever executing in it at once."""
 
     name: str
     rows: list[LaneRow] = field(default_factory=list)
     counts: LaneCounts = field(default_factory=LaneCounts)
     waiting: LaneLevel = field(default_factory=LaneLevel)
-    newest: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWEST))
+    newest: deque[str] = field(default_factory=lambda: deque(maxlen=_RECENT_STARTS))
     _free: list[int] = field(default_factory=list)
-    _most: int = 0
+    _peak: int = 0
 
     @property
     def peak(self) -> int:
-        """How many executed at once, at most."""
-        return max(self._most, len(self.rows))
+        """How many items executed at once, at most."""
+        return max(self._peak, len(self.rows))
 
     def take(self) -> int:
-        """The lowest free row."""
+        """Take the lowest free row."""
         if self._free:
             return heappop(self._free)
         self.rows.append(LaneRow())
         return len(self.rows) - 1
 
     def take_since(self, start: float) -> int:
-        """The lowest row that has been free since then."""
+        """Take the lowest row that has been free since `start`."""
         for place in sorted(self._free):
             if self.rows[place].free_since <= start + INSTANT:
                 self._free.remove(place)
@@ -163,14 +164,14 @@ class Strip:
         return len(self.rows) - 1
 
     def give(self, place: int) -> None:
-        """Free a row; the last one is gone if nothing is kept of it."""
+        """Free a row; the last row is removed if it has no bars."""
         if place == len(self.rows) - 1 and not self.rows[place].bars:
             self.rows.pop()
         else:
             heappush(self._free, place)
 
     def keep(self, place: int, bar: LaneBar, grain: float) -> None:
-        """Keep what ran in a row."""
-        self._most = max(self._most, place + 1)
-        if place < _ROWS:
+        """Add a bar that has ended to a row."""
+        self._peak = max(self._peak, place + 1)
+        if place < _MAX_KEPT_ROWS:
             self.rows[place].keep(bar, grain)

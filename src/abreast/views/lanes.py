@@ -1,8 +1,7 @@
-"""The lanes of a run as its events draw them: a fold from the journal to rows of bars, counts and rates.
+"""The lanes of a run for the terminal: events folded into rows of bars, counts and rates.
 
-It is fed event by event, in order, and knows nothing else: drawing an old run and watching a live
-one are the same. An event costs the same however long the run is, and only what can still be seen
-is kept.
+Its only input is the events, in order, so drawing an old run and watching a live one are the same.
+An event takes constant time however long the run is, and only what can still be seen is kept.
 """
 
 from __future__ import annotations
@@ -33,77 +32,78 @@ from abreast.views.lane_rows import (
 )
 
 OTHERS: Final = "others"
-_STRIPS: Final = 64  # lanes told apart; all further ones are one
-_GRAINS: Final = 500  # what is shorter than this part of the window can't be seen by itself
-_UNSETTLED: Final = 65_536  # failed or cancelled items remembered, in case they are run again
-_SHORTEST: Final = 0.25  # seconds; the window of a whole run grows with it from here
-_RECENT: Final = 10  # seconds over which the rate is taken
+_MAX_LANES: Final = 64  # shown separately; all further ones are shown as one
+_MAX_SEAMS: Final = 64
+_GRAINS: Final = 500  # per window: bars shorter than one grain are merged
+_MAX_UNSETTLED: Final = 65_536  # failed or cancelled items remembered, in case they are run again
+_FIRST_WINDOW: Final = 0.25  # seconds; the window of a whole run grows with it from here
+_RATE_PERIOD: Final = 10  # seconds over which the rate is measured
 
 
 @dataclass(slots=True)
 class _Map:
-    """A map that is open: its name in the picture, and those of its items that wait or run."""
+    """A map that has not ended: the name of its lane, and its items that wait or run."""
 
     label: str
     members: set[str] = field(default_factory=set)
 
 
 class LaneChart:
-    """The picture of one run so far, made of events of the `KINDS`.
+    """The lanes of one run so far, computed from events of the `KINDS`.
 
-    Time in it is the time the run was driven: what lies between a crash and the resume is left out,
-    and marked by a seam. With `whole` all of the run stays in it, the later the coarser; else its
-    last `window` seconds.
+    Its time is the time that the run was driven: the time between a crash and the resume is left
+    out, and marked by a seam. With `whole` it keeps the whole run, in coarser steps as the run gets
+    longer; else the last `window` seconds.
     """
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
-        """Nothing has happened yet."""
-        self.window = _SHORTEST if whole else window
+        """Start before the first event."""
+        self.window = _FIRST_WINDOW if whole else window
         self.whole = whole
         self.now = 0.0
         self.peak = self.read = self.settled = 0
         self.complete = False
         self.state, self.reason = RUNNING, ""
         self.usage = NO_USAGE
-        self.seams: deque[float] = deque(maxlen=_STRIPS)
+        self.seams: deque[float] = deque(maxlen=_MAX_SEAMS)
         self.strips: dict[str, Strip] = {}
         self._time = DrivenTime()
         self._places: dict[str, tuple[Strip, int]] = {}
         self._waiting: dict[str, tuple[Strip, float]] = {}
         self._maps: dict[str, _Map] = {}
         self._unsettled: dict[int, tuple[Strip, str]] = {}
-        self._recent: deque[list[int]] = deque(maxlen=_RECENT + 1)
+        self._recent: deque[list[int]] = deque(maxlen=_RATE_PERIOD + 1)
 
-    # --- what it shows ----------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     @property
     def counts(self) -> LaneCounts:
-        """All lanes together."""
+        """The counts of all lanes together."""
         return sum((strip.counts for strip in self.strips.values()), LaneCounts())
 
     def at(self, wall: float) -> float:
-        """The picture's time at a time of day, while the run is driven."""
+        """The run's own time at a wall-clock time, while the run is driven."""
         return self._time.at(wall)
 
     def rate(self, now: float) -> float:
-        """Items settled per second, lately."""
-        settled = sum(count for second, count in self._recent if second >= now - _RECENT)
-        return settled / min(_RECENT, now) if now > 0 else 0.0
+        """Items settled per second, over the last ten seconds."""
+        settled = sum(count for second, count in self._recent if second >= now - _RATE_PERIOD)
+        return settled / min(_RATE_PERIOD, now) if now > 0 else 0.0
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def add(self, event: Event) -> None:
-        """Take in the next event."""
-        turn = self._TURNS.get(event.kind)
-        if turn is None:
+        """Add the next event."""
+        handle = self._HANDLERS.get(event.kind)
+        if handle is None:
             return
         self.now = self._time.take(event)
         while self.whole and self.now > self.window:
             self.window *= 2
-        turn(self, event)
+        handle(self, event)
 
     def cut(self) -> None:
-        """The driver is gone, and with it all that it was executing."""
+        """End everything that waits or runs as crashed: the driver is gone."""
         self.state = CRASHED
         for path in list(self._places):
             self._end(path, CRASHED)
@@ -116,9 +116,8 @@ class LaneChart:
 
     def _run_resumed(self, _: Event) -> None:
         self.cut()
-        for (
-            strip
-        ) in self.strips.values():  # what ended after an interrupt is taken up by the next driver
+        # What ended after an interrupt is used by the next driver.
+        for strip in self.strips.values():
             strip.counts.change(DONE, strip.counts.speculative)
             strip.counts.speculative = 0
         self.seams.append(self.now)
@@ -126,7 +125,7 @@ class LaneChart:
 
     def _run_ended(self, event: Event) -> None:
         for path in list(self._maps):
-            self._close(path)
+            self._close_map(path)
         self.state, self.reason = (
             str(event.data.get("state", DONE)),
             str(event.data.get("reason") or self.reason),
@@ -139,7 +138,7 @@ class LaneChart:
         self.reason = f"it stopped at item {event.data.get('at')} ({event.data.get('reason')})"
 
     def _map_ended(self, event: Event) -> None:
-        self._close(event.path)
+        self._close_map(event.path)
 
     def _item_read(self, event: Event) -> None:
         self.read += events.count_read(event)
@@ -195,15 +194,15 @@ class LaneChart:
         self._recent[-1][1] += 1
 
     def _call_settled(self, event: Event) -> None:
-        """Count what a call used.
+        """Count the usage of a call.
 
-        Not by items: what a nested one used is in the item around it, too.
+        Usage is not counted by items, since that of a nested item is also in the item around it.
         """
         if event.data.get("state") != CANCELLED:
             self.usage += usage_of(event.data)
 
     def _brief(self, event: Event, strip: Strip, state: str) -> None:
-        """An item so short that its start was not written: its end says how long it took."""
+        """Add an item so short that its start was not recorded; its end says how long it took."""
         service = event.data.get("service")
         if not isinstance(service, list) or not service:
             return
@@ -220,14 +219,17 @@ class LaneChart:
         strip.give(place)
         self.peak = max(self.peak, len(self._places), place + 1)
 
-    # --- how it is kept ---------------------------------------------------------------------------------------------
+    # --- bookkeeping ------------------------------------------------------------------------------
 
     @property
     def _grain(self) -> float:
         return self.window / _GRAINS
 
     def _count(self, path: str, strip: Strip, state: str) -> None:
-        """Count an outcome, in place of an earlier one of the same item: what failed may have been run again."""
+        """Count an outcome, in place of an earlier one of the same item.
+
+        An item that failed or was cancelled may be run again.
+        """
         mark = hash(path)
         before = self._unsettled.pop(mark, None)
         if before is not None:
@@ -235,7 +237,7 @@ class LaneChart:
             self.settled -= 1
         strip.counts.change(state, 1)
         self.settled += 1
-        if state in (FAILED, CANCELLED) and len(self._unsettled) < _UNSETTLED:
+        if state in (FAILED, CANCELLED) and len(self._unsettled) < _MAX_UNSETTLED:
             self._unsettled[mark] = (strip, state)
 
     def _wait(self, event: Event) -> None:
@@ -246,7 +248,7 @@ class LaneChart:
         self._map(event.path).members.add(event.path)
 
     def _stop_waiting(self, path: str) -> float:
-        """It waits no more; since when it did."""
+        """End an item's waiting; return the time since when it waited."""
         strip, since = self._waiting.pop(path)
         strip.counts.waiting -= 1
         strip.waiting.change(-1, self.now, self._grain)
@@ -256,7 +258,7 @@ class LaneChart:
         return since
 
     def _end(self, path: str, state: str) -> None:
-        """What was running runs no more."""
+        """End a running attempt."""
         strip, place = self._places.pop(path)
         row = strip.rows[place]
         bar = row.stop(self.now)
@@ -265,13 +267,13 @@ class LaneChart:
             strip.keep(place, replace(bar, state=state, end=self.now), self._grain)
         while not self.whole and row.bars and row.bars[0].end < self.now - self.window:
             row.bars.popleft()
-        if not self._follow(strip, place):
+        if not self._move_successor(strip, place):
             strip.give(place)
 
-    def _follow(self, strip: Strip, place: int) -> bool:
-        """Move what has just started into the row that it was waiting for.
+    def _move_successor(self, strip: Strip, place: int) -> bool:
+        """Move an attempt that has just started into the row that was freed for it.
 
-        False if there is no such item.
+        Returns False if there is no such attempt.
         """
         others = [
             (self._places[path][1], path)
@@ -288,8 +290,8 @@ class LaneChart:
         self._places[path] = (strip, place)
         return True
 
-    def _close(self, path: str) -> None:
-        """A map is over: nothing of it runs any more, and what waited in it never will."""
+    def _close_map(self, path: str) -> None:
+        """End a map: its running items are cancelled, and its waiting items stop waiting."""
         closed = self._maps.pop(path, None)
         for member in closed.members if closed else ():
             if member in self._places:
@@ -298,7 +300,7 @@ class LaneChart:
                 self._stop_waiting(member)
 
     def _map(self, path: str) -> _Map:
-        """The map that an item belongs to; a step is a map by its own name."""
+        """The map that an item belongs to; a step counts as a map of its own name."""
         above = path.rpartition("/")[0] or path
         found = self._maps.get(path) or self._maps.get(above)
         if found is None:
@@ -306,7 +308,10 @@ class LaneChart:
         return found
 
     def _label(self, path: str) -> str:
-        """The map's path without its run, and the same for the maps beneath all items of another."""
+        """The map's path without its run.
+
+        The maps beneath all items of another map share one label.
+        """
         root, _, label = path.partition("/")
         above = path.rpartition("/")[0]
         while above and above not in self._places:
@@ -315,11 +320,11 @@ class LaneChart:
 
     def _strip(self, event: Event) -> Strip:
         name = event.lane if event.lane is not None else self._map(event.path).label
-        if name not in self.strips and len(self.strips) >= _STRIPS:
+        if name not in self.strips and len(self.strips) >= _MAX_LANES:
             name = OTHERS
         return self.strips.setdefault(name, Strip(name))
 
-    _TURNS: ClassVar[dict[str, Callable[[LaneChart, Event], None]]] = {
+    _HANDLERS: ClassVar[dict[str, Callable[[LaneChart, Event], None]]] = {
         events.RUN_STARTED: _run_started,
         events.RUN_RESUMED: _run_resumed,
         events.RUN_ENDED: _run_ended,
@@ -334,4 +339,4 @@ class LaneChart:
         events.ITEM_SETTLED: _item_settled,
         events.CALL_SETTLED: _call_settled,
     }
-    KINDS: ClassVar = frozenset(_TURNS)
+    KINDS: ClassVar = frozenset(_HANDLERS)

@@ -1,4 +1,4 @@
-"""What limits did over time, folded from a run's events: calls in flight, how many were allowed, and each decision."""
+"""The limits of a run over time: calls in flight, how many were allowed, and each decision."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from abreast.core.events import Event
 from abreast.views.lane_rows import CRASHED, RUNNING, LaneLevel
 
 CONCURRENCY: Final = "concurrency"
-_SHORTEST: Final = 0.25  # seconds; the window of a whole run grows with it from here
-_GRAINS: Final = 1000  # what is shorter than this part of the window can't be seen by itself
-_KEPT: Final = 2000  # decisions of a lane
+_FIRST_WINDOW: Final = 0.25  # seconds; the window of a whole run grows with it from here
+_GRAINS: Final = 1000  # per window: changes within one grain are one step
+_MAX_DECISIONS: Final = 2000  # kept of a lane, the newest
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Something that is allowed otherwise than before, in the run's own time."""
+    """A change of a limit, in the run's own time."""
 
     at: float
     dimension: str
@@ -30,7 +30,7 @@ class Decision:
 
     @classmethod
     def of(cls, at: float, data: Any) -> Decision:  # noqa: ANN401 - of an event
-        """As an event tells it."""
+        """The decision that an event records."""
         numbers = {name: _number(data.get(name)) for name in ("old", "new", "held")}
         return cls(
             at,
@@ -40,7 +40,7 @@ class Decision:
         )
 
     def spoken(self) -> str:
-        """In words."""
+        """The decision as a sentence."""
         if self.cause == "quota":
             return "the quota is used up: the lane is parked"
         change = f" {_shown(self.old)} -> {_shown(self.new)}" if self.new is not None else ""
@@ -54,26 +54,26 @@ class CallFlow:
 
     name: str
     flying: LaneLevel = field(default_factory=LaneLevel)
-    decisions: deque[Decision] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    decisions: deque[Decision] = field(default_factory=lambda: deque(maxlen=_MAX_DECISIONS))
     calls: int = 0
     peak: int = 0
     rejections: int = 0
     paths: set[str] = field(default_factory=set)
 
     def allowed(self, dimension: str) -> float | None:
-        """What was last decided."""
-        told = (
+        """The limit that was decided last."""
+        limits = (
             each.new
             for each in reversed(self.decisions)
             if each.dimension == dimension and each.new is not None
         )
-        return next(told, None)
+        return next(limits, None)
 
 
 class LimitChart:
-    """The limits of one run so far, made of events of the `KINDS`.
+    """The limits of one run so far, computed from events of the `KINDS`.
 
-    Its time is that of `abreast.views.lanes.Chart`.
+    Its time is that of `abreast.views.lanes.LaneChart`.
     """
 
     KINDS: ClassVar = frozenset(
@@ -88,8 +88,8 @@ class LimitChart:
     )
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
-        """Nothing has happened yet."""
-        self.window = _SHORTEST if whole else window
+        """Start before the first event."""
+        self.window = _FIRST_WINDOW if whole else window
         self.whole = whole
         self.now = 0.0
         self.state, self.reason = RUNNING, ""
@@ -97,18 +97,18 @@ class LimitChart:
         self._time = DrivenTime()
 
     def at(self, wall: float) -> float:
-        """The picture's time at a time of day, while the run is driven."""
+        """The run's own time at a wall-clock time, while the run is driven."""
         return self._time.at(wall)
 
     def cut(self) -> None:
-        """The driver is gone, and with it all that was in flight."""
+        """End all calls in flight: the driver is gone."""
         self.state = CRASHED
         for flow in self.flows.values():
-            self._fly(flow, -len(flow.paths))
+            self._change_in_flight(flow, -len(flow.paths))
             flow.paths.clear()
 
     def add(self, event: Event) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         if event.kind not in self.KINDS:
             return
         self.now = self._time.take(event)
@@ -126,31 +126,33 @@ class LimitChart:
         if event.kind == events.CALL_STARTED:
             if event.path not in flow.paths:
                 flow.paths.add(event.path)
-                self._fly(flow, 1)
+                self._change_in_flight(flow, 1)
         elif event.kind == events.CALL_SETTLED:
             flow.calls += 1
-            self._land(flow, [event.path])
+            self._end_calls(flow, [event.path])
         else:
             decision = Decision.of(self.now, event.data)
             flow.decisions.append(decision)
             if decision.cause == "429":
                 flow.rejections += 1
-                # What was turned away is in flight no more; it starts again.
-                self._land(flow, [path for path in flow.paths if path.startswith(f"{event.path}/")])
+                # A rejected call is no longer in flight; it starts again.
+                self._end_calls(
+                    flow, [path for path in flow.paths if path.startswith(f"{event.path}/")]
+                )
 
-    def _land(self, flow: CallFlow, paths: list[str]) -> None:
-        landed = flow.paths.intersection(paths)
-        flow.paths -= landed
-        if landed:
-            self._fly(flow, -len(landed))
+    def _end_calls(self, flow: CallFlow, paths: list[str]) -> None:
+        ended = flow.paths.intersection(paths)
+        flow.paths -= ended
+        if ended:
+            self._change_in_flight(flow, -len(ended))
 
-    def _fly(self, flow: CallFlow, by: int) -> None:
+    def _change_in_flight(self, flow: CallFlow, by: int) -> None:
         flow.flying.change(by, self.now, self.window / _GRAINS)
         flow.peak = max(flow.peak, flow.flying.value)
 
 
-def _number(told: object) -> float | None:
-    return float(told) if isinstance(told, (int, float)) and not isinstance(told, bool) else None
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _shown(number: float | None) -> str:

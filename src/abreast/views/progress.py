@@ -1,4 +1,4 @@
-"""How far runs are and what they cost, for the list of them: counted on, never counted again, a little at a time."""
+"""Progress and cost of each run, for the list of runs; each look counts only new events."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from abreast.core.events import CALL_SETTLED, ITEM_SETTLED, ITEMS_COMPLETE, Even
 from abreast.store.port import RunRow, Store
 
 _KINDS: Final = frozenset({ITEM_SETTLED, CALL_SETTLED, ITEMS_COMPLETE})
-_PAGE: Final = 1000
-_SECONDS: Final = 0.25  # of counting for one answer; the next one counts on
-_MOST: Final = 1000  # runs whose counts are kept
-_AGAIN: Final = 10_000  # failed or cancelled items remembered, in case they are run again
+_PAGE_EVENTS: Final = 1000  # read at once
+_COUNT_SECONDS: Final = 0.25  # of counting for one answer; the next one counts on
+_MAX_RUNS: Final = 1000  # whose counts are kept
+_MAX_UNSETTLED: Final = 10_000  # failed or cancelled items remembered, in case they are run again
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class _Tally:
     unpriced: int = 0
     tokens: int = 0
     after: int = 0
-    again: dict[str, str] = field(default_factory=dict)
+    unsettled: dict[str, str] = field(default_factory=dict)
 
     def add(self, event: Event) -> None:
         data = event.data
@@ -37,7 +37,7 @@ class _Tally:
             count = data.get("items")
             self.total = (self.total or 0) + (count if isinstance(count, int) else 0)
         elif event.kind == CALL_SETTLED:
-            if data.get("state") == "cancelled":  # what was reserved for it is no use that is known
+            if data.get("state") == "cancelled":  # it holds a reservation, not a known usage
                 return
             usd = data.get("usd")
             self.unpriced += usd is None
@@ -49,43 +49,47 @@ class _Tally:
             self._settle(event.path, str(data.get("state")))
 
     def _settle(self, path: str, state: str) -> None:
-        before = self.again.pop(path, None)
+        before = self.unsettled.pop(path, None)
         if before is not None:
             setattr(self, before, getattr(self, before) - 1)
         if state in ("done", "failed", "cancelled"):
             setattr(self, state, getattr(self, state) + 1)
-            if state != "done" and len(self.again) < _AGAIN:
-                self.again[path] = state
+            if state != "done" and len(self.unsettled) < _MAX_UNSETTLED:
+                self.unsettled[path] = state
 
 
 class Tallies:
     """The counts of the runs that were listed."""
 
     def __init__(self, store: Store) -> None:
-        """Nothing is counted yet."""
+        """Count nothing yet."""
         self._store = store
         self._lock = threading.Lock()
-        self._found: OrderedDict[tuple[str, float], _Tally] = OrderedDict()
+        self._tallies: OrderedDict[tuple[str, float], _Tally] = OrderedDict()
 
-    def look(self, rows: Sequence[RunRow]) -> None:
-        """Count what is new of these runs, for a moment."""
-        until = SYSTEM_CLOCK.now() + _SECONDS
+    def update(self, rows: Sequence[RunRow]) -> None:
+        """Count the new events of these runs, for at most a quarter of a second."""
+        until = SYSTEM_CLOCK.now() + _COUNT_SECONDS
         with self._lock:
             for row in rows:
-                tally = self._found.setdefault((row.id, row.created), _Tally())
+                tally = self._tallies.setdefault((row.id, row.created), _Tally())
                 while tally.after < row.last_seq and SYSTEM_CLOCK.now() < until:
-                    page = self._store.events(row.id, after=tally.after, limit=_PAGE, kinds=_KINDS)
+                    page = self._store.events(
+                        row.id, after=tally.after, limit=_PAGE_EVENTS, kinds=_KINDS
+                    )
                     for event in page:
                         tally.add(event)
                     tally.after = (
-                        page[-1].seq if len(page) == _PAGE else max(row.last_seq, tally.after)
+                        page[-1].seq
+                        if len(page) == _PAGE_EVENTS
+                        else max(row.last_seq, tally.after)
                     )
-            while len(self._found) > _MOST:
-                self._found.popitem(last=False)
+            while len(self._tallies) > _MAX_RUNS:
+                self._tallies.popitem(last=False)
 
     def of(self, row: RunRow) -> dict[str, object]:
-        """What is counted of a run so far; `counted` says whether that is all."""
-        tally = self._found.get((row.id, row.created)) or _Tally()
+        """The counts of a run so far; `counted` says whether they are complete."""
+        tally = self._tallies.get((row.id, row.created)) or _Tally()
         return {
             "done": tally.done,
             "failed": tally.failed,

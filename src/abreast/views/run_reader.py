@@ -1,7 +1,6 @@
-"""What pages are made of: one run of the store, read and never written.
+"""Read access to the journal of one run.
 
-A reader neither waits for the run's driver nor holds it up: each call is one look of its own at the
-store.
+A reader neither waits for the run's driver nor holds it up: each call is one read of its own.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from abreast.store.port import ControlRequest, Recorded, RunRow, Store
 
 @dataclass(frozen=True, slots=True)
 class RunReader:
-    """The journal of one run: its events, its outcomes, and what was asked of its driver."""
+    """The journal of one run: its events, its outcomes, and the requests to its driver."""
 
     store: Store
     run_id: str
 
     def run(self) -> RunRow:
-        """The run as it is now; `NoSuchRun` if it was removed."""
+        """The run as it is now; raises `NoSuchRun` if it was removed."""
         return self.store.get(self.run_id)
 
     def state(self, row: RunRow) -> str:
-        """The run's state for people: one that runs without a driver has crashed."""
+        """The run's state as users see it: `crashed` if it is running without a driver."""
         return "crashed" if row.state == "running" and not self.store.driven(row.id) else row.state
 
     def events(
@@ -39,7 +38,7 @@ class RunReader:
         most: int = 1_000_000,
         page: int = 2000,
     ) -> Iterator[Event]:
-        """Events in order, those of some kinds or all, beneath `prefix`; at most so many."""
+        """Events in order, of some kinds or all, beneath `prefix`; at most `most`."""
         while most > 0 and (
             batch := self.store.events(
                 self.run_id, after=after, limit=min(page, most), kinds=kinds, prefix=prefix
@@ -52,7 +51,7 @@ class RunReader:
     def outcomes(
         self, *, prefix: str = "", most: int = 1_000_000, page: int = 1000
     ) -> Iterator[Recorded]:
-        """The newest outcome of each path beneath `prefix`, in the order in which they were written."""
+        """The newest outcome of each path beneath `prefix`, in the order of writing."""
         after = 0
         while most > 0 and (
             batch := self.store.outcomes(
@@ -64,22 +63,19 @@ class RunReader:
             most -= len(batch)
 
     def recorded(self, paths: Collection[str]) -> dict[str, Recorded]:
-        """What is recorded under just these paths."""
+        """The outcomes recorded under exactly these paths."""
         return self.store.recorded(self.run_id, paths)
 
     def asked(self) -> list[ControlRequest]:
-        """What the run's driver was asked to do and has not done yet."""
+        """The requests to the run's driver that it has not carried out yet."""
         return self.store.asked(self.run_id)
 
 
 def value_of(recorded: Recorded | Event) -> object:
-    """The value of something that is done, in JSON's own types.
-
-    Nothing of the user's code is needed.
-    """
+    """The value of a done outcome, in JSON's own types; it needs none of the user's code."""
     return codec.decode_plain(recorded.body or "null")
 
 
 def error_of(recorded: Recorded | Event) -> RecordedError:
-    """The failure of something that failed: its `kind`, `message`, `trace` and `details`."""
+    """The error of a failed outcome: its `kind`, `message`, `trace` and `details`."""
     return codec.decode_error(recorded.body) if recorded.body else RecordedError("unknown", "")

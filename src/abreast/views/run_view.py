@@ -1,8 +1,8 @@
-"""A run as its journal tells it: a fold from events to lanes, items, errors and what was spent.
+"""The web page's view of a run: events folded into lanes, items, errors and spending.
 
-It is fed in order, page by page, and knows nothing else: an old run and a live one are the same
-fold. Time in it is the time that the run was driven: what lies between a crash and the resume is
-left out, and marked by a seam.
+Its only input is the events, in order, so an old run and a live one are the same to it. Its time is
+the time that the run was driven: the time between a crash and the resume is left out, and marked by
+a seam.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from abreast.views.attempts import (
 from abreast.views.failures import Errors
 from abreast.views.items import Items
 
-_LANES: Final = 64  # told apart; all further ones are one
+_MAX_LANES: Final = 64  # shown separately; all further ones are shown as one
 _OTHERS: Final = "others"
-_DECISIONS: Final = 2000  # of a lane that are kept, the newest
+_MAX_DECISIONS: Final = 2000  # kept of a lane, the newest
 
 
 class RunView:
-    """What has happened in a run so far."""
+    """One run so far, computed from events of the `KINDS`."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start before the first event."""
         self.seq = 0
         self.now = 0.0
         self.time = DrivenTime()
@@ -59,16 +59,16 @@ class RunView:
         self._maps: dict[str, str] = {}
 
     def add(self, event: Event) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         self.seq = event.seq
-        turn = self._TURNS.get(event.kind)
-        if turn is None:
+        handle = self._HANDLERS.get(event.kind)
+        if handle is None:
             return
         self.now = self.time.take(event)
-        turn(self, event)
+        handle(self, event)
 
     def cut(self) -> None:
-        """The driver is gone, and with it all that it was executing."""
+        """End everything that waits or runs as crashed: the driver is gone."""
         self.state = "crashed"
         self._end_all(CRASHED)
 
@@ -79,12 +79,12 @@ class RunView:
                 self.items.end(lane.running[path].bar.item, state, self.now)
                 lane.finish(path, self.now, state)
 
-    # --- runs and maps ----------------------------------------------------------------------------------------------
+    # --- runs and maps ----------------------------------------------------------------------------
 
     def _run_started(self, event: Event) -> None:
         if event.kind == events.RUN_RESUMED:
             self._end_all(CRASHED)
-            self.items.take_up()  # what ended after an interrupt is taken up by the next driver
+            self.items.take_up()  # the next driver uses what ended after an interrupt
             self.seams.append(self.now)
         self.state, self.reason = "running", ""
 
@@ -115,7 +115,7 @@ class RunView:
         count = event.data.get("items")
         self.total = (self.total or 0) + (count if isinstance(count, int) else 0)
 
-    # --- items ------------------------------------------------------------------------------------------------------
+    # --- items ------------------------------------------------------------------------------------
 
     def _item_queued(self, event: Event) -> None:
         self._lane(event).waiting[event.path] = self.now
@@ -138,7 +138,7 @@ class RunView:
     def _item_settled(self, event: Event) -> None:
         lane, data = self._lane(event), event.data
         state = _state(data)
-        took = _parts(data.get("service"))
+        took = _numbers(data.get("service"))
         since = lane.waiting.pop(event.path, None)
         if event.path in lane.running:
             lane.finish(event.path, self.now, state)
@@ -150,17 +150,17 @@ class RunView:
         error = self.errors.add(event) if state == FAILED else -1
         self.items.settle(event, lane.name, state, self.now, error)
 
-    # --- calls of models, and limits --------------------------------------------------------------------------------
+    # --- calls of models, and limits --------------------------------------------------------------
 
     def _call_settled(self, event: Event) -> None:
         data: Mapping[str, Any] = event.data
         lane = self._lane(event, calls=True)
-        took = _parts(data.get("service"))
+        took = _numbers(data.get("service"))
         start = max(0.0, self.now - (took[-1] if took else 0.0))
         since = max(0.0, start - _number(data.get("waited")))
         item = self.items.find(event.path.rpartition("/call/")[0])
         lane.brief(AttemptBar(since, start, self.now, _state(data), item))
-        if data.get("state") != "cancelled":  # what was reserved for it is no use that is known
+        if data.get("state") != "cancelled":  # it holds a reservation, not a known usage
             self._spend(data)
 
     def _spend(self, data: Mapping[str, Any]) -> None:
@@ -187,22 +187,22 @@ class RunView:
                 lane.limits.append((0.0, float(old)))
             lane.limits.append((self.now, float(new)))
         lane.decisions.append({"at": round(self.now, 4), **data})
-        del lane.decisions[:-_DECISIONS]
+        del lane.decisions[:-_MAX_DECISIONS]
 
-    # --- names ------------------------------------------------------------------------------------------------------
+    # --- names ------------------------------------------------------------------------------------
 
     def _lane(self, event: Event, *, calls: bool = False) -> AttemptLane:
         name = event.lane if event.lane is not None else self._map_of(event.path)
         key = f"calls · {name}" if calls else name
         found = self.lanes.get(key)
         if found is None:
-            if len(self.lanes) >= _LANES:
+            if len(self.lanes) >= _MAX_LANES:
                 key = _OTHERS
             found = self.lanes.setdefault(key, AttemptLane(key, calls))
         return found
 
     def _map_of(self, path: str) -> str:
-        """The name of the map that an item belongs to; steps of one scope are one lane."""
+        """The name of the map that an item belongs to; the steps of one scope share a lane."""
         above = path.rpartition("/")[0] or path
         found = self._maps.get(path) or self._maps.get(above)
         if found is None:
@@ -210,7 +210,7 @@ class RunView:
         return found
 
     def _label(self, path: str) -> str:
-        """The map's path without its run; the maps beneath all items of another have one name."""
+        """The map's path without its run; the maps beneath all items of another share a label."""
         root, _, label = path.partition("/")
         above = path.rpartition("/")[0]
         while above:
@@ -220,7 +220,7 @@ class RunView:
             above = above.rpartition("/")[0]
         return unescape(label or root)
 
-    _TURNS: ClassVar[dict[str, Callable[[RunView, Event], None]]] = {
+    _HANDLERS: ClassVar[dict[str, Callable[[RunView, Event], None]]] = {
         events.RUN_STARTED: _run_started,
         events.RUN_RESUMED: _run_started,
         events.RUN_ENDED: _run_ended,
@@ -236,9 +236,9 @@ class RunView:
         events.CALL_SETTLED: _call_settled,
         events.LIMIT_CHANGED: _limit_changed,
     }
-    KINDS: ClassVar = frozenset(_TURNS)
+    KINDS: ClassVar = frozenset(_HANDLERS)
     ENOUGH: ClassVar = KINDS - {events.ITEM_QUEUED, events.ITEM_READ}
-    """Of a run that has ended: who waited when is told by the outcomes."""
+    """The kinds that suffice for a run that has ended: its outcomes say how long items waited."""
 
 
 def _state(data: Mapping[str, Any]) -> int:
@@ -252,5 +252,5 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _parts(value: object) -> list[float]:
+def _numbers(value: object) -> list[float]:
     return [_number(part) for part in value] if isinstance(value, list) else []

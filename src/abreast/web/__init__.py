@@ -1,4 +1,1 @@
-"""The web page: runs, their lanes and their items, as a fold of the journal.
-
-Live over server-sent events.
-"""
+"""The web page: runs, their lanes and their items, computed from the journal and kept live."""

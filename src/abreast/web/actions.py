@@ -1,7 +1,7 @@
-"""What can be done from the page: each is left in the requests table, for the record, and done by a driver.
+"""Actions of the page: cancel, resume and approve a run.
 
-A run that is driven is asked by that table. One that is not needs a new driver: what starts it is
-handed in.
+A run with a driver gets its request through the requests table of the store. A run without one
+needs a new driver, which the `launch` callable starts; the request is recorded all the same.
 """
 
 from __future__ import annotations
@@ -16,47 +16,49 @@ from abreast.views.run_reader import RunReader
 from abreast.web.job_views import waiting_gates
 
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
-"""Starts `abreast` with these words, beside us.
+"""Starts `abreast` with these arguments as a separate process.
 
-A sentence if it ended at once because it could not.
+Returns a sentence if the process ended at once with an error, else None.
 """
 
 
 class ActionRefused(Exception):
-    """What was asked for can't be done, in one sentence."""
+    """The action can't be done; the message says why in one sentence."""
 
 
 def act(
     store: Store, launch: Launch | None, run_id: str, action: str, fields: Mapping[str, object]
 ) -> str:
-    """Do it; what was done, in a sentence. `ActionRefused` says why not."""
+    """Do an action and return a sentence that says what was done.
+
+    Raises `ActionRefused` if the action is unknown or does not fit the run's state.
+    """
     row = store.get(run_id)
     state = RunReader(store, run_id).state(row)
     if action == "cancel":
         return _cancel(
-            store, launch, row, state, _word(fields, "reason") or "cancelled in the page"
+            store, launch, row, state, _text_field(fields, "reason") or "cancelled in the page"
         )
     if action == "resume":
         more = ["--retry-failed"] if fields.get("retry_failed") is True else []
-        return _go_on(
+        return _resume(
             store,
             launch,
             row,
             state,
-            words=["resume", *more, "--", row.id],
-            asked={"action": "resume"},
+            arguments=["resume", *more, "--", row.id],
+            request={"action": "resume"},
         )
     if action == "approve":
-        gate, option = _word(fields, "gate"), _word(fields, "option")
+        gate, option = _text_field(fields, "gate"), _text_field(fields, "option")
         if not gate or not option or "=" in gate:
             raise ActionRefused("a decision needs the name of its gate and one of its options")
         if option not in waiting_gates(RunReader(store, run_id), row.kind).get(gate, ()):
-            raise ActionRefused(
-                f"no gate {gate} of {row.id} waits for {option!r}"
-            )  # nor is an input changed by that way
-        words = ["resume", "--input", f"{gate}={option}", "--", row.id]
-        asked = {"action": "approve", "gate": gate, "option": option}
-        return _go_on(store, launch, row, state, words=words, asked=asked)
+            # Without this check, `--input` could also change an input of the run.
+            raise ActionRefused(f"no gate {gate} of {row.id} waits for {option!r}")
+        arguments = ["resume", "--input", f"{gate}={option}", "--", row.id]
+        request = {"action": "approve", "gate": gate, "option": option}
+        return _resume(store, launch, row, state, arguments=arguments, request=request)
     raise ActionRefused(f"there is no action {action!r}")
 
 
@@ -70,34 +72,34 @@ def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason
     return f"{row.id} is cancelled"
 
 
-def _go_on(
+def _resume(
     store: Store,
     launch: Launch | None,
     row: RunRow,
     state: str,
     *,
-    words: Sequence[str],
-    asked: dict[str, str],
+    arguments: Sequence[str],
+    request: dict[str, str],
 ) -> str:
     if state == "running":
         raise ActionRefused(f"{row.id} is running already")
-    if is_over(row.state, row.reason) and "--retry-failed" not in words:
+    if is_over(row.state, row.reason) and "--retry-failed" not in arguments:
         raise ActionRefused(f"{row.id} is {state}")
     if launch is None:
         raise ActionRefused("this page can't start anything")
-    store.ask(row.id, asked["action"], {**asked}, SYSTEM_CLOCK.wall())
-    _start(launch, words)
+    store.ask(row.id, request["action"], {**request}, SYSTEM_CLOCK.wall())
+    _start(launch, arguments)
     return f"{row.id} goes on"
 
 
-def _start(launch: Launch | None, words: Sequence[str]) -> None:
+def _start(launch: Launch | None, arguments: Sequence[str]) -> None:
     if launch is None:
         raise ActionRefused("this page can't start anything")
-    why_not = launch(words)
-    if why_not:
-        raise ActionRefused(why_not)
+    error = launch(arguments)
+    if error:
+        raise ActionRefused(error)
 
 
-def _word(fields: Mapping[str, object], name: str) -> str:
+def _text_field(fields: Mapping[str, object], name: str) -> str:
     value = fields.get(name)
     return value if isinstance(value, str) else ""

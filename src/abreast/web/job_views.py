@@ -1,4 +1,4 @@
-"""What each kind of job shows on its run's page, beside the lanes: one module per kind, each with one fold."""
+"""What a run's page shows for its kind of job, beside the lanes: one `view` module per job."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ _VIEWS: Final = {
     "plan": ("abreast.jobs.plan.view", "PlanFold"),
     "map": ("abreast.jobs.map.view", "MapFold"),
 }
-
-
-_OFTEN: Final = 64  # events between two looks at the clock
+_CLOCK_INTERVAL: Final = 64  # events between two checks of the time limit
 
 
 class Told:
-    """A run as its job tells it, as far as it was read: only what is new is read when it is asked for again."""
+    """A run as its job shows it, as far as its journal was read.
+
+    Each call of `view` reads only the events that are new since the last one.
+    """
 
     def __init__(self, kind: str) -> None:
-        """Nothing is read yet. A run of a kind that is no job's is told as a map."""
+        """Read nothing yet. A run whose kind is not a job's is shown as a map."""
         self.kind = kind if kind in _VIEWS else "map"
         self._fold: JobFold | None = None
         self._after = 0
@@ -38,24 +39,22 @@ class Told:
     def view(
         self, journal: RunReader, seconds: float = math.inf
     ) -> tuple[dict[str, object], float]:
-        """The picture in JSON's own types, after reading for so long at most.
+        """Read new events for at most `seconds`, and return what the job shows.
 
-        And how much is read, from 0 to 1.
-
-        Raises `NoSuchRun` if the run was removed.
+        The first value is in JSON's own types; the second says how much of the journal is read,
+        from 0 to 1. Raises `NoSuchRun` if the run was removed.
         """
-        run: RunRow = (
-            journal.run()
-        )  # before its events: what comes in between is read the next time
+        # The row is read before the events: an event in between is read the next time.
+        run: RunRow = journal.run()
         until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
-            if self._fold is None:  # jobs are imported when one is looked at
+            if self._fold is None:  # a job's module is imported on first use
                 module, name = _VIEWS[self.kind]
                 self._fold = cast("JobFold", getattr(import_module(module), name)())
             for event in journal.events(self._fold.KINDS, after=self._after):
                 self._fold.add(event)
                 self._after = event.seq
-                if event.seq % _OFTEN == 0 and SYSTEM_CLOCK.now() > until:
+                if event.seq % _CLOCK_INTERVAL == 0 and SYSTEM_CLOCK.now() > until:
                     break
             else:
                 self._after = max(self._after, run.last_seq)
@@ -64,7 +63,7 @@ class Told:
 
 
 def waiting_gates(journal: RunReader, kind: str) -> dict[str, list[str]]:
-    """The gates of a run that wait for a decision, as its page shows them, and the options of each."""
+    """The gates of a run that wait for a decision, with the options of each."""
     view, _ = Told(kind).view(journal)
     gates = [mapping(gate) for gate in listed(view.get("gates"))]
     return {str(gate["gate"]): [str(option) for option in gate["options"]] for gate in gates}

@@ -1,4 +1,8 @@
-"""A window onto the lanes, no finer than the screen: bars too short to be told apart are one, however many they are."""
+"""The part of the lanes that a page shows, at the resolution of the screen.
+
+Neighbouring bars that would share a pixel are merged into one, so that the answer's size is bounded
+however many attempts there are.
+"""
 
 from __future__ import annotations
 
@@ -8,42 +12,42 @@ from typing import Final
 from abreast.views.attempts import RUNNING, STATES, AttemptLane
 from abreast.views.run_view import RunView
 
-_MOST: Final = 16_000  # bars in one picture, and in the worst case twice as many
-_ROWS: Final = 200  # of a lane; where more are in use, neighbours share one
-_BINS: Final = 240  # points of what was in flight
-_WIDEST: Final = 4000
+_MAX_BARS: Final = 16_000  # bars in one window; in the worst case there are twice as many
+_MAX_ROWS: Final = 200  # rows of a lane; where more are in use, neighbours share one
+_BINS: Final = 240  # points of the curve of what was in flight
+_MAX_COLUMNS: Final = 4000  # of pixels
 
 Flat = list[float | int]
 
 
 def window(
-    fold: RunView, now: float, *, begin: float, end: float, columns: int
+    view: RunView, now: float, *, begin: float, end: float, columns: int
 ) -> dict[str, object]:
-    """What is to be seen of all lanes from `begin` to `end`, in so many columns of pixels.
+    """All lanes from `begin` to `end`, for a width of `columns` pixels.
 
     Each row is a flat list: for every bar `since, start, end, state, count, item`.
     """
     end = max(end, begin + 1e-6)
-    columns = max(50, min(columns, _WIDEST))
-    shown = [lane for lane in fold.lanes.values() if lane.rows or lane.waiting or lane.decisions]
+    columns = max(50, min(columns, _MAX_COLUMNS))
+    shown = [lane for lane in view.lanes.values() if lane.rows or lane.waiting or lane.decisions]
     rows = sum(len(lane.rows) for lane in shown)
-    grain = (end - begin) / max(1, min(columns, _MOST // max(1, rows)))
+    grain = (end - begin) / max(1, min(columns, _MAX_BARS // max(1, rows)))
     return {
         "begin": begin,
         "end": end,
         "now": round(now, 4),
         "states": STATES,
         "bins": _BINS,
-        "seams": [seam for seam in fold.seams if begin <= seam <= end],
-        "lanes": [_lane(lane, fold, now, (begin, end), grain) for lane in shown],
+        "seams": [seam for seam in view.seams if begin <= seam <= end],
+        "lanes": [_lane(lane, view, now, (begin, end), grain) for lane in shown],
     }
 
 
 def _lane(
-    lane: AttemptLane, fold: RunView, now: float, seen: tuple[float, float], grain: float
+    lane: AttemptLane, view: RunView, now: float, period: tuple[float, float], grain: float
 ) -> dict[str, object]:
-    begin, end = seen
-    share = -(-len(lane.rows) // _ROWS) or 1
+    begin, end = period
+    share = -(-len(lane.rows) // _MAX_ROWS) or 1
     busy, waits = _Level(begin, end), _Level(begin, end)
     current: dict[int, list[tuple[float, float, float, int, int]]] = {}
     for running in lane.running.values():
@@ -59,7 +63,11 @@ def _lane(
         if at % share == 0:
             rows.append([])
         _merge(
-            rows[-1], _both(row.between(begin, end), current.get(at, ())), (grain, end), busy, waits
+            rows[-1],
+            _ended_and_running(row.between(begin, end), current.get(at, ())),
+            (grain, end),
+            busy,
+            waits,
         )
     waiting = len(lane.waiting)
     return {
@@ -72,13 +80,13 @@ def _lane(
         "counts": dict(zip(STATES, lane.counts, strict=True)),
         "busy": busy.means(),
         "waits": waits.means(),
-        "width": fold.width if not lane.calls else 0,
+        "width": view.width if not lane.calls else 0,
         "limits": _limits(lane, begin, end),
         "decisions": [one for one in lane.decisions if begin <= _at(one) <= end][-500:],
     }
 
 
-def _both(
+def _ended_and_running(
     ended: Iterator[tuple[float, float, float, int, int]], running: object
 ) -> Iterator[tuple[float, ...]]:
     yield from ended
@@ -93,16 +101,18 @@ def _merge(
     busy: _Level,
     waits: _Level,
 ) -> None:
-    """Put bars into a row; neighbours that together are shorter than a pixel become one, in the colour of the worst."""
+    """Append bars to a row.
+
+    Neighbours that together are shorter than a pixel become one, in the worst of their states.
+    """
     grain, finish = scale
     last_since = last_end = -1e18
     for waited, start, end, state, item in bars:
         busy.add(start, end)
         if start > waited:
             waits.add(waited, start)
-        since = max(
-            waited, last_end
-        )  # while another worked in its row, it is not seen to wait there
+        # While another bar is in this row, waiting is not shown here.
+        since = max(waited, last_end)
         last_end = end
         if since > finish:
             continue
@@ -116,16 +126,16 @@ def _merge(
 
 
 class _Level:
-    """How many there were on average, bin by bin.
+    """The average number of open intervals in each bin of a period.
 
-    Adding an interval costs the same however long it is.
+    Adding an interval takes constant time, however long it is.
     """
 
     def __init__(self, begin: float, end: float) -> None:
         self._begin = begin
         self._size = (end - begin) / _BINS
-        self._parts = [0.0] * (_BINS + 2)  # what begins or ends within a bin
-        self._steps = [0] * (_BINS + 2)  # what lasts through all later bins
+        self._parts = [0.0] * (_BINS + 2)  # intervals that begin or end within a bin
+        self._steps = [0] * (_BINS + 2)  # changes of the number that last through whole bins
 
     def add(self, start: float, end: float) -> None:
         first, last = (start - self._begin) / self._size, (end - self._begin) / self._size
@@ -148,7 +158,7 @@ class _Level:
 
 
 def _limits(lane: AttemptLane, begin: float, end: float) -> list[tuple[float, float]]:
-    """The limit as it was at the beginning, and its changes since; several within a bin are one."""
+    """The limit at `begin`, and its changes until `end`; of several within a bin, the last."""
     before = [limit for limit in lane.limits if limit[0] <= begin]
     within = [limit for limit in lane.limits if begin < limit[0] <= end]
     grain = (end - begin) / (4 * _BINS)
@@ -165,15 +175,15 @@ def _at(decision: dict[str, object]) -> float:
     return at if isinstance(at, float) else 0.0
 
 
-def spending(fold: RunView, now: float, points: int = 300) -> dict[str, object]:
-    """Cost and tokens over time, summed up so far."""
-    at = fold.spent["at"]
+def spending(view: RunView, now: float, points: int = 300) -> dict[str, object]:
+    """Cumulative cost and tokens over time."""
+    at = view.spent["at"]
     size = max(now, 1e-6) / points
     sums = {name: [0.0] * (points + 1) for name in ("usd", "input", "output")}
     for place, when in enumerate(at):
         column = min(points, int(when / size) + 1)
         for name, values in sums.items():
-            values[column] += fold.spent[name][place]
+            values[column] += view.spent[name][place]
     for values in sums.values():
         for column in range(1, points + 1):
             values[column] = round(values[column] + values[column - 1], 9)

@@ -1,4 +1,4 @@
-"""What happened on the wire for one cell, and how many requests of each lane are under way."""
+"""The requests that were sent for one cell, and how many requests each lane has in flight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ End: TypeAlias = Literal["done", "throttled", "fault"]
 
 @dataclass(frozen=True, slots=True)
 class CallAttempt:
-    """One request on the wire."""
+    """One request that was sent to the provider."""
 
     began: float
     ended: float
@@ -25,48 +25,51 @@ class CallAttempt:
 
 @dataclass(slots=True)
 class Notes:
-    """What happened on the wire for one cell."""
+    """The requests of one cell, and its sub-results."""
 
     began: float
     attempts: list[CallAttempt] = field(default_factory=list)
     steps: list[SubResult] = field(default_factory=list)
     earlier: Mapping[str, float] = field(default_factory=dict)
-    """Seconds that calls took which an earlier driver recorded: they are not made again."""
+    """Seconds of the calls that an earlier driver recorded; these are not made again."""
 
     def times(self) -> dict[str, float]:
-        """The seconds of the cell, apart: they add up to `wall_s` where its calls came one after the other."""
+        """The seconds of the cell, by cause.
+
+        They add up to `wall_s` if its calls were made one after the other.
+        """
         found = {"queue_s": 0.0, "hold_s": 0.0, "backoff_s": 0.0, "service_s": 0.0, **self.earlier}
-        before, why = self.began, "queue_s"
+        before, cause = self.began, "queue_s"
         for one in sorted(self.attempts, key=lambda attempt: attempt.began):
-            found[why] += max(0.0, one.began - before)
+            found[cause] += max(0.0, one.began - before)
             spent = max(0.0, one.ended - one.began)
             own = min(one.seconds, spent) if one.end == "done" else spent
-            found[_SPENT[one.end]] += own
+            found[_CAUSE_DURING[one.end]] += own
             found["queue_s"] += spent - own
-            before, why = max(before, one.ended), _AFTER[one.end]
+            before, cause = max(before, one.ended), _CAUSE_AFTER[one.end]
         return {**found, "wall_s": before - self.began + sum(self.earlier.values())}
 
 
-_SPENT: dict[End, str] = {"done": "service_s", "throttled": "hold_s", "fault": "backoff_s"}
-_AFTER: dict[End, str] = {"done": "queue_s", "throttled": "hold_s", "fault": "backoff_s"}
+_CAUSE_DURING: dict[End, str] = {"done": "service_s", "throttled": "hold_s", "fault": "backoff_s"}
+_CAUSE_AFTER: dict[End, str] = {"done": "queue_s", "throttled": "hold_s", "fault": "backoff_s"}
 
 NOTES: ContextVar[Notes | None] = ContextVar("abreast_matrix_notes", default=None)
 
 
 @dataclass(slots=True)
 class LaneCount:
-    """How many requests of a lane are under way, and were at most."""
+    """How many requests of a lane are in flight, and were at most."""
 
     now: int = 0
     peak: int = 0
     throttled: int = 0
 
     def enter(self) -> int:
-        """One more is under way; how many there are now."""
+        """Count one more request in flight; return how many there are now."""
         self.now += 1
         self.peak = max(self.peak, self.now)
         return self.now
 
     def leave(self) -> None:
-        """One has ended."""
+        """Count one request less in flight."""
         self.now -= 1

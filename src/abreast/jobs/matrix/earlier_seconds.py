@@ -1,4 +1,4 @@
-"""What earlier drivers recorded of cells: the seconds of their calls, which a resumed cell counts, and what is done."""
+"""What earlier drivers recorded of cells: the seconds of their calls, and how many are done."""
 
 from __future__ import annotations
 
@@ -11,63 +11,61 @@ from abreast.run.current import CurrentItem
 from abreast.run.run import Run
 from abreast.store.port import each_outcome
 
-_MOST = 1_000_000  # calls of one cell
-_FINAL = ("done", "failed")
+_MAX_CALLS = 1_000_000  # of one cell that are read
+_FINAL_STATES = ("done", "failed")
 
 
 async def earlier_seconds(work: CurrentItem) -> dict[str, float]:
-    """Seconds of the recorded calls beneath an item, by column of its row.
+    """Seconds of the recorded calls beneath an item, by column of its row; empty without any.
 
-    Empty where there are none.
-
-    Calls before a final outcome of the item belong to that outcome: the item runs again because it
-    changed, or failed.
+    Calls before a final outcome of the item belong to that outcome and are not counted: the item
+    runs again because it changed, or failed.
     """
-    setting = work.drive.setting
-    scribe, store, row = setting.scribe, setting.store, setting.row
-    if not setting.resumed or scribe is None or store is None or row is None:
+    context = work.drive.setting
+    writer, store, row = context.scribe, context.store, context.row
+    if not context.resumed or writer is None or store is None or row is None:
         return {}
-    found, recorded = await scribe.read(
+    found, recorded = await writer.read(
         lambda: (
-            store.events(row.id, kinds={CALL_SETTLED}, prefix=work.path, limit=_MOST),
+            store.events(row.id, kinds={CALL_SETTLED}, prefix=work.path, limit=_MAX_CALLS),
             store.recorded(row.id, [work.path]).get(work.path),
         )
     )
-    final = recorded is not None and recorded.data.get("state") in _FINAL
+    final = recorded is not None and recorded.data.get("state") in _FINAL_STATES
     since = recorded.seq if recorded is not None and final else 0
     calls = {
         event.path: event.data
         for event in found
-        if event.seq > since and event.data.get("state") in _FINAL
+        if event.seq > since and event.data.get("state") in _FINAL_STATES
     }
     return _seconds(calls) if calls else {}
 
 
 async def recorded_done(run: Run, *, except_lane: str) -> int:
     """How many cells of a run are recorded as done, on all lanes but one."""
-    scribe, store, row = run.setting.scribe, run.setting.store, run.setting.row
-    if scribe is None or store is None or row is None:
+    writer, store, row = run.setting.scribe, run.setting.store, run.setting.row
+    if writer is None or store is None or row is None:
         return 0
     depth = run.path.count("/") + 2  # the run, the lane, the cell
-    left_out = f"{run.path}/{escape(except_lane)}/"
+    excluded = f"{run.path}/{escape(except_lane)}/"
 
-    def look() -> int:
+    def count() -> int:
         found = (
             one
             for one in each_outcome(store, row.id, prefix=run.path)
             if one.data.get("state") == "done"
         )
         return sum(
-            one.path.count("/") == depth and not one.path.startswith(left_out) for one in found
+            one.path.count("/") == depth and not one.path.startswith(excluded) for one in found
         )
 
-    return await scribe.read(look)
+    return await writer.read(count)
 
 
 def _seconds(calls: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """The last attempt of a call was answered.
+    """Sum up the seconds of calls.
 
-    The time of those before it went into trying again.
+    The last attempt of a call counts as service; the attempts before it count as backoff.
     """
     found = {"queue_s": 0.0, "backoff_s": 0.0, "service_s": 0.0}
     for facts in calls.values():

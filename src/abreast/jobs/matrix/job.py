@@ -1,6 +1,6 @@
-"""Runs the cells of a study: one map per lane, so that a slow or hung provider holds up nobody else.
+"""Runs the cells of a study, with one map per lane: a slow or hung provider delays no other lane.
 
-cell -> reply (asked, on disk) -> scores -> row
+The steps of a cell: its reply (from the model or the store), its scores, its row.
 """
 
 from __future__ import annotations
@@ -27,44 +27,43 @@ from abreast.run.outcome_record import usage_facts
 from abreast.run.run import Run
 
 REPLY: Final = "reply"
-"""The part of a cell's path under which what was paid for is kept."""
+"""The step of a cell under which its reply is recorded."""
 LONE: Final = "prompt"
-"""The one step of a strategy that is a prompt."""
-_AHEAD: Final = (
-    2  # cells on their way for each place on a lane: while one is scored and written, another asks
-)
+"""The name of the only step of a strategy that is a prompt."""
+# Cells in work for each place on a lane: while one is scored and recorded, another calls its model.
+_CELLS_PER_PLACE: Final = 2
 
 
 class CellFailed(AbreastError):
-    """A strategy or its provider failed; what it had asked and got until then is in `details`."""
+    """A strategy or its provider failed; `details` has its prompts and replies until then."""
 
     retryable = False
 
     def __init__(self, message: str, details: Mapping[str, object] | None = None) -> None:
-        """Keep what is known of the cell."""
+        """Keep the facts of the cell as `details`."""
         super().__init__(message, *([dict(details)] if details else []))
         self.details = dict(details or {})
 
     def __str__(self) -> str:
-        """The sentence alone."""
+        """Return the message without the details."""
         return str(self.args[0])
 
 
 @dataclass(slots=True)
 class LaneTally:
-    """How far a lane is."""
+    """The progress of a lane."""
 
     cells: int = 0
     done: int = 0
     failed: int = 0
     fresh: int = 0
-    """Of these, those that this driver has asked itself; the others were recorded."""
+    """Cells whose reply this driver got from a model; those of the others were recorded."""
     usd: float = 0.0
 
 
 @dataclass(slots=True)
 class Unscored:
-    """In how many cells a score could not be given, and why in one of them."""
+    """In how many cells a score could not be given, and the reason in one of them."""
 
     cells: int
     example: str
@@ -73,7 +72,7 @@ class Unscored:
 
 @dataclass(slots=True)
 class MatrixTally:
-    """How a study went."""
+    """The result of running a study."""
 
     lanes: dict[str, LaneTally] = field(default_factory=dict)
     unscored: dict[str, Unscored] = field(default_factory=dict)
@@ -103,15 +102,15 @@ class Matrix:
         told: Callable[[str, Outcome[Any]], None] | None = None,
         only: Container[str] | None = None,
     ) -> None:
-        """`width` is that of each lane, or of all; `told` hears of each cell that ends.
+        """`width` is that of each lane, or of all; `told` is called for each cell that ends.
 
         `only` are the cells to run, as `lane/key`; by default all that were chosen.
         """
         self._study = study
-        self._bench = bench
+        self._tools = bench
         self._choice = choice
         self._width = width
-        self._told = told
+        self._on_outcome = told
         self._only = only
         self._scored_by = study.scored_by
         self._open: dict[str, Cell] = {}
@@ -119,7 +118,11 @@ class Matrix:
         self.tally = MatrixTally()
 
     async def run(self, run: Run) -> MatrixTally:
-        """All cells; `BudgetSpent` when all that could run has ended, if a budget or a lane was spent."""
+        """Run all cells.
+
+        If a budget or a lane is spent, everything that can still run ends first; then it raises
+        `BudgetSpent`.
+        """
         spent: list[BudgetSpent] = []
         async with asyncio.TaskGroup() as group:
             for lane in self._study.lanes():
@@ -131,7 +134,10 @@ class Matrix:
         return self.tally
 
     async def _conclude(self, run: Run) -> None:
-        """Say whether it succeeded: by the cells that ask a model, those that an earlier driver recorded included."""
+        """Set the run's result by the cells that call a model.
+
+        Cells that an earlier driver recorded are included.
+        """
         lanes = [lane for name, lane in self.tally.lanes.items() if name != CONTROL_LANE]
         done, failed = sum(lane.done for lane in lanes), sum(lane.failed for lane in lanes)
         if failed and not done and run.resumed:  # perhaps only a part of the study was chosen
@@ -141,7 +147,7 @@ class Matrix:
     async def _lane(self, run: Run, lane: str, spent: list[BudgetSpent]) -> None:
         tally = self.tally.lanes[lane]
         width = self._width if isinstance(self._width, int) else self._width[lane]
-        width = width if lane == CONTROL_LANE else width * _AHEAD + _AHEAD
+        width = width if lane == CONTROL_LANE else width * _CELLS_PER_PLACE + _CELLS_PER_PLACE
         try:
             async with run.map(
                 self._cell,
@@ -176,30 +182,30 @@ class Matrix:
         if isinstance(outcome, Done):
             for score_name, why in outcome.value["score_errors"].items():
                 self.tally.unscored.setdefault(score_name, Unscored(0, outcome.key, why)).cells += 1
-        if self._told is not None:
-            self._told(lane, outcome)
+        if self._on_outcome is not None:
+            self._on_outcome(lane, outcome)
 
-    # --- one cell -------------------------------------------------------------------------------------------------
+    # --- one cell ---------------------------------------------------------------------------------
 
     async def _cell(self, _value: list[str]) -> dict[str, Any]:
-        work = _work()
-        name = f"{work.drive.options.name}/{work.key}"
+        item = _current()
+        name = f"{item.drive.options.name}/{item.key}"
         cell = self._open[name]
 
         async def ask(_: object) -> dict[str, Any]:
             self._fresh.add(name)
             return await self._reply(cell)
 
-        reply = await work.run.step(REPLY, ask, cell.asks, on_change="rerun")
-        judging = _Judging(self._bench, self._study.models[0].name)
-        scores, errors = await self._scores(cell, reply, judging)
-        told = {"judge": usage_facts(judging.used)} if judging.used is not NO_USAGE else {}
-        return {"scores": scores, "score_errors": errors, **told}
+        reply = await item.run.step(REPLY, ask, cell.asks, on_change="rerun")
+        judges = _JudgeCaller(self._tools, self._study.models[0].name)
+        scores, errors = await self._scores(cell, reply, judges)
+        judge = {"judge": usage_facts(judges.used)} if judges.used is not NO_USAGE else {}
+        return {"scores": scores, "score_errors": errors, **judge}
 
     async def _reply(self, cell: Cell) -> dict[str, Any]:
-        """Ask by the cell's strategy; `CellFailed` with what is known of it if that fails."""
-        work = _work()
-        notes = Notes(self._bench.clock.now(), earlier=await earlier_seconds(work))
+        """Get the cell's reply by its strategy; raises `CellFailed` with all facts on failure."""
+        item = _current()
+        notes = Notes(self._tools.clock.now(), earlier=await earlier_seconds(item))
         NOTES.set(notes)
         facts: dict[str, Any] = {}
         try:
@@ -208,13 +214,13 @@ class Matrix:
             raise
         except Exception as error:
             failure = {
-                **_told_of(cell),
+                **_cell_facts(cell),
                 **facts,
-                **_wire(notes, work),
+                **_request_facts(notes, item),
                 "error_type": type(error).__name__,
             }
             raise CellFailed(str(error) or type(error).__name__, failure) from error
-        return {**_told_of(cell), **facts, **_wire(notes, work)}
+        return {**_cell_facts(cell), **facts, **_request_facts(notes, item)}
 
     async def _prompt(self, cell: Cell, facts: dict[str, Any]) -> None:
         strategy, names = cell.strategy, {"input": dict(cell.input.value)}
@@ -222,14 +228,14 @@ class Matrix:
             raise CellFailed("the strategy has no prompt")
         facts["prompt"] = prompt = _text(strategy.prompt.value(names))
         system = None if strategy.system is None else _text(strategy.system.value(names))
-        asked = await self._asked(cell)
-        reply = await asked.reply(prompt, step=LONE, system=system, schema=strategy.schema)
+        model = await self._strategy_model(cell)
+        reply = await model.reply(prompt, step=LONE, system=system, schema=strategy.schema)
         facts |= {"output": reply.text, "value": reply.value}
 
     async def _python(self, cell: Cell, facts: dict[str, Any]) -> None:
-        asked = await self._asked(cell)
-        async with asked.held():
-            value = await self._bench.call(cell.strategy.call or "", dict(cell.input.value), asked)
+        model = await self._strategy_model(cell)
+        async with model.held():
+            value = await self._tools.call(cell.strategy.call or "", dict(cell.input.value), model)
         facts |= {"output": _text(value), "value": None if isinstance(value, str) else value}
 
     async def _sample(self, cell: Cell, facts: dict[str, Any]) -> None:
@@ -244,17 +250,17 @@ class Matrix:
         for word in ("temperature", "max_tokens"):
             if words.get(word) is None and getattr(cell.model, word) is not None:
                 words[word] = getattr(cell.model, word)
-        caller = await self._bench.caller(cell.model.name)
-        found = await self._bench.sample(_work().run, words, caller)
-        _note(found)
+        caller = await self._tools.caller(cell.model.name)
+        found = await self._tools.sample(_current().run, words, caller)
+        _note_steps(found)
         facts |= {"output": found["text"], "value": found.get("value")}
 
     async def _workflow(self, cell: Cell, facts: dict[str, Any]) -> None:
-        caller = await self._bench.caller(cell.model.name)
-        found = await self._bench.workflow(
-            _work().run, cell.strategy.file or "", dict(cell.input.value), caller
+        caller = await self._tools.caller(cell.model.name)
+        found = await self._tools.workflow(
+            _current().run, cell.strategy.file or "", dict(cell.input.value), caller
         )
-        _note(found)
+        _note_steps(found)
         if not found["ok"]:
             raise CellFailed(str(found.get("error") or "the workflow failed"))
         facts |= {"output": _text(found["text"]), "value": found.get("value")}
@@ -269,7 +275,7 @@ class Matrix:
             "value": None if isinstance(made, str) else made,
         }
 
-    async def _asked(self, cell: Cell) -> Asked:
+    async def _strategy_model(self, cell: Cell) -> Asked:
         model, strategy = cell.model, cell.strategy
         options = {
             "temperature": model.temperature
@@ -277,43 +283,41 @@ class Matrix:
             else strategy.temperature,
             "max_tokens": model.max_tokens if strategy.max_tokens is None else strategy.max_tokens,
         }
-        return Asked(await self._bench.caller(model.name), options, self._bench.clock)
+        return Asked(await self._tools.caller(model.name), options, self._tools.clock)
 
-    # --- scores ---------------------------------------------------------------------------------------------------
+    # --- scores -----------------------------------------------------------------------------------
 
     async def _scores(
-        self, cell: Cell, reply: Mapping[str, Any], judging: _Judging
+        self, cell: Cell, reply: Mapping[str, Any], judges: _JudgeCaller
     ) -> tuple[dict[str, float | None], dict[str, str]]:
         judged = Judged(str(reply.get("output") or ""), reply.get("value"), cell.input)
         scores: dict[str, float | None] = {}
         errors: dict[str, str] = {}
         for spec in self._study.scores:
             if cell.strategy.kind == "control" and spec.kind == "judge":
-                continue  # a control asks nobody
+                continue  # a control calls no model
             try:
-                scores[spec.name] = await score(
-                    spec, judged, ask=judging.ask, call=self._bench.call
-                )
+                scores[spec.name] = await score(spec, judged, ask=judges.ask, call=self._tools.call)
             except (BudgetSpent, Paused, asyncio.CancelledError):
                 raise
-            except Exception as error:  # noqa: BLE001 - the scorer's own, never a failure of the model
+            except Exception as error:  # noqa: BLE001 - a scorer's error is not the model's
                 scores[spec.name] = None
                 errors[spec.name] = f"{type(error).__name__}: {error}"
         return scores, errors
 
 
-class _Judging:
-    """Asks the judges of one cell, and adds up what they used."""
+class _JudgeCaller:
+    """Calls the judges of one cell, and adds up their usage."""
 
-    def __init__(self, bench: MatrixTools, usual: str) -> None:
-        """`usual` is the model that is asked where none is named."""
-        self._bench = bench
-        self._usual = usual
+    def __init__(self, tools: MatrixTools, default: str) -> None:
+        """`default` is the model that is called where none is named."""
+        self._tools = tools
+        self._default = default
         self.used = NO_USAGE
 
     async def ask(self, model: str | None, question: str) -> str:
-        """What a judge says."""
-        caller: Caller = await self._bench.judge(model or self._usual)
+        """Return the text of a judge's reply."""
+        caller: Caller = await self._tools.judge(model or self._default)
         token = NOTES.set(None)
         try:
             reply = await caller.ask(question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS)
@@ -327,42 +331,41 @@ class _Judging:
 
 
 _STRATEGIES: Final[dict[str, Callable[[Matrix, Cell, dict[str, Any]], Any]]] = {
-    "prompt": Matrix._prompt,
-    "python": Matrix._python,
-    "sample": Matrix._sample,  # noqa: SLF001
-    "workflow": Matrix._workflow,
-    "control": Matrix._control,  # noqa: SLF001
+    "prompt": Matrix._prompt,  # noqa: SLF001 - the table belongs to the class
+    "python": Matrix._python,  # noqa: SLF001 - the same
+    "sample": Matrix._sample,  # noqa: SLF001 - the same
+    "workflow": Matrix._workflow,  # noqa: SLF001 - the same
+    "control": Matrix._control,  # noqa: SLF001 - the same
 }
 
 
-def _work() -> CurrentItem:
-    work = current_item()
-    if work is None:
+def _current() -> CurrentItem:
+    item = current_item()
+    if item is None:
         raise RuntimeError("a cell runs inside an item of a map")
-    return work
+    return item
 
 
-def _note(found: Mapping[str, Any]) -> None:
-    """Keep the sub-results of a strategy that is a job itself."""
+def _note_steps(found: Mapping[str, Any]) -> None:
+    """Note the sub-results of a strategy that is a job itself."""
     notes = NOTES.get()
     if notes is not None:
         notes.steps += found.get("steps", ())
 
 
-def _told_of(cell: Cell) -> dict[str, Any]:
-    """What its path doesn't say: the right answer, and what it was made of."""
+def _cell_facts(cell: Cell) -> dict[str, Any]:
+    """The facts that the cell's path does not have: its right answer, and its digests."""
     return {"truth": cell.input.truth, "made_of": cell.made_of}
 
 
-def _wire(notes: Notes, work: CurrentItem) -> dict[str, Any]:
-    """What happened on the wire.
+def _request_facts(notes: Notes, item: CurrentItem) -> dict[str, Any]:
+    """The facts of a cell's requests: times, attempts, requests in flight, and sub-results.
 
-    A lone prompt has no sub-results: they would say the same once more.
-
-    Attempts are the requests of the calls that count, those that an earlier driver made included; a
-    429 is none.
+    A strategy that is one prompt has no sub-results, since they would repeat the cell's own facts.
+    Attempts are the requests of the calls that count, with those of an earlier driver; a request
+    that got a 429 is not an attempt.
     """
-    sent = 0 if work.usage is None else work.usage.requests
+    sent = 0 if item.usage is None else item.usage.requests
     found: dict[str, Any] = {
         **notes.times(),
         "attempts": sent or (1 if notes.attempts else 0),
@@ -382,5 +385,5 @@ def _text(value: object) -> str:
 
 
 def without(choice: CellChoice, barred: set[tuple[str, str]]) -> CellChoice:
-    """The same, but for arms that can't run here."""
+    """The same choice without some arms, which can't run here."""
     return replace(choice, barred=choice.barred | barred)

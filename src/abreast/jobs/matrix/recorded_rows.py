@@ -1,4 +1,4 @@
-"""Rows of a study, read back from its run; and which cells are no longer what was recorded."""
+"""Rows of a study, read back from its run, and the cells that changed since they were recorded."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from abreast.run.outcome_record import usage_of
 from abreast.store.codec import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event
 
-_PAGE = 200
-_ENDED = ("done", "failed")
+_PAGE_CELLS = 200  # read at once
+_FINAL_STATES = ("done", "failed")
 
 
 def rows_of(store: Store, run: RunRow) -> Iterator[Row]:
-    """One row for each cell that ended, in the order of their keys."""
+    """One row for each cell that has ended, ordered by key."""
     ordered = sorted(_paths(store, run))
-    for start in range(0, len(ordered), _PAGE):
-        page = ordered[start : start + _PAGE]
+    for start in range(0, len(ordered), _PAGE_CELLS):
+        page = ordered[start : start + _PAGE_CELLS]
         found = store.recorded(run.id, [*page, *(f"{path}/{REPLY}" for path in page)])
         for path in page:
             recorded = found[path]
-            if recorded.data.get("state") in _ENDED:
+            if recorded.data.get("state") in _FINAL_STATES:
                 yield _row(path, recorded, found.get(f"{path}/{REPLY}"))
 
 
 def cells_of(store: Store, run: RunRow) -> Iterator[Row]:
-    """The same without what is in them: which cells have ended, read without their bodies."""
-    return (Row.of({**_named(path), "state": "done"}) for path in sorted(_paths(store, run)))
+    """The same rows without content: which cells have ended, read without their bodies."""
+    return (Row.of({**_cell_names(path), "state": "done"}) for path in sorted(_paths(store, run)))
 
 
 def _paths(store: Store, run: RunRow) -> set[str]:
@@ -43,7 +43,7 @@ def _paths(store: Store, run: RunRow) -> set[str]:
     return {
         event.path
         for event in settled
-        if _is_cell(event.path, root) and event.data.get("state") in _ENDED
+        if _is_cell(event.path, root) and event.data.get("state") in _FINAL_STATES
     }
 
 
@@ -52,7 +52,7 @@ def _is_cell(path: str, root: str) -> bool:
 
 
 def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
-    facts = _named(path)
+    facts = _cell_names(path)
     if reply is not None and reply.data.get("state") == "done":
         facts |= _body(reply)
     used = usage_of(cell.data if reply is None else reply.data)
@@ -70,7 +70,7 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
         "usd": used.usd,
         "estimated": used.estimate,
     }
-    facts |= _judging(cell, used, facts.get("judge"))
+    facts |= _judge_usage(cell, used, facts.get("judge"))
     if "steps" not in facts and facts.get("attempts"):
         facts["steps"] = [
             {
@@ -87,8 +87,11 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
     return Row.of(known)
 
 
-def _judging(cell: Recorded, used: Usage, judge: object) -> dict[str, Any]:
-    """What judges cost. Runs that don't say it have it in what the whole cell used, less what its reply did."""
+def _judge_usage(cell: Recorded, used: Usage, judge: object) -> dict[str, Any]:
+    """The usage of judges.
+
+    Older runs don't record it; there it is the usage of the whole cell less that of its reply.
+    """
     whole = usage_of(cell.data)
     if isinstance(judge, Mapping):
         spent = usage_of(judge)
@@ -100,11 +103,12 @@ def _judging(cell: Recorded, used: Usage, judge: object) -> dict[str, Any]:
             if whole.usd is None or used.usd is None
             else round(whole.usd - used.usd, MONEY_DIGITS)
         )
-        asked, said = (
+        spent = Usage(
+            whole.requests - used.requests,
             whole.input_tokens - used.input_tokens,
             whole.output_tokens - used.output_tokens,
+            usd,
         )
-        spent = Usage(whole.requests - used.requests, asked, said, usd)
     return {
         "judge_input_tokens": spent.input_tokens,
         "judge_output_tokens": spent.output_tokens,
@@ -112,8 +116,11 @@ def _judging(cell: Recorded, used: Usage, judge: object) -> dict[str, Any]:
     }
 
 
-def _named(path: str) -> dict[str, Any]:
-    """Which cell it is, by its path alone: one that failed before its strategy began has said nothing of itself."""
+def _cell_names(path: str) -> dict[str, Any]:
+    """The names of a cell, from its path alone.
+
+    A cell that failed before its strategy began has recorded nothing else.
+    """
     lane, key = (unescape(part) for part in path.split("/")[1:])
     model, strategy, given, repeat = key.split("~")
     return {
@@ -133,10 +140,10 @@ def _body(recorded: Recorded) -> dict[str, Any]:
 
 
 class ChangedCells:
-    """What a run would do with a study: how many cells are there already, and which are to be run again, and why."""
+    """A study compared with its run: how many cells are recorded, and which run again, and why."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
+        """Start with no cells."""
         self.recorded = 0
         self.failed = 0
         self.missing = 0
@@ -153,7 +160,10 @@ def changes(store: Store, run: RunRow, study: Study, choice: CellChoice) -> Chan
 
 
 def answered(store: Store, run: RunRow, study: Study, choice: CellChoice) -> frozenset[str]:
-    """The cells that need no model to be scored, as `lane/key`: their reply, or their failure, is recorded."""
+    """The cells that can be scored without a model, as `lane/key`.
+
+    Their reply, or their failure, is recorded; controls need none.
+    """
     return frozenset(
         f"{cell.lane}/{cell.key}"
         for cell, _, reply in _recorded_cells(store, run, study, choice)
@@ -162,16 +172,18 @@ def answered(store: Store, run: RunRow, study: Study, choice: CellChoice) -> fro
 
 
 def _is_reply_of(cell: Cell, reply: Recorded) -> bool:
-    """Whether it is the reply of the cell as it is now, and not as it was before an edit."""
-    return reply.data.get("state") in _ENDED and reply.data.get("digest") == codec.digest(cell.asks)
+    """Whether it is the reply of the cell as it is now, not as it was before an edit."""
+    return reply.data.get("state") in _FINAL_STATES and reply.data.get("digest") == codec.digest(
+        cell.asks
+    )
 
 
 def _recorded_cells(
     store: Store, run: RunRow, study: Study, choice: CellChoice
 ) -> Iterator[tuple[Cell, Recorded | None, Recorded | None]]:
-    """Each cell with what is recorded of it, and of its reply."""
+    """Each cell with the recorded outcomes of it and of its reply."""
     cells = (cell for lane in study.lanes() for cell in study.cells(lane, choice))
-    while page := list(islice(cells, _PAGE)):
+    while page := list(islice(cells, _PAGE_CELLS)):
         root = escape(run.name)
         paths = {f"{root}/{escape(cell.lane)}/{escape(cell.key)}": cell for cell in page}
         known = store.recorded(run.id, [*paths, *(f"{path}/{REPLY}" for path in paths)])
@@ -192,11 +204,11 @@ def _compare(
         found.recorded += 1
         found.failed += recorded.data.get("state") == "failed"
     else:
-        found.again.setdefault(_why(cell, recorded, reply), []).append(cell.key)
+        found.again.setdefault(_reason(cell, recorded, reply), []).append(cell.key)
 
 
-def _why(cell: Cell, recorded: Recorded, reply: Recorded | None) -> str:
-    """Which part of a cell is not what it was."""
+def _reason(cell: Cell, recorded: Recorded, reply: Recorded | None) -> str:
+    """Which part of a cell has changed, as a sentence."""
     before: object = None
     if reply is not None and reply.data.get("state") == "done":
         before = _body(reply).get("made_of")
@@ -210,5 +222,7 @@ def _why(cell: Cell, recorded: Recorded, reply: Recorded | None) -> str:
         f"the strategy {cell.strategy.name}",
         f"the input {cell.input.id}",
     )
-    said = [part for part, old, new in zip(named, then, now, strict=True) if old != new]
-    return " and ".join(said) + " changed" if said else "the scores changed (no call is made again)"
+    changed = [part for part, old, new in zip(named, then, now, strict=True) if old != new]
+    if not changed:
+        return "the scores changed (no call is made again)"
+    return " and ".join(changed) + " changed"

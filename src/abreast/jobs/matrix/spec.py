@@ -1,4 +1,4 @@
-"""A study: which models, strategies, inputs and scores; and the cells that they make."""
+"""A study: its models, strategies, inputs and scores, and the cells that they make."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any, Final, Literal, TypeAlias
 from abreast.jobs.files.expressions import ExpressionText
 
 CONTROLS: Final = ("empty", "echo", "truth")
-"""Strategies that ask nobody and whose scores are known: nothing, the input itself, the right answer."""
+"""Strategies that call no model and whose scores are known.
+
+They return nothing, the input itself, or the right answer.
+"""
 CONTROL_LANE: Final = "controls"
 
 Kind: TypeAlias = Literal["prompt", "python", "sample", "workflow", "control"]
@@ -33,7 +36,7 @@ class ModelArm:
         return self.name.partition("/")[0]
 
     def plain(self) -> dict[str, Any]:
-        """What makes it this model, in JSON's types."""
+        """The name and parameters, in JSON's types."""
         return {"name": self.name, "temperature": self.temperature, "max_tokens": self.max_tokens}
 
 
@@ -51,11 +54,14 @@ class StudyStrategy:
     max_tokens: int | None = None
     call: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Of a sample: its words."""
+    """For a sample: its settings."""
     file: str | None = None
-    """Of a workflow."""
+    """For a workflow: its file."""
     code: str = ""
-    """A digest of all that decides what it does: prompts, schemas, the module of a function, the file of a workflow."""
+    """A digest of everything that decides what it does.
+
+    That is prompts, schemas, the module of a function, the file of a workflow.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ class ScoreSpec:
     line: int = 0
 
     def plain(self) -> dict[str, Any]:
-        """What makes it this score."""
+        """Everything that decides the score, in JSON's types."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -117,29 +123,31 @@ class Study:
         return digest([score.plain() for score in self.scores])
 
     def lanes(self) -> list[str]:
-        """The lanes of its models, in the order in which they are named, then that of the controls."""
+        """The lanes of its models in the order of the file, then that of the controls."""
         named = list(dict.fromkeys(model.lane for model in self.models))
         return [*named, *([CONTROL_LANE] if self.controls else [])]
 
     def cells(self, lane: str, chosen: CellChoice | None = None) -> Iterator[Cell]:
-        """The cells of a lane, so that the first n of them are balanced: all arms of an input, then the next input,
-        then the next repeat. Where an input's turn of arms begins is shifted from one to the next.
-        """  # noqa: D205
+        """The cells of a lane, ordered so that the first n of them are balanced.
+
+        All arms of an input come first, then the next input, then the next repeat. The first arm is
+        shifted by one from each input to the next.
+        """
         chosen = chosen or CellChoice()
         arms = list(self._arms(lane, chosen))
         inputs = [one for one in self.inputs if chosen.takes_input(one.id)]
         for repeat in range(min(self.repeats, chosen.repeats or self.repeats)):
             for place, one in enumerate(inputs):
-                turn = (place + repeat) % len(arms) if arms else 0
-                for model, strategy in (*arms[turn:], *arms[:turn]):
+                shift = (place + repeat) % len(arms) if arms else 0
+                for model, strategy in (*arms[shift:], *arms[:shift]):
                     yield Cell(lane, model, strategy, one, repeat)
 
     def _arms(self, lane: str, chosen: CellChoice) -> Iterator[tuple[ModelArm, StudyStrategy]]:
         if lane == CONTROL_LANE:
-            nobody = ModelArm("control", "control")
+            no_model = ModelArm("control", "control")
             for name in self.controls:
                 if chosen.takes(name, chosen.strategies):
-                    yield nobody, StudyStrategy(name, "control", 0, code=name)
+                    yield no_model, StudyStrategy(name, "control", 0, code=name)
             return
         for model in self.models:
             for strategy in self.strategies:
@@ -149,7 +157,7 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class CellChoice:
-    """Which part of a study is wanted; nothing named means all of it."""
+    """Which part of a study to run; an empty set means all."""
 
     models: frozenset[str] = frozenset()
     strategies: frozenset[str] = frozenset()
@@ -160,15 +168,15 @@ class CellChoice:
 
     @staticmethod
     def takes(name: str, wanted: frozenset[str]) -> bool:
-        """Whether a name is among those wanted."""
+        """Whether a name is among those chosen."""
         return not wanted or name in wanted
 
     def takes_input(self, name: str) -> bool:
-        """Whether an input is wanted."""
+        """Whether an input is chosen."""
         return self.takes(name, self.inputs)
 
     def takes_arm(self, model: ModelArm, strategy: StudyStrategy) -> bool:
-        """Whether an arm is wanted, and can run."""
+        """Whether an arm is chosen, and can run."""
         wanted = self.takes(model.label, self.models) and self.takes(strategy.name, self.strategies)
         return wanted and (model.label, strategy.name) not in self.barred
 
@@ -185,25 +193,24 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name, which stays the same when what is in it is edited."""
+        """Its name, which stays the same when its content is edited."""
         return f"{self.model.label}~{self.strategy.name}~{self.input.id}~{self.repeat}"
 
     @property
     def made_of(self) -> str:
-        """What it is made of, by content, in three words: model, strategy, input."""
+        """The digests of its model, strategy and input, separated by spaces."""
         return f"{_arm_digest(self.model)} {self.strategy.code} {self.input.digest}"
 
     @property
     def asks(self) -> list[str]:
-        """What decides its reply: when any of it changes, the model is asked again."""
+        """What decides its reply: when any of it changes, the model is called again."""
         return [self.key, self.made_of]
 
     def value(self, scores: str) -> list[str]:
-        """What it is: when any of it changes, what is recorded is another cell's.
+        """The item's value: when any of it changes, the recorded outcome is no longer used.
 
-        `scores` is the study's `scored_by`.
-
-        Names and digests alone: a value of many parts takes ten times as long to write and compare.
+        `scores` is the study's `scored_by`. It holds names and digests only: a value of many parts
+        takes ten times as long to write and compare.
         """
         return [self.key, self.made_of, scores]
 
@@ -214,7 +221,7 @@ def _arm_digest(model: ModelArm) -> str:
 
 
 def digest(value: object) -> str:
-    """A short name for what a value is."""
+    """A short digest of a value's content."""
     text = (
         value
         if isinstance(value, str)

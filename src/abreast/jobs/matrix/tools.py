@@ -1,6 +1,6 @@
 """What a matrix needs from outside: models, functions, samples, workflows.
 
-Handed in, never imported.
+They are passed in as `MatrixTools`, so that this package imports no other job.
 """
 
 from __future__ import annotations
@@ -23,23 +23,26 @@ T = TypeVar("T")
 
 
 class Counted:
-    """A model that notes, for the cell it works for, when each request was sent and how many were under way."""
+    """A model wrapper that notes each request in the notes of the current cell.
+
+    It notes when the request was sent and how many its lane had in flight.
+    """
 
     def __init__(self, model: Model, lane: LaneCount, clock: Clock) -> None:
-        """All models of a lane share its count."""
+        """Wrap a model; all models of a lane share one count."""
         self._model = model
         self.lane = lane
         self._clock = clock
         self.name = model.name
 
-    def __getattr__(self, word: str) -> Any:  # noqa: ANN401 - whatever the model says of itself
+    def __getattr__(self, word: str) -> Any:  # noqa: ANN401 - any attribute of the model
         return getattr(self._model, word)
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Ask, and note it."""
-        notes, lane, own = NOTES.get(), self.lane, OWN_WORK.get()
-        if own is not None:
-            own.yield_to_calls()
+        """Call the model, and note the request."""
+        notes, lane, own_work = NOTES.get(), self.lane, OWN_WORK.get()
+        if own_work is not None:
+            own_work.yield_to_calls()
         count, began = lane.enter(), self._clock.now()
         end: End = "fault"
         seconds = 0.0
@@ -50,7 +53,7 @@ class Counted:
             lane.throttled += 1
             raise
         except CallFailed as error:
-            if not error.retryable:  # the provider's last word: its time was service
+            if not error.retryable:  # a final answer of the provider: its time was service
                 end, seconds = "done", self._clock.now() - began
             raise
         else:
@@ -67,12 +70,12 @@ class Counted:
 
 
 class Asked:
-    """The model as a strategy of one's own sees it: `await model.ask("...", step="draft")`."""
+    """The model that a user's strategy gets: `await model.ask("...", step="draft")`."""
 
     def __init__(
         self, caller: Caller, options: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        """With the arm's parameters, unless a call says otherwise."""
+        """`options` are the arm's parameters, which a call may override."""
         self._caller = caller
         self._clock = clock
         self._options = {word: value for word, value in options.items() if value is not None}
@@ -83,13 +86,13 @@ class Asked:
         return self._caller.name
 
     async def ask(self, prompt: str, *, step: str = "", **options: Any) -> str:
-        """The reply's text. `step` names the sub-result."""
+        """Call the model and return the reply's text. `step` names the sub-result."""
         return (await self.reply(prompt, step=step, **options)).text
 
     async def reply(self, prompt: str, *, step: str = "", **options: Any) -> Reply:
         """The whole reply."""
-        own = OWN_WORK.get()
-        async with nullcontext() if own is None else own.calling():
+        own_work = OWN_WORK.get()
+        async with nullcontext() if own_work is None else own_work.calling():
             reply = await self._caller.ask(prompt, **{**self._options, **options})
         notes = NOTES.get()
         if notes is not None:
@@ -109,48 +112,47 @@ class Asked:
         return reply
 
     def permit(self) -> PermitBlock:
-        """`async with model.permit():` holds a place on the model's lane, for a request that you make by yourself.
+        """`async with model.permit():` holds a place on the model's lane for your own request.
 
         A strategy that never does this holds one for its whole run.
         """
         return PermitBlock(self._caller, self._clock)
 
     def held(self) -> AbstractAsyncContextManager[None]:
-        """Holds a place on the model's lane for a whole strategy, unless it takes permits by itself."""
+        """Hold a place on the model's lane for a whole strategy, unless it takes permits itself."""
         return holding_place(self._caller, self._clock)
 
 
 class AskedFromThread:
-    """The same for a plain function, which runs in a thread: `model.ask("...")` waits there."""
+    """The same for a function that is not async and runs in a thread: `model.ask("...")` blocks."""
 
     def __init__(self, asked: Asked, loop: asyncio.AbstractEventLoop) -> None:
-        """`loop` is the run's."""
-        self._asked = asked
+        """`loop` is the event loop of the run."""
+        self._model = asked
         self._loop = loop
         self.name = asked.name
 
     def ask(self, prompt: str, *, step: str = "", **options: Any) -> str:
-        """The reply's text."""
+        """Call the model and return the reply's text."""
         return self.reply(prompt, step=step, **options).text
 
     def reply(self, prompt: str, *, step: str = "", **options: Any) -> Reply:
         """The whole reply."""
-        return self._waited(self._asked.reply(prompt, step=step, **options))
+        return self._wait_for(self._model.reply(prompt, step=step, **options))
 
     @contextmanager
     def permit(self) -> Iterator[None]:
-        """`with model.permit():` holds a place on the model's lane, for a request that you make by yourself."""
-        block = self._asked.permit()
-        block.begin(
-            self._waited(block.take())
-        )  # here, in the thread: what is asked from here is in the block
+        """`with model.permit():` holds a place on the model's lane for your own request."""
+        block = self._model.permit()
+        # Begun in this thread, so that calls from this thread are in the block.
+        block.begin(self._wait_for(block.take()))
         try:
             yield
         finally:
-            self._waited(block.give())
+            self._wait_for(block.give())
             block.end()
 
-    def _waited(self, work: Coroutine[Any, Any, T]) -> T:
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
@@ -160,21 +162,21 @@ class MatrixTools(Protocol):
     clock: Clock
 
     async def caller(self, name: str) -> Caller:
-        """The model of that name, which cells ask, counted on its lane; opened once."""
+        """The model of that name for cells, counted on its lane; it is opened once."""
 
     async def judge(self, name: str) -> Caller:
-        """The same for scores: it is asked also where cells may ask no model."""
+        """The same for scores; it is available even where cells may call no model."""
 
-    async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - a function's own
-        """Call `module:function`; a plain one in a thread, with a model that waits there."""
+    async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - any result of the function
+        """Call `module:function`; one that is not async runs in a thread with a blocking model."""
 
     async def sample(self, run: Run, facts: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        """Draw a sample within `run`; `text`, `value`, `ok`."""
+        """Draw a sample within `run`; returns `text`, `value`, `ok`."""
 
     async def workflow(
         self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
-        """Run a workflow's file within `run`; `text`, `value`, `ok`, `error`."""
+        """Run a workflow's file within `run`; returns `text`, `value`, `ok`, `error`."""
 
 
 OnRow = Callable[[str, bool], None]

@@ -1,4 +1,4 @@
-"""A study: models by strategies with their scores, and what each costs and takes for it."""
+"""The page's view of a matrix: models by strategies, with scores, costs and times."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from abreast.views.run_reader import error_of
 
 _STUDY_GIVEN: Final = "study-given"
 _REPLY: Final = "reply"
-_ENDED: Final = ("done", "failed")
+_FINAL_STATES: Final = ("done", "failed")
 
-_ARMS: Final = 400  # that are shown
-_SCORES: Final = 8
-_CELLS: Final = 1200  # that are named, over all arms
-_WORST: Final = 12  # and of one
-_TEXT: Final = 120
+_MAX_ARMS: Final = 400
+_MAX_SCORES: Final = 8
+_MAX_CELLS: Final = 1200  # listed, of all arms together
+_MAX_ARM_CELLS: Final = 12  # listed of one arm, the worst first
+_TEXT_CHARACTERS: Final = 120
 _PRICES: Final = ("usd", "tokens", "seconds")
 
 
 class _Cell(NamedTuple):
-    """What counts of a cell that has ended."""
+    """The facts of a cell that has ended."""
 
     path: str
     failed: bool
@@ -44,7 +44,7 @@ class _Cell(NamedTuple):
 
 @dataclass(slots=True)
 class _Reply:
-    """What a cell's reply took; a cell has ended only after it."""
+    """The cost and time of a cell's reply, which ends before the cell does."""
 
     usd: float | None
     tokens: int
@@ -57,14 +57,14 @@ class _Arm:
     strategy: str
     control: bool
     cells: dict[tuple[str, int], _Cell] = field(default_factory=dict)  # by input and repeat
-    shown: _Shown | None = None  # until a cell of it ends
+    shown: _Shown | None = None  # reset when a cell of the arm ends
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """An arm as it is told: without cells that are no longer in the file, of which there are so many."""
+    """An arm as it is shown, and the number of its cells that are no longer in the file."""
 
-    told: dict[str, Any]
+    facts: dict[str, Any]
     left_out: Mapping[str, int]
 
 
@@ -74,15 +74,15 @@ class MatrixFold:
     KINDS: ClassVar = frozenset({ITEM_SETTLED, _STUDY_GIVEN})
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start before the first event."""
         self._arms: dict[tuple[str, str, bool], _Arm] = {}
         self._replies: dict[str, _Reply] = {}
         self._scores: dict[str, None] = {}  # in the order of the file
-        self._named: list[str] = []
+        self._shown_scores: list[str] = []
         self._design: Mapping[str, Any] | None = None
 
     def add(self, event: Event) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         if event.kind == _STUDY_GIVEN:
             self._design = mapping(mapping(value_in(event)).get("design")) or self._design
             for arm in self._arms.values():
@@ -91,10 +91,10 @@ class MatrixFold:
         parts = event.path.split("/")
         if len(parts) == 4 and parts[3] == _REPLY:  # noqa: PLR2004 - run, lane, cell, its reply
             self._replies[event.path.rpartition("/")[0]] = _reply(event)
-        elif len(parts) == 3 and event.data.get("state") in _ENDED:  # noqa: PLR2004
-            self._ended(event, unescape(parts[1]), unescape(parts[2]).split("~"))
+        elif len(parts) == 3 and event.data.get("state") in _FINAL_STATES:  # noqa: PLR2004 - run, lane, cell
+            self._cell_ended(event, unescape(parts[1]), unescape(parts[2]).split("~"))
 
-    def _ended(self, event: Event, lane: str, names: list[str]) -> None:
+    def _cell_ended(self, event: Event, lane: str, names: list[str]) -> None:
         if len(names) != 4 or not names[3].isdecimal():  # noqa: PLR2004 - model, strategy, input, repeat
             return
         model, strategy, given, repeat = names
@@ -104,27 +104,27 @@ class MatrixFold:
         self._scores.update(dict.fromkeys(scores))
         key = (model, strategy, lane == CONTROL_LANE)
         arm = self._arms.setdefault(key, _Arm(*key))
-        # A cell that was scored anew has the reply that it had; a failed call has none: what it
-        # took is with the cell.
-        took = (
+        # A cell that was scored again keeps its reply. A failed call has no reply; its cost is
+        # recorded with the cell.
+        cost = (
             self._replies.pop(event.path, None)
             or arm.cells.get((given, int(repeat)))
             or _reply(event)
         )
-        said = short(facts.get("error"), _TEXT) if failed else ""
+        error = short(facts.get("error"), _TEXT_CHARACTERS) if failed else ""
         arm.shown = None
         arm.cells[given, int(repeat)] = _Cell(
-            event.path, failed, scores, took.usd, took.tokens, took.seconds, said
+            event.path, failed, scores, cost.usd, cost.tokens, cost.seconds, error
         )
 
-    # --- the picture --------------------------------------------------------------------------------------------------
+    # --- what is shown ----------------------------------------------------------------------------
 
     def plain(self, run: RunRow, state: str) -> dict[str, object]:
-        """Every arm that is still in the file; of very many the first."""
-        design = self._designed(run)
-        names = list(self._scores)[:_SCORES]
-        if names != self._named:
-            self._named = names
+        """Every arm that is still in the file, at most 400."""
+        design = self._current_design(run)
+        names = list(self._scores)[:_MAX_SCORES]
+        if names != self._shown_scores:
+            self._shown_scores = names
             for arm in self._arms.values():
                 arm.shown = None
         current = CurrentCells(design)
@@ -134,16 +134,16 @@ class MatrixFold:
             for lacking, count in arm.shown.left_out.items():
                 current.left_out[lacking] = current.left_out.get(lacking, 0) + count
         held = [
-            (arm, arm.shown.told)
+            (arm, arm.shown.facts)
             for arm in self._arms.values()
-            if arm.shown is not None and arm.shown.told["n"]
+            if arm.shown is not None and arm.shown.facts["n"]
         ]
         plain = [one for one in held if not one[0].control]
-        arms = sorted(plain, key=lambda one: _place(design, one[0]))[:_ARMS]
-        each = max(3, min(_WORST, _CELLS // max(1, len(arms))))
-        told = [{**shown, "cells": shown["cells"][:each]} for _, shown in arms]
+        arms = sorted(plain, key=lambda one: _place(design, one[0]))[:_MAX_ARMS]
+        each = max(3, min(_MAX_ARM_CELLS, _MAX_CELLS // max(1, len(arms))))
+        listed = [{**shown, "cells": shown["cells"][:each]} for _, shown in arms]
         return {
-            "file": short(manifest_of(run, "matrix").get("file"), _TEXT),
+            "file": short(manifest_of(run, "matrix").get("file"), _TEXT_CHARACTERS),
             "state": state,
             "scores": names,
             "models": _ordered(design.models if design else [], (arm.model for arm, _ in arms)),
@@ -152,9 +152,9 @@ class MatrixFold:
             ),
             "inputs": len(design.inputs) if design else None,
             "repeats": design.repeats if design else None,
-            "arms": told,
+            "arms": listed,
             "fronts": {
-                name: {price: _front(told, name, price) for price in _PRICES} for name in names
+                name: {price: _front(listed, name, price) for price in _PRICES} for name in names
             },
             "controls": [
                 {"name": arm.strategy, "n": shown["n"], "means": shown["means"]}
@@ -162,10 +162,12 @@ class MatrixFold:
                 if arm.control
             ],
             "left_out": current.said,
-            "cut": f"shown: {_ARMS:,} of {many(len(plain), 'arm')}" if len(plain) > _ARMS else None,
+            "cut": f"shown: {_MAX_ARMS:,} of {many(len(plain), 'arm')}"
+            if len(plain) > _MAX_ARMS
+            else None,
         }
 
-    def _designed(self, run: RunRow) -> Design | None:
+    def _current_design(self, run: RunRow) -> Design | None:
         facts = self._design or mapping(run.manifest.get("design"))
         try:
             return Design.read(facts)
@@ -190,12 +192,12 @@ def _failure(event: Event) -> Mapping[str, Any]:
 
 
 def _row(arm: _Arm, given: str, repeat: int) -> Row:
-    """Enough of a row to say whether it is still one of the file's."""
+    """A row with the names only, to find out whether it is still in the file."""
     return Row(arm.strategy, "", arm.model, arm.strategy, given, repeat, "done", arm.control)
 
 
 def _place(design: Design | None, arm: _Arm) -> tuple[int, int, str, str]:
-    """Where an arm stands in the file; those that it doesn't know come last, by name."""
+    """The position of an arm in the file; arms that are not in it come last, by name."""
     models, strategies = (design.models, design.strategies) if design else ([], [])
     return (
         models.index(arm.model) if arm.model in models else len(models),
@@ -206,18 +208,18 @@ def _place(design: Design | None, arm: _Arm) -> tuple[int, int, str, str]:
 
 
 def _ordered(named: Sequence[str], seen: Iterable[str]) -> list[str]:
-    """Names in the order of the file, as far as anything is known of them, then all others."""
-    there = dict.fromkeys(seen)
-    return [*(one for one in named if one in there), *(one for one in there if one not in named)]
+    """The names that were seen: first those of the file in its order, then the others."""
+    known = dict.fromkeys(seen)
+    return [*(one for one in named if one in known), *(one for one in known if one not in named)]
 
 
 def _show(arm: _Arm, design: Design | None, names: Sequence[str]) -> _Shown:
     current = CurrentCells(design)
     cells = {key: cell for key, cell in arm.cells.items() if current.passes(_row(arm, *key))}
-    return _Shown(_told(arm, cells, names), current.left_out)
+    return _Shown(_arm_facts(arm, cells, names), current.left_out)
 
 
-def _told(
+def _arm_facts(
     arm: _Arm, cells: Mapping[tuple[str, int], _Cell], names: Sequence[str]
 ) -> dict[str, Any]:
     prices = [cell.usd for cell in cells.values() if cell.usd is not None]
@@ -227,7 +229,7 @@ def _told(
     failed = sum(cell.failed for cell in cells.values())
     first = names[0] if names else ""
     worst = nsmallest(
-        _WORST,
+        _MAX_ARM_CELLS,
         cells.items(),
         key=lambda one: (not one[1].failed, one[1].scores.get(first) or 0.0, one[0]),
     )
@@ -245,7 +247,7 @@ def _told(
         "seconds": median(seconds) if seconds else None,
         "cells": [
             {
-                "input": short(given, _TEXT),
+                "input": short(given, _TEXT_CHARACTERS),
                 "repeat": repeat,
                 "path": cell.path,
                 "error": cell.error or None,
@@ -257,9 +259,9 @@ def _told(
 
 
 def _mean(cells: Mapping[tuple[str, int], _Cell], name: str) -> float | None:
-    """The mean over inputs, of which the repeats are averaged first.
+    """The mean over inputs, with the repeats of each input averaged first.
 
-    What failed or has no score counts as 0.
+    A cell that failed or has no score counts as 0.
     """
     inputs: dict[str, list[float]] = {}
     for (given, _), cell in cells.items():
@@ -268,7 +270,7 @@ def _mean(cells: Mapping[tuple[str, int], _Cell], name: str) -> float | None:
 
 
 def _front(arms: Sequence[Mapping[str, Any]], name: str, price: str) -> list[int]:
-    """The arms that no other beats: none is as good for less, or better for as much."""
+    """The arms on the Pareto front: no other is as good for less, or better for as much."""
     offers = [
         (arm[price], -arm["means"][name], at)
         for at, arm in enumerate(arms)

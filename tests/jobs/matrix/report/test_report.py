@@ -475,7 +475,7 @@ def luminance(colour):
 
 
 def test_text_stands_out_from_its_paper_in_both_themes():
-    themes = re.findall(r"\{\s*(--paper:.*?)\}", report._own("report.css"), re.DOTALL)
+    themes = re.findall(r"\{\s*(--paper:.*?)\}", report._page_file("report.css"), re.DOTALL)
     assert len(themes) == 3
     for theme in themes:
         colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", theme))

@@ -1,4 +1,4 @@
-"""What a study's file holds, in names alone: which of a run's recorded cells are still cells of it."""
+"""The names in a study's file, and which recorded cells of its run are still in it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.spec import Study
 
-_NAMED: Final = 5
+_MAX_NAMES: Final = 5  # listed in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Models by their labels, strategies, controls, inputs by their ids, and how often each is asked."""
+    """The labels of models, the names of strategies and controls, input ids, and repeats."""
 
     models: list[str]
     strategies: list[str]
@@ -24,7 +24,7 @@ class Design:
 
     @classmethod
     def of(cls, study: Study) -> Design:
-        """Of a study as its file is now, whatever part of it is wanted."""
+        """The design of a study as its file is now, whichever part of it is chosen."""
         return cls(
             [model.label for model in study.models],
             [strategy.name for strategy in study.strategies],
@@ -35,25 +35,25 @@ class Design:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Design | None:
-        """From what `plain` gave; None of a run that kept none."""
+        """The design from what `plain` returned; None for a run that recorded none."""
         return cls(**facts) if facts else None
 
     def plain(self) -> dict[str, Any]:
-        """As a manifest keeps it."""
+        """The design in JSON's types, as a manifest holds it."""
         return asdict(self)
 
 
 class CurrentCells:
-    """Sifts rows: those of a design pass, the others are counted by what is no longer in the file."""
+    """A filter for rows: those of a design pass, the others are counted by what is missing."""
 
     def __init__(self, design: Design | None) -> None:
-        """Without a design, all pass."""
+        """Filter by a design; without one, all rows pass."""
         self._design = design
         self._inputs = set(design.inputs) if design is not None else set()
         self.left_out: dict[str, int] = {}
 
     def passes(self, row: Row) -> bool:
-        """Whether it is a row of the file as it is now."""
+        """Whether a row is in the file as it is now."""
         lacking = None if self._design is None else self._lacking(self._design, row)
         if lacking is not None:
             self.left_out[lacking] = self.left_out.get(lacking, 0) + 1
@@ -71,11 +71,12 @@ class CurrentCells:
 
     @property
     def said(self) -> str | None:
-        """What was left out, in words."""
+        """What was left out, as a sentence; None if nothing was."""
         if not self.left_out:
             return None
         names, count = sorted(self.left_out), sum(self.left_out.values())
-        named = ", ".join(names[:_NAMED]) + (
-            f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        named = ", ".join(names[:_MAX_NAMES]) + (
+            f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         )
-        return f"{count:,} recorded {'cells are' if count > 1 else 'cell is'} no longer in the file ({named})"
+        cells = "cells are" if count > 1 else "cell is"
+        return f"{count:,} recorded {cells} no longer in the file ({named})"

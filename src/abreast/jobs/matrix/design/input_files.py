@@ -1,4 +1,4 @@
-"""Files of inputs: JSON lines, CSV and TSV are rows, any other file is one input with its text."""
+"""Reads inputs from files: JSON lines, CSV and TSV give rows, any other file one input."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ _TABLES: Final = {".csv": ",", ".tsv": "\t"}
 
 
 def inputs_of_file(path: PurePath, text: str) -> Iterator[tuple[str, Any] | str]:
-    """Name and value of each input in a file.
-
-    A text instead says what is wrong with one of them.
-    """
+    """Name and value of each input in a file, or a message that says what is wrong with one."""
     suffix = path.suffix.lower()
     if suffix in _JSON_LINES:
         yield from _json_lines(path, text)
@@ -38,9 +35,9 @@ def _json_lines(path: PurePath, text: str) -> Iterator[tuple[str, Any] | str]:
 
 
 def _table(path: PurePath, text: str, delimiter: str) -> Iterator[tuple[str, Any] | str]:
-    """The first line names the fields.
+    """The rows of a table whose first line names the fields.
 
-    A value is a text, or null where it is empty: an empty truth is none.
+    An empty value becomes null, so that an empty truth counts as no truth.
     """
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
@@ -56,7 +53,10 @@ def _table(path: PurePath, text: str, delimiter: str) -> Iterator[tuple[str, Any
             if len(row) == len(fields):
                 yield f"{path.stem}-{number:04}", _facts(fields, row)
             else:
-                yield f"{path.name}:{reader.line_num} has {len(row)} values, and there are {len(fields)} fields"
+                yield (
+                    f"{path.name}:{reader.line_num} has {len(row)} values, "
+                    f"and there are {len(fields)} fields"
+                )
     except csv.Error as error:
         yield f"{path.name}:{reader.line_num} can't be read: {error}"
 

@@ -1,4 +1,4 @@
-"""A study's file, read and checked: a Study, or every problem with its line."""
+"""Reads and checks a study's file: returns a `Study`, or reports every problem with its line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LABEL: Final = re.compile(r"[^~\s/][^~\n]*")
 _TEMPERATURE: Final = ValueShape(
     lambda given: is_number(given) and given >= 0, "a number of at least 0", {"type": "number"}
 )
-_FIELDS: Final = 20  # of inputs, that are listed
+_MAX_FIELDS: Final = 20  # of inputs, listed in a message
 _ANYTHING: Final = ValueShape(lambda _: True, "anything", {})
 _STUDY: Final[dict[str, Word]] = {
     "name": Word(NAME),
@@ -73,15 +73,15 @@ _STUDY: Final[dict[str, Word]] = {
     "truth": Word(NAME, about="The field of an input that holds the right answer"),
     "lane_width": Word(whole(1, 10_000)),
 }
-_ASKING: Final[dict[str, Word]] = {
+_CALL_OPTIONS: Final[dict[str, Word]] = {
     "system": Word(TEXT),
     "schema": Word(_ANYTHING),
     "temperature": Word(_TEMPERATURE),
     "max_tokens": Word(whole(1)),
 }
 _STRATEGIES: Final[dict[str, dict[str, Word]]] = {
-    "prompt": {"prompt": Word(TEXT, required=True), **_ASKING},
-    "file": {"file": Word(NAME, required=True), **_ASKING},
+    "prompt": {"prompt": Word(TEXT, required=True), **_CALL_OPTIONS},
+    "file": {"file": Word(NAME, required=True), **_CALL_OPTIONS},
     "python": {"python": Word(NAME, required=True)},
     "sample": {"sample": Word(MAPPING, required=True)},
     "workflow": {"workflow": Word(NAME, required=True)},
@@ -89,7 +89,7 @@ _STRATEGIES: Final[dict[str, dict[str, Word]]] = {
 
 T = TypeVar("T")
 CodeOf = Callable[[str], str]
-"""The source that decides what a `module:function` does; a ValueError says why it can't be had."""
+"""Returns the source that decides what a `module:function` does; raises ValueError if it can't."""
 
 
 def load_study(
@@ -100,9 +100,9 @@ def load_study(
     code_of: CodeOf,
     check_sample: Callable[[Mapping[str, Any]], str | None],
 ) -> Study:
-    """The study that a file says.
+    """Read the study of a file.
 
-    `WorkflowInvalid` has all problems, each with its file and line.
+    Raises `WorkflowInvalid` with all problems, each with its file and line.
     """
     report = Problems(file)
     node = read_yaml(text, report)
@@ -112,7 +112,7 @@ def load_study(
         else _Reader(text, file, directory, report, code_of, check_sample).study(node)
     )
     warnings = report.settled()
-    if study is None:  # pragma: no cover - what can't be read has said so
+    if study is None:  # pragma: no cover - unreadable files are reported above
         raise WorkflowInvalid.of([Problem(file, 1, "the file can't be read")])
     return replace(study, warnings=warnings)
 
@@ -126,7 +126,7 @@ class _Reader:
     code_of: CodeOf
     check_sample: Callable[[Mapping[str, Any]], str | None]
     templates: list[tuple[ExpressionText, str, int]] = field(default_factory=list)
-    """With the file of each, if it has one of its own, and its line in the study."""
+    """Each with its file, if it has one of its own, and its line in the study."""
 
     def study(self, root: YamlNode) -> Study | None:
         node = root.get("matrix")
@@ -138,19 +138,19 @@ class _Reader:
         for key in root.pairs:
             if key != "matrix":
                 self.report.problem(root.line_of(key), f"there is no {shown(key)} beside 'matrix'")
-        self._known(node, _STUDY, "a matrix")
+        self._check_keys(node, _STUDY, "a matrix")
         given = fitting(node, _STUDY, "the matrix", self.report)
         truth = str(given["truth"].value) if "truth" in given else "truth"
-        models = self._each("models", given, self._model)
+        models = self._entries("models", given, self._model)
         pairs = given["strategies"].items() if "strategies" in given else ()
         strategies = [made for name, entry in pairs if (made := self._strategy(name, entry))]
         inputs = self._inputs(given["inputs"], truth) if "inputs" in given else []
         if inputs:
             self._check_fields(inputs)
-        scores = self._each("scores", given, self._score)
+        scores = self._entries("scores", given, self._score)
         controls = self._controls(given["controls"]) if "controls" in given else ()
-        self._distinct([(one.label, node.line) for one in models], "models")
-        self._distinct([(one.name, one.line) for one in scores], "scores")
+        self._check_distinct([(one.label, node.line) for one in models], "models")
+        self._check_distinct([(one.name, one.line) for one in scores], "scores")
         for made in strategies:
             if made.name in CONTROLS:
                 self.report.problem(
@@ -170,7 +170,7 @@ class _Reader:
         )
 
     @staticmethod
-    def _each(
+    def _entries(
         word: str, given: Mapping[str, YamlNode], read: Callable[[YamlNode], T | None]
     ) -> list[T]:
         return (
@@ -179,7 +179,7 @@ class _Reader:
             else []
         )
 
-    def _known(self, node: YamlNode, words: Mapping[str, Word], what: str) -> None:
+    def _check_keys(self, node: YamlNode, words: Mapping[str, Word], what: str) -> None:
         for key in node.pairs:
             if key not in words:
                 there = self.report.instead(key, words)
@@ -187,14 +187,14 @@ class _Reader:
                     node.line_of(key), f"there is no {shown(key)} in {what}; {there}"
                 )
 
-    def _distinct(self, names: list[tuple[str, int]], what: str) -> None:
+    def _check_distinct(self, names: list[tuple[str, int]], what: str) -> None:
         seen: set[str] = set()
         for name, line in names:
             if name in seen:
                 self.report.problem(line, f"two {what} are called {name!r}; give one another name")
             seen.add(name)
 
-    # --- models and strategies ------------------------------------------------------------------------------------
+    # --- models and strategies --------------------------------------------------------------------
 
     def _model(self, node: YamlNode) -> ModelArm | None:
         words = {
@@ -204,7 +204,7 @@ class _Reader:
             "max_tokens": Word(whole(1)),
         }
         if node.kind == "mapping":
-            self._known(node, words, "a model")
+            self._check_keys(node, words, "a model")
             given = fitting(node, words, "a model", self.report)
             facts = {word: one.value for word, one in given.items()}
         else:
@@ -240,7 +240,7 @@ class _Reader:
             )
             return None
         words = _STRATEGIES[kind]
-        self._known(node, words, what)
+        self._check_keys(node, words, what)
         given = fitting(node, words, what, self.report)
         if kind not in given:
             return None
@@ -258,7 +258,7 @@ class _Reader:
             return StudyStrategy(
                 name, "python", node.line, call=call, code=digest(self.code_of(call))
             )
-        except ValueError as error:  # it can't run here, which is said before the others do
+        except ValueError as error:  # it can't run here, which is reported before the run starts
             return StudyStrategy(name, "python", node.line, call=call, code=f"missing: {error}")
 
     def _workflow(self, name: str, node: YamlNode, place: YamlNode) -> StudyStrategy:
@@ -314,10 +314,15 @@ class _Reader:
             return None
 
     def _check_fields(self, inputs: list[StudyInput]) -> None:
-        """Every field that a template reads must be there: a gap in a prompt would be paid for like any other."""
+        """Report every field that a template reads and an input lacks.
+
+        Otherwise calls with incomplete prompts would be paid for.
+        """
         given = [(one.id, one.value) for one in inputs]
         known = sorted({str(name) for one in inputs for name in one.value})
-        fields = ", ".join(known[:_FIELDS]) + (" and others" if len(known) > _FIELDS else "")
+        fields = ", ".join(known[:_MAX_FIELDS]) + (
+            " and others" if len(known) > _MAX_FIELDS else ""
+        )
         for template, file, line in self.templates:
             for one in missing_fields(template, given):
                 where = f"{file}:{one.line + 1}: " if file else ""
@@ -344,7 +349,7 @@ class _Reader:
                 return None
         try:
             if not isinstance(found, dict):
-                raise ValueError("a schema is a mapping, or the file of one")  # noqa: TRY301 - told with the line
+                raise ValueError("a schema is a mapping, or the file of one")  # noqa: TRY301 - reported below with its line
             check_schema(found)
         except ValueError as error:
             self.report.problem(node.line, str(error))
@@ -362,7 +367,7 @@ class _Reader:
             self.report.problem(line, f"{name} is not UTF-8; convert it")
         return None
 
-    # --- inputs ---------------------------------------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
 
     def _inputs(self, node: YamlNode, truth: str) -> list[StudyInput]:
         if node.kind == "list":
@@ -408,7 +413,7 @@ class _Reader:
                     found.append((*one, line))
         return found
 
-    # --- scores ---------------------------------------------------------------------------------------------------
+    # --- scores -----------------------------------------------------------------------------------
 
     def _score(self, node: YamlNode) -> ScoreSpec | None:
         if node.kind == "value":
@@ -419,7 +424,7 @@ class _Reader:
             name, model = (
                 one.plain(2) if (one := node.get(word)) else None for word in ("name", "model")
             )
-            self._known(
+            self._check_keys(
                 node,
                 {
                     **{one: Word(_ANYTHING) for one in KINDS},
@@ -446,13 +451,13 @@ class _Reader:
                 code = digest(self.code_of(str(argument)))
             except ValueError as error:
                 self.report.problem(node.line, str(error))
-        shortly = (
+        field_name = (
             argument
             if isinstance(argument, str) and kind in ("precision", "recall", "f1", "exact")
             else None
         )
         return ScoreSpec(
-            name or (f"{kind}:{shortly}" if shortly else kind),
+            name or (f"{kind}:{field_name}" if field_name else kind),
             kind,
             argument,
             model,
@@ -471,7 +476,7 @@ class _Reader:
 
 
 def _wrong_argument(kind: str, argument: object) -> str | None:
-    """What is wrong with what a score is given."""
+    """What is wrong with the argument of a score; None if it is valid."""
     if kind in ("regex", "python", "judge") and not (isinstance(argument, str) and argument):
         return "needs a text: a pattern, a module:function, a question"
     if kind == "regex":

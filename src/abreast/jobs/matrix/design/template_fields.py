@@ -1,4 +1,4 @@
-"""Which fields of an input a template reads, and which of them are not there: found before anything is asked."""
+"""The input fields that a template reads and that are missing, found before any call is made."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from abreast.jobs.files.terms import ChoiceTerm, Filtered, ItemTerm, Literal, Pa
 Keys: TypeAlias = tuple[str, ...]
 
 ROOT: Final = "input"
-_NAMED: Final = 3  # inputs that are named; of the others the number is
+_MAX_NAMES: Final = 3  # inputs listed by name; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A name that a template reads and that is not there."""
+    """A name that a template reads and that some inputs lack."""
 
     line: int
-    """Of the template's text, from 0."""
+    """The line in the template's text, from 0."""
     keys: Keys
     lacking: tuple[str, ...]
     """The inputs without it."""
@@ -31,11 +31,16 @@ class Missing:
     def __str__(self) -> str:
         written = ".".join(self.keys)
         if self.keys[0] != ROOT:
-            return f"there is no {self.keys[0]!r} for {{{{ {written} }}}}; fields of an input are {ROOT}.NAME"
+            return (
+                f"there is no {self.keys[0]!r} for {{{{ {written} }}}}; "
+                f"fields of an input are {ROOT}.NAME"
+            )
         if len(self.lacking) == self.of:
             return f"no input has the field of {{{{ {written} }}}}"
-        named = ", ".join(self.lacking[:_NAMED])
-        more = f" and {len(self.lacking) - _NAMED} more" if len(self.lacking) > _NAMED else ""
+        named = ", ".join(self.lacking[:_MAX_NAMES])
+        more = (
+            f" and {len(self.lacking) - _MAX_NAMES} more" if len(self.lacking) > _MAX_NAMES else ""
+        )
         return (
             f"the field of {{{{ {written} }}}} is missing in {named}{more}; where it may be, write "
             f"{{{{ {written} | default('') }}}}"
@@ -45,37 +50,37 @@ class Missing:
 def missing_fields(
     template: ExpressionText, inputs: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[Missing]:
-    """The names that a template reads without a default and that some of these inputs don't have, each once."""
+    """The names that a template reads without a default and that some inputs lack, each once."""
     blocks = [template.text.count("\n", 0, block.start) for block in find_blocks(template.text)]
     parts = [part for part in template.parts if isinstance(part, Expression)]
     found: dict[Keys, Missing] = {}
     for line, part in zip(blocks, parts, strict=True):
-        for keys in _needed(part.term):
+        for keys in _required_keys(part.term):
             lacking = tuple(name for name, value in inputs if not _has({ROOT: value}, keys))
             if lacking:
                 found.setdefault(keys, Missing(line, keys, lacking, len(inputs)))
     return list(found.values())
 
 
-def _needed(term: Term) -> Iterator[Keys]:
-    """The paths that must be there: not those with a default, nor those that a condition asks about."""
+def _required_keys(term: Term) -> Iterator[Keys]:
+    """The paths that must exist: not those with a default, nor those that a condition tests."""
     keys = _keys(term)
     if keys is not None:
         yield keys
     elif isinstance(term, Filtered) and term.name == "default":
         for argument in term.arguments:
-            yield from _needed(argument)
+            yield from _required_keys(argument)
     elif isinstance(term, ChoiceTerm):
-        asked = set(_needed(term.test))
+        tested = set(_required_keys(term.test))
         for side in (term.then, term.other):
-            yield from (keys for keys in _needed(side) if keys not in asked)
+            yield from (keys for keys in _required_keys(side) if keys not in tested)
     else:
         for part in term.parts():
-            yield from _needed(part)
+            yield from _required_keys(part)
 
 
 def _keys(term: Term) -> Keys | None:
-    """The path that a term is, if it is written out: `input.a`, `input["a"]`."""
+    """The path of a term that is written out, such as `input.a` or `input["a"]`; else None."""
     if isinstance(term, Path):
         return term.keys
     if (

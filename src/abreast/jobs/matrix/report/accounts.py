@@ -1,4 +1,4 @@
-"""What the cells of a matrix took: how they failed, how long and how much, and how evenly they are spread."""
+"""Failures, latencies, costs and balance of the cells of a matrix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNNAMED: Final = "no type given"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How often cells of an arm failed in one way, and what one of them said."""
+    """How often cells of an arm failed with one type of error, and the message of one of them."""
 
     arm: Arm
     error_type: str
@@ -52,13 +52,13 @@ class Load:
     lane: str
     found: Correlation
     queued: bool
-    """Whether they did: part of them is then the provider's queue."""
+    """Whether they grew: part of them is then the provider's queue."""
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
 class ArmCost:
-    """What an arm's cells cost, failed ones included."""
+    """The cost of an arm's cells, including failed ones."""
 
     arm: Arm
     cells: int
@@ -72,7 +72,7 @@ class ArmCost:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The rows counted; controls are apart."""
+    """Totals over the rows; controls are counted separately."""
 
     cells: int
     done: int
@@ -83,16 +83,16 @@ class Totals:
     usd: float | None
     unpriced: int
     judge_tokens: int
-    """In and out, of the calls to judges; these are in no other number here."""
+    """Input and output tokens of the calls to judges; no other number here includes them."""
     judge_usd: float | None
-    """What judges cost; None if the price of some judge is not known."""
+    """The cost of judges; None if the price of some judge is not known."""
     estimated: float
     """The share of cells whose usage is an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Cells per arm and input: the least and the most there are, and how many pairs have fewer than the most."""
+    """Cells per arm and input: the least, the most, and how many pairs have fewer than the most."""
 
     arms: int
     inputs: int
@@ -107,7 +107,7 @@ class Balance:
 
 
 def failures(rows: Sequence[Row]) -> list[Failure]:
-    """Each way in which cells of an arm failed, the most frequent first within its arm."""
+    """Each type of error of each arm, the most frequent first within its arm."""
     found = []
     for arm, cells in by_arm(rows).items():
         failed = sorted((row for row in cells if row.state == "failed"), key=lambda row: row.cell)
@@ -135,10 +135,10 @@ def latencies(rows: Sequence[Row]) -> list[Latency]:
 
 
 def loads(rows: Sequence[Row]) -> list[Load]:
-    """Each lane's service times against the calls in flight when each was sent, of cells that were done.
+    """Each lane's service times of done cells, against the calls in flight when each was sent.
 
-    A resumed cell all of whose calls were recorded before is left out: what was in flight then is
-    not known. p is corrected by Holm for all lanes.
+    A resumed cell all of whose calls were recorded before is left out, because the number of calls
+    in flight then is not known. p is corrected by Holm for all lanes.
     """
     lanes = grouped(
         (row.lane, (float(row.in_flight), row.service_s)) for row in finished(rows) if row.in_flight
@@ -148,13 +148,13 @@ def loads(rows: Sequence[Row]) -> list[Load]:
         replace(one, p=p) for one, p in zip(tests, corrected([one.p for one in tests]), strict=True)
     ]
     return [
-        Load(lane, one, one.clear and (one.rho or 0) > 0, _meaning(lane, one))
+        Load(lane, one, one.clear and (one.rho or 0) > 0, _load_sentence(lane, one))
         for (lane, _), one in zip(lanes, tests, strict=True)
     ]
 
 
 def costs(rows: Sequence[Row]) -> list[ArmCost]:
-    """What each arm cost."""
+    """The cost of each arm."""
     found = []
     for arm, cells in by_arm(rows).items():
         prices = [row.usd for row in cells if row.usd is not None]
@@ -166,7 +166,7 @@ def costs(rows: Sequence[Row]) -> list[ArmCost]:
 
 
 def totals(rows: Sequence[Row]) -> Totals:
-    """Everything counted once."""
+    """Add up all rows."""
     cells = plain(rows)
     prices = [row.usd for row in cells if row.usd is not None]
     judged = [row.judge_usd for row in rows]
@@ -187,7 +187,7 @@ def totals(rows: Sequence[Row]) -> Totals:
 
 
 def balance(rows: Sequence[Row]) -> Balance:
-    """How evenly arms and inputs are filled."""
+    """How evenly the cells are spread over arms and inputs."""
     cells = plain(rows)
     counts = Counter((row.model, row.strategy, row.input) for row in cells)
     inputs = {row.input for row in cells}
@@ -202,14 +202,26 @@ def balance(rows: Sequence[Row]) -> Balance:
     )
 
 
-def _meaning(lane: str, found: Correlation) -> str:
-    """The plain sentence of a test of service time against load."""
+def _load_sentence(lane: str, found: Correlation) -> str:
+    """A sentence for the test of service time against load."""
     if found.rho is None or found.p is None:
-        return f"{lane}: cannot be tested, as there are too few cells or all were sent at the same load."
-    said = f"(Spearman's rho {found.rho:+.2f}, p {p_value(found.p)}, {found.n:,} cells)"
+        return (
+            f"{lane}: cannot be tested, as there are too few cells "
+            "or all were sent at the same load."
+        )
+    test = f"(Spearman's rho {found.rho:+.2f}, p {p_value(found.p)}, {found.n:,} cells)"
     if not found.clear:
         verb = "hardly depended" if found.p < 1 - LEVEL else "did not depend"
-        return f"{lane}: service times {verb} on the calls in flight {said}: they are the provider's own."
+        return (
+            f"{lane}: service times {verb} on the calls in flight {test}: "
+            "they are the provider's own."
+        )
     if found.rho < 0:
-        return f"{lane}: calls sent at a higher load were faster {said}: something besides the load changed."
-    return f"{lane}: service times grew with the calls in flight {said}: part of them is the provider's queue."
+        return (
+            f"{lane}: calls sent at a higher load were faster {test}: "
+            "something besides the load changed."
+        )
+    return (
+        f"{lane}: service times grew with the calls in flight {test}: "
+        "part of them is the provider's queue."
+    )

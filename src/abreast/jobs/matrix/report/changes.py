@@ -1,4 +1,4 @@
-"""Two runs of a matrix side by side: what changed, cell by cell, and what is more than chance."""
+"""Compares two runs of a matrix, cell by cell, and tests which changes are more than chance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pair: TypeAlias = tuple[Row, Row]
 
 @dataclass(frozen=True, slots=True)
 class ScoreChange:
-    """A score of an arm in both runs, read as intended to treat, over the inputs that both have."""
+    """A score of an arm in both runs, by intention-to-treat, over the inputs that both have."""
 
     arm: Arm
     score: str
@@ -28,18 +28,18 @@ class ScoreChange:
 
 @dataclass(frozen=True, slots=True)
 class ArmChange:
-    """What else changed between an arm's cells that both runs have."""
+    """The other changes of an arm's cells that both runs have."""
 
     arm: Arm
     cells: int
     mended: int
-    """Failed before, done now."""
+    """Cells that failed before and are done now."""
     broken: int
-    """Done before, failed now."""
+    """Cells that were done before and failed now."""
     outputs: int
-    """Done in both, with another output."""
+    """Cells that are done in both, with different outputs."""
     usd: float | None
-    """Dearer by so much, over the cells priced in both; `None` if none is."""
+    """The increase in cost, over the cells with a price in both; `None` if there are none."""
     service: Paired
     """Service time in seconds, over the inputs that were done in both."""
 
@@ -48,7 +48,7 @@ class ArmChange:
 class RunChanges:
     """What changed from one run to another.
 
-    Both families of tests, scores and service times, are corrected apart.
+    Scores and service times are two families of tests, each corrected separately.
     """
 
     both: int
@@ -64,19 +64,19 @@ class RunChanges:
 
 
 def compare(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> RunChanges:
-    """What changed from run A to run B: cells are paired by model, strategy, input and repeat.
+    """What changed from run A to run B, with cells paired by model, strategy, input and repeat.
 
-    Controls stay out.
-
-    A score that only one of the runs has is not compared.
+    Controls are left out. A score that only one of the runs has is not compared.
     """
-    before, after = _keyed(rows_a), _keyed(rows_b)
+    before, after = _by_key(rows_a), _by_key(rows_b)
     pairs: dict[Arm, list[Pair]] = {}
     for key in sorted(before.keys() & after.keys()):
         pairs.setdefault(Arm(*key[:2]), []).append((before[key], after[key]))
     shared = sorted(set(score_names(before.values())) & set(score_names(after.values())))
-    scores = [_score_change(arm, score, held) for score in shared for arm, held in pairs.items()]
-    services = [_service_change(held) for held in pairs.values()]
+    scores = [
+        _score_change(arm, score, arm_pairs) for score in shared for arm, arm_pairs in pairs.items()
+    ]
+    services = [_service_change(arm_pairs) for arm_pairs in pairs.values()]
     both = sum(map(len, pairs.values()))
     return RunChanges(
         both=both,
@@ -93,19 +93,19 @@ def compare(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> RunChanges:
     )
 
 
-def _keyed(rows: Iterable[Row]) -> dict[Key, Row]:
+def _by_key(rows: Iterable[Row]) -> dict[Key, Row]:
     return {(row.model, row.strategy, row.input, row.repeat): row for row in plain(rows)}
 
 
-def _score_change(arm: Arm, score: str, held: Sequence[Pair]) -> ScoreChange:
-    old, new = _sides(held, lambda pair: [intended(row, score) for row in pair])
+def _score_change(arm: Arm, score: str, arm_pairs: Sequence[Pair]) -> ScoreChange:
+    old, new = _sides(arm_pairs, lambda pair: [intended(row, score) for row in pair])
     return ScoreChange(arm, score, mean(old), mean(new), paired(old, new))
 
 
-def _service_change(held: Sequence[Pair]) -> Paired:
+def _service_change(arm_pairs: Sequence[Pair]) -> Paired:
     return paired(
         *_sides(
-            [pair for pair in held if _both_done(pair)],
+            [pair for pair in arm_pairs if _both_done(pair)],
             lambda pair: [row.service_s for row in pair],
         )
     )
@@ -116,23 +116,25 @@ def _both_done(pair: Pair) -> bool:
 
 
 def _sides(
-    held: Sequence[Pair], read: Callable[[Pair], Sequence[float | None]]
+    arm_pairs: Sequence[Pair], read: Callable[[Pair], Sequence[float | None]]
 ) -> tuple[list[float], list[float]]:
-    """A value before and after, for each input, repeats averaged first."""
-    values = [(pair[0].input, read(pair)) for pair in held]
+    """A value before and after for each input, with its repeats averaged first."""
+    values = [(pair[0].input, read(pair)) for pair in arm_pairs]
     before, after = (block_means((given, both[side]) for given, both in values) for side in (0, 1))
     return list(before.values()), list(after.values())
 
 
-def _arm_change(arm: Arm, held: Sequence[Pair], service: Paired) -> ArmChange:
-    states = [(old.state, new.state) for old, new in held]
-    priced = [new.usd - old.usd for old, new in held if old.usd is not None and new.usd is not None]
+def _arm_change(arm: Arm, arm_pairs: Sequence[Pair], service: Paired) -> ArmChange:
+    states = [(old.state, new.state) for old, new in arm_pairs]
+    priced = [
+        new.usd - old.usd for old, new in arm_pairs if old.usd is not None and new.usd is not None
+    ]
     return ArmChange(
         arm=arm,
-        cells=len(held),
+        cells=len(arm_pairs),
         mended=states.count(("failed", "done")),
         broken=states.count(("done", "failed")),
-        outputs=sum(_both_done(pair) and pair[0].output != pair[1].output for pair in held),
+        outputs=sum(_both_done(pair) and pair[0].output != pair[1].output for pair in arm_pairs),
         usd=math.fsum(priced) if priced else None,
         service=service,
     )

@@ -1,4 +1,4 @@
-"""Every cell of a report, packed so that a browser unpacks it: each text once, compressed, within a number of bytes."""
+"""The cells of a report, packed for a browser: each text once, compressed, within a byte limit."""
 
 from __future__ import annotations
 
@@ -36,16 +36,14 @@ FIELDS: Final = (
     "attempts",
     "in_flight",
 )
-_SAMPLE: Final = 1_000  # texts, and characters of each
+_SAMPLE: Final = 1_000  # texts, and characters of each, by which the compression is estimated
+# Characters to which texts are shortened; the first length that fits is used.
 _LENGTHS: Final = (100_000, 30_000, 10_000, 5_000, 2_500, 1_200, 600, 300, 150, 60, 0)
 
 
 @dataclass(slots=True)
 class Texts:
-    """Texts by number, each kept once and none longer than allowed.
-
-    `cut` counts those that were shortened.
-    """
+    """Texts by number, each kept once, cut to `longest` characters; `cut` counts the shortened."""
 
     longest: int
     kept: list[str] = field(default_factory=list)
@@ -53,7 +51,7 @@ class Texts:
     cut: int = 0
 
     def number(self, text: str | None) -> int | None:
-        """The number of a text; nothing for nothing."""
+        """The number of a text; None for None."""
         if text is None:
             return None
         if text not in self.numbers:
@@ -70,7 +68,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The cells as base64 of gzipped JSON, how many texts were shortened for it, and to how many characters."""
+    """The cells as base64 of gzipped JSON; `cut` texts were shortened to `longest` characters."""
 
     data: str
     cut: int
@@ -78,14 +76,14 @@ class Packed:
 
 
 def packed(rows: Sequence[Row], most: int) -> Packed:
-    """All cells within `most` bytes; texts are shortened, all to one length, until they fit."""
+    """Pack all cells within `most` bytes; texts are shortened to one length until they fit."""
     whole = Texts(_LENGTHS[0])
     for row in rows:
         _cell(row, whole)
     lengths = [len(text) for text in whole.kept]
     density = _density(whole.kept)
     for longest in _LENGTHS[:-1]:
-        # Packing 100 MB takes a minute: a length that can't do is not tried.
+        # Packing 100 MB takes a minute, so a length that will not fit by the estimate is skipped.
         if density * sum(min(length, longest) for length in lengths) <= most:
             found = _packed(rows, longest)
             if len(found.data) <= most:
@@ -93,8 +91,8 @@ def packed(rows: Sequence[Row], most: int) -> Packed:
     return _packed(rows, _LENGTHS[-1])
 
 
-def script_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON takes
-    """JSON that ends no script, opens no comment and breaks no line, wherever in a page it stands."""
+def script_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """JSON that is safe anywhere in a page: it ends no script, opens no comment, breaks no line."""
     text = json.dumps(
         value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str
     )
@@ -105,7 +103,7 @@ def script_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON takes
 
 def compressed(text: str) -> str:
     """Base64 of the gzipped text: the same bytes for the same text."""
-    # A reply may hold half of a surrogate pair, which is no UTF-8.
+    # A reply may hold half of a surrogate pair, which UTF-8 can't encode.
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode(
         "ascii"
     )
@@ -147,10 +145,10 @@ def _cell(row: Row, texts: Texts) -> list[Any]:
     ]
 
 
-def _rounded(value: Any) -> Any:  # noqa: ANN401 - a row's own
-    """Microseconds and millionths are enough to look at, and half the bytes.
+def _rounded(value: Any) -> Any:  # noqa: ANN401 - any value of a row
+    """Round to six digits, which are enough to show and need half the bytes.
 
-    What is no number is none.
+    nan and infinity become None.
     """
     if isinstance(value, float):
         return round(value, 6) if value - value == 0 else None

@@ -1,4 +1,4 @@
-"""The plots of a report, as the plain dictionaries that plotly.js draws; and plotly.js itself."""
+"""The plots of a report, as the dictionaries that plotly.js draws, and plotly.js itself."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from abreast.jobs.matrix.scoring.statistics import Offer
 
 Figure: TypeAlias = dict[str, Any]
 
-# After Okabe and Ito: colour-blind readers tell them apart, and all are seen on white and on
-# near-black.
+# After Okabe and Ito: distinct for colour-blind readers, and visible on white and on near-black.
 COLOURS: Final = (
     "#0072b2",
     "#d55e00",
@@ -28,10 +27,10 @@ COLOURS: Final = (
     "#7f7f7f",
 )
 MOST_PAIRS: Final = 24  # that a plot shows; the table has more
-_FEW: Final = 10  # failures that are counted one by one
-_POINTS: Final = 200  # of a curve
-_FAR: Final = 20
-_ROW: Final = 34  # pixels
+_FEW_FAILURES: Final = 10  # up to which the axis counts one by one
+_CURVE_POINTS: Final = 200
+_LOG_RATIO: Final = 20  # of largest to smallest value, from which a scale is logarithmic
+_ROW_PIXELS: Final = 34
 _MARGIN: Final = {"l": 10, "r": 16, "t": 10, "b": 44}
 
 
@@ -45,7 +44,7 @@ def plotly_js() -> str:
 
 
 def figures(found: Findings, rows: Sequence[Row]) -> dict[str, Figure]:
-    """Each plot under the name of its place in the page.
+    """Each plot, by the id of its element in the page.
 
     A plot without anything to show is left out.
     """
@@ -62,7 +61,7 @@ def figures(found: Findings, rows: Sequence[Row]) -> dict[str, Figure]:
 
 
 def label(text: object) -> str:
-    """Text that plotly.js shows as it is: it reads tags in labels."""
+    """Escape text for plotly.js, which interprets tags in labels."""
     return escape(str(text), quote=False)
 
 
@@ -86,9 +85,9 @@ def _titled(text: str, **more: Any) -> Figure:
 
 
 def _scale(values: Sequence[float]) -> Figure:
-    """By powers of ten where values lie far apart, with marks at 1, 2 and 5; otherwise even."""
+    """A logarithmic scale with marks at 1, 2 and 5 if values lie far apart, otherwise linear."""
     least, most = min(values), max(values)
-    if not most > _FAR * least > 0:
+    if not most > _LOG_RATIO * least > 0:
         return {"type": "linear"}
     powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)))
     return {
@@ -98,8 +97,8 @@ def _scale(values: Sequence[float]) -> Figure:
     }
 
 
-def _bars(found: Sequence[MeanEstimate]) -> Figure:
-    """How far the interval reaches to both sides of the mean."""
+def _error_bars(found: Sequence[MeanEstimate]) -> Figure:
+    """The distance of the interval's bounds from the mean, on both sides."""
     up = [0 if one.high is None or one.mean is None else one.high - one.mean for one in found]
     down = [0 if one.low is None or one.mean is None else one.mean - one.low for one in found]
     return {
@@ -131,7 +130,7 @@ def _means(scored: Scored) -> Figure:
                 "y": [place + beside for place in range(len(shown))],
                 "x": [one.mean for one in read],
                 "text": [label(one.arm) for one in shown],
-                "error_x": _bars(read),
+                "error_x": _error_bars(read),
                 "marker": {
                     "size": 9,
                     "symbol": symbol,
@@ -144,18 +143,18 @@ def _means(scored: Scored) -> Figure:
     return {
         "data": data,
         "layout": _layout(
-            90 + _ROW * len(shown),
+            90 + _ROW_PIXELS * len(shown),
             margin={**_MARGIN, "t": 34},
-            xaxis=_titled(f"mean {label(scored.name)}, with 95% interval", **_shares(reached)),
-            yaxis=_lines([label(one.arm) for one in shown]),
+            xaxis=_titled(f"mean {label(scored.name)}, with 95% interval", **_score_axis(reached)),
+            yaxis=_name_axis([label(one.arm) for one in shown]),
         ),
     }
 
 
-def _lines(names: Sequence[str]) -> Figure:
+def _name_axis(names: Sequence[str]) -> Figure:
     """An axis with one line for each name.
 
-    Numbers below, not categories: two marks of a line stand side by side.
+    Its values are numbers, not categories, so that two marks of a line can be side by side.
     """
     places = list(range(len(names)))
     return {
@@ -218,7 +217,7 @@ def _differences(scored: Scored) -> Figure | None:
                 "y": list(range(len(shown))),
                 "text": names,
                 "x": [one.mean for one in found],
-                "error_x": _bars(read),
+                "error_x": _error_bars(read),
                 "marker": {
                     "size": 9,
                     "color": COLOURS[0],
@@ -236,7 +235,7 @@ def _differences(scored: Scored) -> Figure | None:
                 zerolinewidth=2,
                 rangemode="tozero",
             ),
-            yaxis=_lines(names),
+            yaxis=_name_axis(names),
         ),
     }
 
@@ -246,7 +245,7 @@ def _pareto(scored: Scored) -> Figure | None:
     if not scored.offers:
         return None
     front, unit = [offer for offer in scored.offers if offer.front], scored.offers[0].unit
-    names = _together(scored.offers)
+    names = _point_labels(scored.offers)
     price = "$%{x:.4g}" if unit == "USD" else "%{x:,.0f} tokens"
     line = {
         "type": "scatter",
@@ -290,14 +289,14 @@ def _pareto(scored: Scored) -> Figure | None:
                 **_scale([offer.price for offer in scored.offers]),
             ),
             yaxis=_titled(
-                f"mean {label(scored.name)}", **_shares([offer.mean for offer in scored.offers])
+                f"mean {label(scored.name)}", **_score_axis([offer.mean for offer in scored.offers])
             ),
         ),
     }
 
 
-def _together(offers: Sequence[Offer]) -> dict[Arm, str]:
-    """What is written beside the points: where several are in one place, all of them beside the first."""
+def _point_labels(offers: Sequence[Offer]) -> dict[Arm, str]:
+    """The labels of the points; points in the same place share the label of the first."""
     places: dict[tuple[float, float], list[Arm]] = {}
     for offer in offers:
         places.setdefault((float(f"{offer.price:.2g}"), round(offer.mean, 2)), []).append(offer.arm)
@@ -306,20 +305,22 @@ def _together(offers: Sequence[Offer]) -> dict[Arm, str]:
     }
 
 
-def _shares(values: Sequence[float]) -> Figure:
+def _score_axis(values: Sequence[float]) -> Figure:
     """From 0 to 1 where all are within, so that plots of several scores can be compared."""
     return {"range": [-0.04, 1.04]} if all(0 <= one <= 1 for one in values) else {}
 
 
 def _latency(rows: Sequence[Row]) -> Figure | None:
-    """Which share of a model's cells was served within which time."""
+    """The share of each model's cells that were served within a time."""
     models = grouped((row.model, row.service_s) for row in finished(rows))
     if not models:
         return None
     data = []
     for place, (model, times) in enumerate(models):
         ordered = sorted(times)
-        kept = sorted({round(step * (len(ordered) - 1) / _POINTS) for step in range(_POINTS + 1)})
+        kept = sorted(
+            {round(step * (len(ordered) - 1) / _CURVE_POINTS) for step in range(_CURVE_POINTS + 1)}
+        )
         data.append(
             {
                 "type": "scatter",
@@ -366,7 +367,7 @@ def _failures(found: Findings) -> Figure | None:
             for place, kind in enumerate(kinds)
         ],
         "layout": _layout(
-            100 + _ROW * len(held),
+            100 + _ROW_PIXELS * len(held),
             barmode="stack",
             bargap=0.35,
             showlegend=True,
@@ -379,7 +380,9 @@ def _failures(found: Findings) -> Figure | None:
                 "traceorder": "normal",
             },
             xaxis=_titled(
-                "failed cells", rangemode="tozero", **({"dtick": 1} if highest <= _FEW else {})
+                "failed cells",
+                rangemode="tozero",
+                **({"dtick": 1} if highest <= _FEW_FAILURES else {}),
             ),
             yaxis={"type": "category"},
         ),

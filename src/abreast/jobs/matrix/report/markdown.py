@@ -1,4 +1,4 @@
-"""A report, and a comparison of two runs, as Markdown."""
+"""Writes a report, and a comparison of two runs, as Markdown."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _SPECIAL: Final = re.compile(r"([\\`*_\[\]|#~!])")
 
 
 def written(found: Findings) -> str:
-    """The whole report."""
+    """The whole report as Markdown."""
     return "\n\n".join([f"# {safe(found.title)}", *_parts(found)]) + "\n"
 
 
 def changes_markdown(changes: RunChanges, before: str = "A", after: str = "B") -> str:
-    """What changed between two runs."""
+    """The changes between two runs as Markdown."""
     return "\n\n".join([f"# {safe(before)} to {safe(after)}", *_changes(changes)]) + "\n"
 
 
 def safe(text: object) -> str:
-    """Text that Markdown shows as it is, on one line: no tag, no link, no emphasis, no new column."""
+    """Escape text for Markdown, on one line: no tag, link, emphasis or new column."""
     return _SPECIAL.sub(r"\\\1", escape(" ".join(str(text).split()), quote=False))
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    """A table; the first column is text, the others stand to the right."""
+    """A table; the first column is text, the others are aligned to the right."""
     rule = ["---", *("---:" for _ in head[1:])]
     body = ([safe(cell) for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body))
@@ -80,7 +80,7 @@ def _parts(found: Findings) -> Iterator[str]:
     )
     for scored in found.scores:
         yield from _score(scored)
-    yield from _failed(found)
+    yield from _failure_tables(found)
     yield from _times_and_costs(found)
     if found.controls:
         yield "## Controls"
@@ -89,7 +89,7 @@ def _parts(found: Findings) -> Iterator[str]:
     yield "## Provenance"
     yield table(["fact", "value"], found.facts)
     yield "## Methods"
-    yield "\n".join(f"- {safe(said)}" for said in METHODS)
+    yield "\n".join(f"- {safe(method)}" for method in METHODS)
 
 
 def _score(scored: Scored) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _score(scored: Scored) -> Iterator[str]:
         )
 
 
-def _failed(found: Findings) -> Iterator[str]:
+def _failure_tables(found: Findings) -> Iterator[str]:
     if found.failures:
         yield "## Failures"
         yield table(
@@ -196,8 +196,9 @@ def _times_and_costs(found: Findings) -> Iterator[str]:
 
 def _changes(changes: RunChanges) -> Iterator[str]:
     yield (
-        f"{changes.both:,} cells are in both runs, {changes.only_before:,} only in the first, {changes.only_after:,} "
-        f"only in the second. {len(changes.clear)} of {len(changes.scores)} scores changed clearly."
+        f"{changes.both:,} cells are in both runs, {changes.only_before:,} only in the first, "
+        f"{changes.only_after:,} only in the second. "
+        f"{len(changes.clear)} of {len(changes.scores)} scores changed clearly."
     )
     if changes.scores:
         yield "## Scores"
@@ -249,7 +250,7 @@ def _changes(changes: RunChanges) -> Iterator[str]:
                     one.broken,
                     one.outputs,
                     usd(one.usd),
-                    _slower(one.service.mean),
+                    _signed_seconds(one.service.mean),
                     p_value(one.service.adjusted),
                 ]
                 for one in changes.arms
@@ -257,5 +258,5 @@ def _changes(changes: RunChanges) -> Iterator[str]:
         )
 
 
-def _slower(change: float | None) -> str:
+def _signed_seconds(change: float | None) -> str:
     return seconds(change) if change is None or change < 0 else f"+{seconds(change)}"

@@ -1,4 +1,4 @@
-"""A matrix as one page that works offline, and as Markdown."""
+"""The report of a matrix, as one page that works offline and as Markdown."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ from abreast.jobs.matrix.report.markdown import MOST_PAIRS, written
 from abreast.jobs.matrix.rows import Row
 
 LARGEST: Final = 9_500_000
-"""Bytes of a page; the texts of cells are shortened to stay below."""
+"""Bytes of a page at most; the texts of cells are shortened to stay below."""
 
 _PAGE: Final = Path(__file__).parent / "page"
-_LEAST: Final = 500_000  # bytes for the cells, whatever the rest takes
+_MIN_CELL_BYTES: Final = 500_000  # reserved for the cells, whatever the rest takes
 
 
 def write_html(rows: Sequence[Row], facts: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write the report as one page that fetches nothing, replacing what was there in one step.
+    """Write the report as one page that fetches nothing, replacing an existing file atomically.
 
     Raises `NeedsReport` if the extra `report` is not installed.
 
         write_html(rows, {"study": "Extraction", "run": "study-1", "seed": 7}, "report.html")
     """
     target = Path(path)
-    # Of this process alone, beside its target: the two must be on one file system.
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    # In the folder of the target, since a rename needs both files on one file system. The process
+    # id keeps it apart from other processes' files.
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        beside.write_text(html(rows, facts), encoding="utf-8", errors="replace", newline="\n")
-        beside.replace(target)
+        temporary.write_text(html(rows, facts), encoding="utf-8", errors="replace", newline="\n")
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def markdown(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """The report as Markdown: everything but the plots and the cells.
 
-    `facts` is what is known of the run: `study`, `run`, `seed`, `versions`, `commit`, `dirty`, `prices`, `created`,
-    `parameters`, `warnings`, in the order they are to be shown; others are shown too.
+    `facts` describe the run: `study`, `run`, `seed`, `versions`, `commit`, `dirty`, `prices`,
+    `created`, `parameters`, `warnings` and others. They are shown in their order.
     """
     return written(findings(rows, facts))
 
@@ -56,7 +57,7 @@ def html(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
     found = findings(rows, facts)
     drawn = figures(found, rows)
-    scripts = {"plotly": plotly_js(), "own": _own("report.js")}
+    scripts = {"plotly": plotly_js(), "own": _page_file("report.js")}
     environment = Environment(
         loader=FileSystemLoader(_PAGE),
         autoescape=True,
@@ -72,7 +73,7 @@ def html(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         "most_pairs": MOST_PAIRS,
         "version": VERSION,
         "hashes": [_hash(text) for text in scripts.values()],
-        "style": _own("report.css"),
+        "style": _page_file("report.css"),
         "script": scripts["own"],
         "plotly": compressed(scripts["plotly"]) if drawn else "",
         "figures": script_json(drawn),
@@ -80,7 +81,9 @@ def html(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     }
     template = environment.get_template("report.html")
     rest = len(template.render(shown).encode("utf-8", "replace"))
-    return template.render({**shown, "cells": packed(_ordered(rows), max(_LEAST, LARGEST - rest))})
+    return template.render(
+        {**shown, "cells": packed(_ordered(rows), max(_MIN_CELL_BYTES, LARGEST - rest))}
+    )
 
 
 _FILTERS: Final = ("number", "signed", "p_value", "usd", "seconds", "share", "interval", "quantile")
@@ -93,10 +96,10 @@ def _ordered(rows: Sequence[Row]) -> list[Row]:
     )
 
 
-def _own(name: str) -> str:
+def _page_file(name: str) -> str:
     return (_PAGE / name).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:
-    """What the page's policy knows a script by: no other script is run, whatever a reply holds."""
+    """The hash of a script for the page's policy: no other script runs, whatever a reply holds."""
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode('ascii')}"

@@ -1,4 +1,4 @@
-"""How a report writes numbers: the same in its page, its tables and its Markdown."""
+"""Formats numbers for a report, the same in its page, its tables and its Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from abreast.jobs.matrix.scoring.inference import MeanEstimate, Paired, Quantile
 
 NOTHING: Final = "–"  # noqa: RUF001 - a dash, as tables have it
-_SMALLEST: Final = 0.001
+_SMALLEST_P: Final = 0.001  # smaller values are written as "< 0.001"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -23,14 +23,14 @@ def signed(value: float | None) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """As it is printed, never as 0."""
+    """A p value, never written as 0."""
     if value is None:
         return NOTHING
-    return f"< {_SMALLEST}" if value < _SMALLEST else f"{value:.3f}"
+    return f"< {_SMALLEST_P}" if value < _SMALLEST_P else f"{value:.3f}"
 
 
 def usd(value: float | None) -> str:
-    """Money: cents where there are dollars, four figures where there are none."""
+    """Money: with cents from a dollar on, with four significant digits below."""
     if value is None:
         return NOTHING
     return f"${value:,.2f}" if abs(value) >= 1 or value == 0 else f"${value:.4g}"
@@ -57,11 +57,11 @@ def interval(found: MeanEstimate | Paired) -> str:
 
 
 def quantile(found: Quantile) -> str:
-    """A time with what it lies between."""
+    """A time with its interval."""
     return f"{seconds(found.value)} ({seconds(found.low)} to {seconds(found.high)})"
 
 
-def plain(value: Any) -> str:  # noqa: ANN401 - whatever a user's facts or truths are
+def plain(value: Any) -> str:  # noqa: ANN401 - any fact or truth of a user
     """Anything as one string: text as it is, the rest as JSON."""
     if isinstance(value, str):
         return value
@@ -71,5 +71,5 @@ def plain(value: Any) -> str:  # noqa: ANN401 - whatever a user's facts or truth
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them."""
+    """Names joined for a sentence: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -1,1 +1,1 @@
-"""Scores and what statistics say of them."""
+"""Scores of cells, and the statistics over them."""

@@ -1,4 +1,7 @@
-"""Arms, which are what a matrix compares, and the two readings of what a cell counts for in a score."""
+"""Arms, which a matrix compares, and the two ways to read a cell's score.
+
+By intention-to-treat a failed cell counts as 0; valid-only leaves it out.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from abreast.jobs.matrix.rows import Row
 T = TypeVar("T")
 
 Reading: TypeAlias = Callable[[Row, str], "float | None"]
-"""What a row counts for under a score; `None` where it is left out."""
+"""Returns the value of a row for a score; `None` if the row is left out."""
 
 
 class Arm(NamedTuple):
@@ -26,7 +29,7 @@ class Arm(NamedTuple):
 
 
 def arms(rows: Iterable[Row]) -> list[Arm]:
-    """Every model with every strategy that has a cell, sorted."""
+    """Every pair of model and strategy that has a cell, sorted."""
     return sorted({Arm(row.model, row.strategy) for row in rows if not row.control})
 
 
@@ -36,12 +39,12 @@ def score_names(rows: Iterable[Row]) -> list[str]:
 
 
 def intended(row: Row, score: str) -> float | None:
-    """What a row counts for, failures as 0."""
+    """The value of a row for a score, with failures as 0."""
     return valid(row, score) or 0.0
 
 
 def valid(row: Row, score: str) -> float | None:
-    """What a row counts for, if it was done and scored."""
+    """The value of a row for a score, if it was done and scored."""
     value = row.scores.get(score) if row.state == "done" else None
     return float(value) if value is not None and math.isfinite(value) else None
 
@@ -53,7 +56,7 @@ def block_means(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
 
 
 def mean(values: Collection[float]) -> float:
-    """Of at least one number; the same in whatever order they come."""
+    """The mean of at least one number; the same for any order of the numbers."""
     return math.fsum(values) / len(values)
 
 

@@ -1,4 +1,4 @@
-"""What SciPy and statsmodels say about lists of numbers: intervals, paired tests, corrections, correlations."""
+"""Statistics over lists of numbers, by SciPy and statsmodels: intervals, tests, correlations."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from types import ModuleType
 from typing import Any, Final
 
 FEWEST: Final = 6
-"""Pairs that a test needs: with five, no result of a two-sided signed-rank test is below 0.05."""
+"""Pairs that a test needs: with five, no two-sided signed-rank test has a p below 0.05."""
 
 LEVEL: Final = 0.95
+"""The level of confidence of all intervals."""
 TRACE: Final = 0.1
-"""Correlations below are too weak to matter."""
-_TRIED: Final = 13
+"""Correlations below this are too weak to matter."""
+_MAX_EXACT_PAIRS: Final = 13  # with which all 2**n signs are tried; SciPy does the rest
 
 
 class NeedsReport(ImportError):
-    """The packages that statistics and reports stand on are not installed: the sentence says how to get them."""
+    """The packages for statistics and reports are not installed; the message says how to."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeanEstimate:
-    """A mean over inputs, each input's repeats averaged first, and the interval that holds it.
+    """A mean over inputs, with each input's repeats averaged first, and its interval.
 
-    `method` says how it
-
-    was made, or why there is none."""  # noqa: D209 - one thought
+    `method` says how the interval was computed, or why there is none.
+    """
 
     n: int
     """Cells."""
@@ -42,9 +42,9 @@ class MeanEstimate:
 class Paired:
     """How far a second list of numbers is from the first, pair by pair.
 
-    `effect` is the matched-pairs rank-biserial
-
-    correlation, from -1 (every pair went down) to 1 (every pair went up)."""  # noqa: D209 - one thought
+    `effect` is the matched-pairs rank-biserial correlation, from -1 (every pair went down) to 1
+    (every pair went up).
+    """
 
     pairs: int
     mean: float | None
@@ -59,16 +59,13 @@ class Paired:
 
     @property
     def clear(self) -> bool:
-        """Whether chance alone is an unlikely reason, after correction, at the level of 0.05."""
+        """Whether the difference is significant at the level of 0.05 after correction."""
         return self.adjusted is not None and self.adjusted < 1 - LEVEL
 
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """A quantile and its distribution-free interval.
-
-    No bound where the numbers are too few to have one.
-    """
+    """A quantile and its distribution-free interval; too few numbers give no bound."""
 
     share: float
     value: float
@@ -78,7 +75,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """Spearman's rank correlation; nothing where it has no meaning."""
+    """Spearman's rank correlation; `rho` and `p` are None where it is not defined."""
 
     n: int
     rho: float | None
@@ -86,7 +83,10 @@ class Correlation:
 
     @property
     def clear(self) -> bool:
-        """Whether it is neither chance nor a trace, which thousands of numbers make certain too."""
+        """Whether it is significant, and not negligible.
+
+        With thousands of numbers, a negligible correlation is significant too.
+        """
         return (
             self.rho is not None
             and self.p is not None
@@ -122,12 +122,14 @@ def estimate(blocks: Sequence[Sequence[float]]) -> MeanEstimate:
 
 
 def paired(before: Sequence[float], after: Sequence[float]) -> Paired:
-    """How the second differs from the first, pair by pair, not yet corrected for other tests.
+    """Test how the second differs from the first, pair by pair, not yet corrected.
 
     McNemar's exact test where all is 0 or 1, otherwise Wilcoxon's signed ranks with Pratt's
     treatment of zeros. The interval of the mean difference is Student's t.
     """
-    differences = [_clean(new - old) for old, new in zip(before, after, strict=True)]
+    differences = [
+        _without_rounding_error(new - old) for old, new in zip(before, after, strict=True)
+    ]
     count = len(differences)
     if not count:
         return Paired(0, None, test="no input in common")
@@ -145,16 +147,16 @@ def paired(before: Sequence[float], after: Sequence[float]) -> Paired:
 
 
 def holm(found: Sequence[Paired]) -> list[Paired]:
-    """The same, each with its `p` corrected for all the tests among them."""
+    """The same tests, each with its `p` corrected for all of them."""
     adjusted = corrected([one.p for one in found])
     return [replace(one, adjusted=value) for one, value in zip(found, adjusted, strict=True)]
 
 
 def corrected(values: Sequence[float | None]) -> list[float | None]:
-    """Each p by Holm's step-down method, for as many tests as there were."""
+    """Each p corrected by Holm's step-down method for the number of tests."""
     tested = [value for value in values if value is not None]
     adjusted = iter(
-        _need("statsmodels.stats.multitest").multipletests(tested, method="holm")[1]
+        _import("statsmodels.stats.multitest").multipletests(tested, method="holm")[1]
         if tested
         else ()
     )
@@ -163,7 +165,7 @@ def corrected(values: Sequence[float | None]) -> list[float | None]:
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> tuple[Quantile, ...]:
     """Quantiles of at least one number, with 95% intervals from the ranks alone."""
-    numpy, stats = _need("numpy"), _need("scipy.stats")
+    numpy, stats = _import("numpy"), _import("scipy.stats")
     found = []
     for share in shares:
         value = float(numpy.quantile(values, share))
@@ -176,16 +178,16 @@ def quantiles(values: Sequence[float], shares: Sequence[float]) -> tuple[Quantil
 
 
 def correlation(first: Sequence[float], second: Sequence[float]) -> Correlation:
-    """Whether the second grows with the first, by ranks."""
+    """Test whether the second grows with the first, by ranks."""
     count = len(first)
     if count < FEWEST or len(set(first)) == 1 or len(set(second)) == 1:
         return Correlation(count, None, None)
-    found = _need("scipy.stats").spearmanr(first, second)
+    found = _import("scipy.stats").spearmanr(first, second)
     return Correlation(count, float(found.statistic), float(found.pvalue))
 
 
-def _clean(difference: float) -> float:
-    """0.1 + 0.2 is 0.3: what only rounding made is no difference, and no rank of its own."""
+def _without_rounding_error(difference: float) -> float:
+    """Round to twelve digits, so that a rounding error gets no rank: 0.1 + 0.2 equals 0.3."""
     return round(difference, 12) + 0.0
 
 
@@ -194,36 +196,36 @@ def _finite(bound: float) -> float | None:
 
 
 def _wilson(successes: float, count: int) -> tuple[float, float]:
-    proportion = _need("statsmodels.stats.proportion")
+    proportion = _import("statsmodels.stats.proportion")
     low, high = proportion.proportion_confint(successes, count, alpha=1 - LEVEL, method="wilson")
     return max(float(low), 0.0), min(float(high), 1.0)
 
 
 def _student(values: Sequence[float]) -> tuple[float, float]:
-    """Of at least two values that differ."""
+    """Student's interval of the mean of at least two values that differ."""
     bounds = (
-        _need("scipy.stats").ttest_1samp(values, 0.0).confidence_interval(confidence_level=LEVEL)
+        _import("scipy.stats").ttest_1samp(values, 0.0).confidence_interval(confidence_level=LEVEL)
     )
     return float(bounds.low), float(bounds.high)
 
 
 def _wilcoxon(differences: Sequence[float]) -> float:
-    """Every sign is tried while so few pairs differ, ties or not.
+    """The p of Wilcoxon's test.
 
-    What SciPy does by itself takes a second a test.
+    With few pairs that differ, all signs are tried here, with ties or without; SciPy's own exact
+    method takes a second per test.
     """
-    stats = _need("scipy.stats")
-    ranks = stats.rankdata(
-        [abs(value) for value in differences]
-    )  # Pratt: zeros have ranks, and then no say
+    stats = _import("scipy.stats")
+    # Pratt: zeros get ranks, and are then left out.
+    ranks = stats.rankdata([abs(value) for value in differences])
     signed = [
         math.copysign(rank, value) for rank, value in zip(ranks, differences, strict=True) if value
     ]
-    if len(signed) > _TRIED:
+    if len(signed) > _MAX_EXACT_PAIRS:
         return float(stats.wilcoxon(differences, zero_method="pratt").pvalue)
     if len(signed) == 1:
         return 1.0
-    add = _need("numpy").sum
+    add = _import("numpy").sum
     found = stats.permutation_test(
         (signed,), add, permutation_type="samples", vectorized=True, n_resamples=2 ** len(signed)
     )
@@ -232,24 +234,26 @@ def _wilcoxon(differences: Sequence[float]) -> float:
 
 def _mcnemar(differences: Sequence[float]) -> float:
     up, down = (sum(value == way for value in differences) for way in (1, -1))
-    tables = _need("statsmodels.stats.contingency_tables")
+    tables = _import("statsmodels.stats.contingency_tables")
     return min(1.0, float(tables.mcnemar([[0, up], [down, 0]], exact=True).pvalue))
 
 
 def _rank_biserial(differences: Sequence[float]) -> float:
-    """Kerby's simple difference: the ranks' share that went up, less the share that went down.
+    """Kerby's simple difference: the share of ranks that went up, less the share that went down.
 
     Zeros have no rank.
     """
     moved = [value for value in differences if value]
     if not moved:
         return 0.0
-    ranks = [float(rank) for rank in _need("scipy.stats").rankdata([abs(value) for value in moved])]
+    ranks = [
+        float(rank) for rank in _import("scipy.stats").rankdata([abs(value) for value in moved])
+    ]
     signed = math.fsum(math.copysign(rank, value) for rank, value in zip(ranks, moved, strict=True))
     return signed / math.fsum(ranks)
 
 
-def _need(name: str) -> Any:  # noqa: ANN401 - neither package has types
+def _import(name: str) -> Any:  # noqa: ANN401 - neither package has types
     from importlib import import_module
 
     try:

@@ -1,6 +1,6 @@
 """Scores: how good an output is, from 0 to 1.
 
-An error of a scorer is its own, never a failure of the model.
+An error in a scorer is reported as such, and never counts as a failure of the model.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ KINDS: Final = (
 
 
 class CannotScore(ValueError):
-    """An output can't be judged: there is no truth, it is no number, the judge gave no verdict."""
+    """An output can't be scored: it has no truth, is not a number, or got no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is judged."""
+    """An output that is scored, with its input."""
 
     output: str
     value: Any
     input: StudyInput
 
     @property
-    def truth(self) -> Any:  # noqa: ANN401 - whatever the inputs hold
-        """The right answer; CannotScore where none is known."""
+    def truth(self) -> Any:  # noqa: ANN401 - any value of an input
+        """The right answer; raises CannotScore if none is known."""
         if self.input.truth is None:
             raise CannotScore(f"the input {self.input.id} has no truth")
         return self.input.truth
 
-    def parsed(self) -> Any:  # noqa: ANN401 - whatever the output holds
-        """The output as JSON; CannotScore if it is none."""
+    def parsed(self) -> Any:  # noqa: ANN401 - any JSON value
+        """The output as JSON; None if it is not JSON."""
         if self.value is not None:
             return self.value
         fenced = _FENCED.fullmatch(self.output)
@@ -62,7 +62,7 @@ class Judged:
             return None
 
     def plain(self) -> dict[str, Any]:
-        """For scorers of one's own."""
+        """What a user's scorer gets."""
         return {
             "output": self.output,
             "value": self.value,
@@ -72,7 +72,7 @@ class Judged:
 
 
 Ask = Callable[[str | None, str], Awaitable[str]]
-"""Asks a judge (a model's name, or None for the usual one) a question."""
+"""Asks a judge (a model's name, or None for the default one) a question."""
 Find = Callable[[str], Callable[..., Any]]
 
 
@@ -83,7 +83,7 @@ async def score(
     ask: Ask,
     call: Callable[[str, dict[str, Any]], Awaitable[Any]],
 ) -> float:
-    """The score; an exception says why there is none."""
+    """Return the score; raises an exception if it can't be given."""
     if spec.kind == "judge":
         return await _judge(spec, judged, ask)
     if spec.kind == "python":
@@ -95,24 +95,24 @@ async def _judge(spec: ScoreSpec, judged: Judged, ask: Ask) -> float:
     truth = (
         "" if judged.input.truth is None else f"\n\nThe right answer:\n{_text(judged.input.truth)}"
     )
-    asked = (
-        f"{spec.argument}\n\nThe question:\n{_text(judged.input.value)}{truth}\n\nThe answer to judge:\n"
-        f"{judged.output}\n\nSay yes or no."
+    question = (
+        f"{spec.argument}\n\nThe question:\n{_text(judged.input.value)}{truth}"
+        f"\n\nThe answer to judge:\n{judged.output}\n\nSay yes or no."
     )
-    said = (await ask(spec.model, asked)).strip().lower()
-    found = re.search(r"\b(yes|no)\b", said)
+    verdict = (await ask(spec.model, question)).strip().lower()
+    found = re.search(r"\b(yes|no)\b", verdict)
     if found is None:
-        raise CannotScore(f"the judge said neither yes nor no: {said[:80]!r}")
+        raise CannotScore(f"the judge said neither yes nor no: {verdict[:80]!r}")
     return float(found[1] == "yes")
 
 
-def _as_score(given: object, who: str) -> float:
+def _as_score(given: object, function: str) -> float:
     if isinstance(given, bool) or (isinstance(given, (int, float)) and math.isfinite(given)):
         return float(given)
-    raise CannotScore(f"{who} gave {given!r:.60}, and a score is a number")
+    raise CannotScore(f"{function} gave {given!r:.60}, and a score is a number")
 
 
-# --- by comparison ----------------------------------------------------------------------------------------------------
+# --- by comparison --------------------------------------------------------------------------------
 
 
 def _exact(judged: Judged, field: Any) -> float:  # noqa: ANN401 - a field's name or None
@@ -178,7 +178,7 @@ def _f1(judged: Judged, field: Any) -> float:  # noqa: ANN401 - a field's name o
 
 
 def _sets(judged: Judged, field: Any) -> tuple[set[str], set[str]]:  # noqa: ANN401 - a field's name or None
-    """What was found and what was wanted: the elements of a list, or a mapping's pairs of name and value."""
+    """The found and the wanted elements of a list, or name-value pairs of a mapping."""
     found, wanted = judged.parsed(), judged.truth
     if field is not None:
         found, wanted = _field(found, field), _field(wanted, field)
@@ -201,7 +201,7 @@ def _listed(given: object) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-def _field(given: object, name: str) -> Any:  # noqa: ANN401 - whatever is there
+def _field(given: object, name: str) -> Any:  # noqa: ANN401 - any JSON value
     for part in str(name).split("."):
         given = given.get(part) if isinstance(given, Mapping) else None
     return given

@@ -1,7 +1,7 @@
-"""What the rows of a matrix say of its scores: means with intervals, arms compared, the best for their price.
+"""Statistics over the rows of a matrix: means with intervals, comparisons, the Pareto front.
 
-Nothing depends on the order of the rows, and no control is an arm. Read as intended to treat, a
-cell that failed and a score that could not be given count as 0; valid-only leaves them out.
+Nothing depends on the order of the rows, and no control is an arm. By intention-to-treat, a cell
+that failed and a score that could not be given count as 0; valid-only leaves them out.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ class ArmComparison:
 class Offer:
     """What an arm costs per cell and what it scores.
 
-    On the front if no other is as good for less, or better for no
-
-    more."""  # noqa: D209 - one thought
+    It is on the front if no other is as good for less, or better for no more.
+    """
 
     arm: Arm
     price: float
@@ -66,7 +65,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a control scored: a check of the scores, not of a model."""
+    """The mean score of a control: a check of the scores, not of a model."""
 
     strategy: str
     score: str
@@ -77,8 +76,8 @@ class Control:
 def summaries(rows: Sequence[Row]) -> list[Summary]:
     """Each score of each arm that has it; an arm all of whose cells failed has them all, as 0.
 
-    An arm whose cells were done, and none of which could be scored, has no mean: that says nothing
-    of the model.
+    An arm whose cells were done, but none of which could be scored, has no mean, because that is no
+    result about the model.
     """
     return [
         Summary(
@@ -94,12 +93,12 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
 
 
 def comparisons(rows: Sequence[Row]) -> list[ArmComparison]:
-    """Each pair of arms in each score that both have.
+    """Compare each pair of arms in each score that both have.
 
-    Repeats are averaged per input, then inputs are paired; Holm's
-
-    correction is made for all pairs of a score. The second of a pair is the one with the higher
-    mean; the largest differences are first."""  # noqa: D209
+    Repeats are averaged per input, then inputs are paired; Holm's correction is made for all pairs
+    of a score. The second of a pair is the one with the higher mean; the largest differences come
+    first.
+    """
     by_score: dict[str, list[tuple[Arm, list[Row]]]] = defaultdict(list)
     for score, arm, cells in _scored(rows):
         if not _is_unknown(cells, score):
@@ -123,9 +122,9 @@ def comparisons(rows: Sequence[Row]) -> list[ArmComparison]:
 
 
 def pareto(rows: Sequence[Row], found: Sequence[Summary], score: str) -> list[Offer]:
-    """Arms whose price is known, from the cheapest, by cost per cell and mean score as intended to treat.
+    """Arms whose price is known, cheapest first, with cost per cell and intention-to-treat mean.
 
-    Where nothing costs money, or nobody knows what it costs, the price of an arm is its tokens.
+    If nothing costs money, or no cost is known, the price of an arm is its tokens.
     """
     held = costs(rows)
     paid = any(cost.per_cell for cost in held)
@@ -150,7 +149,7 @@ def pareto(rows: Sequence[Row], found: Sequence[Summary], score: str) -> list[Of
 
 
 def controls(rows: Sequence[Row]) -> list[Control]:
-    """What each control scored."""
+    """The scores of each control."""
     held = [row for row in rows if row.control]
     found = []
     for strategy in sorted({row.strategy for row in held}):
@@ -162,7 +161,10 @@ def controls(rows: Sequence[Row]) -> list[Control]:
 
 
 def _scored(rows: Sequence[Row]) -> Iterator[tuple[str, Arm, list[Row]]]:
-    """Which arm has which score: one that some of its rows have or failed to get, or any if none was ever scored."""
+    """Which arm has which score: one that some of its rows have or failed to get.
+
+    An arm whose rows were never scored has all scores.
+    """
     names = score_names(plain(rows))
     own = {arm: score_names(cells) for arm, cells in by_arm(rows).items()}
     for score in names:
