@@ -233,7 +233,7 @@ main()
         ("abreast.worktrees.own_git", "OwnGit.install", "after", 1),
         ("abreast.worktrees.own_git", "_Model._fill_index", "before", 1),
         ("abreast.jobs.plan.work.commands", "_variables", "after", 2),
-        ("abreast.jobs.plan.work.commands", "_wrote", "before", 3),
+        ("abreast.jobs.plan.work.commands", "_output", "before", 3),
         ("abreast.jobs.plan.work.held_results", "HeldResults.hold", "after", 4),
         ("abreast.worktrees.slot", "Slot.let_go", "after", PARTS),
         ("abreast.worktrees.pool", "_Base.remove", "before", 1),

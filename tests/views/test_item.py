@@ -1,4 +1,4 @@
-"""One item in full: what it was given is found among the lines that were read together."""
+"""One item in full: its input is found among the lines that were read together."""
 
 import pytest
 

@@ -12,8 +12,7 @@ from abreast.core import events as kinds
 from abreast.core.events import Event
 from abreast.core.outcome import Usage
 from abreast.testing import ManualClock
-from abreast.views import lane_rows as strips
-from abreast.views import lanes
+from abreast.views import lane_rows, lanes
 from abreast.views.lanes import LaneChart
 
 
@@ -117,7 +116,7 @@ def rows_of(chart):
 
 
 def seen(chart):
-    """All that a picture could show of it."""
+    """Everything that a drawing could show of a chart."""
     strips = [
         (strip.name, strip.counts, strip.peak, list(strip.waiting.steps))
         for strip in chart.strips.values()
@@ -239,7 +238,7 @@ def test_a_wide_lane_keeps_a_row_for_each_item_but_what_ran_only_of_those_that_f
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done")
     for event in journal.events[before:]:
         chart.add(event)
-    assert sum(len(bars) for _, bars in rows_of(chart)) == strips._MAX_KEPT_ROWS
+    assert sum(len(bars) for _, bars in rows_of(chart)) == lane_rows._MAX_KEPT_ROWS
     assert (chart.counts.done, chart.strips["wide"].peak) == (1000, 1000)
 
 
@@ -353,7 +352,7 @@ def test_a_call_that_was_cut_off_counts_no_use():
     assert folded(journal.events).usage == Usage()
 
 
-# --- the events of real runs ------------------------------------------------------------------------------------------
+# --- the events of real runs ----------------------------------------------------------------------
 
 
 async def charted(work, **how):

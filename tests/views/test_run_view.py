@@ -1,4 +1,4 @@
-"""A run as its journal tells it: lanes, bars, items and errors, of real runs and of made-up events."""
+"""The view of a run: lanes, bars, items and errors, of real runs and of made-up events."""
 
 import asyncio
 from dataclasses import astuple
@@ -17,11 +17,11 @@ from abreast.web.store_reader import StoreReader
 
 
 def folded(store, run_id):
-    book = StoreReader(store).get(run_id)
-    with book.lock:
-        while not book.caught_up:
-            book.refresh()
-    return book
+    opened = StoreReader(store).get(run_id)
+    with opened.lock:
+        while not opened.caught_up:
+            opened.refresh()
+    return opened
 
 
 def counted(fold):
@@ -45,9 +45,8 @@ async def test_every_item_is_counted_and_no_lane_has_more_rows_than_slots(store)
 
     assert counted(fold) == {"done": 180, "failed": 20}
     assert set(fold.lanes) == {"a", "b"}
-    assert (
-        len(fold.lanes["a"].rows) <= 4
-    )  # a slot is handed on a moment before its last holder is noted
+    # A slot goes to the next item a moment before the end of the last one is recorded.
+    assert len(fold.lanes["a"].rows) <= 4
     assert len(fold.lanes["b"].rows) <= 6
     assert sum(len(row.end) for lane in fold.lanes.values() for row in lane.rows) == 200
     assert [(kind.type, kind.items) for kind in fold.errors.kinds] == [("ValueError", 20)]
@@ -74,22 +73,22 @@ async def test_what_runs_and_what_waits_is_seen_while_it_does(store):
         async with run.map(gate.pass_, range(6), width=6, lane="a") as map_:
             drained = asyncio.ensure_future(_drain(map_))
             await gate.wait_for(0, 1)
-            book = folded(store, "live-1")
-            while book.view.items.counts[0] < 2:  # a start rides along with the next commit
+            opened = folded(store, "live-1")
+            while opened.view.items.counts[0] < 2:  # a start is written with the next commit
                 await asyncio.sleep(0)
-                with book.lock:
-                    book.refresh()
-            assert book.state == "running"
-            lane = book.view.lanes["a"]
+                with opened.lock:
+                    opened.refresh()
+            assert opened.state == "running"
+            lane = opened.view.lanes["a"]
             assert (len(lane.running), len(lane.waiting)) == (2, 4)
-            seen = window(book.view, book.now, begin=0, end=book.now, columns=500)["lanes"][0]
+            seen = window(opened.view, opened.now, begin=0, end=opened.now, columns=500)["lanes"][0]
             assert [row[3] for row in seen["rows"]] == [0, 0]
             gate.open_all()
             await drained
-    with book.lock:
-        while book.state == "running":
-            book.refresh()
-    assert counted(book.view) == {"done": 6}
+    with opened.lock:
+        while opened.state == "running":
+            opened.refresh()
+    assert counted(opened.view) == {"done": 6}
     assert not lane.waiting
 
 

@@ -68,7 +68,8 @@ class Served:
 
     def address(self, path="/"):
         """The address of a path of the page, with the token."""
-        return f"http://127.0.0.1:{self.port}{self.at(path)}{'&' if '?' in path else '?'}token={self.token}"
+        mark = "&" if "?" in path else "?"
+        return f"http://127.0.0.1:{self.port}{self.at(path)}{mark}token={self.token}"
 
 
 @contextmanager
@@ -102,7 +103,7 @@ class _Listening(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -156,12 +157,12 @@ def open_page(browser):
 
 
 def _is_complaint(said):
-    """What a page says when its server has ended before it is no fault of the page."""
+    """Whether a message is an error of the page; a lost connection to its server is not."""
     return said.type in ("error", "warning") and "net::ERR_CONNECTION" not in said.text
 
 
 class Driven:
-    """A run that is driven by a thread, item by item: each waits at a gate until the test lets it go."""
+    """A run that a thread drives item by item: each waits at a gate until the test releases it."""
 
     def __init__(self, place, items, *, width, name="held", lanes=None, work=None):
         self._place, self._items, self._width, self._name, self._lanes = (
@@ -190,11 +191,11 @@ class Driven:
         self._loop.close()
 
     def open(self, *who):
-        """Let these items go."""
+        """Release these items."""
         self._loop.call_soon_threadsafe(self._gate.open, *who)
 
     def ended(self):
-        """Let all go, and wait for the end."""
+        """Release all items, and wait for the end."""
         self._loop.call_soon_threadsafe(self._gate.open_all)
         self._thread.join(60)
         assert not self._thread.is_alive()

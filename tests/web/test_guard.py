@@ -1,4 +1,4 @@
-"""Who may see the page and act: asked over real connections, as a browser, a script or a stranger's site would."""
+"""Access to the page, over real connections: as a browser, a script or another site."""
 
 import http.client
 import json
@@ -43,7 +43,7 @@ def ask(served):
 
 @pytest.fixture
 def run(store):
-    """A run that nobody drives, in the store."""
+    """A run without a driver, in the store."""
     row = store.begin(
         "left", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
     )
@@ -73,7 +73,7 @@ def test_off_its_path_nothing_is_said_whoever_asks(ask, served, path):
 
 
 def test_another_port_of_this_machine_is_never_sent_the_cookie(served):
-    """Cookies don't know of ports: a jar that obeys the standard, as browsers do, sends them to all."""
+    """Cookies are not bound to ports: a browser sends them to all ports of a host."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with another_program() as other:
         assert browser.open(served.address(), timeout=30).status == 200
@@ -261,7 +261,7 @@ async def test_news_have_no_secret_either_however_it_is_written(store, key):
 
 
 async def test_each_twin_answers_by_itself(store):
-    """A program may ask for the items and for nothing else: nobody has looked at the run before."""
+    """A program may request only the items, of a run that no page has read before."""
 
     async def work(item):
         return item

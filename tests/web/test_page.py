@@ -46,11 +46,11 @@ def made(store, count=40, name="made", texts=lambda item: f"reply to {item}", **
     return f"{name}-1"
 
 
-def desk_of(store, run):
+def source_of(store, run):
     """What the page is made from, with the run read."""
-    desk = PageSource(store)
-    head(desk, run, {})
-    return desk
+    source = PageSource(store)
+    head(source, run, {})
+    return source
 
 
 def window(page):
@@ -114,7 +114,7 @@ def test_a_bar_and_a_row_lead_to_prompt_reply_and_traceback(store, open_page):
         expect(panel).to_contain_text("Traceback (most recent call last)")
         panel.get_by_label("Close").click()
         canvas = page.locator(".lane canvas")
-        seen = lanes(desk_of(store, run), run, {})
+        seen = lanes(source_of(store, run), run, {})
         rows = enumerate(seen["lanes"][0]["rows"])
         bars = [
             (row[at + 2] - row[at + 1], row[at + 1], index)
@@ -232,7 +232,8 @@ def test_an_inline_script_is_blocked_by_the_policy(served, browser):
     page.on("console", lambda line: said.append(line.text))
     page.goto(served.address())
     page.evaluate(
-        "const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; document.body.append(s)"
+        "const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; "
+        "document.body.append(s)"
     )
     assert page.evaluate("window.hacked") is None
     assert any("Content Security Policy" in line for line in said)

@@ -79,7 +79,7 @@ class LaneChart:
     @property
     def counts(self) -> LaneCounts:
         """The counts of all lanes together."""
-        return sum((strip.counts for strip in self.strips.values()), LaneCounts())
+        return sum((lane.counts for lane in self.strips.values()), LaneCounts())
 
     def at(self, wall: float) -> float:
         """The run's own time at a wall-clock time, while the run is driven."""
@@ -117,9 +117,9 @@ class LaneChart:
     def _run_resumed(self, _: Event) -> None:
         self.cut()
         # What ended after an interrupt is used by the next driver.
-        for strip in self.strips.values():
-            strip.counts.change(DONE, strip.counts.speculative)
-            strip.counts.speculative = 0
+        for lane in self.strips.values():
+            lane.counts.change(DONE, lane.counts.speculative)
+            lane.counts.speculative = 0
         self.seams.append(self.now)
         self.state, self.reason = RUNNING, ""
 
@@ -153,40 +153,40 @@ class LaneChart:
     def _item_started(self, event: Event) -> None:
         if event.path in self._places:
             self._end(event.path, CRASHED)
-        strip = self._strip(event)
+        lane = self._lane(event)
         since = self._stop_waiting(event.path) if event.path in self._waiting else self.now
         key, attempt = unescape(event.path.rpartition("/")[2]), event.data.get("attempt", 1)
         bar = LaneBar(
             key, RUNNING, since, self.now, self.now, attempt if isinstance(attempt, int) else 1
         )
-        place = strip.take()
-        strip.rows[place].start(bar)
-        strip.counts.running += 1
-        strip.newest.append(event.path)
-        self._places[event.path] = (strip, place)
+        place = lane.take()
+        lane.rows[place].start(bar)
+        lane.counts.running += 1
+        lane.newest.append(event.path)
+        self._places[event.path] = (lane, place)
         self.peak = max(self.peak, len(self._places))
         self._map(event.path).members.add(event.path)
 
     def _attempt_failed(self, event: Event) -> None:
         if event.path in self._places:
             self._end(event.path, RETRIED)
-        self._strip(event).counts.retried += 1
+        self._lane(event).counts.retried += 1
         self._item_queued(event)
 
     def _item_settled(self, event: Event) -> None:
-        path, strip = event.path, self._strip(event)
+        path, lane = event.path, self._lane(event)
         state = next(
             (known for known in (DONE, CANCELLED) if event.data.get("state") == known), FAILED
         )
         if path in self._places:
             self._end(path, state)
         else:
-            self._brief(event, strip, state)
+            self._brief(event, lane, state)
         if path in self._waiting:
             self._stop_waiting(path)
         self._map(path).members.discard(path)
         self._count(
-            path, strip, SPECULATIVE if state == DONE and event.data.get("speculative") else state
+            path, lane, SPECULATIVE if state == DONE and event.data.get("speculative") else state
         )
         second = int(self.now)
         if not self._recent or self._recent[-1][0] != second:
@@ -201,22 +201,22 @@ class LaneChart:
         if event.data.get("state") != CANCELLED:
             self.usage += usage_of(event.data)
 
-    def _brief(self, event: Event, strip: Strip, state: str) -> None:
+    def _brief(self, event: Event, lane: Strip, state: str) -> None:
         """Add an item so short that its start was not recorded; its end says how long it took."""
         service = event.data.get("service")
         if not isinstance(service, list) or not service:
             return
         start = self.now - float(service[-1])
         since = self._stop_waiting(event.path) if event.path in self._waiting else start
-        place = strip.take_since(start)
+        place = lane.take_since(start)
         key = unescape(event.path.rpartition("/")[2])
-        strip.keep(
+        lane.keep(
             place,
             LaneBar(key, state, min(since, start), start, self.now, len(service)),
             self._grain,
         )
-        strip.rows[place].free_since = self.now
-        strip.give(place)
+        lane.rows[place].free_since = self.now
+        lane.give(place)
         self.peak = max(self.peak, len(self._places), place + 1)
 
     # --- bookkeeping ------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class LaneChart:
     def _grain(self) -> float:
         return self.window / _GRAINS
 
-    def _count(self, path: str, strip: Strip, state: str) -> None:
+    def _count(self, path: str, lane: Strip, state: str) -> None:
         """Count an outcome, in place of an earlier one of the same item.
 
         An item that failed or was cancelled may be run again.
@@ -235,59 +235,59 @@ class LaneChart:
         if before is not None:
             before[0].counts.change(before[1], -1)
             self.settled -= 1
-        strip.counts.change(state, 1)
+        lane.counts.change(state, 1)
         self.settled += 1
         if state in (FAILED, CANCELLED) and len(self._unsettled) < _MAX_UNSETTLED:
-            self._unsettled[mark] = (strip, state)
+            self._unsettled[mark] = (lane, state)
 
     def _wait(self, event: Event) -> None:
-        strip = self._strip(event)
-        strip.counts.waiting += 1
-        strip.waiting.change(1, self.now, self._grain)
-        self._waiting[event.path] = (strip, self.now)
+        lane = self._lane(event)
+        lane.counts.waiting += 1
+        lane.waiting.change(1, self.now, self._grain)
+        self._waiting[event.path] = (lane, self.now)
         self._map(event.path).members.add(event.path)
 
     def _stop_waiting(self, path: str) -> float:
         """End an item's waiting; return the time since when it waited."""
-        strip, since = self._waiting.pop(path)
-        strip.counts.waiting -= 1
-        strip.waiting.change(-1, self.now, self._grain)
-        steps = strip.waiting.steps
+        lane, since = self._waiting.pop(path)
+        lane.counts.waiting -= 1
+        lane.waiting.change(-1, self.now, self._grain)
+        steps = lane.waiting.steps
         while not self.whole and len(steps) > 1 and steps[1][0] < self.now - self.window:
             steps.popleft()
         return since
 
     def _end(self, path: str, state: str) -> None:
         """End a running attempt."""
-        strip, place = self._places.pop(path)
-        row = strip.rows[place]
+        lane, place = self._places.pop(path)
+        row = lane.rows[place]
         bar = row.stop(self.now)
-        strip.counts.running -= 1
+        lane.counts.running -= 1
         if bar is not None:
-            strip.keep(place, replace(bar, state=state, end=self.now), self._grain)
+            lane.keep(place, replace(bar, state=state, end=self.now), self._grain)
         while not self.whole and row.bars and row.bars[0].end < self.now - self.window:
             row.bars.popleft()
-        if not self._move_successor(strip, place):
-            strip.give(place)
+        if not self._move_successor(lane, place):
+            lane.give(place)
 
-    def _move_successor(self, strip: Strip, place: int) -> bool:
+    def _move_successor(self, lane: Strip, place: int) -> bool:
         """Move an attempt that has just started into the row that was freed for it.
 
         Returns False if there is no such attempt.
         """
         others = [
             (self._places[path][1], path)
-            for path in strip.newest
-            if self._places.get(path, (None,))[0] is strip
+            for path in lane.newest
+            if self._places.get(path, (None,))[0] is lane
         ]
         last, path = max(others, default=(0, ""))
-        bar = strip.rows[last].running
+        bar = lane.rows[last].running
         if last <= place or bar is None or self.now - bar.start > INSTANT:
             return False
-        strip.rows[last].running = None
-        strip.give(last)
-        strip.rows[place].start(bar)
-        self._places[path] = (strip, place)
+        lane.rows[last].running = None
+        lane.give(last)
+        lane.rows[place].start(bar)
+        self._places[path] = (lane, place)
         return True
 
     def _close_map(self, path: str) -> None:
@@ -318,7 +318,7 @@ class LaneChart:
             above = above.rpartition("/")[0]
         return f"{self._map(above).label}/*{path.removeprefix(above)}" if above else label or root
 
-    def _strip(self, event: Event) -> Strip:
+    def _lane(self, event: Event) -> Strip:
         name = event.lane if event.lane is not None else self._map(event.path).label
         if name not in self.strips and len(self.strips) >= _MAX_LANES:
             name = OTHERS

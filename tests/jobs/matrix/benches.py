@@ -1,4 +1,4 @@
-"""Studies for tests, and a bench whose models say what they are told."""
+"""Studies for tests, and matrix tools whose models reply by a function of the prompt."""
 
 import asyncio
 import json
@@ -127,7 +127,7 @@ class FakeBench:
 
 
 async def until(is_so):
-    """Let the loop turn until something is so."""
+    """Run the event loop until a condition holds."""
     async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - nobody tells
+        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Rows of a study that never ran, of any size, with all that a report must cope with."""
+"""Made-up rows of a study, of any size, with everything that a report must cope with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ MODELS = {
     "anthropic/claude-haiku": (0.75, 1.2, 0.0016),
 }
 STRATEGIES = {"plain": 0.0, "steps": 0.12, "repaired": 0.16}
-RULING = "the court held that a tenant who paid late under protest keeps the right to claim what was due before notice"
+RULING = (
+    "the court held that a tenant who paid late under protest "
+    "keeps the right to claim what was due before notice"
+)
 WORDS = tuple(RULING.split()) * 200
 NUMBERS = tuple(f"{number:06}" for number in range(0, 1_000_000, 239))
 SCRIPT = "<script>window.pwned=1</script>"
@@ -38,7 +41,7 @@ def row(model="m", strategy="s", given="i1", repeat=0, *, score: float | None = 
 
 
 def text(random: Random, words: int) -> str:
-    """Words of a ruling among numbers, so that it packs no better than what people write."""
+    """Words of a ruling mixed with numbers, so that it compresses no better than real text."""
     return " ".join(random.choices(WORDS + NUMBERS, k=words))
 
 

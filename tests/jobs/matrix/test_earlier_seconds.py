@@ -1,4 +1,4 @@
-"""Seconds of calls that an earlier driver recorded: counted once, and only for the outcome they belong to."""
+"""Seconds of calls that an earlier driver recorded: counted once, and only for their outcome."""
 
 import asyncio
 

@@ -1,7 +1,4 @@
-"""Cells: a row for each, whatever happens; one lane never holds up another.
-
-Nothing is asked twice.
-"""
+"""Cells: each gets a row however it ends, no lane delays another, and no call is made twice."""
 
 import asyncio
 from collections import Counter
@@ -66,7 +63,7 @@ async def test_every_cell_is_a_row_with_its_scores():
     assert {row.scores["exact"] for row in found.values() if row.strategy in ("empty", "echo")} == {
         0.0
     }
-    assert bench.asked == 24  # and the controls asked nobody
+    assert bench.asked == 24  # and the controls called no model
 
 
 @pytest.mark.parametrize("width", [1, 4, 64])
@@ -87,7 +84,8 @@ async def test_an_error_of_a_provider_or_strategy_is_a_failed_row():
 matrix:
   name: s
   models: [a/one]
-  strategies: {plain: {prompt: "say {{ input.text }}"}, own: {python: "m:f"}, flow: {workflow: bad.yaml}}
+  strategies: {plain: {prompt: "say {{ input.text }}"}, own: {python: "m:f"},
+    flow: {workflow: bad.yaml}}
   inputs: [{id: i0, text: text 0, truth: T0}, {id: i1, text: text 1, truth: T1}]
   scores: [exact]
 """.replace("workflow: bad.yaml", 'python: "m:g"'),
@@ -155,7 +153,7 @@ matrix:
     }
 
 
-async def test_scores_that_could_not_be_given_are_counted_with_an_example_also_when_they_are_recorded():
+async def test_scores_that_could_not_be_given_are_counted_with_an_example_also_when_recorded():
     store, made = MemoryStore(), simple(models=["a/one"], inputs=2, repeats=1, more="")
     made = study(made.text.replace(', "truth": "T1"', ""))
     for opening in ({}, {"resume": "must", "run_id": "s-1"}):

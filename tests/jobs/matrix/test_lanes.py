@@ -1,4 +1,4 @@
-"""Lanes in virtual time, by each provider's own count: as wide as they say, and one that hangs hinders nobody else."""
+"""Lanes in virtual time: each reaches its width, and one that hangs delays no other."""
 
 import asyncio
 import math
@@ -24,7 +24,7 @@ SECONDS = {"a": 1.0, "b": 2.0, "c": 5.0, "d": 3.0, "e": 4.0}
 HUNG = "c"
 INTERLEAVED = [f"{lane}/{number}" for number in (1, 2) for lane in LANES]
 CLUSTERED = sorted(INTERLEAVED)
-# cells of a lane of width 2: those on their way, and those that end while others are counted
+# Cells of a lane of width 2: those in work, and those that end while others are counted.
 MOST_HELD = 30
 
 
@@ -47,7 +47,7 @@ def rows(store):
 
 
 async def stop_early(made, store, count):
-    """A first driver, to which nothing is hung, but whose money ends: some cells of each lane are recorded."""
+    """Run a first driver without hung providers until its budget is spent: some cells are done."""
     clock = ManualClock()
     bench = bench_of(
         [model.name for model in made.models],
@@ -115,7 +115,7 @@ async def test_with_one_lane_hung_the_other_four_end_at_their_ideal_time(order):
     assert sum(seen.rejected for seen in stats.values()) == 0
 
 
-async def test_service_times_are_the_servers_own_and_the_parts_add_up_at_every_width_while_rows_stay_the_same():
+async def test_service_times_are_the_servers_and_parts_add_up_and_rows_are_the_same_at_any_width():
     seen = {}
     for width in (1, 4, 64):
         clock, store = ManualClock(), MemoryStore()

@@ -1,4 +1,4 @@
-"""Strategies that ask their provider by themselves: the cap of the lane holds for them, and their time is measured."""
+"""Strategies with own requests: the lane's limit holds for them, and their time is measured."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ matrix:
 
 
 class Client:
-    """A provider's own client, of which the lane knows nothing: it counts the requests that are under way."""
+    """A provider's own client, outside of the lane, which counts its requests in flight."""
 
     def __init__(self):
         self.gate = Gate()

@@ -1,6 +1,7 @@
-"""Reports as a reader has them: opened by a real Chromium with the network off.
+"""Reports opened by a real Chromium with the network off.
 
-`python scripts/get_chromium.py` installs one. Without it these tests are skipped; in CI it is installed first.
+`python scripts/get_chromium.py` installs one. Without it these tests are skipped; CI installs it
+first.
 """
 
 import os
@@ -22,7 +23,7 @@ FIVE = {f"provider{n}/model-{n}": (0.3 + n / 10, 0.3 + n / 3, n / 2000) for n in
 
 
 def chromium() -> str:
-    """The path of the program. Only CI may install it: a developer's machine is theirs."""
+    """The path of the program. Only CI installs it, so that tests change no developer's machine."""
     options = [] if "CI" in os.environ else ["--find"]
     done = subprocess.run(
         [sys.executable, SCRIPT_PATH, *options],
@@ -175,7 +176,7 @@ def test_the_theme_is_the_readers_choice_and_paper_is_white(browser, tmp_path):
 
 
 def test_a_script_that_came_with_the_page_in_any_other_way_is_not_run(browser, tmp_path):
-    """The second line of defence: even if something were not escaped, the page's policy knows its two scripts."""
+    """Even if something were not escaped, the page's policy allows only its own two scripts."""
     path = tmp_path / "report.html"
     write_html(study(60), FACTS, path)
     path.write_text(

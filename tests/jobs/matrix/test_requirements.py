@@ -1,4 +1,4 @@
-"""What maestro asks of a matrix, where no other test holds it: docs/requirements.md names these."""
+"""Requirements of maestro for a matrix, listed in docs/requirements.md, without other tests."""
 
 import asyncio
 import sqlite3
@@ -48,7 +48,7 @@ def path(tmp_path):
     return tmp_path / "runs.db"
 
 
-# --- one writer -------------------------------------------------------------------------------------------------------
+# --- one writer -----------------------------------------------------------------------------------
 
 
 async def test_every_insert_of_a_matrix_comes_from_one_thread_and_no_strategy_or_score_is_on_it(
@@ -182,7 +182,7 @@ matrix:
     assert settled == ["s/a/a%2Fone~plain~i0~0/reply", "s/a/a%2Fone~plain~i0~0"]
 
 
-# --- lanes ------------------------------------------------------------------------------------------------------------
+# --- lanes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -222,7 +222,7 @@ async def test_cells_finish_in_an_interleaved_order():
 
 
 class InTime:
-    """A model whose calls take so many seconds of a clock that nobody waits for."""
+    """A model whose calls take a number of seconds of a virtual clock."""
 
     def __init__(self, name, clock, latency):
         self.name, self._clock, self._latency = name, clock, latency
@@ -305,7 +305,8 @@ async def test_one_failing_strategy_never_loses_another_ones_row():
 matrix:
   name: s
   models: [a/one, b/two]
-  strategies: {fine: {prompt: "say {{ input.text }}"}, broken: {python: "m:f"}, steps: {python: "m:g"}}
+  strategies: {fine: {prompt: "say {{ input.text }}"}, broken: {python: "m:f"},
+    steps: {python: "m:g"}}
   inputs: [{id: i0, text: text 0, truth: T0}, {id: i1, text: text 1, truth: T1}]
   repeats: 3
   scores: [exact]

@@ -87,7 +87,7 @@ def test_the_front_is_who_is_beaten_by_nobody():
         "equal",
         "best",
     }
-    assert view["fronts"]["e"]["usd"] == []  # nobody has a price
+    assert view["fronts"]["e"]["usd"] == []  # no arm has a price
 
 
 def test_repeats_of_an_input_count_as_one():

@@ -1,4 +1,4 @@
-"""Providers in virtual time: a storm's world each, with its limits, its faults and its own log of the truth."""
+"""Providers in virtual time: each a simulated world with limits, faults and its own log."""
 
 import asyncio
 
@@ -60,11 +60,11 @@ def answered(world):
 
 
 async def pass_time(clock, done, is_ready=lambda: True):
-    """Let time pass until `done`.
+    """Advance the clock until `done`.
 
-    A store has a thread of its own, which takes none of this clock's time: so the clock
-
-    moves only when what should be under way is."""
+    A store has a thread of its own, which takes none of this clock's time, so the clock advances
+    only when `is_ready` says that the expected requests are in flight.
+    """
     while not done():
         due = clock.next_due
         if due is not None and is_ready():

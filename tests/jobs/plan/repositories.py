@@ -1,4 +1,4 @@
-"""Real git repositories, copies of them for subplans to work in, and what a tree looks like on disk."""
+"""Real git repositories, copies of them for subplans, and the state of a tree on disk."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def repository(root, files):
 
 
 def on_disk(root):
-    """All of a tree, .git apart: kinds, modes, contents, and that each file is the very same."""
+    """Everything in a tree except .git: modes, contents, inodes and times."""
     found = {}
     for place, folders, files in os.walk(root):
         if ".git" in folders:
@@ -79,7 +79,7 @@ class Bench:
         self.changes = []
 
     def copy(self, place):
-        """The same in another place, in a tenth of the time."""
+        """A copy in another place, in a tenth of the time."""
         shutil.copytree(self.place, place, symlinks=True, dirs_exist_ok=True)
         twin = object.__new__(Bench)
         twin.place, twin.root, twin.base, twin.changes = place, place / "source", self.base, []

@@ -1,4 +1,4 @@
-"""Subplans: ten and more at once and never more, in order, blocked by what they need, stopped when one fails."""
+"""Running subplans: the width is reached and never passed, order, blocking, and halts."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ async def quick(leaf):
 
 
 async def rendezvous(count, width):
-    """Subplans that all wait for each other: that so many are held at once, and no more, is what must be."""
+    """Subplans that all wait at a gate, to prove that exactly `width` of them run at once."""
     plan, gate = plan_of(count), Gate()
 
     async def work(leaf):

@@ -1,4 +1,4 @@
-"""The law of merging: no content is lost without a change that was accepted, or a line that lists it."""
+"""The law of merging: no content is lost without an accepted change or a line that lists it."""
 
 import random
 import shutil
@@ -20,7 +20,7 @@ OWNED = {folder: [path for path in FILES if path.startswith(folder)] for folder 
 
 
 def content(*words):
-    """A text in which each word is one line, with enough around them for git to see renames and merge edits."""
+    """A text with one word per line, and enough context for git to see renames and merge edits."""
     return "".join(
         f"{word}\n" + "".join(f"{words[0]} has line {line}\n" for line in range(8))
         for word in words
@@ -28,7 +28,7 @@ def content(*words):
 
 
 class Edits:
-    """Random edits of a tree: each new line is a word that nothing else has, so that it can be looked for."""
+    """Random edits of a tree; each new line is a unique word, so that it can be searched for."""
 
     def __init__(self, chance, who):
         self.chance, self.who, self.count = chance, who, 0

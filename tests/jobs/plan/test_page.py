@@ -1,4 +1,4 @@
-"""A plan as a page: every subplan in it, nothing that runs or is fetched, and names that are only text."""
+"""A plan as a page: it has every subplan, no script, fetches nothing, and escapes names."""
 
 import os
 import re

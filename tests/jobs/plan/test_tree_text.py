@@ -1,4 +1,4 @@
-"""A plan as JSON and as a picture."""
+"""A plan as JSON and as a tree in the terminal."""
 
 import json
 from io import StringIO

@@ -1,4 +1,4 @@
-"""The tree of a plan: every subplan's state, who blocks whom, and files that several changed."""
+"""The page's view of a plan: states of subplans, blocking, and files that several changed."""
 
 import asyncio
 import json
@@ -149,7 +149,7 @@ def test_a_file_that_another_owns_is_told_and_damage_is_not():
 
 
 async def test_a_subplans_changes_are_recorded_with_it():
-    """The port to the job: the event of the tree and the changes of a subplan are what the view reads."""
+    """The view reads what the job records: the event of the tree, and a subplan's changes."""
     store, plan = MemoryStore(), plan_of(2)
 
     async def work(leaf):

@@ -31,7 +31,7 @@ def paths_of(layout):
 
 
 def edges_of(paths, numbers):
-    """Imports between files that are often neighbours: every second one leads to a file of the same directory."""
+    """Imports between files; every second one is of a file of the same directory."""
     edges = {}
     by_folder = {}
     for path in paths:
@@ -106,7 +106,7 @@ def elsewhere(node, path):
 
 
 def large_layout():
-    """2,600 files of a company's one repository: services of layered packages, their tests, a web page, documents."""
+    """2,600 files of a monorepo: services of layered packages, tests, a web page, documents."""
     drawn = random.Random(20261115)
     found = ["README.md", "LICENSE", "pyproject.toml", "Makefile", ".gitignore"]
     for service in ("billing", "catalogue", "identity", "orders", "search", "shipping"):

@@ -1,4 +1,4 @@
-"""The views of jobs in a real Chromium: drawn, chosen from by keys, kept while news come in, deaf to hostile texts."""
+"""The views of jobs in a real Chromium: drawing, keys, live updates, and hostile texts."""
 
 import asyncio
 import json
@@ -18,7 +18,10 @@ from tests.web.jobs.viewing import Hand
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = sync_api.expect
 
-EVIL = "<img src=x onerror='window.hurt=1'><script>window.hurt=1</script> javascript:window.hurt=1 \u202e"
+EVIL = (
+    "<img src=x onerror='window.hurt=1'><script>window.hurt=1</script> "
+    "javascript:window.hurt=1 \u202e"
+)
 PART = EVIL.replace("/", "%2F")
 PHONE = {"viewport": {"width": 400, "height": 800}, "color_scheme": "dark"}
 

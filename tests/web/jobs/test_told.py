@@ -1,4 +1,4 @@
-"""A view is read on from where it was: no event twice, none left out, and what is gone is said."""
+"""A job's view continues where it was: no event is read twice, and none is left out."""
 
 import threading
 

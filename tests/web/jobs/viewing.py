@@ -1,4 +1,4 @@
-"""Views of runs that were driven by the jobs themselves, and journals written by hand where nothing else would be."""
+"""Helpers for tests of jobs' views: views of real runs, and journals written by the test."""
 
 import json
 
@@ -29,7 +29,7 @@ def settled(path, body, state="done", index=0, **data):
 
 
 class Hand:
-    """Writes a run's journal by hand: what no job would write, or as much as no test would wait for."""
+    """Writes a run's journal directly: invalid events, or more than a test could wait for."""
 
     def __init__(self, store, kind, name="hand", manifest=None):
         self.store = store
@@ -57,5 +57,5 @@ class Hand:
         self.write(settled(path, body, state, index, **data))
 
     def end(self, state="done"):
-        """It is over."""
+        """End the run."""
         self.store.end(self.id, self._epoch, state, "", 1.0)

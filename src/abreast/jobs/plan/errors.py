@@ -1,9 +1,9 @@
-"""What can go wrong with plans.
+"""The errors of the plan job.
 
 AbreastError
 |-- PlanInvalid       a plan can't be made of what was given  (also a ValueError)
 |-- SubplanFailed     the work of a subplan failed; what it wrote is in `details`
-|   `-- EditRefused   a model's reply can't be written: it is none, or breaks a rule
+|   `-- EditRefused   a model's reply can't be written: it has no edit, or breaks a rule
 `-- PlanFailed        some subplans are not done
 """
 
@@ -13,7 +13,7 @@ from abreast.core.errors import AbreastError
 
 
 class PlanInvalid(AbreastError, ValueError):
-    """A plan can't be made of what was given; the message says what is wrong with it."""
+    """A plan can't be made of its input; the message says what is wrong."""
 
     retryable = False
 
@@ -21,11 +21,11 @@ class PlanInvalid(AbreastError, ValueError):
 class SubplanFailed(AbreastError):
     """The work of a subplan failed.
 
-    What it wrote, and the snapshots before and after it, are in `details`.
+    Its output, and the snapshots before and after it, are in `details`.
     """
 
     def __init__(self, message: str, details: dict[str, object] | None = None) -> None:
-        """Keep what it wrote."""
+        """Keep the output of the work as `details`."""
         super().__init__(message)
         self.details = details or {}
 

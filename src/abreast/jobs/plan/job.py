@@ -1,8 +1,8 @@
-"""Runs the subplans of a plan side by side, and says what became of each, in the order of the plan.
+"""Runs the subplans of a plan in parallel, and returns their results in the order of the plan.
 
 A subplan is a leaf. It is an item of one map, so width, retries, timeouts, halts and resume are
-those of every map; its work is handed in. With dependencies it starts when those it needs are done,
-the longest chain first; what needs a subplan that failed is blocked, and says by whom.
+those of every map; its work is passed in. With dependencies, a subplan starts when those it needs
+are done, the longest chain first; one that needs a failed subplan is blocked, and names it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from abreast.store.port import Recorded
 SUBPLANS: Final = "subplans"
 MAX_PARALLEL: Final = 5
 PLAN_DIVIDED: Final = "plan-divided"
-"""The event that keeps the tree of a plan as its newest driver had it."""
+"""The event that records the tree of a plan as its newest driver divided it."""
 
 State: TypeAlias = Literal["done", "failed", "cancelled", "blocked"]
 Work: TypeAlias = Callable[[PlanNode], Awaitable[dict[str, Any]]]
@@ -35,7 +35,7 @@ Work: TypeAlias = Callable[[PlanNode], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Subplan:
-    """What became of a leaf; `value` is what its work gave."""
+    """The result of a leaf; `value` is what its work returned."""
 
     leaf: str
     state: State
@@ -46,7 +46,7 @@ class Subplan:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """All subplans, in the order of the plan, and the most that ran at once."""
+    """All subplans in the order of the plan, and how many ran at once at most."""
 
     subplans: tuple[Subplan, ...]
     peak: int
@@ -58,7 +58,7 @@ class PlanResult:
 
     @property
     def errors(self) -> tuple[Subplan, ...]:
-        """Those that failed."""
+        """The subplans that failed."""
         return tuple(one for one in self.subplans if one.state == "failed")
 
 
@@ -72,7 +72,7 @@ class PlanOptions:
     timeout: float | None = None
     hold: str | None = None
     needs: Mapping[str, Sequence[str]] | None = None
-    """The leaves that each leaf needs; None if they need nobody."""
+    """The leaves that each leaf needs; None if there are no dependencies."""
 
 
 async def run_plan(
@@ -84,31 +84,30 @@ async def run_plan(
     *,
     done: dict[str, dict[str, Any]] | None = None,
 ) -> PlanResult:
-    """Run the leaves of `plan` within `run`; `around` names all else that the work depends on.
+    """Run the leaves of `plan` within `run`; `around` names everything else that work depends on.
 
     A subplan that is recorded as done is not run again, unless its files or `around` have changed.
-    What each gave is put into `done`: there, work finds what those have done that its leaf needs.
+    The value of each is put into `done`, where work finds the values that its leaf needs.
     """
-    _say_divided(run, plan, how)
+    _record_division(run, plan, how)
     values = {} if done is None else done
     leaves = {leaf.id: leaf for leaf in plan.leaves}
-    order = _Order(leaves, how.needs or {})
+    order = _LeafOrder(leaves, how.needs or {})
     found: dict[str, Subplan] = {}
 
     async def do(value: Mapping[str, Any]) -> dict[str, Any]:
-        del value  # what makes it this subplan: its digest tells whether a recorded one still is
+        del value  # only its digest is used, to find out whether a recorded outcome still holds
         item = current_item()
         if item is None:
             raise RuntimeError("a subplan runs inside an item of a map")
-        value_of = values[item.key] = await work(leaves[item.key])
-        order.ended(
-            item.key, ok=True
-        )  # before its place is free, so that what needs it can have the place
-        return value_of
+        result = values[item.key] = await work(leaves[item.key])
+        # Before its place is free, so that a subplan that needs it can take the place.
+        order.ended(item.key, ok=True)
+        return result
 
     mapped = run.map(
         do,
-        order.ready({name: _made_of(leaf, around) for name, leaf in leaves.items()}),
+        order.ready({name: _item_value(leaf, around) for name, leaf in leaves.items()}),
         width=how.width,
         name=SUBPLANS,
         order="completion" if how.needs else "item",
@@ -125,23 +124,30 @@ async def run_plan(
                 values[outcome.key] = outcome.value
             order.ended(outcome.key, ok=isinstance(outcome, Done))
     found |= {one.key: _subplan(one) for one in mapped.losers}
-    missing = {name: _made_of(leaf, around) for name, leaf in leaves.items() if name not in found}
-    found |= await _finished(run, missing, values)
-    return PlanResult(tuple(found.get(name) or order.why(name) for name in leaves), mapped.peak)
+    missing = {
+        name: _item_value(leaf, around) for name, leaf in leaves.items() if name not in found
+    }
+    found |= await _recorded_done(run, missing, values)
+    return PlanResult(
+        tuple(found.get(name) or order.unfinished(name) for name in leaves), mapped.peak
+    )
 
 
-async def _finished(
+async def _recorded_done(
     run: Run, made_of: Mapping[str, Mapping[str, Any]], done: Mapping[str, dict[str, Any]]
 ) -> dict[str, Subplan]:
-    """The subplans among these that are recorded as done: a halt leaves them out of the outcomes, but they are done."""
-    setting = run.setting
-    store, row, scribe = setting.store, setting.row, setting.scribe
-    if store is None or row is None or scribe is None:
+    """The subplans among these that are recorded as done.
+
+    A halt leaves them out of the outcomes, although they are done.
+    """
+    context = run.setting
+    store, row, writer = context.store, context.row, context.scribe
+    if store is None or row is None or writer is None:
         return {name: Subplan(name, "done", done[name]) for name in made_of if name in done}
     if not made_of:
         return {}
     paths = {f"{run.path}/{SUBPLANS}/{escape(name)}": name for name in made_of}
-    recorded: Mapping[str, Recorded] = await scribe.read(
+    recorded: Mapping[str, Recorded] = await writer.read(
         lambda: store.recorded(row.id, list(paths))
     )
     found: dict[str, Subplan] = {}
@@ -152,8 +158,8 @@ async def _finished(
     return found
 
 
-def _say_divided(run: Run, plan: Plan, how: PlanOptions) -> None:
-    """Journal the tree: what it is divided into can't be told from the outcomes of those that have ended."""
+def _record_division(run: Run, plan: Plan, how: PlanOptions) -> None:
+    """Record the tree in the journal, since outcomes exist only for leaves that have ended."""
     journal = run.setting.journal
     if journal is None:
         return
@@ -175,9 +181,9 @@ def _say_divided(run: Run, plan: Plan, how: PlanOptions) -> None:
 
 
 def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """What each leaf needs, and what these need in turn, in the order of the plan.
+    """All leaves that each leaf needs, directly or through others, in the order of the plan.
 
-    The needs have no circle.
+    The needs must have no cycle.
     """
     found: dict[str, set[str]] = {}
     for name in TopologicalSorter(needs).static_order():
@@ -189,7 +195,7 @@ def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple
     }
 
 
-def _made_of(leaf: PlanNode, around: str) -> dict[str, Any]:
+def _item_value(leaf: PlanNode, around: str) -> dict[str, Any]:
     return {"files": list(leaf.files), "around": around}
 
 
@@ -207,8 +213,8 @@ def _subplan(outcome: Outcome[Any]) -> Subplan:
     )
 
 
-class _Order:
-    """Which leaf comes next: as they stand in the plan, or as they need each other, the longest chain first."""
+class _LeafOrder:
+    """The order of leaves: that of the plan, or by dependency with the longest chain first."""
 
     def __init__(self, leaves: Mapping[str, PlanNode], needs: Mapping[str, Sequence[str]]) -> None:
         self._leaves = leaves
@@ -226,7 +232,7 @@ class _Order:
         self._chain = self._chains()
 
     def _chains(self) -> dict[str, int]:
-        """The tokens of the longest chain of subplans that begins with each."""
+        """For each subplan, the tokens of the longest chain that begins with it."""
         after: dict[str, list[str]] = {name: [] for name in self._needs}
         for name, needs in self._needs.items():
             for need in needs:
@@ -239,7 +245,7 @@ class _Order:
         return chain
 
     async def ready(self, made_of: Mapping[str, Any]) -> AsyncIterator[Any]:
-        """The leaves, each as soon as those that it needs are done."""
+        """Yield each leaf as soon as those that it needs are done."""
         place = {name: number for number, name in enumerate(self._leaves)}
         chained = any(self._needs.values())
         waiting: list[tuple[int, int, str]] = []
@@ -257,7 +263,7 @@ class _Order:
                 await self._changed.wait()
 
     def ended(self, name: str, *, ok: bool) -> None:
-        """A leaf has ended: those that need it may start, or never will."""
+        """Record the end of a leaf: those that need it may start now, or are blocked."""
         if name in self._ended:
             return
         self._ended.add(name)
@@ -274,8 +280,8 @@ class _Order:
             self._failed[name] = found
         return found
 
-    def why(self, name: str) -> Subplan:
-        """Why a leaf has no outcome."""
+    def unfinished(self, name: str) -> Subplan:
+        """The result of a leaf without an outcome: blocked or cancelled."""
         blocker = self._failed.get(name)
         if blocker is not None:
             return Subplan(name, "blocked", error=f"it needs {blocker}, which failed")

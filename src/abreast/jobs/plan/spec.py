@@ -1,4 +1,4 @@
-"""What a plan is: nodes that divide the files of a repository, each with the reason why it is divided or not."""
+"""A plan: a tree of nodes that divide the files of a repository, each with its reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT: Final = "root"
 
 
 class Reason(StrEnum):
-    """Why a node is as it is: the first four say why a leaf is not divided, the others how an inner node is."""
+    """Why a leaf is not divided (the first four), or how an inner node is (the others)."""
 
     MAX_DEPTH = "max_depth"
     MIN_FILES = "min_files"
@@ -36,13 +36,13 @@ class NodeKind(StrEnum):
     """What the files of a node have in common."""
 
     DIRECTORY = "directory"
-    """All that is beneath a directory."""
+    """All files beneath a directory."""
     FILES = "files"
-    """What lies in a directory itself, not in those beneath it."""
+    """The files in a directory itself, not in those beneath it."""
     CLUSTER = "cluster"
     """Files of one directory that belong together."""
     HUBS = "hubs"
-    """Files of one directory that many others of it import: one writer for them all."""
+    """Files of one directory that many others of it import; they get one common writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Options:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what can't be counted by."""
+        """Refuse values that are not whole numbers or too small."""
         least = {"max_depth": 0, "min_files": 1, "max_files": 1, "max_tokens": 1}
         for name, low in least.items():
             value = getattr(self, name)
@@ -78,7 +78,7 @@ class Options:
         return self.max_files is not None or self.max_tokens is not None
 
     def over(self, files: int, tokens: int) -> bool:
-        """Whether so much is above the budget."""
+        """Whether that many files and tokens are above the budget."""
         return (self.max_files is not None and files > self.max_files) or (
             self.max_tokens is not None and tokens > self.max_tokens
         )
@@ -86,9 +86,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """A part of the repository: `files` are all beneath it, sorted.
+    """A part of the repository: `files` are all files beneath it, sorted.
 
-    A leaf is a subplan, and owns them.
+    A leaf is a subplan, and owns its files.
     """
 
     id: str
@@ -99,10 +99,13 @@ class PlanNode:
     tokens: int
     reason: Reason
     over_budget: bool
-    """A leaf that is above the budget and could not be divided, or no deeper."""
+    """Whether it is a leaf above the budget that could not be divided further."""
     kind: NodeKind
     scope: str
-    """For people: `src/core/` is a directory, `src/core/*` the files in it, `src/core/{a.py, ..}` some of these."""
+    """A readable name.
+
+    `src/core/` is a directory, `src/core/*` the files in it, `src/core/{a.py, ..}` some of these.
+    """
 
     @property
     def leaf(self) -> bool:
@@ -114,7 +117,7 @@ class PlanNode:
 class Plan:
     """A tree of nodes, the root first and every node before its children.
 
-    `steps` are the divisions tried.
+    `steps` is the number of divisions that were tried.
     """
 
     nodes: tuple[PlanNode, ...]
@@ -150,13 +153,13 @@ class Plan:
         return max(node.depth for node in self.nodes)
 
     def node(self, name: str) -> PlanNode:
-        """The node of an id; `KeyError` if there is none."""
+        """The node of an id; raises `KeyError` if there is none."""
         return self._by_id[name]
 
     def children(self, node: PlanNode) -> Iterator[PlanNode]:
-        """The nodes right beneath one."""
+        """The children of a node."""
         return (self._by_id[child] for child in node.children)
 
     def owner(self, path: str) -> str | None:
-        """The id of the leaf that has a file; none if the plan doesn't have it."""
+        """The id of the leaf that has a file; None if no leaf has it."""
         return self._owners.get(path)

@@ -1,4 +1,4 @@
-"""A plan for people and for programs: a tree in the terminal, and JSON."""
+"""Shows a plan as a tree in the terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.COMMUNITIES: "by communities of imports",
     Reason.NAMES: "by names",
 }
-"""Reasons as they are told to people."""
-_AT_MOST: Final = 5  # hubs and pairs that are listed; the others are counted
+"""Reasons as they are shown."""
+_MAX_LISTED: Final = 5  # hubs and pairs that are listed; the others are counted
 _SHOWN_WIDTHS: Final = (2, 5, 10, 20, 50)
 
 
 def to_json(plan: Plan, report: Score | None = None) -> dict[str, Any]:
-    """The plan as `plan show --json` prints it: nodes parents first, `root` the id of the first."""
+    """The plan as `plan show --json` prints it: parents before children, `root` the first id."""
     return {
         "root": plan.root.id,
         "nodes": [_node(node) for node in plan.nodes],
@@ -53,7 +53,7 @@ def _node(node: PlanNode) -> dict[str, Any]:
 
 
 def show(plan: Plan, report: Score | None = None, *, ids: bool = False) -> Group:
-    """The plan as something that rich prints: the tree with its reasons, what was left out, and the score."""
+    """The plan for rich to print: the tree with its reasons, the notes, and the score."""
     from rich.console import Group
     from rich.text import Text
     from rich.tree import Tree
@@ -85,21 +85,27 @@ def _label(node: PlanNode, *, ids: bool) -> Text:
 
 
 def score_lines(plan: Plan, report: Score) -> list[str]:
-    """The score in sentences."""
+    """The score as sentences."""
     sizes = sorted(report.tokens.values())
     spread = f"{sizes[0]:,} to {sizes[-1]:,}, half of them at most {sizes[(len(sizes) - 1) // 2]:,}"
     lines = [
-        f"{_many(report.leaves, 'subplan')}, depth {plan.max_depth_reached}; tokens of a subplan: {spread}",
+        (
+            f"{_many(report.leaves, 'subplan')}, depth {plan.max_depth_reached}; "
+            f"tokens of a subplan: {spread}"
+        ),
         f"imports that lead from one subplan to another: {report.cut_ratio:.0%}",
-        f"critical path: {_many(len(report.critical_path), 'subplan')}, {_many(report.critical_tokens, 'token')}",
+        (
+            f"critical path: {_many(len(report.critical_path), 'subplan')}, "
+            f"{_many(report.critical_tokens, 'token')}"
+        ),
     ]
     bounds = [bound for bound in report.speedup if bound.max_parallel in _SHOWN_WIDTHS]
     if bounds:
-        said = ", ".join(
+        speedups = ", ".join(
             f"{bound.parallel:.1f} ({bound.ordered:.1f}) at {bound.max_parallel}"
             for bound in bounds
         )
-        lines.append(f"at most so many times faster (by dependency): {said}")
+        lines.append(f"at most so many times faster (by dependency): {speedups}")
     lines += _listed(
         [
             f"hub: {hub.path}, imported by {hub.importers} files of {hub.leaves} other subplans"
@@ -125,8 +131,8 @@ def score_lines(plan: Plan, report: Score) -> list[str]:
 
 
 def _listed(lines: list[str]) -> list[str]:
-    more = len(lines) - _AT_MOST
-    return lines if more <= 0 else [*lines[:_AT_MOST], f"  and {more} more"]
+    more = len(lines) - _MAX_LISTED
+    return lines if more <= 0 else [*lines[:_MAX_LISTED], f"  and {more} more"]
 
 
 def _many(count: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""A plan: the tree that a repository is divided into, what became of each subplan, and who changed the same files."""
+"""The page's view of a plan: its tree, the state of each subplan, and files changed twice."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from abreast.views.job_view import (
 
 _DIVIDED: Final = "plan-divided"
 _SUBPLANS: Final = "subplans"
-_NODES: Final = 600  # that are shown
-_CLASHES: Final = 50
-_FILES: Final = 20
-_TEXT: Final = 300
+_MAX_NODES: Final = 600
+_MAX_CLASHES: Final = 50
+_MAX_FILES: Final = 20  # listed of a subplan
+_TEXT_CHARACTERS: Final = 300
 
 
 @dataclass(slots=True)
 class _Leaf:
-    """What became of a subplan."""
+    """The state of a subplan."""
 
     state: str = "pending"
     path: str = ""
-    said: str = ""
+    message: str = ""
     seconds: float = 0.0
     attempts: int = 0
     files: list[str] = field(default_factory=list)
@@ -50,20 +50,20 @@ class _Leaf:
 
 
 class PlanFold:
-    """What has happened in a plan so far."""
+    """A plan's run so far."""
 
     KINDS: ClassVar = frozenset(
         {_DIVIDED, ITEM_QUEUED, ITEM_STARTED, CALL_STARTED, ITEM_SETTLED, RUN_RESUMED, RUN_ENDED}
     )
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start before the first event."""
         self._nodes: dict[str, dict[str, Any]] = {}
         self._leaves: dict[str, _Leaf] = {}
         self._divided = False
 
     def add(self, event: Event) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         if event.kind == _DIVIDED:
             self._nodes = {
                 str(node.get("id")): dict(node) for node in map(mapping, listed(value_in(event)))
@@ -91,23 +91,23 @@ class PlanFold:
     def _settled(self, event: Event, leaf: _Leaf) -> None:
         took = [number(one) or 0.0 for one in listed(event.data.get("service"))]
         leaf.state, leaf.seconds, leaf.attempts = str(event.data.get("state")), sum(took), len(took)
-        leaf.said = ""
+        leaf.message = ""
         if leaf.state == "done":
             facts = mapping(value_in(event))
             leaf.files = [str(path) for path in listed(facts.get("files"))]
             leaf.changed = [str(path) for path in listed(facts.get("changed"))]
         elif leaf.state == "failed":
-            leaf.said = short(failure_in(event), _TEXT)
+            leaf.message = short(failure_in(event), _TEXT_CHARACTERS)
         else:
-            leaf.said = short(event.data.get("reason"), _TEXT)
+            leaf.message = short(event.data.get("reason"), _TEXT_CHARACTERS)
 
-    # --- the picture --------------------------------------------------------------------------------------------------
+    # --- what is shown ----------------------------------------------------------------------------
 
     def plain(self, run: RunRow, state: str) -> dict[str, object]:
-        """The tree with every state; of very many nodes the first."""
+        """The tree with the state of every node, at most 600 of them."""
         if state != "running":
             self._stop()
-        # Of an earlier division, what was done again would count twice.
+        # Leaves of an earlier division are left out: what was done again would count twice.
         for name in () if self._divided else self._leaves:
             self._nodes.setdefault(name, {"id": name, "parent": None, "scope": name})
         inner = {node.get("parent") for node in self._nodes.values()}
@@ -116,38 +116,42 @@ class PlanFold:
         touched = Counter(leaf for _, leaves in clashes for leaf in leaves)
         facts = manifest_of(run, "plan")
         return {
-            "directory": short(facts.get("path"), _TEXT),
+            "directory": short(facts.get("path"), _TEXT_CHARACTERS),
             "order": facts.get("order"),
             "state": state,
-            "what": short(facts.get("command") or facts.get("call") or facts.get("prompt"), _TEXT),
+            "what": short(
+                facts.get("command") or facts.get("call") or facts.get("prompt"), _TEXT_CHARACTERS
+            ),
             "counts": Counter(states.values()),
             "nodes": [
-                self._told(node, states.get(name), touched[name])
-                for name, node in list(self._nodes.items())[:_NODES]
+                self._node_facts(node, states.get(name), touched[name])
+                for name, node in list(self._nodes.items())[:_MAX_NODES]
             ],
             "clashes": [
-                {"file": short(path, _TEXT), "leaves": leaves[:10]}
-                for path, leaves in clashes[:_CLASHES]
+                {"file": short(path, _TEXT_CHARACTERS), "leaves": leaves[:10]}
+                for path, leaves in clashes[:_MAX_CLASHES]
             ],
-            "more_clashes": max(0, len(clashes) - _CLASHES),
+            "more_clashes": max(0, len(clashes) - _MAX_CLASHES),
             "outside": [
-                {"file": short(path, _TEXT), "leaves": leaves[:10]}
-                for path, leaves in outside[:_CLASHES]
+                {"file": short(path, _TEXT_CHARACTERS), "leaves": leaves[:10]}
+                for path, leaves in outside[:_MAX_CLASHES]
             ],
-            "more_outside": max(0, len(outside) - _CLASHES),
-            "cut": f"shown: {_NODES:,} of {many(len(self._nodes), 'node')}"
-            if len(self._nodes) > _NODES
+            "more_outside": max(0, len(outside) - _MAX_CLASHES),
+            "cut": f"shown: {_MAX_NODES:,} of {many(len(self._nodes), 'node')}"
+            if len(self._nodes) > _MAX_NODES
             else None,
         }
 
-    def _told(self, node: dict[str, Any], state: str | None, clashes: int) -> dict[str, object]:
+    def _node_facts(
+        self, node: dict[str, Any], state: str | None, clashes: int
+    ) -> dict[str, object]:
         name = str(node.get("id"))
         leaf = self._leaves.get(name, _Leaf())
         return {
-            "id": short(name, _TEXT),
+            "id": short(name, _TEXT_CHARACTERS),
             "parent": node.get("parent"),
-            "scope": short(node.get("scope"), _TEXT),
-            "reason": short(node.get("reason"), _TEXT),
+            "scope": short(node.get("scope"), _TEXT_CHARACTERS),
+            "reason": short(node.get("reason"), _TEXT_CHARACTERS),
             "files": node.get("files"),
             "tokens": node.get("tokens"),
             "over_budget": bool(node.get("over_budget")),
@@ -156,21 +160,21 @@ class PlanFold:
             "seconds": round(leaf.seconds, 3),
             "attempts": leaf.attempts,
             "path": leaf.path or None,
-            "said": leaf.said or self._why(name, state),
+            "said": leaf.message or self._blocked_message(name, state),
             "changed": len(leaf.changed),
             "clashes": clashes,
-            "changes": [short(path, _TEXT) for path in leaf.changed[:_FILES]],
+            "changes": [short(path, _TEXT_CHARACTERS) for path in leaf.changed[:_MAX_FILES]],
         }
 
     def _state(self, name: str, state: str) -> str:
-        """Of a leaf: what needs one that failed is blocked."""
+        """The state of a leaf; one that needs a failed leaf is blocked."""
         found = self._leaves.get(name, _Leaf()).state
         if found == "pending" and self._blocker(name) is not None:
             return "blocked"
         return "not run" if found == "pending" and state in ("done", "failed") else found
 
     def _blocker(self, name: str) -> str | None:
-        """The failed subplan that this one needs, itself or through others."""
+        """The failed subplan that this one needs, directly or through others."""
         seen, todo = {name}, [name]
         while todo:
             for need in map(str, listed(self._nodes.get(todo.pop(), {}).get("needs"))):
@@ -181,11 +185,11 @@ class PlanFold:
                     todo.append(need)
         return None
 
-    def _why(self, name: str, state: str | None) -> str:
+    def _blocked_message(self, name: str, state: str | None) -> str:
         return f"it needs {self._blocker(name)}" if state == "blocked" else ""
 
     def _changes(self) -> dict[str, list[str]]:
-        """Who has changed which file."""
+        """The done subplans that changed each file."""
         found: dict[str, list[str]] = {}
         for name in sorted(self._leaves.keys() & self._nodes.keys()):
             for path in self._leaves[name].changed if self._leaves[name].state == "done" else ():
@@ -193,11 +197,11 @@ class PlanFold:
         return found
 
     def _clashes(self) -> list[tuple[str, list[str]]]:
-        """Files that several subplans have changed: a merge has to put these together, or can't."""
+        """Files that several subplans have changed: a merge combines them, or has a conflict."""
         return sorted((path, leaves) for path, leaves in self._changes().items() if len(leaves) > 1)
 
     def _outside(self) -> list[tuple[str, list[str]]]:
-        """Files that others than their owners have changed."""
+        """Files that were changed by subplans that do not own them."""
         owner = {
             path: name
             for name, leaf in self._leaves.items()

@@ -45,7 +45,8 @@ def test_a_study_in_full(tmp_path):
   inputs: data/*
   repeats: 5
   truth: answer
-  scores: [exact, {f1: names}, {name: right, judge: "is it?", model: openai/gpt}, {numeric: 0.1}, {schema: out.json}]
+  scores: [exact, {f1: names}, {name: right, judge: "is it?", model: openai/gpt}, {numeric: 0.1},
+    {schema: out.json}]
   controls: [empty, echo, truth]
   lane_width: 2
 """,
@@ -143,11 +144,16 @@ def test_a_cell_is_its_content():
     }
 
 
-def asking(
-    prompt,
-    inputs="[{id: x, country: France, about: {area: 1}}, {id: y, country: Italy, about: {area: 2}}]",
-):
-    return f"matrix:\n  models: [a/one]\n  strategies:\n    p: {{prompt: {json.dumps(prompt)}}}\n  inputs: {inputs}\n"
+COUNTRIES = (
+    "[{id: x, country: France, about: {area: 1}}, {id: y, country: Italy, about: {area: 2}}]"
+)
+
+
+def asking(prompt, inputs=COUNTRIES):
+    return (
+        "matrix:\n  models: [a/one]\n  strategies:\n"
+        f"    p: {{prompt: {json.dumps(prompt)}}}\n  inputs: {inputs}\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -120,4 +120,4 @@ def test_changes_are_written_as_markdown_that_nothing_in_a_name_can_break():
     assert "a\\|&lt;b&gt;" in said
     assert "+2.00 s" in said
     assert "0 of 2 scores changed clearly" in said
-    assert "–" in changes_markdown(compare([row(state="failed")], [row(state="failed")]))  # noqa: RUF001
+    assert "–" in changes_markdown(compare([row(state="failed")], [row(state="failed")]))  # noqa: RUF001 - a dash

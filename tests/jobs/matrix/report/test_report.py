@@ -160,10 +160,8 @@ def test_the_markdown_says_the_same_numbers(rows):
     for scored in found.scores:
         assert f"## Score: {scored.name}" in said
         for one in scored.summaries:
-            assert (
-                f"| {one.arm} | {one.intended.n} | {one.intended.inputs} | {one.intended.mean:.3f} |"
-                in said
-            )
+            mean = one.intended
+            assert f"| {one.arm} | {mean.n} | {mean.inputs} | {mean.mean:.3f} |" in said
     for part in (
         "## Failures",
         "## Latency",

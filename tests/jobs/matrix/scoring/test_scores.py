@@ -1,4 +1,4 @@
-"""Scores: each against answers worked out by hand."""
+"""Scores: each against answers computed by hand."""
 
 import pytest
 
@@ -10,13 +10,13 @@ def judged(output, truth=None, value=None, **facts):
     return Judged(output, value, StudyInput("i", {"text": "q", **facts}, truth, "d"))
 
 
-async def nobody(*_):
-    raise AssertionError("nobody is asked")
+async def no_call(*_):
+    raise AssertionError("no model and no function may be called")
 
 
 async def scored(kind, one, argument=None, **tools):
     spec = ScoreSpec(kind, kind, argument)
-    return await score(spec, one, **{"ask": nobody, "call": nobody, **tools})
+    return await score(spec, one, **{"ask": no_call, "call": no_call, **tools})
 
 
 EXACT = [

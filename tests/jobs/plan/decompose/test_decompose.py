@@ -1,4 +1,4 @@
-"""A repository divided: every structural promise, as properties, and the depths that are asked for."""
+"""Division of a repository: every structural promise as a property, and the required depths."""
 
 import os
 import random
@@ -39,7 +39,7 @@ def flat(count, folder="d"):
 
 
 def clique(paths):
-    """Files that hang together without a circle: each imports the next two."""
+    """Connected files without a cycle: each imports the next two."""
     return {path: paths[place + 1 : place + 3] for place, path in enumerate(paths)}
 
 
@@ -209,7 +209,7 @@ def test_forty_files_over_three_levels_are_at_most_two_deep(tops, mids, lows, ea
 @pytest.mark.parametrize("counts", [(11, 11, 11, 7), (11, 11, 9, 9), (7, 11, 11, 11)])
 @pytest.mark.parametrize("beside", ["", "own/"])
 def test_forty_files_each_level_of_which_is_worth_a_part_are_at_most_two_deep(counts, beside):
-    """Directories within each other, each with files enough for a part: divided at every level it is three deep."""
+    """Nested directories, each with enough files for a part: divided at every level, depth 3."""
     paths = [
         f"{'in/' * level}{beside}{number}.py"
         for level, count in enumerate(counts)

@@ -1,4 +1,4 @@
-"""What a plan is worth: figures worked out by hand, and bounds that hold for every schedule."""
+"""The score of a plan: figures computed by hand, and bounds that hold for every schedule."""
 
 import heapq
 from functools import cache

@@ -29,7 +29,7 @@ def block(request, path, content):
 
 
 async def edited(place, *replies, files=None, own=("a/one.py", "a/two.py"), repairs=0):
-    """What a task gave, when the model said each of `replies`: a text, or a function of the request."""
+    """The result of a task whose model gives `replies`: texts or functions of the request."""
     fill(place, files or FILES)
     said = iter(replies)
 
@@ -53,7 +53,7 @@ async def test_whole_files_are_written_and_the_others_left(tmp_path):
     prompt = asked.messages[0].content
     assert prompt.startswith("Do it.")
     assert "x = 1\n" in prompt
-    assert "z = 3" not in prompt  # nobody else's file is shown
+    assert "z = 3" not in prompt  # a file of another subplan is not shown
 
 
 async def test_a_reply_has_a_bound_with_room_for_all_files_that_are_shown(tmp_path):

@@ -1,4 +1,4 @@
-"""The gate after a merge: what is broken only together is found, and the pair that broke it is named."""
+"""Checks after a merge: a fault that two changes cause together is found, and both are named."""
 
 import itertools
 import sys
@@ -27,10 +27,16 @@ SHOP = {
     "check.py": CHECK,
     "shop/__init__.py": "",
     "shop/money.py": "def total(prices):\n    return sum(prices)\n",
-    "shop/cart.py": "from shop.money import total\n\n\ndef pay(prices):\n    return total(prices)\n",
+    "shop/cart.py": (
+        "from shop.money import total\n\n\ndef pay(prices):\n    return total(prices)\n"
+    ),
     "shop/words.py": "from . import money\n\nNAME = 'shop'\n",
-    "tests/test_cart.py": "from shop.cart import pay\n\n\ndef test_pay():\n    assert pay([1, 2]) == 3\n",
-    "tests/test_words.py": "from shop.words import NAME\n\n\ndef test_name():\n    assert NAME == 'shop'\n",
+    "tests/test_cart.py": (
+        "from shop.cart import pay\n\n\ndef test_pay():\n    assert pay([1, 2]) == 3\n"
+    ),
+    "tests/test_words.py": (
+        "from shop.words import NAME\n\n\ndef test_name():\n    assert NAME == 'shop'\n"
+    ),
 }
 
 
@@ -115,7 +121,9 @@ async def test_what_is_no_fault_is_not_reported(tmp_path):
         "pkg/stars.py": "from .one import *\n",
         "pkg/fast.pyx": "",
         "pkg/_native.cpython-311-x86_64-linux-gnu.so": b"\x7fELF",
-        "pkg/space/deep.py": "if 1:\n    (x, [y, *z]) = 1, [2]\nelse:\n    w: int = 1\nwith open('f') as f: pass\n",
+        "pkg/space/deep.py": (
+            "if 1:\n    (x, [y, *z]) = 1, [2]\nelse:\n    w: int = 1\nwith open('f') as f: pass\n"
+        ),
     }
     bench = Bench(tmp_path, files)
     text = """
@@ -207,7 +215,10 @@ async def test_a_check_that_fails_only_on_the_merge_names_the_pair(tmp_path):
     bench.subplan("other", lambda work: fill(work, {"shop/words.py": "NAME = 'shop'\n"}))
     taxed = "TAX = 1\n\n\ndef total(prices):\n    return sum(prices)\n"
     bench.subplan("taxes", lambda work: fill(work, {"shop/money.py": taxed}))
-    asks = "from shop import money\n\n\ndef pay(prices):\n    return money.total(prices) + getattr(money, 'TAX', 0)\n"
+    asks = (
+        "from shop import money\n\n\ndef pay(prices):\n"
+        "    return money.total(prices) + getattr(money, 'TAX', 0)\n"
+    )
     bench.subplan("asks", lambda work: fill(work, {"shop/cart.py": asks}))
     whole = whole_of(bench)
     assert affected_tests(whole) == ("tests/test_cart.py", "tests/test_words.py")
@@ -223,7 +234,9 @@ async def test_a_check_that_failed_before_is_nobodys_fault(tmp_path):
         tmp_path,
         {
             **SHOP,
-            "tests/test_words.py": "from shop.words import NAME\n\n\ndef test_name():\n    assert NAME == 'no'\n",
+            "tests/test_words.py": (
+                "from shop.words import NAME\n\n\ndef test_name():\n    assert NAME == 'no'\n"
+            ),
         },
     )
     bench.subplan("one", lambda work: fill(work, {"shop/words.py": "NAME = 'shops'\n"}))

@@ -1,1 +1,1 @@
-"""A repository divided into a tree of subplans."""
+"""Division of a repository into a tree of subplans."""

@@ -1,11 +1,11 @@
-"""Divides files of one directory by what they import of each other.
+"""Divides the files of one directory by their imports of each other.
 
-    hubs          imported by a quarter of the others: set apart, as they would tie everything together
-    imports       what is left falls into connected components
-    communities   a component that is large is divided where it is thinnest
+    hubs          imported by a quarter of the others; separated, since they connect everything
+    imports       the rest is divided into connected components
+    communities   a large component is divided where it has the fewest edges
 
-Files that import each other in a circle are one unit, and stay together. Only edges between the
-files at hand count, so that what happens elsewhere in the repository changes nothing here.
+Files that import each other in a cycle are one unit, and stay together. Only edges between these
+files count, so that changes elsewhere in the repository change nothing here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from abreast.jobs.plan.spec import Options, Reason
 Edges: TypeAlias = Mapping[str, Sequence[str]]
 
 HUB_IMPORTERS: Final = 5
-"""Files that import a hub, at least."""
+"""A hub is imported by at least so many files."""
 HUB_SHARE: Final = 0.25
-"""Of the other files, at least: a hub is imported by so many of them."""
+"""A hub is imported by at least this share of the other files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Files that are never parted: one alone, or a circle of imports."""
+    """Files that are never separated: one alone, or a cycle of imports."""
 
     files: tuple[FileEntry, ...]
 
@@ -43,10 +43,7 @@ Cluster: TypeAlias = list[Unit]
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Parts of a group of files, none without files, in the order of their names.
-
-    The hubs, if there are any, first.
-    """
+    """Non-empty parts of a group of files, ordered by name; the hubs, if any, come first."""
 
     way: Reason
     hubs: tuple[FileEntry, ...]
@@ -55,30 +52,30 @@ class Clusters:
 
     @property
     def count(self) -> int:
-        """In how many the files are divided."""
+        """The number of parts."""
         return len(self.parts) + bool(self.hubs)
 
 
-class Knot:
+class ImportUnits:
     """Units and the edges between them."""
 
     def __init__(self, files: Sequence[FileEntry], edges: Edges) -> None:
-        """Tie files that import each other in a circle into units."""
+        """Combine files that import each other in a cycle into units."""
         number = {file.path: place for place, file in enumerate(files)}
         graph = [
             sorted({number[to] for to in edges.get(file.path, ()) if to in number})
             for file in files
         ]
-        tied = sorted(cycles(graph))
-        self.units = [Unit(tuple(files[place] for place in circle)) for circle in tied]
-        unit = {place: which for which, circle in enumerate(tied) for place in circle}
+        circles = sorted(cycles(graph))
+        self.units = [Unit(tuple(files[place] for place in circle)) for circle in circles]
+        unit = {place: which for which, circle in enumerate(circles) for place in circle}
         self.graph = [
             sorted({unit[to] for place in circle for to in graph[place]} - {which})
-            for which, circle in enumerate(tied)
+            for which, circle in enumerate(circles)
         ]
 
     def hubs(self) -> list[int]:
-        """Units that many others import; none if they are most of the files."""
+        """Units that many others import; empty if they are most of the files."""
         importers = [0] * len(self.units)
         for targets in self.graph:
             for target in targets:
@@ -88,33 +85,33 @@ class Knot:
         held = sum(len(self.units[which].files) for which in found)
         return found if 2 * held <= sum(len(unit.files) for unit in self.units) else []
 
-    def parted(
+    def divided(
         self, within: Sequence[int], way: Callable[[list[list[int]]], list[list[int]]]
     ) -> list[list[int]]:
-        """What a way of dividing makes of some of the units."""
+        """Divide some of the units by the function `way`."""
         place = {which: at for at, which in enumerate(within)}
         graph = [sorted(place[to] for to in self.graph[which] if to in place) for which in within]
         return [[within[at] for at in group] for group in way(graph)]
 
 
 def divide_by_imports(files: Sequence[FileEntry], edges: Edges, options: Options) -> Clusters:
-    """All the way, at one level: clusters of at least `min_files` files that no step would divide further.
+    """Divide at one level into clusters of at least `min_files` files, as far as possible.
 
-    Smaller ones are put together. There is one part if there is no way.
+    Smaller clusters are combined. If nothing divides the files, there is one part.
     """
     if len(files) < 2 * options.min_files:
         return Clusters(Reason.IMPORTS, (), [tuple(files)], 0)
-    knot = Knot(files, edges)
-    hubs = knot.hubs()
-    rest = [which for which in range(len(knot.units)) if which not in set(hubs)]
-    if _files(knot, rest) < options.min_files:
-        hubs, rest = [], list(range(len(knot.units)))
+    units = ImportUnits(files, edges)
+    hubs = units.hubs()
+    rest = [which for which in range(len(units.units)) if which not in set(hubs)]
+    if _count_files(units, rest) < options.min_files:
+        hubs, rest = [], list(range(len(units.units)))
     pending, done, steps, way = [rest], [], 1, Reason.IMPORTS
     while pending:
         group = pending.pop()
         for step in (components, communities):
             steps += 1
-            pieces = _gathered(knot, knot.parted(group, step), options.min_files)
+            pieces = _without_small(units, units.divided(group, step), options.min_files)
             if len(pieces) > 1:
                 if group is rest and step is communities and not hubs:
                     way = Reason.COMMUNITIES
@@ -122,54 +119,58 @@ def divide_by_imports(files: Sequence[FileEntry], edges: Edges, options: Options
                 break
         else:
             done.append(group)
-    return Clusters(way, _flat(knot, hubs), _ordered(knot, done), steps)
+    return Clusters(way, _flat(units, hubs), _ordered(units, done), steps)
 
 
 def divide_by_budget(
     files: Sequence[FileEntry], edges: Edges, options: Options, *, hubs: bool
 ) -> Clusters:
-    """One step, for files above the budget: by components, communities, or else in the order of their names.
+    """Divide files above the budget in one step: by components, communities, or else by names.
 
-    Parts that fit together are put together. There is one part if all is one unit.
+    Parts that fit the budget together are combined. If all is one unit, there is one part.
     """
-    knot = Knot(files, edges)
-    apart = knot.hubs() if hubs else []
-    rest = [which for which in range(len(knot.units)) if which not in set(apart)]
-    way, pieces, steps = _pieces(knot, rest, options)
-    if apart and len(pieces) == 1:
+    units = ImportUnits(files, edges)
+    hub_units = units.hubs() if hubs else []
+    rest = [which for which in range(len(units.units)) if which not in set(hub_units)]
+    way, pieces, steps = _pieces(units, rest, options)
+    if hub_units and len(pieces) == 1:
         way = Reason.IMPORTS
-    return Clusters(way, _flat(knot, apart), _ordered(knot, pieces), steps)
+    return Clusters(way, _flat(units, hub_units), _ordered(units, pieces), steps)
 
 
-def _pieces(knot: Knot, rest: list[int], options: Options) -> tuple[Reason, list[list[int]], int]:
-    hanging = knot.parted(rest, components)
-    if len(hanging) == len(rest):  # nothing hangs together: there is no division by imports
-        return Reason.NAMES, _filled(knot, [[which] for which in rest], options), 1
-    if len(pieces := _filled(knot, hanging, options)) > 1:
+def _pieces(
+    units: ImportUnits, rest: list[int], options: Options
+) -> tuple[Reason, list[list[int]], int]:
+    connected = units.divided(rest, components)
+    if len(connected) == len(rest):  # no unit imports another: there is no division by imports
+        return Reason.NAMES, _filled_to_budget(units, [[which] for which in rest], options), 1
+    if len(pieces := _filled_to_budget(units, connected, options)) > 1:
         return Reason.IMPORTS, pieces, 1
-    if len(pieces := _filled(knot, knot.parted(rest, communities), options)) > 1:
+    if len(pieces := _filled_to_budget(units, units.divided(rest, communities), options)) > 1:
         return Reason.COMMUNITIES, pieces, 2
-    return Reason.NAMES, _filled(knot, [[which] for which in rest], options), 3
+    return Reason.NAMES, _filled_to_budget(units, [[which] for which in rest], options), 3
 
 
-def _gathered(knot: Knot, groups: list[list[int]], least: int) -> list[list[int]]:
-    """Groups of fewer than `least` files in one, or where that is small too, with the smallest of the others."""
-    large = [group for group in groups if _files(knot, group) >= least]
-    small = [which for group in groups if _files(knot, group) < least for which in group]
-    if small and large and _files(knot, small) < least:
-        smallest = min(large, key=lambda group: (_files(knot, group), group[0]))
+def _without_small(units: ImportUnits, groups: list[list[int]], least: int) -> list[list[int]]:
+    """Combine groups of fewer than `least` files into one, or add them to the smallest other."""
+    large = [group for group in groups if _count_files(units, group) >= least]
+    small = [which for group in groups if _count_files(units, group) < least for which in group]
+    if small and large and _count_files(units, small) < least:
+        smallest = min(large, key=lambda group: (_count_files(units, group), group[0]))
         smallest.extend(small)
         small = []
     return [sorted(group) for group in (*large, small) if group]
 
 
-def _filled(knot: Knot, groups: list[list[int]], options: Options) -> list[list[int]]:
-    """Groups put together in the order of their names, as long as they are within the budget."""
+def _filled_to_budget(
+    units: ImportUnits, groups: list[list[int]], options: Options
+) -> list[list[int]]:
+    """Combine groups in the order of their names as long as they are within the budget."""
     found: list[list[int]] = []
     files = tokens = 0
     for group in groups:
-        more = _files(knot, group)
-        many = sum(file.tokens for which in group for file in knot.units[which].files)
+        more = _count_files(units, group)
+        many = sum(file.tokens for which in group for file in units.units[which].files)
         if found and not options.over(files + more, tokens + many):
             found[-1].extend(group)
             files, tokens = files + more, tokens + many
@@ -179,18 +180,18 @@ def _filled(knot: Knot, groups: list[list[int]], options: Options) -> list[list[
     return found
 
 
-def _files(knot: Knot, group: Iterable[int]) -> int:
-    return sum(len(knot.units[which].files) for which in group)
+def _count_files(units: ImportUnits, group: Iterable[int]) -> int:
+    return sum(len(units.units[which].files) for which in group)
 
 
-def _flat(knot: Knot, group: Iterable[int]) -> tuple[FileEntry, ...]:
+def _flat(units: ImportUnits, group: Iterable[int]) -> tuple[FileEntry, ...]:
     return tuple(
         sorted(
-            (file for which in group for file in knot.units[which].files),
+            (file for which in group for file in units.units[which].files),
             key=lambda file: file.path,
         )
     )
 
 
-def _ordered(knot: Knot, groups: Iterable[Iterable[int]]) -> list[tuple[FileEntry, ...]]:
-    return sorted((_flat(knot, group) for group in groups), key=lambda files: files[0].path)
+def _ordered(units: ImportUnits, groups: Iterable[Iterable[int]]) -> list[tuple[FileEntry, ...]]:
+    return sorted((_flat(units, group) for group in groups), key=lambda files: files[0].path)

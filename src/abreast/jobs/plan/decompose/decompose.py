@@ -1,11 +1,11 @@
-"""Divides a repository into subplans: a pure function, the same tree for the same files wherever it runs.
+"""Divides a repository into subplans: a pure function that gives the same tree for the same files.
 
     plan = decompose(take_inventory(root), read_imports(root, inventory), Options())
 
-By directories first; where these don't divide, by imports, then by communities of imports; above a
-budget, by names. A leaf says why it is none of that: `max_depth`, `min_files`, `no_progress`,
-`fits`. An id is made of a path, never of a position, so a file added elsewhere leaves it as it was
-(unless a new level pushes what is beneath it over `max_depth`).
+It divides by directories first; where these don't divide, by imports, then by communities of
+imports; above a budget, by names. A leaf has the reason why it is not divided: `max_depth`,
+`min_files`, `no_progress`, `fits`. An id is made of a path, never of a position, so a file added
+elsewhere does not change it (unless a new level pushes what is beneath it over `max_depth`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.inventory import FileEntry, Inventory
 from abreast.jobs.plan.spec import ROOT, NodeKind, Options, Plan, PlanNode, Reason
 
-_DIGITS: Final = 12  # hexadecimal: 48 bits, two of 10,000 nodes collide once in five million plans
-_SLUG: Final = 24
+# Hexadecimal digits: with 48 bits, two of 10,000 nodes collide once in five million plans.
+_DIGEST_DIGITS: Final = 12
+_SLUG_CHARACTERS: Final = 24
 _NOT_IN_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 
 def decompose(
     inventory: Inventory, imports: Imports | None = None, options: Options | None = None
 ) -> Plan:
-    """The plan of an inventory. Without imports it goes by directories and names alone."""
+    """The plan of an inventory. Without imports it divides by directories and names alone."""
     options = options or Options()
     imports = imports or Imports()
     work = _Decomposition(imports, options)
@@ -40,7 +41,7 @@ def decompose(
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """A node to be: either a whole directory, or files of one."""
+    """A future node: either a whole directory, or files of one."""
 
     id: str
     kind: NodeKind
@@ -48,9 +49,9 @@ class _Part:
     files: tuple[FileEntry, ...]
     folder: Folder
     anchors: tuple[str, ...] = ()
-    """The first files of the clusters it is within."""
+    """The first files of the clusters that contain it."""
     final: bool = False
-    """Nothing but a budget would divide it further."""
+    """Whether only a budget would divide it further."""
 
 
 class _Split(NamedTuple):
@@ -66,7 +67,7 @@ class _Decomposition:
     made: list[PlanNode] = field(default_factory=list)
 
     def run(self, root: Folder) -> list[PlanNode]:
-        """Every node before its children, these in the order of their parts."""
+        """Make the nodes, each before its children, and these in the order of their parts."""
         whole = _Part(ROOT, NodeKind.DIRECTORY, "./", _sorted(root.all_files()), root)
         pending: list[tuple[_Part, str | None, int]] = [(whole, None, 0)]
         while pending:
@@ -90,7 +91,7 @@ class _Decomposition:
         return self.made
 
     def _split(self, part: _Part, depth: int) -> _Split:
-        """Its parts and the way they were found; or none, and the reason."""
+        """The parts and how they were found; or no parts, and the reason."""
         if stays_whole(len(part.files), _tokens(part.files), self.options):
             few = len(part.files) <= self.options.min_files
             return _Split(Reason.MIN_FILES if few else Reason.FITS, [])
@@ -121,7 +122,7 @@ class _Decomposition:
         else:
             found = divide_by_imports(part.files, edges, options)
         self.steps += found.steps
-        if found.count < 2:  # noqa: PLR2004
+        if found.count < 2:  # noqa: PLR2004 - a single part divides nothing
             return None
         place = part.folder.bottom()
         parts = [_of_cluster(part, place, files, NodeKind.CLUSTER) for files in found.parts]
@@ -135,32 +136,39 @@ class _Decomposition:
 
 def _of_folder(folder: Folder, *, whole: bool) -> _Part:
     if whole:
-        name = _named("folder", folder.path)
+        name = _node_id("folder", folder.path)
         return _Part(
             name, NodeKind.DIRECTORY, f"{folder.path}/", _sorted(folder.all_files()), folder
         )
     scope = f"{folder.path}/*" if folder.path else "*"
-    return _Part(_named("files", folder.path), NodeKind.FILES, scope, _sorted(folder.files), folder)
+    return _Part(
+        _node_id("files", folder.path), NodeKind.FILES, scope, _sorted(folder.files), folder
+    )
 
 
 def _of_cluster(part: _Part, place: Folder, files: tuple[FileEntry, ...], kind: NodeKind) -> _Part:
     first = files[0].path
     anchors = (*part.anchors, first if kind is NodeKind.CLUSTER else "hubs/")  # no file ends so
-    # By the directory and not by the node above: whether that is the directory or only its files is
-    # decided elsewhere.
-    name = _named("cluster", place.path, *anchors, slug=f"{place.path}/{first}")
+    # The id is made of the directory, not of the parent node: changes elsewhere decide whether that
+    # is the directory or only its files.
+    name = _node_id("cluster", place.path, *anchors, slug=f"{place.path}/{first}")
     short = [file.path.rpartition("/")[2] for file in files]
     within = f"{place.path}/" if place.path else ""
-    listed = ", ".join(short[:2]) + (", .." if len(short) > 2 else "")  # noqa: PLR2004
+    listed = ", ".join(short[:2]) + (", .." if len(short) > 2 else "")  # noqa: PLR2004 - two names are listed
     return _Part(name, kind, f"{within}{{{listed}}}", files, place, anchors, final=True)
 
 
-def _named(*facts: str, slug: str | None = None) -> str:
-    """A readable part and a digest of what the node is: letters, digits and hyphens, fit for a branch or a path."""
-    digest = hashlib.sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+def _node_id(*facts: str, slug: str | None = None) -> str:
+    """A readable part and a digest of the node's facts.
+
+    It has letters, digits and hyphens, so that it can be a branch or a path.
+    """
+    digest = hashlib.sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[
+        :_DIGEST_DIGITS
+    ]
     path = facts[1] if slug is None else slug
     short = _NOT_IN_SLUG.sub("-", "/".join(path.split("/")[-2:]).lower()).strip("-")
-    return f"{short[-_SLUG:].strip('-') or 'top'}-{digest}"
+    return f"{short[-_SLUG_CHARACTERS:].strip('-') or 'top'}-{digest}"
 
 
 def _sorted(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:

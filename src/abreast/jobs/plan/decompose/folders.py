@@ -1,10 +1,10 @@
 """Divides files by their directories.
 
-A directory is a level of the tree if what lies beside it is worth a level. It is not one if its
-neighbours together (other directories and files of the directory above) have at most `2 *
-min_files` files: then its parts stand in its place. With no neighbours at all this is a chain,
-which no tree shows; and it is why 40 files, however nested, are never deeper than 2. Whether a
-directory is a level depends on its neighbours alone: a file added elsewhere takes none away.
+A directory is a level of the tree unless its neighbours together (other directories and files of
+the directory above) have at most `2 * min_files` files: then its parts take its place. A chain of
+directories without neighbours is never shown as levels, and 40 files, however nested, are never
+deeper than 2. Whether a directory is a level depends on its neighbours alone, so a file added
+elsewhere removes no level.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Final
 from abreast.jobs.plan.decompose.inventory import FileEntry
 from abreast.jobs.plan.spec import Options
 
-_SLIGHT: Final = 2  # times min_files; with less, 40 files of 11 + 11 + 11 + 7 would nest to depth 3
+# Neighbours, in multiples of min_files, below which a directory is not a level. With less, 40 files
+# of 11 + 11 + 11 + 7 would nest to depth 3.
+_FEW_NEIGHBOURS: Final = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -30,10 +32,10 @@ class Folder:
     """Files beneath it, at any depth."""
     tokens: int = 0
     parts: int = 1
-    """In how many it would be divided."""
+    """The number of parts it would be divided into."""
 
     def all_files(self) -> Iterator[FileEntry]:
-        """All beneath it, in no order."""
+        """All files beneath it, in no order."""
         pending = [self]
         while pending:
             folder = pending.pop()
@@ -41,7 +43,7 @@ class Folder:
             pending.extend(folder.folders.values())
 
     def bottom(self) -> Folder:
-        """Where its files are, if a chain of directories leads to them."""
+        """The directory with its files, if a chain of directories leads to them."""
         folder = self
         while not folder.files and len(folder.folders) == 1:
             (folder,) = folder.folders.values()
@@ -57,7 +59,7 @@ class FolderPart:
 
 
 def grow(files: Iterable[FileEntry], options: Options) -> Folder:
-    """The directories of files, counted."""
+    """Build the tree of directories of files, with their counts."""
     root = Folder("")
     every = [root]
     known: dict[str, Folder] = {"": root}
@@ -81,14 +83,14 @@ def grow(files: Iterable[FileEntry], options: Options) -> Folder:
             each.tokens for each in folder.folders.values()
         )
         folder.parts = bool(folder.files) + sum(
-            each.parts if _stands_aside(folder, each, options) else 1
+            each.parts if _is_replaced_by_parts(folder, each, options) else 1
             for each in folder.folders.values()
         )
     return root
 
 
 def divide_by_folders(folder: Folder, options: Options) -> list[FolderPart]:
-    """The parts of a directory, in the order of their paths: fewer than two if its files are all in one place."""
+    """The parts of a directory, ordered by path; fewer than two if its files are in one place."""
     found: list[FolderPart] = []
     pending = [(folder, True)]
     while pending:
@@ -99,18 +101,18 @@ def divide_by_folders(folder: Folder, options: Options) -> list[FolderPart]:
         if here.files:
             found.append(FolderPart(here, whole=not here.folders))
         beneath = (here.folders[name] for name in sorted(here.folders, reverse=True))
-        pending.extend((each, _stands_aside(here, each, options)) for each in beneath)
+        pending.extend((each, _is_replaced_by_parts(here, each, options)) for each in beneath)
     return found
 
 
 def stays_whole(files: int, tokens: int, options: Options) -> bool:
-    """Whether so much is a leaf at any depth."""
+    """Whether that many files and tokens are a leaf at any depth."""
     return not options.over(files, tokens) and (files <= options.min_files or options.budgeted)
 
 
-def _stands_aside(above: Folder, folder: Folder, options: Options) -> bool:
+def _is_replaced_by_parts(above: Folder, folder: Folder, options: Options) -> bool:
     return (
         folder.parts > 1  # a chain keeps the name of its top
-        and above.count - folder.count <= _SLIGHT * options.min_files
+        and above.count - folder.count <= _FEW_NEIGHBOURS * options.min_files
         and not stays_whole(folder.count, folder.tokens, options)
     )

@@ -1,4 +1,4 @@
-"""Graphs of numbers: cycles, connected components and communities, each the same for the same graph, always.
+"""Deterministic graph algorithms: cycles, connected components and communities.
 
 A graph is a list of sorted lists: the targets of node 0, of node 1, and so on.
 """
@@ -11,16 +11,15 @@ from typing import Final, TypeAlias
 
 Graph: TypeAlias = Sequence[Sequence[int]]
 
-_SWEEPS: Final = (
-    20  # over the nodes of one level; the import graphs that were looked at settle in 3 to 7
-)
-_GAIN: Final = 1e-9  # below this a move gains nothing but rounding
+# Sweeps over the nodes of one level at most; the import graphs that were measured need 3 to 7.
+_MAX_SWEEPS: Final = 20
+_MIN_GAIN: Final = 1e-9  # of a move; less is a rounding error
 
 
 def cycles(graph: Graph) -> list[list[int]]:
-    """Strongly connected components, each sorted: a node in no cycle is one alone.
+    """Strongly connected components, each sorted; a node in no cycle is one alone.
 
-    Those imported come first.
+    A component comes after those that it has edges to.
     """
     index: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -51,14 +50,14 @@ def cycles(graph: Graph) -> list[list[int]]:
                     above = work[-1][0]
                     low[above] = min(low[above], low[node])
                 if low[node] == index[node]:
-                    at = _last(stack, node)
+                    at = _last_index(stack, node)
                     found.append(sorted(stack[at:]))
                     waiting.difference_update(stack[at:])
                     del stack[at:]
     return found
 
 
-def _last(stack: list[int], node: int) -> int:
+def _last_index(stack: list[int], node: int) -> int:
     at = len(stack) - 1
     while stack[at] != node:
         at -= 1
@@ -66,24 +65,24 @@ def _last(stack: list[int], node: int) -> int:
 
 
 def components(graph: Graph) -> list[list[int]]:
-    """Nodes that hang together, whichever way the edges point: each component sorted, by its least node."""
-    leads = list(range(len(graph)))
+    """Weakly connected components, each sorted, ordered by their least node."""
+    parents = list(range(len(graph)))
 
-    def lead(node: int) -> int:
-        while leads[node] != node:
-            leads[node] = leads[leads[node]]
-            node = leads[node]
+    def root(node: int) -> int:
+        while parents[node] != node:
+            parents[node] = parents[parents[node]]
+            node = parents[node]
         return node
 
     for node, targets in enumerate(graph):
         for target in targets:
-            one, two = sorted((lead(node), lead(target)))
-            leads[two] = one
-    return gathered(lead(node) for node in range(len(graph)))
+            one, two = sorted((root(node), root(target)))
+            parents[two] = one
+    return gathered(root(node) for node in range(len(graph)))
 
 
 def gathered(labels: Iterable[int]) -> list[list[int]]:
-    """The nodes of each label, by the least node of each."""
+    """The nodes of each label, ordered by the least node of each."""
     groups: dict[int, list[int]] = defaultdict(list)
     for node, label in enumerate(labels):
         groups[label].append(node)
@@ -91,40 +90,42 @@ def gathered(labels: Iterable[int]) -> list[list[int]]:
 
 
 def communities(graph: Graph) -> list[list[int]]:
-    """Groups with more edges inside than chance would give: modularity raised by moving nodes, then groups, while it
-    rises. Nodes are visited in their order, and the lowest of equally good groups is taken."""  # noqa: D205, D209
+    """Groups with more edges inside than chance would give (the Louvain method).
+
+    Modularity is raised by moving nodes, then groups, as long as it rises. Nodes are visited in
+    their order, and the lowest of equally good groups is taken.
+    """
     weights: list[dict[int, float]] = [defaultdict(float) for _ in graph]
     for node, targets in enumerate(graph):
         for target in targets:
             weights[node][target] += 1.0
             weights[target][node] += 1.0
-    belongs = list(range(len(graph)))
+    group_of = list(range(len(graph)))
     while True:
-        labels = _settled(weights)
+        labels = _local_moves(weights)
         groups = gathered(labels)
         if len(groups) == len(weights):
-            return gathered(belongs)
+            return gathered(group_of)
         number = {node: place for place, group in enumerate(groups) for node in group}
-        belongs = [number[group] for group in belongs]
-        weights = _folded(weights, groups, number)
+        group_of = [number[group] for group in group_of]
+        weights = _merged_groups(weights, groups, number)
 
 
-def _settled(weights: Sequence[dict[int, float]]) -> list[int]:
-    """Each node in the neighbouring group where modularity gains most, until none moves.
+def _local_moves(weights: Sequence[dict[int, float]]) -> list[int]:
+    """Move each node to the neighbouring group where modularity gains most, until none moves.
 
-    After the first sweep only nodes are visited that have a neighbour which moved: half the time,
-    the same groups.
+    After the first sweep only neighbours of moved nodes are visited, which takes half the time and
+    gives the same groups.
     """
     labels = list(range(len(weights)))
-    degree = [
-        sum(near.values()) for near in weights
-    ]  # an edge within a folded group is in it twice
+    # An edge within a merged group counts twice.
+    degree = [sum(near.values()) for near in weights]
     total = list(degree)  # of the nodes of each label
     whole = sum(degree) or 1.0
-    stirred: Iterable[int] = labels[:]
-    for _ in range(_SWEEPS):
+    to_visit: Iterable[int] = labels[:]
+    for _ in range(_MAX_SWEEPS):
         moved: set[int] = set()
-        for node in stirred:
+        for node in to_visit:
             own, share = labels[node], degree[node] / whole
             total[own] -= degree[node]
             pull = {own: 0.0}
@@ -132,7 +133,7 @@ def _settled(weights: Sequence[dict[int, float]]) -> list[int]:
                 if other != node:
                     label = labels[other]
                     pull[label] = pull.get(label, 0.0) + weight
-            best, most = own, pull[own] - total[own] * share + _GAIN
+            best, most = own, pull[own] - total[own] * share + _MIN_GAIN
             for label, weight in pull.items():
                 gain = weight - total[label] * share
                 if gain > most or (gain == most and label < best != own):
@@ -141,18 +142,18 @@ def _settled(weights: Sequence[dict[int, float]]) -> list[int]:
             total[best] += degree[node]
             if best != own:
                 moved.update(weights[node])
-        stirred = sorted(moved)
-        if not stirred:
+        to_visit = sorted(moved)
+        if not to_visit:
             break
     return labels
 
 
-def _folded(
+def _merged_groups(
     weights: Sequence[dict[int, float]], groups: Sequence[Sequence[int]], number: dict[int, int]
 ) -> list[dict[int, float]]:
-    folded: list[dict[int, float]] = [defaultdict(float) for _ in groups]
+    merged: list[dict[int, float]] = [defaultdict(float) for _ in groups]
     for place, group in enumerate(groups):
         for node in group:
             for other, weight in weights[node].items():
-                folded[place][number[other]] += weight
-    return folded
+                merged[place][number[other]] += weight
+    return merged

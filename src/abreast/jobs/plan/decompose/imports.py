@@ -1,10 +1,10 @@
-"""Which Python files of a repository import which, read from their syntax: nothing is run.
+"""The imports between the Python files of a repository, read from syntax; no code is run.
 
     imports = read_imports(root, inventory)
     imports.edges["src/shop/cart.py"]     # ("src/shop/money.py", "src/shop/stock.py")
 
-Only Python for now: files of other languages have no edges, and are divided by their directories
-and names alone. A name is looked for as Python would, in every directory that can be on its path:
+Only Python is read: files of other languages have no edges, and are divided by their directories
+and names alone. A name is resolved as Python would, in every directory that can be on its path:
 beside a script, above the topmost package, `src`, then where other packages of the repository are.
 Namespace packages need no `__init__.py`.
 """
@@ -22,16 +22,17 @@ from typing import Final
 from abreast.jobs.plan.decompose.import_scanner import ImportScanner, Statement
 from abreast.jobs.plan.decompose.inventory import FileEntry, FileForm, Inventory
 
-_ENDINGS: Final = (".py", ".pyi")
+_SUFFIXES: Final = (".py", ".pyi")
 _INIT: Final = "__init__"
-_COMPILED: Final = frozenset({"so", "pyd", "pyx", "c", "cpp", "f90"})
+_COMPILED_SUFFIXES: Final = frozenset({"so", "pyd", "pyx", "c", "cpp", "f90"})
 
 
 @dataclass(frozen=True, slots=True)
 class Imports:
-    """`edges` have, for each file that imports others of the repository, those: sorted, each once, never itself.
+    """`edges` has for each file the files of the repository that it imports.
 
-    `unread` are files whose syntax could not be read, with the reason: they have no edges of their own.
+    They are sorted, each once, never the file itself. `unread` are files whose syntax could not be
+    read, each with the reason; they import nothing in `edges`.
     """
 
     edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -39,18 +40,18 @@ class Imports:
 
     @classmethod
     def of(cls, edges: Mapping[str, Iterable[str]]) -> Imports:
-        """From edges in any order."""
+        """The imports of edges in any order."""
         cleaned = {path: tuple(sorted(set(edges[path]) - {path})) for path in sorted(edges)}
         return cls({path: to for path, to in cleaned.items() if to})
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be read, as sentences."""
+        """The files that could not be read, as sentences."""
         return tuple(f"the imports of {path} can't be read: {why}" for path, why in self.unread)
 
 
 def read_imports(root: Path, inventory: Inventory) -> Imports:
-    """Look into every Python file of the inventory; one that can't be read is named in `unread`."""
+    """Read every Python file of the inventory; those that can't be read are in `unread`."""
     scanner = ImportScanner()
     files = [file for file in inventory.files if _is_python(file)]
     modules = Modules([file.path for file in files])
@@ -63,7 +64,7 @@ def read_imports(root: Path, inventory: Inventory) -> Imports:
         try:
             parsed[file.path] = scanner.read((root / file.path).read_bytes())
         except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
-            unread.append((file.path, _why(error)))
+            unread.append((file.path, _reason(error)))
     modules.name_root(each for statements in parsed.values() for each in statements)
     made = Imports.of(
         {
@@ -75,18 +76,18 @@ def read_imports(root: Path, inventory: Inventory) -> Imports:
 
 
 def _is_python(file: FileEntry) -> bool:
-    return file.form is FileForm.FILE and file.path.endswith(_ENDINGS)
+    return file.form is FileForm.FILE and file.path.endswith(_SUFFIXES)
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"line {error.lineno or 0}: {error.msg}"
     return str(error) or type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a statement wants of a module of the repository: the whole, or one name that is no module itself."""
+class ImportedName:
+    """What a statement imports from the repository: a module, or one name that is not a module."""
 
     module: str
     file: str | None
@@ -96,13 +97,15 @@ class Wanted:
 
 
 class Modules:
-    """Where a dotted name leads to, among the Python files of a tree."""
+    """Resolves dotted names among the Python files of a tree."""
 
     def __init__(self, paths: Sequence[str], others: Iterable[str] = ()) -> None:
-        """These files; among the `others` may be modules in C, or what they are made of."""
+        """Index these files; `others` may have modules in C, or their sources."""
         stems = ((other, other.rpartition("/")[2].split(".")) for other in others)
         self._compiled = {
-            _join(_above(other), parts[0]) for other, parts in stems if parts[-1] in _COMPILED
+            _join(_above(other), parts[0])
+            for other, parts in stems
+            if parts[-1] in _COMPILED_SUFFIXES
         }
         self._paths = set(paths)
         self._packages = {_above(path) for path in paths if _stem(path) == _INIT}
@@ -114,16 +117,17 @@ class Modules:
         self._tops: dict[tuple[str, str], str | None] = {}  # answers of `_top`
 
     def name_root(self, statements: Iterable[Statement]) -> None:
-        """Find what the root calls itself, if it is a package: the name under which most of its modules are imported.
+        """Find the package name of the root, if it is a package.
 
-        Not the name of its directory, which is another one in a copy or a worktree.
+        It is the name under which most of its modules are imported, not the name of its directory,
+        which is different in a copy or a worktree.
         """
         if "" not in self._packages:
             return
         votes = Counter(
             first
             for each in statements
-            for first, rest in _spelled(each)
+            for first, rest in _absolute_names(each)
             if rest and self._file(rest)
         )
         self._own = min(votes, key=lambda name: (-votes[name], name), default="")
@@ -139,11 +143,8 @@ class Modules:
         if base is not None:
             yield from self._members(base, [alias.name for alias in statement.names])
 
-    def wanted(self, path: str, statement: Statement) -> Iterator[Wanted]:
-        """What a statement of `path` wants of this repository.
-
-        Nothing if it is about another package.
-        """
+    def imported_names(self, path: str, statement: Statement) -> Iterator[ImportedName]:
+        """What a statement of `path` imports from this repository; nothing for other packages."""
         if isinstance(statement, ast.Import):
             for alias in statement.names:
                 place = self._place(path, alias.name)
@@ -163,13 +164,13 @@ class Modules:
             if alias.name == "*":
                 yield whole
             elif not (self._file(inside) or inside in self._folders or inside in self._compiled):
-                yield Wanted(spelled, whole.file, alias.name, whole.folder)
+                yield ImportedName(spelled, whole.file, alias.name, whole.folder)
 
-    def _whole(self, place: str, spelled: str) -> Wanted:
-        return Wanted(spelled, self._file(place), folder=place in self._folders)
+    def _whole(self, place: str, spelled: str) -> ImportedName:
+        return ImportedName(spelled, self._file(place), folder=place in self._folders)
 
     def _place(self, path: str, name: str) -> str | None:
-        """Where a dotted name would be; None if its first part is nothing of this repository."""
+        """The path of a dotted name; None if its first part is not in this repository."""
         first, _, rest = name.partition(".")
         if first == self._own and first:
             return _join(*rest.split("."))
@@ -180,7 +181,7 @@ class Modules:
         return None if root is None else _join(root, *name.split("."))
 
     def _base(self, path: str, statement: ast.ImportFrom) -> str | None:
-        """Where the module of a `from` would be."""
+        """The path of the module of a `from` statement."""
         if not statement.level:
             return self._place(path, statement.module or "")
         base = _above(path)
@@ -190,38 +191,34 @@ class Modules:
             base = _above(base)
         return _join(base, *(statement.module or "").split("."))
 
-    def _members(self, place: str, wanted: Sequence[str]) -> Iterator[str]:
-        """`from place import wanted`: a submodule where there is one, else whatever defines the name."""
+    def _members(self, place: str, imported_names: Sequence[str]) -> Iterator[str]:
+        """The files of `from place import ...`: a submodule if there is one, else the module."""
         own = self._file(place)
-        for name in wanted:
+        for name in imported_names:
             found = self._file(_join(place, name)) or own
             if found:
                 yield found
-        if own and not wanted:
+        if own and not imported_names:
             yield own
 
     def _file(self, place: str) -> str | None:
         return self._files.get(place)
 
     def _top(self, home: str, first: str) -> str | None:
-        """The directory that a top-level name is in, for files whose own is `home`.
-
-        None if it is nowhere here.
-        """
+        """The directory of a top-level name, for files whose own is `home`; None if not found."""
         return next(
-            (root for root in self._search(home, first) if self._is_there(_join(root, first))), None
+            (root for root in self._search(home, first) if self._exists(_join(root, first))), None
         )
 
-    def _is_there(self, place: str) -> bool:
+    def _exists(self, place: str) -> bool:
         return place in self._folders or self._file(place) is not None
 
     def _search(self, home: str, first: str) -> Iterator[str]:
-        """Directories in which a top-level name may be, nearest first."""
+        """The directories in which a top-level name may be, nearest first."""
         own = [home, *(folder for folder in _folders_above(home) if folder != home)]
         yield from own
-        if (
-            first not in sys.stdlib_module_names
-        ):  # `import json` is no file of another part of the repository
+        # `import json` does not mean a file of another part of the repository.
+        if first not in sys.stdlib_module_names:
             yield from (other for other in self._homes if other not in own)
 
     def _home(self, path: str) -> str:
@@ -232,7 +229,7 @@ class Modules:
         return home
 
 
-def _spelled(statement: Statement) -> Iterator[tuple[str, str]]:
+def _absolute_names(statement: Statement) -> Iterator[tuple[str, str]]:
     """The first part of each absolute name, and the rest as a path."""
     if isinstance(statement, ast.Import):
         spelled = [alias.name for alias in statement.names]
@@ -248,15 +245,15 @@ def _spelled(statement: Statement) -> Iterator[tuple[str, str]]:
 
 
 def _by_module(paths: Iterable[str]) -> dict[str, str]:
-    """The file of each module, by its place without an ending.
+    """The file of each module, by its path without a suffix.
 
-    A package comes before a module, `.py` before `.pyi`.
+    A package is preferred to a module, and `.py` to `.pyi`.
     """
     found: dict[str, tuple[int, str]] = {}
     for path in paths:
         stem, _, ending = path.rpartition(".")
-        rank = _ENDINGS.index(f".{ending}")
-        places = [(stem, len(_ENDINGS) + rank)]
+        rank = _SUFFIXES.index(f".{ending}")
+        places = [(stem, len(_SUFFIXES) + rank)]
         if _stem(path) == _INIT:
             places.append((_above(path), rank))
         for place, order in places:

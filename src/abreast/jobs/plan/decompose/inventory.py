@@ -1,11 +1,11 @@
-"""The files of a repository: which there are, how long they are, and which of them nobody would read.
+"""The files of a repository, with their sizes and tokens.
 
     inventory = take_inventory(Path("."))
     inventory.paths                       # root-relative, "/" between the parts, sorted
 
 Tokens are the characters of a text divided by four, rounded up: right within a third for code and
-prose, and the same on every machine. Binary files have none; a huge file is not read, and has a
-quarter of its bytes.
+prose, and the same on every machine. Binary files have none; a huge file is not read, and its
+tokens are a quarter of its bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from abreast.worktrees.merge.listing import (
 
 HUGE: Final = 1_000_000
 """Bytes above which a file is marked, and not read."""
-_CHARACTERS: Final = 4  # per token
+_CHARACTERS_PER_TOKEN: Final = 4
 
 
 class FileForm(StrEnum):
@@ -42,7 +42,7 @@ class FileForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file: its path from the root, its size in bytes, and about how many tokens a model reads in it."""
+    """One file: its path from the root, its size in bytes, and roughly its tokens."""
 
     path: str
     size: int = 0
@@ -54,17 +54,14 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Files in the order of their paths. `notes` say what was left out.
-
-    `source` is where they come from.
-    """
+    """Files ordered by path; `source` says where they come from, `notes` what was left out."""
 
     files: tuple[FileEntry, ...]
     source: str = "given"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Sort them; a path that is absolute, leaves the root or comes twice is `PlanInvalid`."""
+        """Sort the files; raises `PlanInvalid` for an absolute, outside or duplicate path."""
         object.__setattr__(self, "files", tuple(sorted(self.files, key=lambda file: file.path)))
         before = None
         for file in self.files:
@@ -81,7 +78,10 @@ class Inventory:
         return tuple(file.path for file in self.files)
 
     def without_submodules(self) -> Inventory:
-        """What can be worked on: a submodule is a repository of its own, and no worktree has its files."""
+        """The files that can be worked on.
+
+        A submodule is a repository of its own, and no worktree has its files.
+        """
         kept = tuple(file for file in self.files if file.form is not FileForm.SUBMODULE)
         left = len(self.files) - len(kept)
         if not left:
@@ -91,7 +91,7 @@ class Inventory:
 
     @property
     def tokens(self) -> int:
-        """Of all files."""
+        """The tokens of all files."""
         return sum(file.tokens for file in self.files)
 
     @classmethod
@@ -103,21 +103,19 @@ class Inventory:
         sizes = paths if isinstance(paths, Mapping) else dict.fromkeys(paths, 0)
         return cls(
             tuple(
-                FileEntry(_beneath(path, root), sizes[path] * _CHARACTERS, sizes[path])
+                FileEntry(_relative(path, root), sizes[path] * _CHARACTERS_PER_TOKEN, sizes[path])
                 for path in sizes
             )
         )
 
 
 def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
-    """The files that git tracks beneath `root`, as they are on disk now.
-
-    Without git all that are there.
+    """The files that git tracks beneath `root`, as they are on disk now; without git, all files.
 
     Links are not followed. Files that git doesn't track are left out and counted in the notes,
-    unless `untracked`; those it ignores always are. Where git tracks nothing, what it doesn't
-    ignore is taken; where it ignores all (a directory of installed packages), the tree. Raises
-    `NotADirectoryError`.
+    unless `untracked`; ignored files are always left out. If git tracks nothing, the files that it
+    doesn't ignore are taken; if it ignores all (a directory of installed packages), all files.
+    Raises `NotADirectoryError`.
     """
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is not a directory")
@@ -129,9 +127,9 @@ def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
         paths, links, notes = list(walk_tree(root)), set(), []
         source = "tree"
     files, missing, special = [], 0, 0
-    solid = WithoutLinks(root)
+    without_links = WithoutLinks(root)
     for path in paths:
-        entry = _entry(root, path, link=path in links) if solid.holds(path) else None
+        entry = _entry(root, path, link=path in links) if without_links.holds(path) else None
         if isinstance(entry, FileEntry):
             files.append(entry)
         elif entry is None:
@@ -163,8 +161,8 @@ def _entry(root: Path, path: str, *, link: bool) -> FileEntry | str | None:
     if is_binary(content):
         return FileEntry(path, found.st_size, binary=True, huge=huge)
     characters = found.st_size if huge else len(content.decode(errors="replace"))
-    return FileEntry(path, found.st_size, -(-characters // _CHARACTERS), huge=huge)
+    return FileEntry(path, found.st_size, -(-characters // _CHARACTERS_PER_TOKEN), huge=huge)
 
 
-def _beneath(path: str, root: str) -> str:
+def _relative(path: str, root: str) -> str:
     return PurePosixPath(path).relative_to(root).as_posix() if root else path

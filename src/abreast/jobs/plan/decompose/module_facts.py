@@ -1,7 +1,7 @@
-"""What a Python file defines and imports, read from its syntax, and which of its imports lead nowhere.
+"""The names that a Python file defines and imports, and which of its imports do not resolve.
 
-It errs on the side of silence: names that are made at run time (`import *` of what isn't here, `__getattr__`,
-`globals()`) are taken to be there, and an import whose failure is caught is nobody's fault.
+In doubt it reports nothing: names that may be made at run time (`import *` of another package,
+`__getattr__`, `globals()`) count as defined, and an import whose failure is caught is not reported.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Final
 
 from abreast.jobs.plan.decompose.imports import Modules
 
-_CAUGHT: Final = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
-_OF_EVERY_MODULE: Final = frozenset(
+_IMPORT_ERRORS: Final = frozenset(
+    {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+)
+_MODULE_ATTRIBUTES: Final = frozenset(
     {
         "__name__",
         "__file__",
@@ -33,44 +35,44 @@ _OF_EVERY_MODULE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Python file: why it doesn't compile, its imports that must succeed, and the names it has."""
+    """A Python file: its syntax error, its imports that must succeed, and its names."""
 
     fault: str | None = None
     imports: tuple[ast.Import | ast.ImportFrom, ...] = ()
     names: frozenset[str] = frozenset()
     stars: tuple[ast.ImportFrom, ...] = ()
     listed: frozenset[str] | None = None
-    """What `__all__` has, where that is a plain list."""
+    """The names in `__all__`, if that is a plain list."""
     open: bool = False
-    """Whether it may have names that can't be seen."""
+    """Whether it may have names that its syntax does not show."""
 
 
 def read_module(content: bytes) -> Module:
-    """Parse and compile a file; nothing is run."""
+    """Parse and compile a file, without running it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape is the author's business
+            warnings.simplefilter("ignore")  # such as one for an invalid escape
             tree = ast.parse(content)
             compile(tree, "<merged>", "exec", dont_inherit=True)
     except SyntaxError as error:
         return Module(fault=error.msg, open=True)
     except (ValueError, RecursionError, MemoryError) as error:
         return Module(fault=str(error) or type(error).__name__, open=True)
-    walk = _Walk()
-    walk.body(tree.body, guarded=False, top=True)
-    seen = b"globals()" in content or b"vars()" in content or b"sys.modules" in content
+    walker = _StatementWalker()
+    walker.body(tree.body, guarded=False, top=True)
+    dynamic = b"globals()" in content or b"vars()" in content or b"sys.modules" in content
     return Module(
         None,
-        tuple(walk.imports),
-        frozenset(walk.names),
-        tuple(walk.stars),
-        walk.listed,
-        open=seen or "__getattr__" in walk.names,
+        tuple(walker.imports),
+        frozenset(walker.names),
+        tuple(walker.stars),
+        walker.listed,
+        open=dynamic or "__getattr__" in walker.names,
     )
 
 
-class _Walk:
-    """Goes through a module's statements: names count at its top, imports everywhere."""
+class _StatementWalker:
+    """Collects the names at the top of a module, and the imports anywhere in it."""
 
     def __init__(self) -> None:
         self.imports: list[ast.Import | ast.ImportFrom] = []
@@ -117,9 +119,9 @@ class _Walk:
                     self.names.add(alias.asname or alias.name.partition(".")[0])
 
     def _bind(self, node: ast.stmt) -> None:
-        """Names that a statement gives, in its targets or by `:=`.
+        """Add the names that a statement binds, in its targets or by `:=`.
 
-        Those of statements within it come by themselves.
+        Statements within it are visited separately.
         """
         waiting: list[ast.AST] = [node]
         while waiting:
@@ -151,44 +153,43 @@ def _texts(node: ast.expr) -> frozenset[str] | None:
 def _catches(handler: ast.ExceptHandler) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(
-        kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT) for kind in kinds
+        kind is None or (isinstance(kind, ast.Name) and kind.id in _IMPORT_ERRORS) for kind in kinds
     )
 
 
 class ModuleFacts:
-    """What can be imported from where, in one tree."""
+    """The names that can be imported from each module of one tree."""
 
     def __init__(self, modules: Modules, read: Callable[[str], Module]) -> None:
-        """`read` gives the module of a path."""
+        """`read` returns the module of a path."""
         self._modules = modules
         self._read = read
         self._names: dict[str, frozenset[str] | None] = {}
 
     def unresolved(self, path: str, module: Module) -> Iterator[str]:
-        """What is wrong with the imports of a file, in words."""
+        """The faults of a file's imports, as phrases."""
         for each in module.imports:
-            for wanted in self._modules.wanted(path, each):
-                if wanted.file is None and not wanted.folder:
-                    yield f"imports {wanted.module}, which is not there"
-                elif wanted.name is not None and not self._has(wanted.file, wanted.name):
-                    yield f"imports {wanted.name} from {wanted.module}, which doesn't have it"
+            for one in self._modules.imported_names(path, each):
+                if one.file is None and not one.folder:
+                    yield f"imports {one.module}, which is not there"
+                elif one.name is not None and not self._has(one.file, one.name):
+                    yield f"imports {one.name} from {one.module}, which doesn't have it"
 
     def _has(self, file: str | None, name: str) -> bool:
         if file is None:
             return False  # a namespace package has only modules
         names = self.names(file)
-        return names is None or name in names or name in _OF_EVERY_MODULE
+        return names is None or name in names or name in _MODULE_ATTRIBUTES
 
     def names(self, file: str) -> frozenset[str] | None:
-        """The names of a module, with those it has by `import *`; None if nobody can say."""
+        """The names of a module, with those it has by `import *`; None if they are not known."""
         if file not in self._names:
-            self._names[file] = (
-                None  # what imports itself in a circle isn't known while it is looked at
-            )
-            self._names[file] = self._find(file)
+            # Not known while it is read, for a module that imports itself in a cycle.
+            self._names[file] = None
+            self._names[file] = self._find_names(file)
         return self._names[file]
 
-    def _find(self, file: str) -> frozenset[str] | None:
+    def _find_names(self, file: str) -> frozenset[str] | None:
         if not file.endswith(".py"):
             return None
         module = self._read(file)
@@ -196,16 +197,16 @@ class ModuleFacts:
             return None
         names = set(module.names)
         for star in module.stars:
-            for wanted in self._modules.wanted(file, star):
-                given = self._public(wanted.file)
-                if given is None:
+            for one in self._modules.imported_names(file, star):
+                public = self._public_names(one.file)
+                if public is None:
                     return None
-                names |= given
-            if not list(self._modules.wanted(file, star)):
-                return None  # of a package that isn't here
+                names |= public
+            if not list(self._modules.imported_names(file, star)):
+                return None  # from another package
         return frozenset(names)
 
-    def _public(self, file: str | None) -> frozenset[str] | None:
+    def _public_names(self, file: str | None) -> frozenset[str] | None:
         names = None if file is None else self.names(file)
         if file is None or names is None:
             return None

@@ -1,11 +1,11 @@
-"""What a plan is worth, before anything is spent on it.
+"""Scores a plan before it is run: cut imports, hubs, critical path, bounds of the speedup.
 
     report = score(plan, imports)
-    report.speedup[9].parallel            # the most that ten at once can gain over one
+    report.speedup[9].parallel            # the largest possible speedup of ten at once over one
 
-Work is counted in tokens, at least one for each leaf: how long a subplan takes is not known before
-it ran, but what it has to read is. Bounds are bounds: no schedule beats them, and none is promised
-to reach them.
+Work is measured in tokens, at least one for each leaf: the time of a subplan is not known before it
+has run, but the amount it has to read is. The bounds are upper bounds: no schedule exceeds them,
+and none is guaranteed to reach them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.spec import Plan
 
 WIDTHS: Final = tuple(range(1, 51))
-"""The numbers of subplans at once for which the bounds are given."""
+"""The widths for which the bounds are given."""
 HUB_LEAVES: Final = 3
-"""Other leaves whose files import a hub, at least."""
+"""A hub is imported by files of at least so many other leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """A file that leaves depend on: how many files import it, of how many other leaves, and who owns it."""
+    """A file that many leaves import: its owner, and how many files of how many other leaves."""
 
     path: str
     leaf: str
@@ -37,7 +37,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two leaves that may break each other: imports that lead from one to the other, either way."""
+    """Two leaves that may break each other: the number of imports between them, either way."""
 
     first: str
     second: str
@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class ScoreBound:
-    """How many times faster than one by one `max_parallel` at once can be, in any order, and by dependency."""
+    """The largest speedup with `max_parallel` at once, in any order and by dependency."""
 
     max_parallel: int
     parallel: float
@@ -55,29 +55,29 @@ class ScoreBound:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The figures of a plan; tuples are in the order of what matters most, then of names."""
+    """The figures of a plan; tuples are ordered by importance, then by name."""
 
     leaves: int
     cut_ratio: float
-    """Of all imports within the repository, the part that leads from one leaf to another."""
+    """The share of imports within the repository that lead from one leaf to another."""
     hubs: tuple[Hub, ...]
     conflict_pairs: tuple[Pair, ...]
     tokens: dict[str, int]
-    """Of each leaf, in the order of the plan."""
+    """The tokens of each leaf, in the order of the plan."""
     over_budget: tuple[str, ...]
     critical_path: tuple[str, ...]
     """The heaviest chain of leaves that each need the one before.
 
-    A circle runs side by side: its heaviest is named.
+    The leaves of a cycle run in parallel, so its heaviest one stands for it.
     """
     critical_tokens: int
     cycles: tuple[tuple[str, ...], ...]
-    """Leaves that need each other in a circle: ordered by dependency, they run as one group."""
+    """Leaves that need each other in a cycle; ordered by dependency, they run as one group."""
     speedup: tuple[ScoreBound, ...]
 
 
 def score(plan: Plan, imports: Imports | None = None, *, widths: Iterable[int] = WIDTHS) -> Score:
-    """The figures of a plan, with the imports that it was made from."""
+    """Score a plan, with the imports that it was made from."""
     edges = [
         (path, to)
         for path, targets in (imports or Imports()).edges.items()
@@ -88,7 +88,7 @@ def score(plan: Plan, imports: Imports | None = None, *, widths: Iterable[int] =
     cut = [(path, to) for path, to in edges if owner[path] != owner[to]]
     weights = {leaf.id: max(1, leaf.tokens) for leaf in plan.leaves}
     needs = dependencies(plan, imports)
-    circles, path = _critical(weights, needs)
+    circles, path = _critical_path(weights, needs)
     total, heaviest = sum(weights.values()), max(weights.values())
     longest = sum(weights[leaf] for leaf in path)
     return Score(
@@ -123,9 +123,7 @@ def dependencies(plan: Plan, imports: Imports | None = None) -> dict[str, tuple[
 
 
 def in_groups(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """What each leaf waits for if leaves that need each other in a circle are one group.
-
-    There is no circle any more.
+    """The needs of each leaf with each cycle of leaves made one group, so that no cycle is left.
 
     Leaves of a group don't wait for each other. Each waits for all that the group needs, and what
     needs one of them waits for all of them.
@@ -143,9 +141,9 @@ def in_groups(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
 def _grouped(
     needs: Mapping[str, Sequence[str]],
 ) -> tuple[list[str], list[list[int]], list[list[int]]]:
-    """The leaves, their groups by number (needed ones first.
+    """The leaves, their groups by number, and the needs of each number.
 
-    One alone is a group), and what each number needs.
+    Groups that others need come first; a leaf in no cycle is a group of its own.
     """
     leaves = list(needs)
     number = {leaf: place for place, leaf in enumerate(leaves)}
@@ -174,10 +172,10 @@ def _pairs(cut: Sequence[tuple[str, str]], owner: dict[str, str]) -> tuple[Pair,
     return tuple(sorted(pairs, key=lambda pair: (-pair.imports, pair.first, pair.second)))
 
 
-def _critical(
+def _critical_path(
     weights: dict[str, int], needs: dict[str, tuple[str, ...]]
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """The circles of leaves, and the heaviest path, in which of each circle the heaviest leaf counts."""
+    """The cycles of leaves, and the heaviest path, in which only a cycle's heaviest leaf counts."""
     leaves, groups, graph = _grouped(needs)  # needed ones first, so that one pass is enough
     group_of = {place: which for which, group in enumerate(groups) for place in group}
     heaviest = [max(group, key=lambda place: (weights[leaves[place]], -place)) for group in groups]

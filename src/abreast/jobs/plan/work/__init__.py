@@ -1,1 +1,1 @@
-"""The subplans, carried out in worktrees and merged."""
+"""The work of subplans in worktrees, and the checks of the merged result."""

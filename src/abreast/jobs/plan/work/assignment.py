@@ -1,4 +1,4 @@
-"""What a subplan is handed."""
+"""The input of a subplan's work."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A subplan as its work sees it: which files, what to do with them, and the worktree to do it in."""
+    """A subplan as its work sees it: its files, the instruction, and the worktree to work in."""
 
     id: str
     scope: str
     files: tuple[str, ...]
-    """Paths from `path`, sorted."""
+    """Paths relative to `path`, sorted."""
     instruction: str
     path: Path
     """The top of its worktree: a copy of the directory that the plan divides.
 
-    Nobody else writes there.
+    No other subplan writes there.
     """
     scratch: Path | None = None
-    """A directory beside the worktree, for what isn't part of the result.
+    """A directory beside the worktree, for files that are not part of the result.
 
-    It goes when the worktree goes.
+    It is removed with the worktree.
     """
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Where its files are."""
+        """The absolute paths of its files."""
         return tuple(self.path / file for file in self.files)

@@ -1,4 +1,4 @@
-"""What runs in the process of a subplan whose work is a Python function."""
+"""The main program of the process of a subplan whose work is a Python function."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from abreast.jobs.plan.work.assignment import Assignment
 
 
 def main() -> None:
-    """Read what is asked, call the function, write what it gave.
+    """Read the call, call the function, and write its result.
 
-    By the directory that $ABREAST_CALL names.
+    Both are files in the directory that $ABREAST_CALL names.
     """
     place = Path(os.environ.pop("ABREAST_CALL"))
-    asked = json.loads((place / "asked.json").read_text("utf-8"))
+    call_facts = json.loads((place / "asked.json").read_text("utf-8"))
     answer: dict[str, Any]
     try:
-        answer = {"value": _call(asked)}
+        answer = {"value": _call(call_facts)}
         text = json.dumps(answer)
-    except BaseException as error:  # noqa: BLE001 - also SystemExit: whatever it raises is told by our answer
+    except BaseException as error:  # noqa: BLE001 - also SystemExit: the answer reports any exception
         traceback.print_exc()
         text = json.dumps({"error": f"{type(error).__name__}: {error}"})
     sys.stdout.flush()
@@ -34,23 +34,23 @@ def main() -> None:
     sys.exit("error" in json.loads(text))
 
 
-def _call(asked: dict[str, Any]) -> object:
-    sys.path.insert(0, asked["home"])
-    module, _, path = asked["call"].partition(":")
+def _call(call_facts: dict[str, Any]) -> object:
+    sys.path.insert(0, call_facts["home"])
+    module, _, path = call_facts["call"].partition(":")
     function: Any = importlib.import_module(module)
     for part in path.split("."):
         function = getattr(function, part)
     assignment = Assignment(
-        asked["id"],
-        asked["scope"],
-        tuple(asked["files"]),
-        asked["instruction"],
-        Path(asked["path"]),
+        call_facts["id"],
+        call_facts["scope"],
+        tuple(call_facts["files"]),
+        call_facts["instruction"],
+        Path(call_facts["path"]),
     )
-    return _settled(function, assignment)
+    return _result(function, assignment)
 
 
-def _settled(function: Callable[[Assignment], Any], assignment: Assignment) -> object:
+def _result(function: Callable[[Assignment], Any], assignment: Assignment) -> object:
     found = function(assignment)
     if inspect.isawaitable(found):
         import asyncio

@@ -1,7 +1,7 @@
-"""A merge, looked at before it is applied: does it compile, do its imports resolve, do a user's own checks pass?
+"""Checks a merge before it is applied: syntax, imports, and a user's own command.
 
-Only what the source tree didn't have counts, and every fault names who is to blame: the least of
-the merged changes that brings it about, usually a pair that didn't know of each other.
+Only faults that the source tree does not have count. Every fault names the fewest merged changes
+that cause it, usually a pair of subplans.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from abreast.worktrees.slot import Slot
 
 TESTS: Final = "{tests}"
 _IS_TEST: Final = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
-_SAID: Final = 200
+_MAX_LINE_CHARACTERS: Final = 200  # quoted of a command's last line
 
 Merge = Callable[[Sequence[Change]], Merged]
 """Merges some of the changes of a plan into the source tree, as they would all be merged."""
@@ -32,7 +32,7 @@ Merge = Callable[[Sequence[Change]], Merged]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was found: faults that block, and remarks that don't."""
+    """The result of a check: faults that block, and notes that do not."""
 
     faults: tuple[Blamed, ...] = ()
     notes: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A merge to be looked at: its changes, how to merge fewer of them, and the imports of the source tree."""
+    """A merge to check: its changes, a way to merge fewer of them, and the source's imports."""
 
     merged: Merged
     changes: Sequence[Change]
@@ -57,7 +57,10 @@ class Whole:
         ]
 
     async def blamed(self, breaks: Callable[[str], Awaitable[bool]]) -> tuple[str, ...]:
-        """Who makes a tree for which `breaks` is true: leaves, or a leaf and the source tree as it is by now."""
+        """The leaves whose changes make a tree for which `breaks` is true.
+
+        The source tree counts as one of them if it has changed since the leaf began.
+        """
 
         async def broken(changes: Sequence[Change]) -> bool:
             return await breaks(self.merge(changes).tree)
@@ -75,7 +78,7 @@ class Whole:
 
 
 async def look_at_imports(whole: Whole) -> Looked:
-    """The files that are changed or import a changed one: what doesn't compile or lead anywhere any more."""
+    """Find new syntax errors and unresolved imports in changed files and those that import them."""
     gate = ImportGate(whole.snapshots)
     paths = importers(whole.imports, whole.changed)
     source, tree = whole.merged.source, whole.merged.tree
@@ -91,52 +94,53 @@ async def look_at_imports(whole: Whole) -> Looked:
 
 
 class MergeCheck:
-    """A user's own command, such as `pytest -q {tests}`, by `sh` in a worktree that has a tree in it."""
+    """A user's own command, such as `pytest -q {tests}`, run by `sh` in a worktree."""
 
     def __init__(self, command: str, slot: Slot, processes: Processes) -> None:
-        """`{tests}` become the tests that import what was changed, directly or not."""
+        """`{tests}` is replaced by the tests that import a changed file, directly or not."""
         self._command = command
         self._slot = slot
         self._processes = processes
         self._known: dict[tuple[str, tuple[str, ...]], str | None] = {}
 
     async def look(self, whole: Whole) -> Looked:
-        """Run it on the merge; where it fails, find what failed before and who is to blame for the rest."""
+        """Run the command on the merge; if it fails, find the cause of each new failure."""
         tests = affected_tests(whole)
         if TESTS in self._command and not tests:
             return Looked(notes=("no test imports what was changed: the check was not run",))
         source, tree = whole.merged.source, whole.merged.tree
-        if await self._fails(whole, tree, tests) is None:
+        if await self._failure(whole, tree, tests) is None:
             return Looked()
         found: list[Blamed] = []
         notes: list[str] = []
         for part in [(test,) for test in tests] if TESTS in self._command else [()]:
-            said = await self._fails(whole, tree, part)
-            if said is None:
+            failure = await self._failure(whole, tree, part)
+            if failure is None:
                 continue
-            if await self._fails(whole, source, part) is not None:
+            if await self._failure(whole, source, part) is not None:
                 notes.append(
-                    f"{self._spelled(part)} failed before, and is left out of the comparison"
+                    f"{self._command_line(part)} failed before, and is left out of the comparison"
                 )
                 continue
 
             async def breaks(tree: str, part: tuple[str, ...] = part) -> bool:
-                return await self._fails(whole, tree, part) is not None
+                return await self._failure(whole, tree, part) is not None
 
             found.append(
                 Blamed(
-                    ImportFault(self._spelled(part), f"fails ({said})"), await whole.blamed(breaks)
+                    ImportFault(self._command_line(part), f"fails ({failure})"),
+                    await whole.blamed(breaks),
                 )
             )
         if not found and not notes:
-            notes.append(f"{self._spelled(tests)} fails, but none of its tests does by itself")
+            notes.append(f"{self._command_line(tests)} fails, but none of its tests does by itself")
         return Looked(tuple(found), tuple(notes))
 
-    def _spelled(self, tests: tuple[str, ...]) -> str:
+    def _command_line(self, tests: tuple[str, ...]) -> str:
         return self._command.replace(TESTS, " ".join(tests))
 
-    async def _fails(self, whole: Whole, tree: str, tests: tuple[str, ...]) -> str | None:
-        """How it fails on a tree, in a few words; None if it passes."""
+    async def _failure(self, whole: Whole, tree: str, tests: tuple[str, ...]) -> str | None:
+        """How the command fails on a tree, in a few words; None if it passes."""
         there = set(await asyncio.to_thread(whole.snapshots.entries, tree)) if tests else set()
         present = tuple(test for test in tests if test in there)
         if tests and not present:
@@ -156,11 +160,12 @@ class MergeCheck:
         if not finished.exit_code:
             return None
         lines = (finished.stdout + finished.stderr).decode("utf-8", "replace").strip().splitlines()
-        return f"exit code {finished.exit_code}{f': {lines[-1].strip()[:_SAID]}' if lines else ''}"
+        last = f": {lines[-1].strip()[:_MAX_LINE_CHARACTERS]}" if lines else ""
+        return f"exit code {finished.exit_code}{last}"
 
 
 def affected_tests(whole: Whole) -> tuple[str, ...]:
-    """The test files that are changed, or import what is changed, directly or through others."""
+    """The test files that are changed, or import a changed file directly or through others."""
     return tuple(
         sorted(filter(_IS_TEST.search, importers(whole.imports, whole.changed, all_of_them=True)))
     )

@@ -1,8 +1,8 @@
-"""A subplan's work as a question to a model: it is shown the files, and answers with those that change, whole.
+"""A subplan's work by a model, which gets the files and replies with whole files that change.
 
 A reply is written only if it keeps the rules: files of the subplan or new ones beside them, each
-once and complete, and Python that compiles. What breaks a rule is told to the model, which may
-answer again, so many times; then it fails.
+once and complete, and Python that compiles. Otherwise the model gets the list of faults and may
+reply again, a limited number of times; then the work fails.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from abreast.worktrees.merge.listing import is_binary
 from abreast.worktrees.merge.names import is_one_line, printable
 
 REPAIRS: Final = 2
-"""How many times a model may answer again after a reply that breaks a rule."""
+"""How many times a model may reply again after a reply that breaks a rule."""
 REPLY_TOKENS: Final = 8_192
-"""The bound of a reply where none is given, unless the files that are shown are larger than that."""
-_CHARACTERS: Final = 3  # per token; most texts have more, so the bound is generous
+"""The default bound of a reply; it is raised if the files are larger than that."""
+_CHARACTERS_PER_TOKEN: Final = 3  # most texts have more, so the bound is generous
 _NOTHING: Final = "NOTHING TO CHANGE"
 _FENCE: Final = re.compile(r"^(```+|~~~+)[^\n]*\n(.*\n)\1[ \t]*\n?$", re.DOTALL)
 _SYSTEM: Final = """\
-You change files of a repository as the user asks, and nothing else. You are shown some of its files. Others work on \
-the other files at the same time: you can't change those.
+You change files of a repository as the user asks, and nothing else. You are shown some of its \
+files. Others work on the other files at the same time: you can't change those.
 
 Answer with every file that changes, whole, from its first line to its last, in this form:
 
@@ -46,16 +46,16 @@ Use the paths as they are shown. If nothing has to change, answer: {nothing}"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """The files of a subplan as text, and those that are no text, or whose names can't be written on a line."""
+class _ShownFiles:
+    """The files of a subplan as text, and those that are not text or have a name of many lines."""
 
     texts: Mapping[str, str]
     others: tuple[str, ...]
     mark: str
-    """What tells our lines from those of the files: it is in none of them."""
+    """A word that is in none of the files, by which the lines of the form are recognised."""
 
     @classmethod
-    def of(cls, assignment: Assignment) -> _Shown:
+    def of(cls, assignment: Assignment) -> _ShownFiles:
         texts: dict[str, str] = {}
         others: list[str] = []
         for file, place in zip(assignment.files, assignment.places, strict=True):
@@ -84,20 +84,21 @@ class _Shown:
         return "\n".join(parts)
 
     def reply_tokens(self) -> int:
-        """Room for every file to come back whole and somewhat longer.
+        """The bound of a reply: enough for every file to come back whole and somewhat longer.
 
-        A reply that never ends is cut off there.
+        It also cuts off a reply that never ends.
         """
         return max(
-            REPLY_TOKENS, sum(map(len, self.texts.values())) // _CHARACTERS + REPLY_TOKENS // 2
+            REPLY_TOKENS,
+            sum(map(len, self.texts.values())) // _CHARACTERS_PER_TOKEN + REPLY_TOKENS // 2,
         )
 
 
 def _mark(texts: Iterable[str]) -> str:
-    told = blake2b("\0".join(texts).encode(), digest_size=4)
-    while any(told.hexdigest() in text for text in texts):
-        told = blake2b(told.digest(), digest_size=4)
-    return told.hexdigest()
+    digest = blake2b("\0".join(texts).encode(), digest_size=4)
+    while any(digest.hexdigest() in text for text in texts):
+        digest = blake2b(digest.digest(), digest_size=4)
+    return digest.hexdigest()
 
 
 class EditTask:
@@ -111,9 +112,9 @@ class EditTask:
         repairs: int = REPAIRS,
         request: Request | None = None,
     ) -> None:
-        """`request` has what else to ask with, such as a temperature.
+        """`request` has further settings of the calls, such as a temperature.
 
-        Its system text stands before ours.
+        Its system text is put before that of this module.
         """
         self._model = model
         self._ownership = ownership
@@ -121,19 +122,19 @@ class EditTask:
         self._request = request or Request(())
 
     async def __call__(self, assignment: Assignment) -> dict[str, Any]:
-        """Ask, check, write; `EditRefused` if no reply keeps the rules."""
-        shown = _Shown.of(assignment)
+        """Call the model, check its reply, write it; raises `EditRefused` if none is valid."""
+        shown = _ShownFiles.of(assignment)
         rules = _SYSTEM.format(mark=shown.mark, nothing=_NOTHING)
         system = f"{self._request.system}\n\n{rules}" if self._request.system else rules
         turns = [Message("user", shown.prompt(assignment.instruction))]
-        asking = replace(
+        settings = replace(
             self._request,
             system=system,
             max_tokens=self._request.max_tokens or shown.reply_tokens(),
         )
         for tried in range(self._repairs + 1):
-            reply = await self._model.complete(replace(asking, messages=tuple(turns)))
-            edits, faults = _read(reply, shown, assignment, self._ownership)
+            reply = await self._model.complete(replace(settings, messages=tuple(turns)))
+            edits, faults = _read_edits(reply, shown, assignment, self._ownership)
             if not faults:
                 _write(edits, assignment, shown)
                 return {
@@ -141,14 +142,14 @@ class EditTask:
                     "replies": tried + 1,
                     "model": reply.model or self._model.name,
                 }
-            turns += [Message("assistant", reply.text), Message("user", _again(faults))]
+            turns += [Message("assistant", reply.text), Message("user", _repair_prompt(faults))]
         raise EditRefused(
             f"{faults[0]} (after {self._repairs + 1} replies)",
             {"faults": faults, "reply": reply.text},
         )
 
 
-def _again(faults: list[str]) -> str:
+def _repair_prompt(faults: list[str]) -> str:
     return (
         "Nothing of that was written:\n"
         + "\n".join(f"- {fault}" for fault in faults)
@@ -156,13 +157,10 @@ def _again(faults: list[str]) -> str:
     )
 
 
-def _read(
-    reply: Reply, shown: _Shown, assignment: Assignment, ownership: Ownership
+def _read_edits(
+    reply: Reply, shown: _ShownFiles, assignment: Assignment, ownership: Ownership
 ) -> tuple[dict[str, str | None], list[str]]:
-    """The new contents that a reply has, None for a file that is to be deleted.
-
-    And what is wrong with it.
-    """
+    """The new contents of a reply (None for a file to delete), and the reply's faults."""
     if reply.finish == "length":
         return {}, [
             "the reply was cut off before its end: answer with fewer files, or allow longer replies"
@@ -180,8 +178,8 @@ def _read(
             faults.append(f"{path} is not there, and can't be deleted")
         else:
             before = shown.texts.get(path)
-            edits[path] = edited = None if content is None else _as_before(content, before)
-            if edited is not None and (fault := _compiles(path, edited, before)):
+            edits[path] = edited = None if content is None else _adapted(content, before)
+            if edited is not None and (fault := _compile_fault(path, edited, before)):
                 faults.append(fault)
     if not edits and not faults and _NOTHING not in reply.text:
         faults.append(
@@ -226,8 +224,8 @@ def _may_create(path: str, assignment: Assignment, ownership: Ownership) -> bool
     return not (assignment.path / path).exists() and ownership.allows(assignment.id, path)
 
 
-def _as_before(content: str, before: str | None) -> str:
-    """Without a fence that the model put around it, and with the ends of lines that the file had."""
+def _adapted(content: str, before: str | None) -> str:
+    """The content without a fence that the model put around it, and with the file's line ends."""
     if (fenced := _FENCE.match(content)) and not (before or "").startswith(("```", "~~~")):
         content = fenced.group(2)
     if before and "\r\n" in before and "\n" not in before.replace("\r\n", ""):
@@ -237,14 +235,14 @@ def _as_before(content: str, before: str | None) -> str:
     return content
 
 
-def _compiles(path: str, content: str, before: str | None) -> str | None:
-    if not path.endswith((".py", ".pyi")) or (before is not None and _syntax(before)):
+def _compile_fault(path: str, content: str, before: str | None) -> str | None:
+    if not path.endswith((".py", ".pyi")) or (before is not None and _syntax_error(before)):
         return None
-    fault = _syntax(content)
+    fault = _syntax_error(content)
     return None if fault is None else f"{path} does not compile: {fault}"
 
 
-def _syntax(text: str) -> str | None:
+def _syntax_error(text: str) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -254,7 +252,7 @@ def _syntax(text: str) -> str | None:
     return None
 
 
-def _write(edits: Mapping[str, str | None], assignment: Assignment, shown: _Shown) -> None:
+def _write(edits: Mapping[str, str | None], assignment: Assignment, shown: _ShownFiles) -> None:
     for path, content in edits.items():
         place: Path = assignment.path / path
         if content is None:
@@ -262,9 +260,8 @@ def _write(edits: Mapping[str, str | None], assignment: Assignment, shown: _Show
         elif content != shown.texts.get(path):
             place.parent.mkdir(parents=True, exist_ok=True)
             mode = place.stat().st_mode if path in shown.texts else None
-            place.unlink(
-                missing_ok=True
-            )  # never written through: it may have another name elsewhere
+            # A new file, since the old one may be a hard link to a file elsewhere.
+            place.unlink(missing_ok=True)
             place.write_text(content, "utf-8", newline="")
             if mode is not None:
                 place.chmod(mode)

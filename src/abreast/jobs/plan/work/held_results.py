@@ -1,11 +1,11 @@
-"""What subplans did, held by references until it is applied: done or not, no kill and no clean-up loses it.
+"""Keeps the trees of subplans by references until they are applied, so that none is lost.
 
     refs/abreast/RUN/LEAF/done-TREE       a result
-    refs/abreast/RUN/LEAF/failed-TREE     what was in the worktree when its work failed, timed out or was stopped
-    refs/abreast/RUN/LEAF/cut-off-TREE    what was in the worktree when the driver was killed
+    refs/abreast/RUN/LEAF/failed-TREE     the worktree after a failure, a timeout or a stop
+    refs/abreast/RUN/LEAF/cut-off-TREE    the worktree when the driver was killed
 
-They are in the object database of `snapshots.py`, not in the repository: no tool of its owner sees
-them.
+They are in the object database of `snapshots.py`, not in the user's repository, where other tools
+would see them.
 """
 
 from __future__ import annotations
@@ -22,70 +22,73 @@ from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import unfinished_in
 from abreast.worktrees.slot import Slot
 
-_HEAD: Final = "refs/abreast/"
+_PREFIX: Final = "refs/abreast/"
 
 How: TypeAlias = Literal["done", "failed", "cut-off"]
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A tree that a subplan has made, whatever became of it."""
+    """A tree that a subplan made, done or not."""
 
     run: str
     leaf: str
     how: str
     tree: str
     home: Path | None = None
-    """The object database, where that isn't known otherwise."""
+    """The object database, if the caller does not know it."""
 
 
 class HeldResults:
     """The references of one object database."""
 
     def __init__(self, snapshots: Snapshots) -> None:
-        """Of this one."""
+        """Use the references of `snapshots`."""
         self._snapshots = snapshots
 
     def hold(self, run: str, leaf: str, how: How, tree: str) -> None:
-        """Hold a tree; harmless if it is held already."""
-        self._snapshots.refer(f"{_HEAD}{_word(run)}/{_word(leaf)}/{how}-{tree}", tree)
+        """Keep a tree; does nothing if it is kept already."""
+        self._snapshots.refer(f"{_PREFIX}{_ref_part(run)}/{_ref_part(leaf)}/{how}-{tree}", tree)
 
     def held(self, run: str | None = None) -> list[Held]:
-        """All that is held, or what one run has made, by run, leaf and name."""
+        """All kept trees, or those of one run, ordered by run, leaf and name."""
         found = []
         for name, tree in sorted(
-            self._snapshots.references(_HEAD if run is None else f"{_HEAD}{_word(run)}/").items()
+            self._snapshots.references(
+                _PREFIX if run is None else f"{_PREFIX}{_ref_part(run)}/"
+            ).items()
         ):
-            of_run, leaf, last = name.removeprefix(_HEAD).split("/")
+            of_run, leaf, last = name.removeprefix(_PREFIX).split("/")
             found.append(Held(unquote(of_run), unquote(leaf), last.rpartition("-")[0], tree))
         return found
 
     def drop(self, run: str, leaves: Iterable[str]) -> int:
-        """Let go of what these leaves have made: it is in the source tree by now.
+        """Drop the trees of these leaves, which are applied to the source tree by now.
 
-        How many trees.
+        Returns the number of trees.
         """
-        gone = set(leaves)
-        dropped = [each for each in self.held(run) if each.leaf in gone]
+        applied = set(leaves)
+        dropped = [each for each in self.held(run) if each.leaf in applied]
         self._snapshots.forget(
-            f"{_HEAD}{_word(run)}/{_word(each.leaf)}/{each.how}-{each.tree}" for each in dropped
+            f"{_PREFIX}{_ref_part(run)}/{_ref_part(each.leaf)}/{each.how}-{each.tree}"
+            for each in dropped
         )
         return len(dropped)
 
 
-def _word(name: str) -> str:
-    """A name as one part of a reference, which may have no dots at its ends, no slashes and few signs.
+def _ref_part(name: str) -> str:
+    """A name as one part of a reference.
 
-    A reference is a file, so a long name is cut, and told from others by a digest.
+    A part may have no dots at its ends, no slashes and few special characters. A reference is a
+    file, so a long name is cut, and gets a digest that keeps it distinct.
     """
-    word = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
-    return (
-        word if len(word) <= MAX_BYTES else file_name(word).replace("~", "-")
-    )  # which git refuses
+    part = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    # Git refuses "~" in references.
+    return part if len(part) <= MAX_BYTES else file_name(part).replace("~", "-")
 
 
 def begin(slot: Slot, snapshots: Snapshots, run: str, leaf: str, base: str) -> None:
-    """Note beside a worktree whose work begins in it: should the driver be killed, `rescue` finds it."""
+    """Note beside a worktree which leaf starts in it, for `rescue` if the driver is killed."""
     facts = {
         "home": str(snapshots.home),
         "root": str(slot.root),
@@ -98,11 +101,10 @@ def begin(slot: Slot, snapshots: Snapshots, run: str, leaf: str, base: str) -> N
 
 
 def rescue(root: Path) -> list[Held]:
-    """Hold what drivers that were killed have left in worktrees of the repository of `root`.
+    """Keep what killed drivers left in worktrees of the repository of `root`.
 
-    These may then be removed.
-
-    Each is held where its plan keeps its trees. Where that is gone, the worktree stays.
+    The worktrees may then be removed. Each tree is kept in the object database of its plan; if that
+    is gone, the worktree stays.
     """
     found = []
     for each in unfinished_in(root):
@@ -110,7 +112,7 @@ def rescue(root: Path) -> list[Held]:
             facts = json.loads(each.note)
             run, leaf, base, place = facts["run"], facts["leaf"], facts["base"], Path(facts["root"])
             home, git_dir = Path(facts["home"]), Path(facts["git"]) if "git" in facts else None
-        except (ValueError, KeyError, TypeError):  # another's note
+        except (ValueError, KeyError, TypeError):  # not a note of this module
             continue
         if not home.is_dir():
             continue

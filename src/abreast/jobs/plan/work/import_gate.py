@@ -1,9 +1,9 @@
-"""The gate after a merge: what each subplan did may be right, and all of it together wrong.
+"""Static checks after a merge: subplans that are right by themselves may not fit together.
 
-    faults = static_faults(snapshots, merged.tree, paths)     # what doesn't compile, imports that lead nowhere
-    leaves = await blame(changes, breaks)                     # the least that breaks it: one leaf, or a pair
+    faults = ImportGate(snapshots).faults(merged.tree, paths)   # syntax errors, unresolved imports
+    leaves = await blame(changes, breaks)       # the fewest changes that break it: one, or a pair
 
-Only what is new counts: a fault that the source tree has already is nobody's. Nothing is run to
+Only new faults count: one that the source tree has already is not a subplan's. Nothing is run to
 find these; commands that a user gives are run by `checks.py`.
 """
 
@@ -22,40 +22,40 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ImportFault:
-    """Something that is wrong with a file; `text` has no line number, as lines move."""
+    """A fault in a file; `text` has no line number, because lines move."""
 
     path: str
     text: str
 
     def __str__(self) -> str:
-        """One line."""
+        """Return the fault on one line."""
         return f"{self.path}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """A fault, and the leaves that break it together: one, or a pair of which neither does alone."""
+    """A fault, and the leaves that cause it: one, or several together."""
 
     fault: ImportFault
     leaves: tuple[str, ...]
 
     def __str__(self) -> str:
-        """One line."""
+        """Return the fault on one line."""
         if len(self.leaves) == 1:
             return f"{self.fault}, by {self.leaves[0]}"
         return f"{self.fault}, by {' and '.join(self.leaves)} together; none of them does it alone"
 
 
 class ImportGate:
-    """Looks at trees of one object database; a content is parsed once."""
+    """Checks trees of one object database; each content is parsed once."""
 
     def __init__(self, snapshots: Snapshots) -> None:
-        """Nothing is read yet."""
+        """Read nothing yet."""
         self._snapshots = snapshots
         self._modules: dict[str, Module] = {}
 
     def faults(self, tree: str, paths: Iterable[str]) -> frozenset[ImportFault]:
-        """What is wrong with some files of a tree: those that don't compile, and imports that lead nowhere."""
+        """The faults of some files of a tree: syntax errors, and imports that do not resolve."""
         entries = self._snapshots.entries(tree)
         blobs = {
             path: entry.blob
@@ -86,10 +86,7 @@ class ImportGate:
 
 
 def importers(imports: Imports, changed: Iterable[str], *, all_of_them: bool = False) -> set[str]:
-    """The files that import a changed one.
-
-    With `all_of_them`, also through others. The changed ones are in it.
-    """
+    """The changed files and the files that import one, with `all_of_them` also through others."""
     by: dict[str, list[str]] = {}
     for path, targets in imports.edges.items():
         for to in targets:
@@ -108,12 +105,11 @@ def importers(imports: Imports, changed: Iterable[str], *, all_of_them: bool = F
 async def blame(
     changes: Sequence[T], breaks: Callable[[Sequence[T]], Awaitable[bool]]
 ) -> tuple[T, ...]:
-    """The least of these changes that breaks something, in their order.
+    """The fewest of these changes that break something, in their order.
 
-    Nothing if it breaks without any.
-
-    `breaks` tells of some of them, in their order, and must be true of all. By halves: for a pair among hundreds it is
-    asked some twenty times. It presumes that more changes don't repair what fewer have broken.
+    Empty if it breaks without any. `breaks` says whether some of the changes, in their order, break
+    it; it must be true of all of them. The search is by bisection: for a pair among hundreds it
+    calls `breaks` some twenty times. It assumes that more changes do not repair what fewer broke.
     """
     guilty: list[int] = []
     end = len(changes)

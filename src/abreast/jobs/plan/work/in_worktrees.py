@@ -1,4 +1,4 @@
-"""The work of a subplan in a worktree, so that nothing of it is lost, whatever ends it."""
+"""Runs the work of a subplan in a worktree, and keeps its result however the work ends."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ WORKTREES: Final = "worktrees"
 
 
 Task: TypeAlias = Callable[[Assignment], Awaitable[dict[str, Any]]]
-"""What does the work; what it gives is kept with the result."""
+"""Does the work; its value is recorded with the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartStart:
-    """Where subplans start from: a snapshot, and what those have done by then that each one needs."""
+    """What subplans start from: a snapshot, and the results of the subplans that each one needs."""
 
     base: str
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """For each leaf all that it needs, in the order of the plan (`execute.all_needs`)."""
+    """For each leaf all that it needs, in the order of the plan (`job.all_needs`)."""
     done: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What has been done, as `run_plan` fills it in."""
+    """The values of done subplans, as `run_plan` fills them in."""
 
     def tree(self, leaf: str, snapshots: Snapshots) -> str:
         """The snapshot that a leaf starts from."""
@@ -50,21 +50,21 @@ class PartStart:
 def in_worktrees(
     task: Task, snapshots: Snapshots, start: PartStart, run: str, instruction: str = ""
 ) -> Work:
-    """The work of a leaf: `task` in the worktree that its item holds, and a snapshot of what came of it.
+    """The work of a leaf: `task` in the worktree that its item holds, then a snapshot of it.
 
-    Whatever ends it, what is in the worktree is held by a reference; a failure has it in its
-    details.
+    However the task ends, the content of the worktree is kept by a reference; a failure has it in
+    its details.
     """
     kept = HeldResults(snapshots)
-    looks: defaultdict[int, Lock] = defaultdict(Lock)
+    locks: defaultdict[int, Lock] = defaultdict(Lock)
     seen: dict[int, SeenTree] = {}
 
-    def look(slot: Slot) -> str:
-        """What is in a worktree.
+    def take_snapshot(slot: Slot) -> str:
+        """The tree of a worktree.
 
-        One look at a time, as an interrupted one goes on in its thread.
+        One snapshot at a time, because an interrupted one continues in its thread.
         """
-        with looks[slot.index]:
+        with locks[slot.index]:
             known = seen.setdefault(slot.index, SeenTree(slot.scratch / f"index-{slot.index}"))
             return snapshots.take(slot.root, known, slot.git_dir)
 
@@ -80,15 +80,13 @@ def in_worktrees(
             facts = await task(
                 Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root, slot.scratch)
             )
-            tree = await asyncio.to_thread(look, slot)
+            tree = await asyncio.to_thread(take_snapshot, slot)
             changed = await asyncio.to_thread(snapshots.changes, base, tree)
         except BaseException as error:
-            # At once, without giving way: when this is cancelled, the worktree is somebody else's
-            # right after it.
-            with suppress(
-                GitFailed, OSError
-            ):  # it may have ruined its worktree: the failure matters more
-                tree = look(slot)
+            # Without an await: after a cancellation the worktree goes to another subplan at once.
+            # The task may have destroyed its worktree; its own failure matters more than that.
+            with suppress(GitFailed, OSError):
+                tree = take_snapshot(slot)
                 if tree != base:
                     kept.hold(run, leaf.id, "failed", tree)
                     if isinstance(error, SubplanFailed):

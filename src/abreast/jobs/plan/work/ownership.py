@@ -1,4 +1,4 @@
-"""Who may write what: each leaf its files, and new ones beside them."""
+"""Ownership of paths: each leaf may write its own files, and new ones beside them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Final, Self
 from abreast.jobs.plan.spec import ROOT, Plan
 
 SUBMODULE: Final = "a submodule"
-"""The owner of all that is in a repository within the repository."""
+"""The owner of all files of a repository within the repository."""
 
 
 class Ownership:
     """The owners of paths, by the files of each leaf."""
 
     def __init__(self, leaves: Mapping[str, Iterable[str]], submodules: Iterable[str] = ()) -> None:
-        """Remember which leaves have files in each directory, and beneath it.
+        """Index which leaves have files in each directory, and beneath it.
 
-        Submodules belong to none of them.
+        Submodules belong to none of the leaves.
         """
         self._submodules = frozenset(submodules)
         self._owners = {path: leaf for leaf, files in leaves.items() for path in files}
-        self._here: dict[str, set[str]] = defaultdict(set)
+        self._in_folder: dict[str, set[str]] = defaultdict(set)
         self._beneath: dict[str, set[str]] = defaultdict(set)
         for path, leaf in self._owners.items():
             folder = path.rpartition("/")[0]
-            self._here[folder].add(leaf)
+            self._in_folder[folder].add(leaf)
             while leaf not in self._beneath[folder] and folder:
                 self._beneath[folder].add(leaf)
                 folder = folder.rpartition("/")[0]
@@ -34,14 +34,14 @@ class Ownership:
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
-        """By a plan."""
+        """The ownership of a plan."""
         return cls({leaf.id: leaf.files for leaf in plan.leaves})
 
     def owners(self, path: str) -> tuple[str, ...]:
-        """The leaves that may write a path, sorted: one for a file of the plan.
+        """The leaves that may write a path, sorted; a file of the plan has one.
 
-        A new file may be written by those that have files in its directory; where that is new too,
-        or has none itself, by those of the nearest directory that has.
+        A new file may be written by the leaves with files in its directory; if that is new too, or
+        has no files itself, by those of the nearest directory above that has some.
         """
         if self._submodules and any(above in self._submodules for above in (path, *_above(path))):
             return (SUBMODULE,)
@@ -51,7 +51,7 @@ class Ownership:
         folder = path
         while folder:
             folder = folder.rpartition("/")[0]
-            found = self._here.get(folder) or self._beneath.get(folder)
+            found = self._in_folder.get(folder) or self._beneath.get(folder)
             if found:
                 return tuple(sorted(found))
         return (ROOT,)  # a plan without files
