@@ -34,9 +34,8 @@ def given(store, key, run_id="mine-1"):
     return said and said["text"]
 
 
-@pytest.mark.parametrize(
-    "together", [0, 100, 1 << 14]
-)  # characters in one event: a line, a few of them, many
+# Characters in one event: those of one line, of a few, of many.
+@pytest.mark.parametrize("together", [0, 100, 1 << 14])
 async def test_every_item_is_shown_with_its_own_line(store, together, monkeypatch):
     monkeypatch.setattr("abreast.run.map.recorded_input._TOGETHER", together)
     await read_lines(store)

@@ -62,9 +62,8 @@ class Journal:
         elif action == "crash":
             self.executing.clear()
             self.waiting.clear()
-            self.time -= (
-                5000 if pick % 2 else -5000
-            )  # another machine's clock, or the same after a restart
+            # Another machine's clock, or the same one after a restart.
+            self.time -= 5000 if pick % 2 else -5000
             self.add(kinds.RUN_RESUMED, "run")
             self.add(kinds.MAP_STARTED, "run/work", width=4)
         elif self.executing:
@@ -255,10 +254,8 @@ def test_items_so_short_that_their_start_was_not_written_are_drawn_by_their_ends
     drawn = [
         [(round(bar.start, 2), round(bar.end, 2)) for bar in bars] for _, bars in rows_of(chart)
     ]
-    assert drawn == [
-        [(0.5, 1.0), (1.1, 1.2), (1.25, 1.3)],
-        [(0.6, 1.1)],
-    ]  # no two at once in one row
+    # No two overlap in one row.
+    assert drawn == [[(0.5, 1.0), (1.1, 1.2), (1.25, 1.3)], [(0.6, 1.1)]]
     assert (chart.counts.done, chart.counts.running, chart.peak) == (4, 0, 2)
 
 

@@ -289,9 +289,8 @@ def test_a_picture_has_no_more_bars_than_it_has_room_for_and_none_is_lost(rows, 
     assert len(bars) <= 32_000
     assert len(lane["rows"]) <= 200
     assert sum(bar[4] for bar in bars) == 40_000
-    assert (
-        max(bar[3] for bar in bars) == FAILED
-    )  # the one that failed is not hidden among the others
+    # The one that failed is not hidden among the others.
+    assert max(bar[3] for bar in bars) == FAILED
 
 
 def test_a_window_that_is_near_shows_items_one_by_one():

@@ -84,11 +84,8 @@ def test_what_a_run_without_a_driver_needs_is_started_and_noted(
         ("done", "fly", {}),
         ("paused", "approve", {"gate": 1, "option": ["y"]}),
         ("paused", "approve", {"gate": "g", "option": "maybe"}),  # none of its options
-        (
-            "paused",
-            "approve",
-            {"gate": "language", "option": "approve"},
-        ),  # no gate; it may be an input
+        # Not a gate; it may be an input.
+        ("paused", "approve", {"gate": "language", "option": "approve"}),
     ],
 )
 def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action, fields):

@@ -127,9 +127,8 @@ def test_only_the_page_itself_may_post(ask, served, run):
     assert post(Origin=f"https://127.0.0.1:{served.port}") == 403
     assert post(Origin=f"http://localhost:{served.port}") == 403  # another name is another site
     assert post(Sec_Fetch_Site="cross-site") == 403
-    assert (
-        post(Origin=f"http://127.0.0.1:{served.port}") == 409
-    )  # let in, and there is no such action
+    # It passes the guard, and there is no such action.
+    assert post(Origin=f"http://127.0.0.1:{served.port}") == 409
     assert post(Sec_Fetch_Site="same-origin") == 409
 
 

@@ -38,9 +38,8 @@ def made(store, count=40, name="made", texts=lambda item: f"reply to {item}", **
             async for _ in run.map(work, range(count), width=8, lane="slots"):
                 pass
 
-    thread = threading.Thread(
-        target=lambda: asyncio.run(drive())
-    )  # playwright has a loop of its own in this one
+    # In a thread, since Playwright has an event loop in this one.
+    thread = threading.Thread(target=lambda: asyncio.run(drive()))
     thread.start()
     thread.join(60)
     return f"{name}-1"

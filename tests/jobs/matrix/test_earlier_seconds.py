@@ -75,9 +75,8 @@ async def test_nothing_is_recorded_at_first_and_in_a_run_without_a_store():
 async def test_calls_of_an_outcome_that_is_superseded_are_not_counted():
     store, model = MemoryStore(), caller(Takes())
     assert await driven(store, model) == {}
-    assert (
-        await driven(store, model, value=1, run_id="r-1") == {}
-    )  # it runs again, as it is another
+    # It runs again, because its value has changed.
+    assert await driven(store, model, value=1, run_id="r-1") == {}
 
 
 def test_the_seconds_of_a_resumed_cell_are_those_of_all_its_calls():

@@ -303,9 +303,8 @@ async def test_other_scores_need_no_call():
     }
     await go(made, again, store, resume="must", run_id="s-1")
     assert again.asked == 0
-    assert {row.attempts for row in rows(store).values()} == {
-        1
-    }  # what was noted when it was asked stays
+    # The attempts that were recorded with the reply stay.
+    assert {row.attempts for row in rows(store).values()} == {1}
     assert {row.strategy: row.scores for row in rows(store).values()} == {
         "plain": {"regex": 0.0},
         "loud": {"regex": 1.0},

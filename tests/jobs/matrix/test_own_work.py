@@ -107,9 +107,8 @@ async def test_permits_that_a_strategy_takes_are_all_that_it_holds(width):
         await settled()
         assert client.now == width
         client.gate.open_all()
-        await until(
-            lambda: len(outside) == min(CELLS, 2 * width + 2)
-        )  # every cell that is on its way
+        # Every cell that is in work.
+        await until(lambda: len(outside) == min(CELLS, 2 * width + 2))
         at_home.open_all()
 
     matrix, _, rows = await drive(own, width=width, watch=watch)

@@ -93,9 +93,8 @@ def test_a_report_opens_offline_asks_for_nothing_and_complains_of_nothing(
     shot = page.screenshot(path=tmp_path / "report.png")
     assert struct.unpack(">I", shot[16:20])[0] == width
     assert len(shot) > 20_000
-    assert (
-        page.evaluate("document.documentElement.scrollWidth") <= width
-    )  # only tables scroll sideways
+    # Only tables scroll sideways.
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 28)")
 

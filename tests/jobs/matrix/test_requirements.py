@@ -247,13 +247,11 @@ async def test_a_matrix_takes_the_time_of_its_slowest_lane_and_a_duration_has_no
     clock, store = ManualClock(), MemoryStore()
     bench = FakeBench(BOTH, limits=slots(2), clock=clock)
     bench.models = {"a/one": InTime("a/one", clock, 1.0), "b/two": InTime("b/two", clock, 4.0)}
-    made = simple(
-        inputs=5, repeats=2
-    )  # 20 cells in each lane: one by one 100 s, the slower lane alone 40 s
+    # 20 cells in each lane: one by one they take 100 s, the slower lane alone 40 s.
+    made = simple(inputs=5, repeats=2)
     done = asyncio.ensure_future(go(made, bench, store, clock=clock))
-    while (
-        not done.done()
-    ):  # a cell waits for a thread of its store too, and that takes none of this clock's time
+    # A cell also waits for a thread of its store, which takes none of this clock's time.
+    while not done.done():
         due = clock.next_due
         ready = due is not None and all(model.is_busy(2, 20) for model in bench.models.values())
         await (clock.advance(max(0.0, due - clock.now())) if ready else asyncio.sleep(0))

@@ -42,9 +42,8 @@ async def test_means_are_those_of_the_report_and_failures_count_as_nothing():
     view = viewed(store, "s-1")
     assert (view["models"], view["strategies"]) == (["a/one", "b/two"], ["plain", "loud"])
     assert (view["scores"], view["inputs"], view["repeats"]) == (["exact", "contains"], 3, 2)
-    rows = list(
-        rows_of(store, store.get("s-1"))
-    )  # the report's own; without repeats that differ, its mean is plain
+    # The rows of the report; its mean is simple, since the repeats do not differ.
+    rows = list(rows_of(store, store.get("s-1")))
     for (model, strategy), arm in arms(view).items():
         for score, mean in arm["means"].items():
             own = [

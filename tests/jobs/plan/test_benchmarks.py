@@ -127,10 +127,8 @@ def test_without_a_commit_to_compare_with_the_short_comparison_says_so_and_passe
     assert "not compared: there is no commit 'HEAD~1'" in capsys.readouterr().out
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     assert regression.main() == 0
-    for words in (
-        ["--short", "--base", "v9"],
-        [],
-    ):  # what was asked for, and can't be had, is an error
+    # A base that is requested but does not exist is an error.
+    for words in (["--short", "--base", "v9"], []):
         monkeypatch.setattr(sys, "argv", ["regression", *words])
         with pytest.raises(SystemExit, match="there is no commit"):
             regression.main()

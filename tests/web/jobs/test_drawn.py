@@ -172,9 +172,8 @@ def test_arrows_lead_from_draw_to_draw(store, served, open_page):
     expect(page.locator("[data-key=draw-2]")).to_be_focused()
     page.keyboard.press("ArrowDown")
     expect(page.locator("[data-key=draw-5]")).to_be_focused()
-    expect(page.locator("#job .chosen h3")).to_contain_text(
-        "Branch 1, round 1"
-    )  # the chosen draw, until another is
+    # The draw stays chosen until another one is.
+    expect(page.locator("#job .chosen h3")).to_contain_text("Branch 1, round 1")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press(" ")
     expect(page.locator("#job .chosen h3")).to_contain_text("Branch 1, round 0")

@@ -383,10 +383,8 @@ def test_components_that_are_small_are_put_together():
     plan = decompose(
         Inventory.of(flat(24)), Imports.of({**clique(flat(24)[:10]), **clique(flat(24)[10:21])})
     )
-    assert [len(leaf.files) for leaf in plan.leaves] == [
-        13,
-        11,
-    ]  # three alone, with the smaller one
+    # Three single files are added to the smaller part.
+    assert [len(leaf.files) for leaf in plan.leaves] == [13, 11]
 
 
 def test_what_hangs_together_is_divided_where_it_is_thinnest():
