@@ -28,18 +28,18 @@ PYTHON = [sys.executable, "-I", "-S", "-c"]
 def measured(monkeypatch):
     """Let the jail be measured: it needs its own start-up, and a place for what it measures."""
     if config := os.environ.get("COVERAGE_PROCESS_CONFIG"):
-        orders = confine._orders
+        orders = confine._sandbox_request
 
         def with_place(*args):
             given = orders(*args)
             given["writable"].append(str(Path.cwd()))
             return given
 
-        monkeypatch.setattr(confine, "_JAIL", ("-m", "abreast.worktrees.sandbox"))
-        monkeypatch.setattr(confine, "_orders", with_place)
+        monkeypatch.setattr(confine, "_SANDBOX", ("-m", "abreast.worktrees.sandbox"))
+        monkeypatch.setattr(confine, "_sandbox_request", with_place)
         monkeypatch.setattr(
             confine,
-            "_plain",
+            "_sandbox_environment",
             lambda: {"PATH": os.environ["PATH"], "COVERAGE_PROCESS_CONFIG": config},
         )
 
@@ -410,14 +410,14 @@ async def test_the_walls_are_named_with_what_is_missing(slot):
 async def test_a_jail_that_is_killed_says_so_and_takes_its_command_along(slot, tmp_path):
     witness, fifo = open_witness(tmp_path)
     script = "exec 9> $0; kill -9 $PPID; sleep 1000"
-    with pytest.raises(WorkerDied, match="its jail ended with -9"):
+    with pytest.raises(WorkerDied, match="its sandbox ended with -9"):
         await run_confined(["sh", "-c", script, fifo], slot, walls="none", writable=[fifo])
     assert os.read(witness, 10) == b""
     os.close(witness)
 
 
 async def test_a_jail_that_is_stopped_is_given_up_after_a_while(slot, monkeypatch):
-    monkeypatch.setattr(confine, "_BEYOND", 0.3)
+    monkeypatch.setattr(confine, "_SANDBOX_GRACE", 0.3)
     ran = await run_confined(
         ["sh", "-c", "kill -STOP $PPID; sleep 1000"],
         slot,

@@ -109,7 +109,7 @@ HOLDER = """
 import asyncio, sys
 from abreast.worktrees import machine_lock as place
 
-place._SHARED = (place.Path(sys.argv[1]),)
+place._LOCK_DIRECTORIES = (place.Path(sys.argv[1]),)
 
 async def main():
     async with place.machine(alone=True):
@@ -126,7 +126,7 @@ def shared(tmp_path, monkeypatch):
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
     monkeypatch.delenv(place.LOCKS_VARIABLE)
-    monkeypatch.setattr(place, "_SHARED", (tmp_path / "shared",))
+    monkeypatch.setattr(place, "_LOCK_DIRECTORIES", (tmp_path / "shared",))
     return tmp_path / "shared"
 
 
@@ -183,7 +183,7 @@ async def test_a_link_in_the_place_of_the_lock_is_not_followed_and_the_next_plac
     for one in places:
         one.mkdir()
         one.chmod(0o1777)
-    monkeypatch.setattr(place, "_SHARED", places)
+    monkeypatch.setattr(place, "_LOCK_DIRECTORIES", places)
     (places[0] / DOOR).symlink_to(tmp_path / "elsewhere")
     async with machine(alone=True):
         await is_locked(places[1] / ROOM)

@@ -16,7 +16,7 @@ from abreast.worktrees.ownership_log import (
     OwnershipLog,
     owner_is_alive,
     repository_lock,
-    start_of,
+    process_start,
 )
 
 
@@ -30,7 +30,7 @@ def entry(number, **changes):
         "head": None,
     }
     return OwnershipEntry(
-        **{**facts, "pid": os.getpid(), "started": start_of(os.getpid()), **changes}
+        **{**facts, "pid": os.getpid(), "started": process_start(os.getpid()), **changes}
     )
 
 
@@ -94,12 +94,12 @@ def test_what_cannot_be_read_proves_nothing(ledger, tmp_path, line):
 
 def test_an_owner_is_its_number_and_its_start():
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-    theirs = entry(0, pid=child.pid, started=start_of(child.pid))
+    theirs = entry(0, pid=child.pid, started=process_start(child.pid))
     assert owner_is_alive(theirs)
     assert not owner_is_alive(entry(0, pid=child.pid, started="another boot:1"))
     child.communicate()
     assert not owner_is_alive(theirs)
-    assert start_of(child.pid) is None
+    assert process_start(child.pid) is None
 
 
 def test_where_there_is_no_proc_ps_tells_the_start(monkeypatch):
@@ -116,7 +116,7 @@ def test_where_there_is_no_proc_ps_tells_the_start(monkeypatch):
         return subprocess_run(["echo", "Sun Nov 15"], **options)
 
     monkeypatch.setattr(module.subprocess, "run", run)
-    assert start_of(5) == "Sun Nov 15"
+    assert process_start(5) == "Sun Nov 15"
     assert told == [["ps", "-o", "lstart=", "-p", "5"]]
 
 

@@ -312,7 +312,7 @@ def test_a_tree_deeper_than_python_recurses_is_removed(tmp_path):
 
 def test_what_cannot_be_removed_is_an_error_that_says_so(tmp_path, monkeypatch):
     (tmp_path / "d").mkdir()
-    monkeypatch.setattr(staging, "_TOOLS", str(tmp_path / "bin"))
+    monkeypatch.setattr(staging, "_SYSTEM_PATH", str(tmp_path / "bin"))
     write(tmp_path / "bin", {"find": "#!/bin/sh\n", "rm": "#!/bin/sh\necho too sticky >&2\n"})
     for name in ("find", "rm"):
         (tmp_path / "bin" / name).chmod(0o755)

@@ -1,4 +1,7 @@
-"""Blocking work beside the loop, in a thread of its own that is always waited for: cancelled, it is asked to stop."""
+"""Blocking work in a thread outside of the event loop.
+
+The caller always waits until the thread has ended; cancellation asks the work to stop.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +17,35 @@ T = TypeVar("T")
 
 
 class StopRequest:
-    """Tells blocking work that nobody wants its result any more."""
+    """Lets another thread ask blocking work to stop, as its result is no longer needed."""
 
     def __init__(self) -> None:
-        """Nobody has asked yet."""
+        """Start without a request."""
         self._lock = threading.Lock()
-        self._asked = threading.Event()
+        self._requested = threading.Event()
         self._calls: list[Callable[[], object]] = []
 
     def ask(self) -> None:
-        """Ask for the end; who is `calling` is called, once."""
+        """Request the stop, and make the calls registered by `calling`, each once."""
         with self._lock:
-            self._asked.set()
+            self._requested.set()
             calls, self._calls = self._calls, []
         for call in calls:
             call()
 
     def check(self) -> None:
-        """Raise Interrupted if the end was asked for."""
-        if self._asked.is_set():
+        """Raise Interrupted if a stop was requested."""
+        if self._requested.is_set():
             raise Interrupted("it was asked to stop")
 
     def pause(self, seconds: float) -> None:
-        """Block this thread so long, or until the end is asked for."""
-        self._asked.wait(seconds)
+        """Block this thread for so many seconds, or until a stop is requested; then Interrupted."""
+        self._requested.wait(seconds)
         self.check()
 
     @contextlib.contextmanager
     def calling(self, call: Callable[[], object]) -> Iterator[None]:
-        """Have `call` made, from another thread, if the end is asked for within this block."""
+        """Make `call`, from another thread, if a stop is requested within this block."""
         with self._lock:
             self.check()
             self._calls.append(call)
@@ -54,9 +57,9 @@ class StopRequest:
 
 
 async def aside(work: Callable[[StopRequest], T]) -> T:
-    """Call `work` in a daemon thread.
+    """Call `work` in a daemon thread, and wait for it.
 
-    Returns or raises only when it has ended, however often this is cancelled.
+    Returns or raises only when `work` has ended, however often this is cancelled.
     """
     loop = asyncio.get_running_loop()
     stop = StopRequest()
@@ -64,15 +67,15 @@ async def aside(work: Callable[[StopRequest], T]) -> T:
     errors: list[BaseException] = []
     ended = asyncio.Event()
 
-    def serve() -> None:
+    def run_work() -> None:
         try:
             results.append(work(stop))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
             errors.append(error)
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it who waited
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
             loop.call_soon_threadsafe(ended.set)
 
-    thread = threading.Thread(target=serve, name="abreast-worktrees", daemon=True)
+    thread = threading.Thread(target=run_work, name="abreast-worktrees", daemon=True)
     thread.start()
     cancelled: asyncio.CancelledError | None = None
     while not ended.is_set():

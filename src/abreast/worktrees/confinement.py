@@ -1,14 +1,16 @@
-"""Runs what nobody trusts in a slot: bounded, and apart from the rest as far as the system allows.
+"""Runs an untrusted command in a slot, limited and isolated as far as the system allows.
 
-What stood between the command and the rest is in `ConfinedResult.confinement`, wall by wall, as the
-jail built them for this very command (`abreast.worktrees.sandbox`). The names of the walls:
+`ConfinedResult.confinement` lists the restrictions that were in effect for the command, as the
+sandbox applied them (`abreast.worktrees.sandbox`). Their names:
 
-    process group        ended with the call, with the time given to it, and with the driver
+    process group        ended with the call, at the time limit, and with the driver
     environment          only PATH, LANG, an empty HOME and TMPDIR, and what the caller adds
     memory, cpu, processes, file size, no core      the kernel's limits
     network              none but a loopback of its own
-    read-only files      all but the slot, HOME, TMPDIR and what the caller adds; no devices, no sockets in /run, /tmp
-    processes apart      it sees no processes but its own (`processes unseen`), and can signal no others
+    read-only files      all but the slot, HOME, TMPDIR and what the caller adds; no devices, and no
+                         sockets in /run and /tmp
+    processes apart      it can signal only its own processes, and with `processes unseen` it sees
+                         no others
     shared memory apart  the same for shared memory and message queues
 """
 
@@ -37,11 +39,12 @@ from abreast.worktrees.staging import remove_tree
 Walls: TypeAlias = Literal["any", "own", "bubblewrap", "none"]
 Why: TypeAlias = Literal["exit", "timeout", "memory", "cpu", "processes", "file size", "killed"]
 
-_JAIL: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox.py")))
-_MASKED: Final = ("/tmp", "/var/tmp", "/run", "/dev")  # noqa: S108 - where others' sockets and devices are
-_BEYOND: Final = 10.0  # s; what a jail may take on top of its command's time before it is given up
-# Of the user's home: what opens other doors. The rest of it can be read, as Python itself may live
-# there.
+_SANDBOX: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox.py")))
+# Hidden from the command: sockets of other processes, and devices.
+_MASKED: Final = ("/tmp", "/var/tmp", "/run", "/dev")  # noqa: S108 - no file is made there
+# Seconds that the sandbox may take in addition to the command's time limit before it is killed.
+_SANDBOX_GRACE: Final = 10.0
+# Credentials in the user's home. The rest of it can be read, as Python may be installed there.
 _SECRETS: Final = (
     *(
         ".ssh",
@@ -63,19 +66,19 @@ _SECRETS: Final = (
         ".huggingface",
     ),
 )
-_LIMIT_SAYS: Final[tuple[tuple[Why, tuple[bytes, ...]], ...]] = (
+_LIMIT_MESSAGES: Final[tuple[tuple[Why, tuple[bytes, ...]], ...]] = (
     ("memory", (b"MemoryError", b"Cannot allocate memory", b"std::bad_alloc", b"out of memory")),
     ("processes", (b"Resource temporarily unavailable", b"can't start new thread", b"Cannot fork")),
     ("file size", (b"File too large",)),
 )
-_NUMBERS: Final = count()
+_SCRATCH_NUMBERS: Final = count()
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What a command may use. Memory, CPU and file size are of each process.
+    """What a command may use.
 
-    `seconds` are of all of it.
+    Memory, CPU and file size are limits of each process, `seconds` is the limit of the whole run.
     """
 
     seconds: float = 60.0
@@ -93,7 +96,7 @@ class ResourceLimits:
     """Bytes kept of stdout, and of stderr; more is counted, not kept."""
 
     def __post_init__(self) -> None:
-        """ValueError for what is no limit."""
+        """Raise ValueError for an invalid limit."""
         for name, value in asdict(self).items():
             if not 0 < value < 1 << 62 or (name != "seconds" and not isinstance(value, int)):
                 raise ValueError(
@@ -103,49 +106,49 @@ class ResourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What stood between a command and the rest of the system."""
+    """The restrictions that were in effect for a command."""
 
     layers: tuple[str, ...]
     missing: Mapping[str, str] = field(default_factory=dict)
-    """The walls that could not be built, with the reason."""
+    """The restrictions that could not be applied, with the reason."""
 
     def __contains__(self, layer: object) -> bool:
-        """Whether that wall stood."""
+        """Whether that restriction was in effect."""
         return layer in self.layers
 
 
 @dataclass(frozen=True, slots=True)
 class ConfinedResult:
-    """What became of a command."""
+    """How a command ended, and what it used."""
 
     exit_code: int | None
     """None if a signal ended it."""
     signal: int | None
     why: Why
-    """`cpu` and `timeout` are certain.
+    """Why it ended.
 
-    `memory`, `processes` and `file size`: it failed, and said itself that it was
-
-    for want of that; the kernel doesn't. `killed`: by another signal; with SIGKILL, memory may have
-    run out."""
+    `cpu` and `timeout` are certain. `memory`, `processes` and `file size` mean that it failed and
+    its own output names that cause, as the kernel does not report it. `killed` means another
+    signal; with SIGKILL, memory may have run out.
+    """
     stdout: bytes
     stderr: bytes
     stdout_bytes: int
-    """What was written in all, kept or not."""
+    """All bytes that were written, kept or not."""
     stderr_bytes: int
     wall_seconds: float
     cpu_seconds: float
-    """Of the command and of what it started, as far as the kernel tells.
+    """CPU of the command and of all that it started, as far as the kernel reports it.
 
-    With 10 ms of the jail's own.
+    Includes some 10 ms of the sandbox itself.
     """
     peak_bytes: int | None
-    """The most memory that one of its processes had; never less than the jail's own 10 MB."""
+    """Peak memory of its largest process; at least 10 MB, which the sandbox itself uses."""
     confinement: Confinement
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself, with 0."""
+        """Whether it ended by itself with exit code 0."""
         return self.why == "exit" and self.exit_code == 0
 
 
@@ -159,9 +162,10 @@ async def run_confined(
     cwd: str | Path | None = None,
     walls: Walls = "any",
 ) -> ConfinedResult:
-    """Run a command in a slot, and end everything it started; when this is cancelled, at once.
+    """Run a command in a slot, then end every process it started; on cancellation, at once.
 
-        ran = await run_confined([sys.executable, "-m", "pytest", "-q"], slot, limits=Limits(seconds=20))
+        limits = ResourceLimits(seconds=20)
+        ran = await run_confined([sys.executable, "-m", "pytest", "-q"], slot, limits=limits)
         if ran.why == "timeout": ...
 
     Args:
@@ -171,14 +175,14 @@ async def run_confined(
         extra_env: added to its environment, which has otherwise only PATH, LANG, HOME and TMPDIR.
         writable: what else it may write to; must exist.
         cwd: where it runs, from the slot's `root`.
-        walls: how network, files and processes are kept apart: by namespaces of our own, else by bubblewrap if that is
-            installed, else not at all; or only one of these ways.
+        walls: how network, files and processes are isolated: by namespaces of our own, else by
+            bubblewrap if it is installed, else not at all; or by only one of these ways.
 
     Raises:
         CommandMissing: there is no such command.
         CommandRefused: it can't be started; the message says why.
         SlotClosed: the slot's pool has been closed.
-        WorkerDied: the jail was killed from outside, and with it the command.
+        WorkerDied: the sandbox was killed from outside, and the command with it.
     """
     commands = slot.commands
     if commands is None:
@@ -186,48 +190,48 @@ async def run_confined(
     if not argv:
         raise CommandRefused("a command needs a name")
     limits = limits or ResourceLimits()
-    scratch = slot.scratch / f"{slot.index}-{next(_NUMBERS)}"
+    scratch = slot.scratch / f"{slot.index}-{next(_SCRATCH_NUMBERS)}"
     report = _make_scratch(scratch)
     try:
-        jail = [sys.executable, *_JAIL]
-        orders = _orders(argv, slot, scratch, limits, writable) | {
+        sandbox = [sys.executable, *_SANDBOX]
+        request = _sandbox_request(argv, slot, scratch, limits, writable) | {
             "env": _environment(scratch, extra_env),
             "cwd": str(slot.root / (cwd or "")),
             "walls": ["own"] if walls in {"any", "own"} else [],
             "bubblewrap": shutil.which("bwrap") if walls in {"any", "bubblewrap"} else None,
-            "jail": jail,
+            "sandbox": sandbox,
         }
         finished: Finished | None = None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limits.seconds + _BEYOND):
+            async with asyncio.timeout(limits.seconds + _SANDBOX_GRACE):
                 finished = await commands.run(
-                    jail,
-                    stdin=json.dumps(orders).encode(),
+                    sandbox,
+                    stdin=json.dumps(request).encode(),
                     cwd=str(scratch),
-                    env=_plain(),
+                    env=_sandbox_environment(),
                     keep=limits.output,
                 )
-        return _told(argv, limits, finished, os.pread(report, 1 << 20, 0))
+        return _read_report(argv, limits, finished, os.pread(report, 1 << 20, 0))
     finally:
         os.close(report)
-        with contextlib.suppress(OSError):  # closing the pool tries again, and says why not
+        with contextlib.suppress(OSError):  # closing the pool tries again, and reports the reason
             await aside(lambda _: remove_tree(scratch))
 
 
 def _make_scratch(scratch: Path) -> int:
-    """Directories for one command.
+    """Make the directories for one command.
 
-    Returns the open file of its report, which no name leads to but the jail's.
+    Returns the open file of its report, whose path only the sandbox knows.
     """
     for name in ("", "home", "tmp"):
         (scratch / name).mkdir(mode=0o700)
     return os.open(scratch / "report", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
-def _plain() -> dict[str, str]:
-    """The jail's own environment.
+def _sandbox_environment() -> dict[str, str]:
+    """The environment of the sandbox itself.
 
-    What is in it might be seen where processes can't be kept apart.
+    It is minimal: the command can read it where process isolation is not available.
     """
     return {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
 
@@ -242,15 +246,15 @@ def _environment(scratch: Path, extra: Mapping[str, str] | None) -> dict[str, st
     }
 
 
-def _orders(
+def _sandbox_request(
     argv: Sequence[str],
     slot: Slot,
     scratch: Path,
     limits: ResourceLimits,
     writable: Sequence[str | Path],
 ) -> dict[str, Any]:
-    """What the jail is told."""
-    open_to = [
+    """The request that the sandbox reads from stdin."""
+    writable_paths = [
         slot.path,
         scratch / "home",
         scratch / "tmp",
@@ -273,26 +277,31 @@ def _orders(
         "limits": asdict(limits),
         "seconds": limits.seconds,
         "report": str(scratch / "report"),
-        "writable": [str(path) for path in open_to],
+        "writable": [str(path) for path in writable_paths],
         "readable": [str(path) for path in masked],
         "masks": list(_MASKED),
         "hidden": [str(home / name) for name in _SECRETS if (home / name).exists()],
     }
 
 
-def _told(
+def _read_report(
     argv: Sequence[str], limits: ResourceLimits, finished: Finished | None, report: bytes
 ) -> ConfinedResult:
-    """What the jail reported, in our words."""
+    """Turn the report of the sandbox into a result."""
     try:
         facts: dict[str, Any] = json.loads(report)
     except ValueError:
-        if finished is None:  # stopped from outside; its warden has ended it
-            facts = {"why": "timeout", "wall": limits.seconds + _BEYOND, "cpu": 0.0, "peak": None}
+        if finished is None:  # stopped from outside; the supervisor process has ended it
+            facts = {
+                "why": "timeout",
+                "wall": limits.seconds + _SANDBOX_GRACE,
+                "cpu": 0.0,
+                "peak": None,
+            }
         else:
-            said = finished.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            last_line = "".join(finished.stderr.decode(errors="replace").strip().splitlines()[-1:])
             raise WorkerDied(
-                f"{argv[0]}: its jail ended with {finished.exit_code} {' '.join(said)}".strip()
+                f"{argv[0]}: its sandbox ended with {finished.exit_code} {last_line}".strip()
             ) from None
     if refused := facts.get("refused"):
         number, _, reason = refused.partition(" ")
@@ -329,7 +338,7 @@ def _why(facts: Mapping[str, Any], code: int | None, limits: ResourceLimits, std
     if code == -signal.SIGXFSZ:
         return "file size"
     if code:
-        for why, words in _LIMIT_SAYS:
+        for why, words in _LIMIT_MESSAGES:
             if any(word in stderr for word in words):
                 return why
     return "killed" if code < 0 else "exit"

@@ -1,9 +1,12 @@
-"""Git-ignored files that the tests of a project may need: generated modules, built extensions, data.
+"""Chooses the git-ignored files that the tests of a project may need.
 
-They are chosen by what they are and how large. Left out without a word: git's own directories, virtual environments,
-`node_modules`, caches (by name or by their `CACHEDIR.TAG`), abreast's store, and files of secrets. Of all others the
-smallest come first, up to a bound on bytes and on files; what is beyond that is named. They are copied like all other
-files, never linked: a candidate that writes to one must not reach the main tree.
+Such files are generated modules, built extensions and data.
+
+They are chosen by kind and size. Left out without a note: git's own directories, virtual
+environments, `node_modules`, caches (by name or by their `CACHEDIR.TAG`), abreast's store, and
+files of secrets. Of all others the smallest are taken first, up to a bound on bytes and on files; a
+note names what is beyond it. They are copied like all other files, never linked: a candidate that
+writes to one must not reach the main tree.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Final
 from abreast.worktrees.background import StopRequest
 from abreast.worktrees.git import Git, Repository
 
-_DIRECTORIES: Final = frozenset(
+_SKIPPED_DIRECTORIES: Final = frozenset(
     {
         *(
             ".git",
@@ -54,17 +57,17 @@ _DIRECTORIES: Final = frozenset(
         ),
     }
 )
-_SECRETS: Final = (".env", ".envrc", ".netrc", ".pypirc")
-_COMPILED: Final = (".pyc", ".pyo")
-_CODE: Final = (".py", ".so", ".pyd", ".dylib")
+_SECRET_FILES: Final = (".env", ".envrc", ".netrc", ".pypirc")
+_BYTECODE_SUFFIXES: Final = (".pyc", ".pyo")
+_IMPORTED_SUFFIXES: Final = (".py", ".so", ".pyd", ".dylib")
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredBound:
-    """How much of the ignored files is taken, and at how many one looks at all."""
+    """How many ignored files are taken, and how many are examined."""
 
     size: int = 200 << 20
-    """Bytes of all of them."""
+    """Bytes of all taken files together."""
     files: int = 20_000
     seen: int = 100_000
 
@@ -72,10 +75,7 @@ class IgnoredBound:
 def list_ignored(
     repository: Repository, git: Git, stop: StopRequest, bound: IgnoredBound | None = None
 ) -> tuple[list[str], list[str]]:
-    """The ignored files that slots get, by name from the top.
-
-    And sentences about those that they don't.
-    """
+    """List the ignored files that slots get, by name from the top, and notes about the others."""
     if repository.common is None:
         return [], []
     bound = bound or IgnoredBound()
@@ -84,23 +84,24 @@ def list_ignored(
     found: list[tuple[int, str, str]] = []
     notes: list[str] = []
     for entry in entries:
-        for name, size in _files(repository.top, entry):
+        for name, size in _walk_entry(repository.top, entry):
             stop.check()
             if len(found) >= bound.seen:
                 notes.append(
-                    f"there are more than {bound.seen} ignored files: those from {entry} on are not in the slots"
+                    f"there are more than {bound.seen} ignored files: "
+                    f"those from {entry} on are not in the slots"
                 )
-                return _chosen(found, notes, bound)
+                return _choose(found, notes, bound)
             found.append((size, name, entry))
-    return _chosen(found, notes, bound)
+    return _choose(found, notes, bound)
 
 
-def _chosen(
+def _choose(
     found: list[tuple[int, str, str]], notes: list[str], bound: IgnoredBound
 ) -> tuple[list[str], list[str]]:
-    """The smallest, as far as they fit.
+    """Take the smallest files, as far as they fit.
 
-    What is beyond is told by the entry of git's list it is in.
+    A note names those that do not fit by their entry in git's list.
     """
     taken: list[str] = []
     beyond: dict[str, list[int]] = defaultdict(list)
@@ -114,18 +115,19 @@ def _chosen(
     for entry, sizes in sorted(beyond.items()):
         files = "an ignored file" if len(sizes) == 1 else f"{len(sizes)} ignored files"
         notes.append(
-            f"{entry}: {files} of {_megabytes(sum(sizes))} left out of the slots, which take at most "
-            f"{bound.files} such files of {_megabytes(bound.size)}; if the tests need them, add them to git"
+            f"{entry}: {files} of {_megabytes(sum(sizes))} left out of the slots, "
+            f"which take at most {bound.files} such files of {_megabytes(bound.size)}; "
+            "if the tests need them, add them to git"
         )
     return sorted(taken), notes
 
 
-def _files(top: Path, entry: str) -> Iterator[tuple[str, int]]:
-    """The files and links of an entry, which is a file or, with a slash at its end, a directory."""
-    if any(part in _DIRECTORIES for part in entry.rstrip("/").split("/")):
+def _walk_entry(top: Path, entry: str) -> Iterator[tuple[str, int]]:
+    """The files and links of an entry: a file or, with a slash at its end, a directory."""
+    if any(part in _SKIPPED_DIRECTORIES for part in entry.rstrip("/").split("/")):
         return
     if not entry.endswith("/"):
-        yield from _file(top / entry, entry)
+        yield from _file_size(top / entry, entry)
         return
     waiting = [entry.rstrip("/")]
     while waiting:
@@ -138,14 +140,14 @@ def _files(top: Path, entry: str) -> Iterator[tuple[str, int]]:
             continue
         for one in entries:
             if not one.is_dir(follow_symlinks=False):
-                yield from _file(Path(one.path), f"{above}/{one.name}")
-            elif one.name not in _DIRECTORIES:
+                yield from _file_size(Path(one.path), f"{above}/{one.name}")
+            elif one.name not in _SKIPPED_DIRECTORIES:
                 waiting.append(f"{above}/{one.name}")
 
 
-def _file(path: Path, name: str) -> Iterator[tuple[str, int]]:
+def _file_size(path: Path, name: str) -> Iterator[tuple[str, int]]:
     base = name.rpartition("/")[2]
-    if base in _SECRETS or base.startswith(".env.") or base.endswith(_COMPILED):
+    if base in _SECRET_FILES or base.startswith(".env.") or base.endswith(_BYTECODE_SUFFIXES):
         return
     try:
         facts = path.lstat()
@@ -156,8 +158,8 @@ def _file(path: Path, name: str) -> Iterator[tuple[str, int]]:
 
 
 def is_code(name: str) -> bool:
-    """Whether a file is imported: if such an ignored file changes, results of before say nothing of it."""
-    return name.endswith(_CODE)
+    """Whether a file may be imported: when such an ignored file changes, results are stale."""
+    return name.endswith(_IMPORTED_SUFFIXES)
 
 
 def _megabytes(size: int) -> str:

@@ -1,13 +1,14 @@
-"""The machine's lock: a process that measures is alone among all abreast processes on this machine.
+"""A machine-wide lock, by which only one abreast process measures times at once.
 
-Two locked files. The room is shared by processes that check behaviour, and held exclusively by one
-that measures. Every process passes the door on its way in, and one that measures keeps it until the
-room is empty: so a stream of checks can't starve it.
+There are two lock files. The usage lock is shared by processes that check behaviour, and held
+exclusively by one that measures. Every process takes the entry lock first; one that measures holds
+it until the usage lock is free, so that a stream of checks can't starve it.
 
-The files are in a directory with one literal path, not in `TMPDIR`: that differs between sessions, jobs and users.
-It is `flock` rather than an abstract Unix socket: that can be shared or exclusive, ends with its process, and works on
-a file that is only readable. So the first user creates the files, and others lock them without writing to them.
-`/run/lock` is meant for this and is not cleaned by age; where it is not open to all users, `/tmp` is used.
+The files are in a directory with one literal path, not in `TMPDIR`, which differs between sessions,
+jobs and users. It is `flock` rather than an abstract Unix socket: a `flock` can be shared or
+exclusive, ends with its process, and works on a file that is only readable. So the first user
+creates the files, and others lock them without writing to them. `/run/lock` is meant for this and
+is not cleaned by age; where it is not writable for all users, `/tmp` is used.
 """
 
 from __future__ import annotations
@@ -24,36 +25,34 @@ from abreast.worktrees.background import StopRequest, aside
 
 LOCKS_VARIABLE: Final = "ABREAST_LOCKS"
 """Another directory for the lock files: one that several containers of a machine share."""
-_SHARED: Final = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users, whatever their TMPDIR
-_EVERYONE: Final = stat.S_ISVTX | stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
-_DOOR, _ROOM = "abreast-door.lock", "abreast-room.lock"
+_LOCK_DIRECTORIES: Final = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users
+_STICKY_AND_OPEN: Final = stat.S_ISVTX | stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
+_ENTRY_LOCK, _USAGE_LOCK = "abreast-door.lock", "abreast-room.lock"
 _RETRY_INTERVAL: Final = 0.02  # seconds between two attempts to lock a file
 
 
 def machine_directories() -> list[Path]:
-    """Where the lock files may be, the best place first: the same list for every process of this machine."""
+    """Directories for the lock files, best first; the same for every process of this machine."""
     if chosen := os.environ.get(LOCKS_VARIABLE):
         return [Path(chosen)]
-    return [place for place in _SHARED if _open_to_all(place)]
+    return [place for place in _LOCK_DIRECTORIES if _is_open_to_all(place)]
 
 
-def _open_to_all(place: Path) -> bool:
+def _is_open_to_all(place: Path) -> bool:
     try:
-        return stat.S_IMODE(place.stat().st_mode) & _EVERYONE == _EVERYONE
+        return stat.S_IMODE(place.stat().st_mode) & _STICKY_AND_OPEN == _STICKY_AND_OPEN
     except OSError:
         return False
 
 
 @asynccontextmanager
 async def machine(*, alone: bool) -> AsyncIterator[None]:
-    """Hold the machine, shared or exclusively.
+    """Hold the machine's lock, exclusively if `alone`, else shared.
 
-    Waits; when it is cancelled, it stops waiting at once.
-
-    Where no lock file can be used at all (no directory can be written), it holds nothing and does
-    not wait.
+    Waits for it; when it is cancelled, it stops waiting at once. Where no lock file can be used
+    (no directory is writable), it holds nothing and does not wait.
     """
-    held = await aside(lambda stop: _enter(stop, alone=alone))
+    held = await aside(lambda stop: _acquire(stop, alone=alone))
     try:
         yield
     finally:
@@ -61,46 +60,47 @@ async def machine(*, alone: bool) -> AsyncIterator[None]:
             os.close(held)
 
 
-def _enter(stop: StopRequest, *, alone: bool) -> int | None:
+def _acquire(stop: StopRequest, *, alone: bool) -> int | None:
     for directory in machine_directories():
         try:
-            door = _lock(directory / _DOOR, fcntl.LOCK_EX, stop)
+            entry = _lock(directory / _ENTRY_LOCK, fcntl.LOCK_EX, stop)
             try:
-                return _lock(directory / _ROOM, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, stop)
+                operation = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+                return _lock(directory / _USAGE_LOCK, operation, stop)
             finally:
-                os.close(door)
-        except OSError:  # it can't be written, or something that is no lock file has its name
+                os.close(entry)
+        except (
+            OSError
+        ):  # it can't be created, or its name belongs to something that is no lock file
             continue
     return None
 
 
-def _lock(path: Path, how: int, stop: StopRequest) -> int:
+def _lock(path: Path, operation: int, stop: StopRequest) -> int:
     while True:
         opened = _open(path)
         try:
-            while not _try_lock(opened, how):
+            while not _try_lock(opened, operation):
                 stop.pause(_RETRY_INTERVAL)
-            if _is_still(path, opened):
+            if _is_same_file(path, opened):
                 return opened
         except BaseException:
             os.close(opened)
             raise
-        os.close(
-            opened
-            # removed while we waited, by a cleaner: the lock of a file without a name excludes nobody
-        )
+        # A cleaner has removed it while we waited: a file without a name can't exclude others.
+        os.close(opened)
 
 
 def _open(path: Path) -> int:
-    """The lock file, made if need be.
+    """Open the lock file; it is created if it does not exist.
 
-    OSError for a link, a device, a directory, or where it can't be made.
+    Raises OSError for a link, a device or a directory, or if it can't be created.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
         try:
-            # Without O_CREAT first: Linux refuses it for another user's file in a directory like
-            # /tmp.
+            # First without O_CREAT, which Linux refuses for another user's file in a directory
+            # like /tmp.
             opened = os.open(path, flags)
         except FileNotFoundError:
             try:
@@ -114,15 +114,15 @@ def _open(path: Path) -> int:
         raise OSError(f"{path} is no lock file")
 
 
-def _try_lock(opened: int, how: int) -> bool:
+def _try_lock(opened: int, operation: int) -> bool:
     try:
-        fcntl.flock(opened, how | fcntl.LOCK_NB)
+        fcntl.flock(opened, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def _is_still(path: Path, opened: int) -> bool:
+def _is_same_file(path: Path, opened: int) -> bool:
     try:
         return os.path.samestat(path.lstat(), os.fstat(opened))
     except FileNotFoundError:

@@ -1,11 +1,13 @@
-"""What proves that a worktree is ours: a line on the disk before it is made, and one when it is gone.
+"""The ownership log: which worktrees belong to abreast, and to which process.
 
-A repository has one ledger, in the user's cache directory, and one lock, which every git command on
-worktrees is under. The lock is on the git directory itself: processes with different caches respect
-it too, and no file is left for it.
+A line is written to the disk before a worktree is made, and another one when it is removed.
 
-A slot is stale if its owner is dead: nobody holds its pool's lock, and no process has the owner's
-number and start.
+A repository has one log, in the user's cache directory, and one lock, which every git command on
+worktrees holds. The lock is on the git directory itself: so processes with different caches respect
+it too, and no lock file is left behind.
+
+A slot is stale if its owner is dead: no process holds its pool's lock, and none has the owner's
+pid and start time.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.worktrees.background import StopRequest
 from abreast.worktrees.errors import WorktreesUnavailable
 
-_LOOK: Final = 0.02  # s; between two looks at a lock that another process holds
+_LOCK_POLL_INTERVAL: Final = 0.02  # seconds between two attempts to take the lock
 
 
 @contextlib.contextmanager
 def repository_lock(
     place: Path, stop: StopRequest, timeout: float, clock: Clock = SYSTEM_CLOCK
 ) -> Iterator[int]:
-    """Hold the lock of the repository at `place`.
+    """Hold the lock of the repository at `place`; yields the open file.
 
-    Gives the open file. WorktreesUnavailable after `timeout` seconds.
+    Raises WorktreesUnavailable after `timeout` seconds.
     """
     opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -44,15 +46,16 @@ def repository_lock(
             except BlockingIOError:
                 if clock.now() >= due:
                     raise WorktreesUnavailable(
-                        f"another process has kept the worktrees of {place} locked for {timeout:g} s"
+                        f"another process has kept the worktrees of {place} "
+                        f"locked for {timeout:g} s"
                     ) from None
-                stop.pause(_LOOK)
+                stop.pause(_LOCK_POLL_INTERVAL)
             else:
                 break
         try:
             yield opened
         finally:
-            # In words, not by closing: a child that still has the file open would keep it locked.
+            # Unlock explicitly: closing is not enough while a child still has the file open.
             fcntl.flock(opened, fcntl.LOCK_UN)
     finally:
         os.close(opened)
@@ -63,17 +66,17 @@ class OwnershipEntry:
     """A slot that is about to be made, or has been."""
 
     name: str
-    """Unique; its directory's name, and git's name for it."""
+    """The unique name of its directory, which is also git's name for it."""
     path: str
     slot: int
     pool: int
     """The number of its pool, and of the lock that the owner holds."""
     repository: str
     head: str | None
-    """The commit it was made at; None if git doesn't know of it."""
+    """The commit it was made at; None if it is not registered with git."""
     pid: int
     started: str
-    """When the owner's process began, as the system tells it."""
+    """The start time of the owner's process, as `process_start` returns it."""
 
 
 class OwnershipLog:
@@ -83,13 +86,13 @@ class OwnershipLog:
     """
 
     def __init__(self, file: Path) -> None:
-        """Reads and makes nothing yet."""
+        """Neither reads nor creates the file yet."""
         self._file = file
 
     def entries(self) -> dict[str, OwnershipEntry]:
-        """The slots that are not known to be gone, by name.
+        """The slots that are not recorded as removed, by name.
 
-        What can't be read proves nothing, and is left out.
+        Lines that can't be read are left out.
         """
         entries: dict[str, OwnershipEntry] = {}
         for line in self._lines():
@@ -99,21 +102,16 @@ class OwnershipLog:
                     entries.pop(record["name"], None)
                 else:
                     entries[record["name"]] = OwnershipEntry(**record)
-            except (
-                ValueError,
-                TypeError,
-                KeyError,
-                AttributeError,
-            ):  # torn by a crash, or not ours
-                continue
+            except (ValueError, TypeError, KeyError, AttributeError):
+                continue  # truncated by a crash, or not written by abreast
         return entries
 
     def add(self, entries: Iterable[OwnershipEntry]) -> None:
-        """Record slots; they are on the disk when this returns."""
+        """Record slots; the record is on the disk when this returns."""
         self._append([{"event": "made", **asdict(entry)} for entry in entries])
 
     def drop(self, names: Iterable[str]) -> None:
-        """Record that slots are gone; a ledger with nothing in it is removed."""
+        """Record that slots are removed; a log without remaining slots is deleted."""
         gone = set(names)
         if self.entries().keys() - gone:
             self._append([{"event": "gone", "name": name} for name in sorted(gone)])
@@ -128,10 +126,10 @@ class OwnershipLog:
 
     def _append(self, records: list[dict[str, object]]) -> None:
         opened = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        with open(opened, "r+b", buffering=0) as file:  # noqa: PTH123 - it is open already
-            torn = file.seek(0, os.SEEK_END) and os.pread(opened, 1, file.tell() - 1) != b"\n"
+        with open(opened, "r+b", buffering=0) as file:  # noqa: PTH123 - opens a descriptor
+            truncated = file.seek(0, os.SEEK_END) and os.pread(opened, 1, file.tell() - 1) != b"\n"
             text = "".join(json.dumps(record) + "\n" for record in records)
-            file.write(b"\n" * bool(torn) + text.encode())
+            file.write(b"\n" * bool(truncated) + text.encode())
             os.fsync(opened)
         _sync_directory(self._file.parent)
 
@@ -144,25 +142,28 @@ def _sync_directory(place: Path) -> None:
         os.close(opened)
 
 
-def start_of(pid: int) -> str | None:
-    """What tells a process from a later one with its number; None if there is no such process."""
+def process_start(pid: int) -> str | None:
+    """Identifies a process among all that ever have its pid; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
-        return None if os.path.exists("/proc/self/stat") else _start_by_ps(pid)  # noqa: PTH110
-    # the name before it may have spaces
+        has_proc = os.path.exists("/proc/self/stat")  # noqa: PTH110 - replaced in a test
+        return None if has_proc else _process_start_by_ps(pid)
+    # The start time is field 22. Field 2, the name in parentheses, may contain spaces.
     return f"{boot}:{stat.rpartition(b')')[2].split()[19].decode()}"
 
 
-def _start_by_ps(pid: int) -> str | None:
-    """The same where there is no /proc."""
-    asked = subprocess.run(
-        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, check=False
+def _process_start_by_ps(pid: int) -> str | None:
+    """The same as `process_start`, where there is no /proc."""
+    listed = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)],  # noqa: S607 - its directory differs by system
+        capture_output=True,
+        check=False,
     )
-    return asked.stdout.decode().strip() or None
+    return listed.stdout.decode().strip() or None
 
 
 def owner_is_alive(entry: OwnershipEntry) -> bool:
-    """Whether the process that made the slot still goes on."""
-    return start_of(entry.pid) == entry.started
+    """Whether the process that made the slot still runs."""
+    return process_start(entry.pid) == entry.started

@@ -179,8 +179,8 @@ def test_after_a_kill_at_any_write_recover_takes_it_back(bench, operations, monk
     merged, before = bench.merge(), on_disk(bench.root)
     for number in range(operations):
         with monkeypatch.context() as killed:
-            killed.setattr(module, "_take_back", lambda *_: None)
-            killed.setattr(module, "_clear", lambda *_: None)
+            killed.setattr(module, "_roll_back", lambda *_: None)
+            killed.setattr(module, "_remove_stage", lambda *_: None)
             with pytest.raises(OSError, match="No space left"):
                 apply(merged, bench.snapshots, bench.root, disk=Watched(number))
         with pytest.raises(ApplyInterrupted, match="apply-"):
@@ -193,7 +193,7 @@ def test_after_a_kill_at_any_write_recover_takes_it_back(bench, operations, monk
 def test_a_kill_after_it_was_done_is_only_cleared_up(bench, monkeypatch):
     merged = bench.merge()
     with monkeypatch.context() as killed:
-        killed.setattr(module, "_clear", lambda *_: None)
+        killed.setattr(module, "_remove_stage", lambda *_: None)
         apply(merged, bench.snapshots, bench.root)
     assert recover(bench.root) == 1
     assert bench.snapshots.take(bench.root) == merged.tree
@@ -316,7 +316,7 @@ def test_what_can_t_be_taken_back_is_said_and_kept(bench, monkeypatch, operation
 
     before = on_disk(bench.root)
     with monkeypatch.context() as patched:
-        patched.setattr(module, "_take_back", broken)
+        patched.setattr(module, "_roll_back", broken)
         with pytest.raises(ApplyInterrupted, match="could not be taken back"):
             apply(merged, bench.snapshots, bench.root, disk=Watched(operations - 1))
     assert recover(bench.root) == 1

@@ -208,7 +208,7 @@ def test_sigkill_at_every_step_of_an_undo_is_taken_back_and_after_the_last_it_is
     assert on_disk(bench.root) == before
 
 
-@pytest.mark.parametrize("where", ["_complete", "_clear"])
+@pytest.mark.parametrize("where", ["_complete", "_remove_stage"])
 def test_a_kill_after_all_is_written_is_completed(bench, where, monkeypatch):
     before, merged = on_disk(bench.root), bench.merge()
     with monkeypatch.context() as killed:

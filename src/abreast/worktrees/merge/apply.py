@@ -1,13 +1,13 @@
-"""Writes a merge into the source tree: all of it, or nothing.
+"""Writes a merge into the source tree, all of it or nothing.
 
-    1 every new content is written beside the tree, in `.abreast/apply-*`, and a journal of what is to happen
-    2 each old file is moved there, and looked at once more: an editor may have been quicker
-    3 each new file is moved to its place
-    4 the journal is renamed: now it is done
-    5 with a `record`, the old files stay in `.abreast/applied-*`, for `undo`
+    1 write every new content to `.abreast/apply-*`, and a journal of the steps that follow
+    2 move each old file there, and compare it again: an editor may have changed it meanwhile
+    3 move each new file to its place
+    4 rename the journal, which commits the apply
+    5 with a `record`, keep the old files in `.abreast/applied-*`, for `undo`
 
-Whatever fails before 4, a full disk or a Ctrl-C, is taken back by the journal at once. After a
-kill, `recover` does it; after a kill between 4 and 5 it completes the rest.
+A failure before 4, such as a full disk or a Ctrl-C, is rolled back by the journal at once. After a
+kill, `recover` rolls back; after a kill between 4 and 5 it completes the rest.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ HOME: Final = ".abreast"
 APPLIED: Final = "applied-"
 DONE: Final = "done.json"
 KEPT: Final = 10
-"""How many applies of a directory can be undone: what was before them is kept for so many."""
+"""How many applies of a directory can be undone; the old files of earlier ones are removed."""
 _STAGE: Final = "apply-"
 _JOURNAL: Final = "journal.json"
-_NEVER: Final = frozenset({"", ".", "..", ".git", HOME})  # parts of paths that no merge has
+# Parts that never occur in the path of a merged file.
+_FORBIDDEN_PARTS: Final = frozenset({"", ".", "..", ".git", HOME})
 
 
 def apply(
@@ -63,11 +64,14 @@ def apply(
     record: Mapping[str, Any] | None = None,
     disk: Disk | None = None,
 ) -> tuple[str, ...]:
-    """Write what was merged into `root`; the paths that were written, created or deleted.
+    """Write a merge into `root`; returns the paths that were written, created or deleted.
 
-    With `leave_requests` a merge that has only requests left is applied without them. With a `record` (plain data) it
-    can be undone, and the record is kept with it. Raises `MergeBlocked`, `SourceChanged`, `ApplyInterrupted`,
-    `ApplyRunning`, or the `OSError` that stopped it; the tree is then as it was. The git index is not touched.
+    With `leave_requests`, a merge that has only requests left is applied without them. With a
+    `record` (plain data) it can be undone, and the record is kept with it. The git index is not
+    changed.
+
+    Raises `MergeBlocked`, `SourceChanged`, `ApplyInterrupted`, `ApplyRunning`, or the `OSError`
+    that stopped it; the tree is then unchanged.
     """
     requests = set(map(str, merged.requests)) if leave_requests else set()
     if blocked := [line for line in merged.blocked if line not in requests]:
@@ -90,38 +94,41 @@ def apply(
 
 
 def put(snapshots: Snapshots, root: Path, tree: str) -> None:
-    """Make a directory of ours, such as a worktree, have a tree in it."""
+    """Make the files of a directory of ours, such as a worktree, equal to a tree."""
     apply(Merged(snapshots.take(root), tree, MergeStrategy.THREE_WAY, ()), snapshots, root)
 
 
 def recover(root: Path) -> int:
-    """Take back every apply and undo that was killed in the middle, and complete those that were done; how many.
+    """Roll back every apply and undo that was killed, and complete those that were committed.
 
-    Raises `ApplyRunning` if one is under way, `ApplyInterrupted` or `OSError` if it can't be taken
-    back.
+    Returns their number. Raises `ApplyRunning` if one is under way, `ApplyInterrupted` or `OSError`
+    if it can't be rolled back.
     """
     if not stages(root):
         return 0
-    with _locked(root):
+    with _lock_tree(root):
         found = stages(root)
         for stage in found:
             if (stage / _JOURNAL).exists():
-                _take_back(root, stage, read_journal(stage / _JOURNAL))
+                _roll_back(root, stage, read_journal(stage / _JOURNAL))
             elif (stage / DONE).exists():
                 _complete(root, stage, read_journal(stage / DONE))
-            _clear(root, stage)
+            _remove_stage(root, stage)
     return len(found)
 
 
 def stages(root: Path) -> list[Path]:
-    """What applies that are under way, or were killed, have beside a tree."""
+    """The stage directories of applies that are under way or were killed."""
     return sorted((root / HOME).glob(f"{_STAGE}*"))
 
 
 @contextlib.contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Hold the lock of a tree, in which no apply is under way or was cut off, to write to it."""
-    with _locked(root):
+    """Hold the lock of a tree, to write to it.
+
+    Raises `ApplyRunning` if an apply is under way, `ApplyInterrupted` if one was interrupted.
+    """
+    with _lock_tree(root):
         if left := stages(root):
             raise ApplyInterrupted(
                 f"an apply was interrupted, and is not taken back yet: {left[0]}"
@@ -130,10 +137,10 @@ def writing(root: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Hold the lock on a directory, which ends with the process.
+def _lock_tree(root: Path) -> Iterator[None]:
+    """Hold the lock on a directory, which the kernel frees when the process ends.
 
-    `ApplyRunning` if another has it.
+    Raises `ApplyRunning` if another process has it.
     """
     opened = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -151,9 +158,9 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 def read_journal(file: Path) -> dict[str, Any]:
-    """What is to happen, or has.
+    """Read and check a journal.
 
-    `ApplyInterrupted` if it is none of ours: it may have come with a repository.
+    Raises `ApplyInterrupted` if abreast did not write it: it may have come with a repository.
     """
     try:
         journal: dict[str, Any] = json.loads(file.read_text())
@@ -164,7 +171,7 @@ def read_journal(file: Path) -> dict[str, Any]:
             *journal.get("emptied", ()),
             *journal.get("modes", {}),
         ]
-        odd = [path for path in paths if not _NEVER.isdisjoint(path.split("/"))]
+        odd = [path for path in paths if not _FORBIDDEN_PARTS.isdisjoint(path.split("/"))]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ApplyInterrupted(f"{file} can't be read: {error}") from error
     if odd:
@@ -175,35 +182,35 @@ def read_journal(file: Path) -> dict[str, Any]:
 
 
 class ApplyStage:
-    """The directory beside the tree, for as long as an apply or an undo takes."""
+    """The directory that an apply or an undo uses while it is under way."""
 
     def __init__(self, root: Path, disk: Disk) -> None:
-        """Of a tree; nothing is made before it is entered."""
+        """For the tree at `root`; the directory is made when it is entered."""
         self._root, self._disk = root, disk
         self._journal: dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
-        """Make it."""
+        """Make the directory."""
         home = self._root / HOME
         home.mkdir(exist_ok=True)
         self.place = Path(tempfile.mkdtemp(prefix=_STAGE, dir=home))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Complete what is done, and take back what is not."""
+        """Complete a committed apply, and roll back any other; then remove the directory."""
         if self._journal is not None and (self.place / DONE).exists():
             _complete(self._root, self.place, self._journal)
         elif kind is not None and self._journal is not None:
             try:
-                _take_back(self._root, self.place, self._journal)
+                _roll_back(self._root, self.place, self._journal)
             except OSError as error:
                 raise ApplyInterrupted(
                     f"it failed, and could not be taken back; all is in {self.place}"
                 ) from error
-        _clear(self._root, self.place)
+        _remove_stage(self._root, self.place)
 
     def write_new(self, changed: Sequence[Changed], contents: Mapping[str, bytes]) -> None:
-        """Write what is to be put into the tree."""
+        """Write the new files to the stage."""
         for number, each in enumerate(changed):
             if each.after is None:
                 continue
@@ -215,7 +222,7 @@ class ApplyStage:
             self._disk.set_mode(new, permissions(self._root / each.path, new, each.after))
 
     def bring_new(self, places: Sequence[Path | None]) -> None:
-        """Have files that are there already put into the tree."""
+        """Link existing files into the stage as the new files."""
         for number, place in enumerate(places):
             if place is not None:
                 self._disk.bring(place, self.place / f"new-{number}")
@@ -232,16 +239,16 @@ class ApplyStage:
         """Write the journal.
 
         Args:
-            changed: what is to happen to files; the new ones are in the stage already.
-            emptied: directories that go afterwards if they are empty, lower ones first.
-            record: what to keep, so that it can be undone.
-            folders: directories that are to be there, and their permissions.
-            forget: the directory beside the tree that is not needed any more afterwards.
+            changed: the changes of files; the new files are in the stage already.
+            emptied: directories to remove afterwards if they are empty, lower ones first.
+            record: plain data to keep, so that the apply can be undone.
+            folders: directories to make, and their permissions.
+            forget: the directory in `.abreast` to remove afterwards.
         """
         removed = replaced_folders(self._root, changed)
         present = [folder for folder in (*emptied, *removed) if (self._root / folder).is_dir()]
         journal = {
-            "files": [self._file(number, each) for number, each in enumerate(changed)],
+            "files": [self._journal_entry(number, each) for number, each in enumerate(changed)],
             "made": missing_folders(self._root, changed, folders or ()),
             "removed": removed,
             "emptied": list(emptied),
@@ -249,12 +256,12 @@ class ApplyStage:
             "record": None if record is None else dict(record),
             "forget": forget,
         }
-        # ASCII, with escapes for bytes that are no text, which read back as they were.
+        # ASCII; bytes that are no text are escaped, and are read back unchanged.
         self._disk.write(self.place / "journal.part", json.dumps(journal).encode())
         self._journal = journal
         self._disk.move(self.place / "journal.part", self.place / _JOURNAL)
 
-    def _file(self, number: int, each: Changed) -> dict[str, Any]:
+    def _journal_entry(self, number: int, each: Changed) -> dict[str, Any]:
         new = self.place / f"new-{number}"
         return {
             "path": each.path,
@@ -268,7 +275,7 @@ class ApplyStage:
     def swap(self, changed: Sequence[Changed]) -> None:
         """Move the old files away and the new ones to their places.
 
-        `SourceChanged` if another was quicker.
+        Raises `SourceChanged` if another process has changed a file meanwhile.
         """
         for number, each in enumerate(changed):
             if each.before is not None:
@@ -291,25 +298,23 @@ class ApplyStage:
                     ) from error
 
     def finish(self) -> None:
-        """It is done."""
+        """Commit: rename the journal."""
         self._disk.move(self.place / _JOURNAL, self.place / DONE)
 
 
-def _take_back(root: Path, stage: Path, journal: dict[str, Any]) -> None:
-    """Undo what has happened so far, whatever that is: every move can be seen from where its file is now."""
+def _roll_back(root: Path, stage: Path, journal: dict[str, Any]) -> None:
+    """Undo the steps taken so far; the place of each file shows whether it was moved."""
     for number, file in enumerate(journal["files"]):
         new, place = stage / f"new-{number}", root / file["path"]
-        with contextlib.suppress(
-            FileNotFoundError, NotADirectoryError
-        ):  # not there yet, or not any more
+        # The file may not be in place yet, or no longer.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if file["new"] and not os.path.lexists(new):
                 place.rename(new)
             elif file["new"] and os.path.samestat(new.lstat(), place.lstat()):
-                place.unlink()  # it was about to be removed from the stage
+                place.unlink()  # linked to its place, but not yet removed from the stage
     for folder in reversed(journal["made"]):
-        with contextlib.suppress(
-            OSError
-        ):  # not made yet; or it has a file by now that is not ours, and stays
+        # Not made yet; or it has a file by now that is not ours, and is kept.
+        with contextlib.suppress(OSError):
             (root / folder).rmdir()
     for folder in reversed(journal["removed"]):
         if not (root / folder).is_dir():
@@ -328,9 +333,9 @@ def _set_mode(root: Path, folder: str, journal: dict[str, Any]) -> None:
 
 
 def _complete(root: Path, stage: Path, journal: dict[str, Any]) -> None:
-    """What comes after all is written; once more does no harm."""
+    """The steps after the commit; they may be repeated."""
     for folder in journal.get("emptied", ()):
-        with contextlib.suppress(OSError):  # not empty, or gone already
+        with contextlib.suppress(OSError):  # not empty, or removed already
             (root / folder).rmdir()
     for folder in journal["made"]:
         with contextlib.suppress(OSError):
@@ -345,8 +350,8 @@ def _complete(root: Path, stage: Path, journal: dict[str, Any]) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _clear(root: Path, stage: Path) -> None:
-    # It is done or taken back by now; what can't be removed here is removed by the next `recover`.
+def _remove_stage(root: Path, stage: Path) -> None:
+    # The apply is complete or rolled back by now; the next `recover` removes what is left here.
     shutil.rmtree(stage, ignore_errors=True)
-    with contextlib.suppress(OSError):  # others keep things there
+    with contextlib.suppress(OSError):  # it has other files
         (root / HOME).rmdir()

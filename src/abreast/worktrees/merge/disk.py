@@ -1,4 +1,4 @@
-"""What apply and undo do to files and directories, and what they see there."""
+"""The file operations of apply and undo, and the reading of file states."""
 
 from __future__ import annotations
 
@@ -14,43 +14,42 @@ from typing import Final
 from abreast.worktrees.merge.errors import SourceChanged
 from abreast.worktrees.merge.snapshots import EXECUTABLE, LINK, REGULAR, Changed, TreeEntry
 
-_NO_LINKS: Final = frozenset(
-    {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}
-)  # a file system without hard links
+# The errors of a file system without hard links.
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
 _READ: Final = 0o444
 _ALL_EXECUTE: Final = 0o111
 
 
 class Disk:
-    """All that apply does to the tree before it is done: a test can let any of it fail."""
+    """All operations of apply on the tree before its commit; a test can make any of them fail."""
 
     def make_folder(self, place: Path) -> None:
-        """A new directory."""
+        """Make a directory."""
         place.mkdir()
 
     def write(self, place: Path, content: bytes) -> None:
-        """A new file that survives a power cut."""
+        """Write a new file, and sync it to the disk."""
         with place.open("xb") as opened:
             opened.write(content)
             opened.flush()
             os.fsync(opened.fileno())
 
     def link(self, place: Path, to: bytes) -> None:
-        """A new symbolic link."""
+        """Make a symbolic link."""
         place.symlink_to(os.fsdecode(to))
 
     def set_mode(self, place: Path, mode: int) -> None:
-        """The permissions of a file."""
+        """Set the permissions of a file."""
         place.chmod(mode)
 
     def move(self, place: Path, to: Path) -> None:
-        """Rename: it is at one of the two, at any moment."""
+        """Rename: at any moment the file is at one of the two paths."""
         place.rename(to)
 
     def place(self, new: Path, to: Path) -> None:
-        """Put a file where none is.
+        """Move a file to a path where none exists.
 
-        `FileExistsError` if one has just appeared, which renaming would replace.
+        Raises `FileExistsError` if one has just appeared, which a rename would replace.
         """
         try:
             os.link(new, to, follow_symlinks=False)
@@ -64,11 +63,11 @@ class Disk:
             new.unlink()
 
     def remove_folder(self, place: Path) -> None:
-        """An empty directory."""
+        """Remove an empty directory."""
         place.rmdir()
 
     def bring(self, place: Path, to: Path) -> None:
-        """Another name for a file, or a copy of it where the file system has no hard links."""
+        """Make a hard link to a file, or a copy where the file system has no hard links."""
         try:
             os.link(place, to, follow_symlinks=False)
         except OSError as error:
@@ -78,7 +77,7 @@ class Disk:
 
 
 def check(root: Path, each: Changed) -> None:
-    """The path is as it was merged, and no link leads out of the tree to it."""
+    """Raise `SourceChanged` if a path is not as it was merged, or is reached by a link."""
     for folder in reversed(Path(each.path).parents):
         if (root / folder).is_symlink() and folder != Path():
             raise SourceChanged(
@@ -89,7 +88,7 @@ def check(root: Path, each: Changed) -> None:
 
 
 def state(place: Path) -> TreeEntry | None:
-    """What is at a place, as a snapshot would have it; none if there is no file or link."""
+    """The entry that a snapshot would have for a path; None if there is no file or link."""
     try:
         found = place.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -108,7 +107,7 @@ def _blob(content: bytes) -> str:
 
 
 def permissions(place: Path, new: Path, entry: TreeEntry) -> int:
-    """Those of the file it replaces, or of any new one, and executable or not as merged."""
+    """The mode of the replaced file, or of any new one; executable or not as merged."""
     replaced = place.is_file() and not place.is_symlink()
     mode = stat.S_IMODE((place if replaced else new).stat().st_mode)
     plain = mode & ~_ALL_EXECUTE
@@ -125,7 +124,7 @@ def modes_of(root: Path, folders: Iterable[str]) -> dict[str, int]:
 def missing_folders(
     root: Path, changed: Sequence[Changed], others: Iterable[str] = ()
 ) -> list[str]:
-    """Directories that are to be made, for files and by themselves, upper ones first."""
+    """Directories to make, for files and for `others`, upper ones first."""
     wanted = {
         folder for each in changed if each.after is not None for folder in Path(each.path).parents
     }
@@ -134,7 +133,7 @@ def missing_folders(
 
 
 def replaced_folders(root: Path, changed: Sequence[Changed]) -> list[str]:
-    """Directories in whose place a file is to be: they and those beneath them, lower ones first."""
+    """Directories that a file replaces, and those beneath them, lower ones first."""
     tops = [root / each.path for each in changed if each.after is not None and each.before is None]
     found: list[str] = []
     for top in tops:
@@ -147,6 +146,9 @@ def replaced_folders(root: Path, changed: Sequence[Changed]) -> list[str]:
 
 
 def folders_of_deleted(changed: Sequence[Changed]) -> list[str]:
-    """The directories above files that are to be deleted, lower ones first: one goes with its last file, as in git."""
+    """The directories above deleted files, lower ones first.
+
+    As in git, a directory is removed with its last file.
+    """
     found = {folder for each in changed if each.after is None for folder in Path(each.path).parents}
     return sorted((folder.as_posix() for folder in found - {Path()}), reverse=True)

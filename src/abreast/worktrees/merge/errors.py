@@ -1,9 +1,9 @@
-"""What can go wrong when results are merged and applied.
+"""The errors of merging and applying results.
 
 AbreastError
 |-- MergeBlocked      a merge has conflicts, refusals, requests or faults, and can't be applied
 |-- SourceChanged     the source tree is no longer what was merged into
-|-- ApplyInterrupted  an apply was interrupted, and not taken back yet
+|-- ApplyInterrupted  an apply was interrupted, and is not rolled back yet
 `-- ApplyRunning      an apply or an undo is under way in the same tree
 """
 
@@ -31,7 +31,7 @@ class SourceChanged(AbreastError):
 
 
 class ApplyInterrupted(AbreastError):
-    """An apply was interrupted and not taken back yet.
+    """An apply was interrupted and is not rolled back yet.
 
     The message says where it is. Call `recover`.
     """

@@ -1,7 +1,4 @@
-"""The paths of a directory's files: those that git tracks or doesn't ignore.
-
-Without git, all of them.
-"""
+"""Lists the files of a directory that git tracks or doesn't ignore; without git, all files."""
 
 from __future__ import annotations
 
@@ -15,19 +12,18 @@ from abreast.worktrees.git import GitFailed
 from abreast.worktrees.merge.git import git, names
 
 BINARY_PREFIX: Final = 8_000
-"""Bytes; git calls a file binary if there is a NUL among these."""
-_GIT_LINK: Final = "160000"
-# Of a tree without git: what tools keep there and people do not edit.
+"""Bytes at the start of a file; git calls it binary if there is a NUL among them."""
+_SUBMODULE_MODE: Final = "160000"
+# Directories of tools, left out of a tree without git.
 _LEFT_OUT: Final = frozenset({".git", ".hg", ".svn", ".abreast", "__pycache__"})
 
 
 def list_paths(root: Path, git_dir: Path | None = None) -> list[str]:
-    """What a snapshot has: files and links that git tracks or doesn't ignore.
+    """The sorted paths for a snapshot: files and links that git tracks or doesn't ignore.
 
-    Without git, all of them. Sorted.
-
-    With a `git_dir`, that is what says what is tracked and ignored, and `root` is a worktree whose
-    own git directory may have been changed or removed: what is tracked there besides is listed too.
+    Without git, all of them. With a `git_dir`, that directory decides what is tracked and ignored,
+    and `root` is a worktree whose own git directory may have been changed or removed; files tracked
+    only there are listed too.
     """
     listed = list_tracked(root, untracked=True, git_dir=git_dir)
     solid = WithoutLinks(root)
@@ -39,7 +35,7 @@ def list_paths(root: Path, git_dir: Path | None = None) -> list[str]:
 
 
 def list_submodules(root: Path) -> list[str]:
-    """The paths of the submodules beneath `root`, whether their files are there or not. Sorted."""
+    """The sorted paths of the submodules beneath `root`, also of those that are not checked out."""
     listed = list_tracked(root, untracked=False)
     return [] if listed is None else sorted(listed[1])
 
@@ -47,9 +43,9 @@ def list_submodules(root: Path) -> list[str]:
 def list_tracked(
     root: Path, *, untracked: bool, git_dir: Path | None = None
 ) -> tuple[list[str], set[str], list[str]] | None:
-    """Paths, those of submodules, and notes on what is left out.
+    """Paths of files, paths of submodules, and notes on files that are left out.
 
-    None where git tracks nothing and lists nothing.
+    None where git lists no files.
     """
     extra = (
         {}
@@ -66,17 +62,19 @@ def list_tracked(
             return None
         raise
     if git_dir is not None:
-        with suppress(GitFailed):  # it may be ruined, or gone
+        with suppress(GitFailed):  # it may be damaged or removed
             own = {"GIT_CEILING_DIRECTORIES": str(git_dir.parent)}
             listed += git("ls-files", "-z", "--stage", cwd=root, extra=own).stdout
     staged = [line.split("\t", 1) for line in names(listed)]
-    paths = {path for _, path in staged}  # a set: a path with an unsettled merge comes three times
+    paths = {
+        path for _, path in staged
+    }  # a set: a path with an unresolved merge is listed three times
     others = [
         path for path in others if not path.endswith("/") and path.split("/", 1)[0] not in _LEFT_OUT
     ]
     if not paths and not others:
         return None
-    links = {path for mode, path in staged if mode.startswith(_GIT_LINK)}
+    links = {path for mode, path in staged if mode.startswith(_SUBMODULE_MODE)}
     if untracked or not paths:
         return [*paths, *others], links, []
     notes = (
@@ -88,29 +86,27 @@ def list_tracked(
 
 
 def _top(root: Path, git_dir: Path) -> Path:
-    """The top of the worktree that `root` is in: it is beside the git directory."""
+    """The top of the worktree that `root` is in; it has the same parent as the git directory."""
     return git_dir.parent / root.relative_to(git_dir.parent).parts[0]
 
 
 def walk_tree(root: Path) -> Iterator[str]:
-    """All files and links beneath `root`, without what version control and caches keep there."""
+    """All files and links beneath `root`, without those of version control and caches."""
     for place, folders, files in os.walk(root):
         kept = [name for name in folders if name not in _LEFT_OUT]
         linked = [name for name in kept if Path(place, name).is_symlink()]
         folders[:] = [name for name in kept if name not in linked]
         above = Path(place).relative_to(root).as_posix()
-        for name in [
-            *(name for name in files if name != ".git"),
-            *linked,
-        ]:  # of a worktree whose repository is gone
+        # A worktree whose repository was removed still has a file `.git`.
+        for name in [*(name for name in files if name != ".git"), *linked]:
             yield name if above == "." else f"{above}/{name}"
 
 
 class WithoutLinks:
-    """Whether a path is reached without following a link: git may know a directory that is a link by now."""
+    """Whether a path is reached without a link: a directory known to git may be a link by now."""
 
     def __init__(self, root: Path) -> None:
-        """Paths beneath `root`."""
+        """For paths beneath `root`."""
         self._root = root
         self._known: dict[str, bool] = {"": True}
 
@@ -123,7 +119,7 @@ class WithoutLinks:
 
 
 def is_binary(content: bytes) -> bool:
-    """As git sees it: there is a NUL near its beginning."""
+    """Whether git calls the content binary: there is a NUL near its beginning."""
     return b"\0" in content[:BINARY_PREFIX]
 
 

@@ -1,13 +1,14 @@
-"""Puts the results of subplans together, in the order of the plan, without touching any working tree.
+"""Merges the results of subplans, in the order of the plan, without changing any working tree.
 
-    merged = merge(snapshots, source, [Change(leaf, base, result), ...], ownership=Ownership.of(plan))
-    merged.conflicts, merged.requests     # what stands in the way
+    changes = [Change(leaf, base, result), ...]
+    merged = merge(snapshots, source, changes, ownership=Ownership.of(plan))
+    merged.conflicts, merged.requests     # what prevents the apply
     apply(merged, snapshots, root)        # in apply.py: all of it, or nothing
 
 Each change is merged against the snapshot that its own subplan started from: with any other base,
-what was merged before would look deleted. A rename is one change: both halves go in, or neither.
-Whatever does not go in is listed: a conflict, a refusal, a request to the owner, or, with
-`last-wins`, what was overwritten.
+what was merged before would look deleted. A rename is one change: both halves are merged, or
+neither. All that is not merged is listed: as a conflict, a refusal, a request to the owner, or,
+with `last-wins`, as overwritten.
 """
 
 from __future__ import annotations
@@ -44,29 +45,29 @@ class WriteRules(Protocol):
 
 
 class MergeStrategy(StrEnum):
-    """What becomes of a change that conflicts with those before it."""
+    """How a change that conflicts with earlier ones is treated."""
 
     THREE_WAY = "three-way"
-    """What doesn't conflict goes in, file by file; what does is left as it was."""
+    """Files without a conflict are merged, one by one; those with a conflict stay as they were."""
     SEQUENTIAL = "sequential"
-    """A change goes in whole or not at all; those after it are still tried."""
+    """A change is merged whole or not at all; those after it are still tried."""
     FAIL_ON_CONFLICT = "fail-on-conflict"
     """The first conflict ends the merge; that change and those after it are left out."""
     LAST_WINS = "last-wins"
     """The later subplan replaces the earlier one; each such file is listed in `overwritten`.
 
-    What changed in the source
-
-    tree itself is never replaced: against that, a conflict blocks as with any other strategy."""
+    Changes in the source tree itself are never replaced: a conflict with them blocks as with any
+    other strategy.
+    """
 
 
 class Outside(StrEnum):
-    """What becomes of a change to files that its subplan doesn't own."""
+    """How a change to files that its subplan doesn't own is treated."""
 
     REFUSE = "refuse"
     """The whole change is left out: half of it may be worse than none."""
     REQUEST = "request"
-    """What it owns goes in; the rest is a request to the owners."""
+    """Files that it owns are merged; the rest is a request to the owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +87,19 @@ class MergeRequest:
         owned = f"owned by {', '.join(self.owners)}"
         if self.rename is None:
             return f"{self.change.path}: written by {self.leaf}, {owned}"
-        return f"{self.rename[0]}: renamed to {self.rename[1]} by {self.leaf}; {self.change.path} is {owned}"
+        old, new = self.rename
+        return f"{old}: renamed to {new} by {self.leaf}; {self.change.path} is {owned}"
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The tree that has all that could be merged into `source`, and all that could not."""
+    """The tree with all that could be merged into `source`, and lists of the rest."""
 
     source: str
     tree: str
     strategy: MergeStrategy
     merged: tuple[str, ...]
-    """Leaves whose changes are in it: all that they own, apart from what `conflicts` and `requests` list."""
+    """Leaves whose changes are in it, except for those listed in `conflicts` and `requests`."""
     left_out: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     refused: tuple[MergeRequest, ...] = ()
@@ -106,7 +108,7 @@ class Merged:
 
     @property
     def blocked(self) -> tuple[str, ...]:
-        """Why it can't be applied, one line each; none if it can."""
+        """The reasons why it can't be applied, one line each; empty if it can."""
         lines = [str(each) for each in (*self.conflicts, *self.refused, *self.requests)]
         named = {each.leaf for each in self.conflicts} | {each.leaf for each in self.refused}
         return (*lines, *(f"{leaf}: left out" for leaf in self.left_out if leaf not in named))
@@ -131,10 +133,10 @@ def merge(
         snapshots, source, MergeStrategy(strategy), Outside(outside), ownership, differences
     )
     for place, change in enumerate(changes):
-        if not work.take(change):
+        if not work.merge_change(change):
             work.left_out += [each.leaf for each in changes[place + 1 :]]
             break
-    return work.done()
+    return work.result()
 
 
 @dataclass(slots=True)
@@ -156,8 +158,8 @@ class _Merge:
     def __post_init__(self) -> None:
         self.so_far = MergedSoFar(self.snapshots, self.source, self.differences)
 
-    def take(self, change: Change) -> bool:
-        """Merge a change; whether to go on."""
+    def merge_change(self, change: Change) -> bool:
+        """Merge a change; returns whether to continue with the next one."""
         own, foreign = self._by_owner(change.leaf, self.differences[change])
         if foreign and self.outside is Outside.REFUSE:
             self.refused += foreign
@@ -179,7 +181,7 @@ class _Merge:
         self.merged.append(change.leaf)
         return True
 
-    def done(self) -> Merged:
+    def result(self) -> Merged:
         return Merged(
             self.source,
             self.snapshots.write_tree(self.so_far.entries),
@@ -195,7 +197,10 @@ class _Merge:
     def _by_owner(
         self, leaf: str, difference: TreeDifference
     ) -> tuple[list[ChangeStep], list[MergeRequest]]:
-        """What a leaf may do, and what it may not: a rename of which it owns only one half is not its own."""
+        """The steps that a leaf may take, and requests for the others.
+
+        A rename of which it owns only one half is a request.
+        """
         own: list[ChangeStep] = []
         foreign: list[MergeRequest] = []
         moved: set[str] = set()
@@ -224,19 +229,22 @@ class _Merge:
 
 
 def _moves(steps: Sequence[ChangeStep]) -> list[ChangeStep]:
-    """Files that went and came again under the same name elsewhere, too much changed for git to call it a rename."""
-    gone, come = _by_name(steps, came=False), _by_name(steps, came=True)
+    """Files deleted and created again elsewhere with the same name.
+
+    They are too different for git to call it a rename.
+    """
+    deleted, created = _by_name(steps, created=False), _by_name(steps, created=True)
     pairs = [
-        (gone[name][0], come[name][0])
-        for name in gone
-        if len(gone[name]) == len(come.get(name, ())) == 1
+        (deleted[name][0], created[name][0])
+        for name in deleted
+        if len(deleted[name]) == len(created.get(name, ())) == 1
     ]
     return [ChangeStep((old, new), (old.path, new.path)) for old, new in pairs]
 
 
-def _by_name(steps: Sequence[ChangeStep], *, came: bool) -> dict[str, list[Changed]]:
+def _by_name(steps: Sequence[ChangeStep], *, created: bool) -> dict[str, list[Changed]]:
     found: dict[str, list[Changed]] = {}
     for (each,) in (step.changed for step in steps if step.rename is None):
-        if (each.before is None) == came and (each.after is None) != came:
+        if (each.before is None) == created and (each.after is None) != created:
             found.setdefault(each.path.rpartition("/")[2], []).append(each)
     return found

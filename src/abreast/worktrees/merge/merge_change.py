@@ -1,4 +1,4 @@
-"""One change, merged into the tree that was merged so far: what goes in, and what conflicts with it."""
+"""Merges one change into the tree that was merged so far, and lists the conflicts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from abreast.worktrees.merge.snapshots import (
 from abreast.worktrees.merge.three_way import Clash, ConflictKind, merge_entry
 
 SOURCE: Final = "source"
-"""The other side of a conflict with what changed in the source tree itself, while the subplans ran."""
+"""The other side of a conflict with a change in the source tree itself during the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a subplan did: the snapshots it started from and ended with."""
+    """The change of a subplan: the snapshots it started from and ended with."""
 
     leaf: str
     base: str
@@ -31,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A path that `leaf` and `other` (a leaf, or `SOURCE`) changed so that there is no saying which is right."""
+    """A path with incompatible changes of `leaf` and `other` (a leaf, or `SOURCE`)."""
 
     kind: ConflictKind
     path: str
@@ -51,12 +51,12 @@ class Conflict:
 
 
 class MergedSoFar:
-    """The tree merged so far: its files, the leaf that changed each, and what the source tree had in their place."""
+    """The tree merged so far: its files, and the leaf that changed each."""
 
     def __init__(
         self, snapshots: Snapshots, source: str, differences: Mapping[Change, TreeDifference]
     ) -> None:
-        """Start with the source tree; `differences` are all that are to be merged."""
+        """Start with the source tree; `differences` are those of all changes to be merged."""
         self.snapshots = snapshots
         self.entries = snapshots.entries(source)
         self.touched: dict[str, str] = {}
@@ -68,7 +68,7 @@ class MergedSoFar:
         self._renamed_in_source: dict[str, dict[str, tuple[str, str]]] = {}
         self._folders: Counter[str] = Counter()
         for path in self.entries:
-            self._folders.update(_above(path))
+            self._folders.update(_parents(path))
 
     def put(self, path: str, entry: TreeEntry | None) -> None:
         """Set an entry, or remove it."""
@@ -76,22 +76,22 @@ class MergedSoFar:
         if entry is not None:
             self.entries[path] = entry
         step = (entry is not None) - (before is not None)
-        for folder in _above(path) if step else ():
+        for folder in _parents(path) if step else ():
             self._folders[folder] += step
 
     def in_the_way(self, path: str) -> list[str]:
-        """Files where a path needs directories, and files beneath it."""
-        found = [folder for folder in _above(path) if folder in self.entries]
+        """Files in the place of a path's parent directories, and files beneath the path."""
+        found = [folder for folder in _parents(path) if folder in self.entries]
         if self._folders[path] > 0:
             found += sorted(other for other in self.entries if other.startswith(f"{path}/"))
         return found
 
     def who(self, path: str) -> str:
-        """The leaf that changed a path (also if the source tree has that from an earlier apply), or `SOURCE`."""
+        """The leaf that changed a path, in this merge or in an earlier apply, or `SOURCE`."""
         return self.touched.get(path) or self._made_by(path, self._before.get(path)) or SOURCE
 
     def renamed_by(self, base: str, path: str) -> tuple[str, str] | None:
-        """What became of a file that is gone: its new name, and the leaf that gave it, or `SOURCE`."""
+        """For a renamed file: its new name, and the leaf that renamed it, or `SOURCE`."""
         if path in self.renames:
             return self.renames[path]
         if base not in self._renamed_in_source:
@@ -102,8 +102,8 @@ class MergedSoFar:
         found: dict[str, tuple[str, str]] = {}
         for path, to in self.snapshots.changes(base, self._source).renames.items():
             leaf = self._made_by(to, self._before[to])
-            # After an earlier apply, what one leaf has deleted and another has created is no
-            # rename, however alike.
+            # After an earlier apply, a deletion by one leaf and a creation by another are not a
+            # rename, even if the files are alike.
             if leaf is None or any(
                 each.leaf == leaf and self._differences[each].renames.get(path) == to
                 for each in self._differences
@@ -112,9 +112,9 @@ class MergedSoFar:
         return found
 
     def on_source(self, each: Changed) -> TreeEntry | Clash | None:
-        """What a change makes of its path in the source tree alone.
+        """The result of a change applied to the source tree alone.
 
-        A clash if that has an edit of its own there.
+        A clash if the source tree has an edit of its own at that path.
         """
         now = self._before.get(each.path)
         if self._made_by(each.path, now) or now in self._started_from(each.path, each.before):
@@ -122,13 +122,13 @@ class MergedSoFar:
         return merge_entry(self.snapshots, each.before, now, each.after)
 
     def is_users_own(self, path: str) -> bool:
-        """Whether the source tree has a file there that no subplan has made, nor changed as it was."""
+        """Whether the source tree has a file there that no subplan made or started from."""
         now = self._before.get(path)
         known = {entry for each in self._changes_of(path) for entry in (each.before, each.after)}
         return now is not None and now not in known
 
     def _started_from(self, path: str, entry: TreeEntry | None) -> set[TreeEntry | None]:
-        """An entry, and those that leaves have made it from: a leaf may start from what others have done."""
+        """An entry, and all that leaves made it from: a leaf may start from other results."""
         found, waiting = {entry}, [entry]
         while waiting:
             after = waiting.pop()
@@ -140,7 +140,7 @@ class MergedSoFar:
     def _made_by(self, path: str, entry: TreeEntry | None) -> str | None:
         """The leaf whose result the source tree has at a path, from an earlier apply.
 
-        Of a rename, with both halves.
+        For a rename, both halves must be there.
         """
         for change, difference in self._differences.items():
             each, to = difference.at(path), difference.renames.get(path, "")
@@ -162,35 +162,35 @@ class MergedSoFar:
 
 
 class TreeDraft:
-    """A change as it is merged: what was written can be taken back until it is kept."""
+    """A change in the process of merging: it can be rolled back until it is kept."""
 
     def __init__(self, so_far: MergedSoFar, change: Change, steps: Iterable[ChangeStep]) -> None:
-        """Merge these steps; what conflicts is in `conflicts`, and not in the tree."""
+        """Merge these steps; those that conflict are in `conflicts`, and not in the tree."""
         self._so_far = so_far
         self._change = change
         self._undo: list[tuple[str, TreeEntry | None]] = []
         self._conflicts: dict[ChangeStep, list[Conflict]] = {}
         self._values: dict[str, TreeEntry | None] = {}
-        self._put_in: list[ChangeStep] = [step for step in steps if self._agrees(step)]
-        while not self._place():
+        self._accepted: list[ChangeStep] = [step for step in steps if self._is_mergeable(step)]
+        while not self._insert_accepted():
             self.take_back()
-            self._put_in = [step for step in self._put_in if step not in self._conflicts]
+            self._accepted = [step for step in self._accepted if step not in self._conflicts]
 
     @property
     def conflicts(self) -> list[Conflict]:
-        """What stands in its way."""
+        """The conflicts that prevent its steps."""
         return [each for found in self._conflicts.values() for each in found]
 
-    def _agrees(self, step: ChangeStep) -> bool:
-        """Whether a step goes with what is there.
+    def _is_mergeable(self, step: ChangeStep) -> bool:
+        """Whether a step merges with the tree so far.
 
-        Else its conflicts are listed, and none of its halves goes in.
+        If not, its conflicts are listed, and neither half of it is merged.
         """
         entries = self._so_far.entries
         if all(
             entries.get(each.path) == each.after for each in step.changed
         ) and not self._renamed_and_deleted(step):
-            return self._settle(step)
+            return self._accept_as_is(step)
         if step.rename is not None and self._origin_gone(step, *step.rename):
             return False
         for each in step.changed:
@@ -198,17 +198,17 @@ class TreeDraft:
                 self._so_far.snapshots, each.before, entries.get(each.path), each.after
             )
             if isinstance(found, Clash):
-                self._clash(step, each, found)
+                self._list_clash(step, each, found)
             else:
                 self._values[each.path] = found
         return step not in self._conflicts
 
-    def _settle(self, step: ChangeStep) -> bool:
+    def _accept_as_is(self, step: ChangeStep) -> bool:
         self._values |= {each.path: each.after for each in step.changed}
         return True
 
     def _renamed_and_deleted(self, step: ChangeStep) -> bool:
-        """A file that this change deletes and the other side has renamed."""
+        """Whether this change deletes a file that the other side has renamed."""
         each = step.changed[0]
         gone = (
             None
@@ -218,26 +218,26 @@ class TreeDraft:
         if gone is None:
             return False
         detail = f"the first renamed it to {gone[0]}, the second deleted it"
-        self._list(step, ConflictKind.RENAME, each, other=gone[1], detail=detail)
+        self._list_conflict(step, ConflictKind.RENAME, each, other=gone[1], detail=detail)
         return True
 
     def _origin_gone(self, step: ChangeStep, origin: str, to: str) -> bool:
-        """A file that this change renames, and the other side has deleted, or renamed to something else."""
+        """Whether the file that this change renames was deleted, or renamed to another name."""
         if origin in self._so_far.entries:
             return False
         gone, moved = step.changed
         other = self._so_far.renamed_by(self._change.base, origin)
         if other is None:
             detail = f"the first deleted it, the second renamed it to {to}"
-            self._list(
+            self._list_conflict(
                 step, ConflictKind.RENAME, gone, other=self._so_far.who(origin), detail=detail
             )
         elif other[0] != to:
             detail = f"{origin} was renamed to {other[0]} and to {to}"
-            self._list(step, ConflictKind.RENAME, moved, other=other[1], detail=detail)
+            self._list_conflict(step, ConflictKind.RENAME, moved, other=other[1], detail=detail)
         return step in self._conflicts
 
-    def _clash(self, step: ChangeStep, each: Changed, clash: Clash) -> None:
+    def _list_clash(self, step: ChangeStep, each: Changed, clash: Clash) -> None:
         kind, other = clash.kind, self._so_far.who(each.path)
         ours = self._so_far.entries.get(each.path)
         detail = _DETAILS[kind]
@@ -258,9 +258,9 @@ class TreeDraft:
                 )
         elif kind is ConflictKind.CREATE_CREATE and step.rename is not None:
             kind, detail = ConflictKind.RENAME, f"the second renamed {step.rename[0]} to it"
-        self._list(step, kind, each, other=other, detail=detail, marked=clash.marked)
+        self._list_conflict(step, kind, each, other=other, detail=detail, marked=clash.marked)
 
-    def _list(
+    def _list_conflict(
         self,
         step: ChangeStep,
         kind: ConflictKind,
@@ -276,16 +276,18 @@ class TreeDraft:
         )
         self._conflicts.setdefault(step, []).append(found)
 
-    def _place(self) -> bool:
-        """Put in what agrees, first what goes away: a file may take the place of a directory.
+    def _insert_accepted(self) -> bool:
+        """Insert the accepted steps; returns whether none was blocked by another file.
 
-        Whether all had room.
+        Deletions are first: a file may take the place of a directory.
         """
         entries = self._so_far.entries
         changed = [
-            (step, each, self._values[each.path]) for step in self._put_in for each in step.changed
+            (step, each, self._values[each.path])
+            for step in self._accepted
+            for each in step.changed
         ]
-        room = True
+        unblocked = True
         for step, each, value in sorted(changed, key=lambda one: (one[2] is not None, one[1].path)):
             blocking = (
                 self._so_far.in_the_way(each.path)
@@ -298,13 +300,13 @@ class TreeDraft:
                     if each.path.startswith(f"{other}/")
                     else f"{other} is beneath it"
                 )
-                self._list(
+                self._list_conflict(
                     step, ConflictKind.DIRECTORY, each, other=self._so_far.who(other), detail=detail
                 )
-                room = False
+                unblocked = False
             if not blocking:
                 self._put(each.path, value)
-        return room
+        return unblocked
 
     def _put(self, path: str, entry: TreeEntry | None) -> None:
         before = self._so_far.entries.get(path)
@@ -313,9 +315,9 @@ class TreeDraft:
             self._so_far.put(path, entry)
 
     def overwrite(self) -> list[Conflict]:
-        """Let this change win over other leaves.
+        """Replace the changes of other leaves; returns the conflicts solved by that.
 
-        The conflicts that it won. Against the source tree it wins none.
+        Changes of the source tree are never replaced.
         """
         overwritten: list[Conflict] = []
         steps = sorted(
@@ -324,22 +326,22 @@ class TreeDraft:
         )
         for step in steps:
             values = {each.path: self._so_far.on_source(each) for each in step.changed}
-            away = self._removed_by(step)
-            if self._is_against_source(step, values, away):
+            removed = self._removed_by(step)
+            if self._is_against_source(step, values, removed):
                 self._conflicts[step] = [
                     replace(each, other=SOURCE) for each in self._conflicts[step]
                 ]
                 continue
-            for path in away:
+            for path in removed:
                 self._put(path, None)
             for path, value in values.items():
                 self._put(path, None if isinstance(value, Clash) else value)
-            self._put_in.append(step)
+            self._accepted.append(step)
             overwritten += self._conflicts.pop(step)
         return overwritten
 
     def _removed_by(self, step: ChangeStep) -> list[str]:
-        """The files that have to go for a step to win: those in its way, and what another has renamed its file to."""
+        """The files to remove for a step: those that block it, and new names of its own file."""
         paths = {each.path for each in step.changed}
         found = [
             other
@@ -358,26 +360,29 @@ class TreeDraft:
         return [path for path in found if path not in paths and path in self._so_far.entries]
 
     def _is_against_source(
-        self, step: ChangeStep, values: Mapping[str, TreeEntry | Clash | None], away: Iterable[str]
+        self,
+        step: ChangeStep,
+        values: Mapping[str, TreeEntry | Clash | None],
+        removed: Iterable[str],
     ) -> bool:
         by_source = any(
             each.other == SOURCE and each.kind is not ConflictKind.DIRECTORY
             for each in self._conflicts[step]
         )
         clashes = any(isinstance(value, Clash) for value in values.values())
-        return by_source or clashes or any(self._so_far.is_users_own(path) for path in away)
+        return by_source or clashes or any(self._so_far.is_users_own(path) for path in removed)
 
     def take_back(self) -> None:
-        """Put back what was there before."""
+        """Restore the tree as it was before this change."""
         for path, before in reversed(self._undo):
             self._so_far.put(path, before)
         self._undo.clear()
 
     def keep(self) -> None:
-        """It is merged: remember which leaf has changed and renamed what."""
+        """Accept the merge: record the paths that the leaf changed and renamed."""
         leaf = self._change.leaf
         self._so_far.touched.update((path, leaf) for path, _ in self._undo)
-        renamed = [step.rename for step in self._put_in if step.rename is not None]
+        renamed = [step.rename for step in self._accepted if step.rename is not None]
         self._so_far.renames.update((path, (to, leaf)) for path, to in renamed)
 
 
@@ -392,7 +397,7 @@ _DETAILS: Final = {
 }
 
 
-def _above(path: str) -> Iterator[str]:
+def _parents(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

@@ -1,18 +1,18 @@
-"""Names of files, which may have anything in them: as words for a command, and as something to print."""
+"""Makes file names, which may contain any bytes, safe as arguments and for printing."""
 
 from __future__ import annotations
 
 
 def as_word(path: str) -> str:
-    """A path that no command takes for an option."""
+    """The path as an argument that no command reads as an option."""
     return f"./{path}" if path.startswith("-") else path
 
 
 def is_one_line(path: str) -> bool:
-    """Whether a path is text without control characters or spaces at its ends, so that it can be read back as shown."""
+    """Whether a path can be read back as printed: no control characters, no spaces at its ends."""
     return path.isprintable() and path == path.strip()
 
 
 def printable(text: str) -> str:
-    """A text on one line, with escapes for what a terminal would obey and for bytes that are no text."""
+    """A text on one line; control characters and bytes that are no text are escaped."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

@@ -1,6 +1,6 @@
-"""Finds the applies that were cut off in a directory, around it or beneath it, and takes them back or completes them.
+"""Finds interrupted applies in and around a directory, and rolls them back or completes them.
 
-Until that is done the tree is neither what it was nor what it was to be: no plan may be made of it.
+Until then the tree is in neither its old nor its new state, and no plan may be made of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from abreast.worktrees.merge.git import git, names
 
 
 def repair(root: Path) -> list[str]:
-    """Take back or complete every apply and undo that was killed; one line for each.
+    """Roll back or complete every apply and undo that was killed; returns one line for each.
 
     Looks in `root`, in the directories above it that belong to the same repository, and in those
     beneath it that have files. Raises what `recover` raises.
@@ -41,7 +41,10 @@ def _around(root: Path) -> list[Path]:
 
 
 def _beneath(root: Path) -> list[Path]:
-    """The directories in which abreast keeps something: git lists the files, moved away or not, without a look."""
+    """The directories that have an `.abreast`.
+
+    Git lists tracked files from its index, so those that were moved away are found too.
+    """
     try:
         folders = _folders(names(git("ls-files", "-z", cwd=root).stdout))
     except GitFailed:

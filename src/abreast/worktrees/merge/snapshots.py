@@ -1,13 +1,13 @@
-"""What a directory had in it at a moment, byte for byte: kept as git trees in an object database of our own.
+"""Snapshots of directories, byte for byte, as git trees in a separate object database.
 
     snapshots = Snapshots(Path(".abreast/plan.git"))
     base = snapshots.take(root)           # before a subplan starts
     result = snapshots.take(worktree)     # when it has ended
     snapshots.changes(base, result)
 
-Neither the repository of the user nor its index or configuration is touched. Line ends, filters and merge drivers of
-`.gitattributes` are off: a snapshot is what is on disk, and `merge=union` would swallow conflicts. Submodules are left
-out, and so is what git ignores.
+The user's repository, its index and its configuration are not changed. Line ends, filters and merge
+drivers of `.gitattributes` are off: a snapshot has the bytes on the disk, and `merge=union` would
+hide conflicts. Submodules and files ignored by git are left out.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from abreast.worktrees.merge.listing import list_paths
 REGULAR: Final = "100644"
 EXECUTABLE: Final = "100755"
 LINK: Final = "120000"
-_EXACT: Final = "* -text -eol -ident -filter -working-tree-encoding !merge !conflict-marker-size\n"
-_NOTHING: Final = "0" * 40
-_TICK: Final = 50_000_000  # ns; a file system's clock may tick as slowly
-# All is read again within the hour, any name was on disk already, and no reference holds anything
-# in here.
+_ATTRIBUTES: Final = (
+    "* -text -eol -ident -filter -working-tree-encoding !merge !conflict-marker-size\n"
+)
+_NULL_ID: Final = "0" * 40
+_TIMESTAMP_GRANULARITY: Final = 50_000_000  # ns; the clock of a file system may be as coarse
+# No compression, as all is read again within the hour. Any name is accepted, as it was on the disk
+# already. No garbage collection, as most trees have no reference.
 _SETTINGS: Final = """
 [core]
 	looseCompression = 0
@@ -44,20 +46,20 @@ _SETTINGS: Final = """
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """A file at a moment: its mode as git writes it, and the name of its content."""
+    """A file of a snapshot: its mode as git writes it, and the id of its content."""
 
     mode: str
     blob: str
 
     @property
     def link(self) -> bool:
-        """Whether it is a symbolic link; its content is then where it leads to."""
+        """Whether it is a symbolic link; its content is then the target."""
         return self.mode == LINK
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A path whose entry is another one: none `before` if it was created, none `after` if it was deleted."""
+    """A changed path; `before` is None if it was created, `after` if it was deleted."""
 
     path: str
     before: TreeEntry | None
@@ -66,7 +68,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class ChangeStep:
-    """What is merged or left as one: a changed path, or both halves of a rename, which then has both names."""
+    """A unit of merging: a changed path, or both halves of a rename, with its two names."""
 
     changed: tuple[Changed, ...]
     rename: tuple[str, str] | None = None
@@ -74,9 +76,9 @@ class ChangeStep:
 
 @dataclass(frozen=True, slots=True)
 class TreeDifference:
-    """What changed between two snapshots, sorted. A rename is a deletion and a creation.
+    """The sorted changes between two snapshots.
 
-    `renames` says which.
+    A rename is a deletion and a creation; `renames` maps the old name to the new one.
     """
 
     changed: tuple[Changed, ...] = ()
@@ -86,15 +88,15 @@ class TreeDifference:
     )
 
     def __post_init__(self) -> None:
-        """Find paths at once."""
+        """Build the lookup by path."""
         self._by_path.update((each.path, each) for each in self.changed)
 
     def at(self, path: str) -> Changed | None:
-        """What changed at a path; None if nothing did."""
+        """The change at a path; None if there is none."""
         return self._by_path.get(path)
 
     def steps(self) -> Iterator[ChangeStep]:
-        """What changed, with the halves of each rename together."""
+        """The changes, with the halves of each rename together."""
         targets = set(self.renames.values())
         for each in self.changed:
             to = self.renames.get(each.path)
@@ -106,53 +108,55 @@ class TreeDifference:
 
 @dataclass(slots=True)
 class SeenTree:
-    """How the files of a directory looked when a snapshot was taken, and the index that has their contents by name.
+    """The file states at the last snapshot of a directory, and the git index of their contents.
 
-    Git's own way to see that a file has changed counts whole seconds, and misses one that got its
-    old time back.
+    It makes the next snapshot faster. Git's own detection of changes compares whole seconds, and
+    misses a file whose old time was restored.
     """
 
     index: Path
-    _looks: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _states: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
 
     def changed(self, root: Path, paths: Sequence[str]) -> list[str]:
-        """Paths that may have changed since the last time, or are no more.
+        """Paths that may have changed since the last call, or no longer exist.
 
-        From now on, this is the last time.
+        Records the current states for the next call.
         """
-        before, self._looks = self._looks, {}
+        before, self._states = self._states, {}
         now = SYSTEM_CLOCK.wall() * 1e9
         same = set()
         for path in paths:
             facts = (root / path).lstat()
-            look = (
+            state = (
                 facts.st_ino,
                 facts.st_size,
                 facts.st_mtime_ns,
                 facts.st_ctime_ns,
                 facts.st_mode,
             )
-            if before.get(path) == look:
+            if before.get(path) == state:
                 same.add(path)
-            if now - facts.st_ctime_ns > _TICK:  # or a change right after it might not show
-                self._looks[path] = look
+            if (
+                now - facts.st_ctime_ns > _TIMESTAMP_GRANULARITY
+            ):  # else a change right after it might not show
+                self._states[path] = state
         known, self._known = self._known, set(paths)
         return sorted(known - same)
 
     def forget(self) -> None:
-        """The snapshot was not taken: the next one reads everything."""
-        self._looks = {}
+        """Forget all states after a failed snapshot: the next one reads everything."""
+        self._states = {}
 
 
 class Snapshots:
-    """An object database at `home`, made if there is none.
+    """An object database at `home`, created if it does not exist.
 
     Safe to use from several threads and processes.
     """
 
     def __init__(self, home: Path) -> None:
-        """Open it, or make it."""
+        """Open the database, or create it."""
         self.home = home.absolute()
         if not (self.home / "info" / "attributes").exists():
             git(
@@ -161,19 +165,20 @@ class Snapshots:
             with (self.home / "config").open("a") as config:
                 config.write(_SETTINGS)
             (self.home / "info").mkdir(exist_ok=True)
-            (self.home / "info" / "attributes").write_text(_EXACT)
+            (self.home / "info" / "attributes").write_text(_ATTRIBUTES)
 
     def take(self, root: Path, seen: SeenTree | None = None, git_dir: Path | None = None) -> str:
-        """The tree of what is in `root` now, without what git ignores there, or what that `git_dir` does.
+        """Take a snapshot of `root` and return its tree.
 
-        With what was `seen` there the last time, only what has changed in between is read again: of
-        1,500 files in a tenth of the time. Nobody else may use that at the same time.
+        Files that git ignores there, or by that `git_dir`, are left out. With `seen` of the last
+        snapshot, only changed files are read again: a tenth of the time for 1,500 files. `seen`
+        must not be used by two calls at the same time.
         """
         paths = list_paths(root, git_dir)
         if seen is not None:
-            anew = seen.changed(root, paths)
+            changed = seen.changed(root, paths)
             try:
-                return self._take(root, paths, {"GIT_INDEX_FILE": str(seen.index)}, anew)
+                return self._take(root, paths, {"GIT_INDEX_FILE": str(seen.index)}, changed)
             except BaseException:
                 seen.forget()
                 raise
@@ -181,10 +186,10 @@ class Snapshots:
             return self._take(root, paths, index, [])
 
     def _take(
-        self, root: Path, paths: Sequence[str], index: Mapping[str, str], anew: Sequence[str]
+        self, root: Path, paths: Sequence[str], index: Mapping[str, str], changed: Sequence[str]
     ) -> str:
         place = {**index, "GIT_WORK_TREE": str(root.absolute())}
-        for way, listed in (("--force-remove", anew), ("--remove", paths)):
+        for way, listed in (("--force-remove", changed), ("--remove", paths)):
             given = b"".join(os.fsencode(path) + b"\0" for path in listed)
             self._git(
                 "update-index", "-z", "--add", way, "--stdin", stdin=given, extra=place, cwd=root
@@ -201,7 +206,7 @@ class Snapshots:
         return found
 
     def changes(self, base: str, result: str) -> TreeDifference:
-        """What is different in `result`.
+        """The differences of `result` from `base`.
 
         A file that moved with at least half of its content is a rename.
         """
@@ -223,11 +228,11 @@ class Snapshots:
         return TreeDifference(tuple(sorted(changed, key=lambda each: each.path)), renames)
 
     def read(self, blob: str) -> bytes:
-        """A content."""
+        """The content of a blob."""
         return self._git("cat-file", "blob", blob)
 
     def read_many(self, blobs: Iterable[str]) -> dict[str, bytes]:
-        """Many contents at once, each once."""
+        """The contents of many blobs, each read once."""
         wanted = sorted(set(blobs))
         printed = self._git(
             "cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in wanted).encode()
@@ -242,11 +247,11 @@ class Snapshots:
         return found
 
     def write(self, content: bytes) -> str:
-        """Keep a content; its name."""
+        """Store a content; returns its id."""
         return self._git("hash-object", "-w", "--stdin", stdin=content).strip().decode()
 
     def write_tree(self, entries: Mapping[str, TreeEntry]) -> str:
-        """Keep a tree of entries that are kept already; its name."""
+        """Store a tree of entries whose contents are stored already; returns its id."""
         listed = b"".join(
             f"{entry.mode} {entry.blob}\t".encode() + os.fsencode(path) + b"\0"
             for path, entry in sorted(entries.items())
@@ -256,9 +261,8 @@ class Snapshots:
             return self._git("write-tree", extra=index).strip().decode()
 
     def refer(self, name: str, tree: str) -> None:
-        """Set a reference: what it refers to is never collected."""
-        # By ourselves: a git that is killed in the middle leaves a lock, which stands in the way of
-        # the next one.
+        """Set a reference to a tree, which is then never garbage collected."""
+        # Not by git: a git that is killed in the middle leaves a lock, which blocks the next one.
         place = self.home / name
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
@@ -271,11 +275,11 @@ class Snapshots:
         """Remove references."""
         for name in names:
             (self.home / name).unlink(missing_ok=True)
-            with suppress(OSError):  # others are there
+            with suppress(OSError):  # it has other references
                 (self.home / name).parent.rmdir()
 
     def references(self, beneath: str) -> dict[str, str]:
-        """The references beneath a name, which ends with a slash, and what they refer to."""
+        """The references beneath a name, which ends with a slash, and their trees."""
         printed = self._git("for-each-ref", "--format=%(refname) %(objectname)", beneath).decode()
         return {
             name: tree for name, _, tree in (line.partition(" ") for line in printed.splitlines())
@@ -298,4 +302,4 @@ class Snapshots:
 
 
 def _entry(mode: str, blob: str) -> TreeEntry | None:
-    return None if blob == _NOTHING else TreeEntry(mode, blob)
+    return None if blob == _NULL_ID else TreeEntry(mode, blob)

@@ -1,9 +1,8 @@
-"""One file, changed on two sides: what becomes of it, or why nobody can say.
+"""The three-way merge of one file that was changed on two sides.
 
-The text of a file is merged by `git merge-file`, which is what `git merge` does for each. All else
-is decided here and not by `git merge-tree`: that takes no base other than the one it finds in a
-history (before git 2.40), tells of conflicts in prose, and follows a rename into a file that
-somebody else may own.
+The text of a file is merged by `git merge-file`, as `git merge` does for each file. All else is
+decided here and not by `git merge-tree`, which takes only a base that it finds in a history (before
+git 2.40), reports conflicts in prose, and follows a rename into a file that another leaf may own.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from abreast.worktrees.merge.snapshots import Snapshots, TreeEntry
 
 
 class ConflictKind(StrEnum):
-    """How two changes exclude each other."""
+    """The ways in which two changes conflict."""
 
     CONTENT = "content"
     """Both changed the same lines."""
@@ -36,10 +35,7 @@ class ConflictKind(StrEnum):
     SYMLINK = "symlink"
     """Both changed it, and it is or was a symbolic link."""
     CRLF = "crlf"
-    """Both changed it, and they differ in the ends of lines.
-
-    Apart from these there is no conflict.
-    """
+    """Both changed it, and the conflict is only in the ends of lines."""
     DIRECTORY = "directory/file"
     """One made a directory where the other has a file."""
 
@@ -48,7 +44,7 @@ class ConflictKind(StrEnum):
 class Clash:
     """A conflict in one file.
 
-    `marked` is the name of a content with conflict markers, where there can be one.
+    `marked` is the blob with conflict markers, if the file is text.
     """
 
     kind: ConflictKind
@@ -58,7 +54,7 @@ class Clash:
 def merge_entry(
     snapshots: Snapshots, base: TreeEntry | None, ours: TreeEntry | None, theirs: TreeEntry | None
 ) -> TreeEntry | Clash | None:
-    """The entry that has both changes, none if it is deleted, or the conflict between them."""
+    """The entry that has both changes (None if it is deleted), or the conflict between them."""
     if theirs in {ours, base}:
         return ours
     if ours == base:
@@ -92,13 +88,13 @@ def _merge_text(snapshots: Snapshots, base: str, ours: str, theirs: str) -> str 
     clean, text = _merge_file(sides)
     if clean:
         return snapshots.write(text)
-    alike = [side.replace(b"\r\n", b"\n") for side in sides]
-    only_ends = alike != sides and _merge_file(alike)[0]
+    normalized = [side.replace(b"\r\n", b"\n") for side in sides]
+    only_ends = normalized != sides and _merge_file(normalized)[0]
     return Clash(ConflictKind.CRLF if only_ends else ConflictKind.CONTENT, snapshots.write(text))
 
 
 def _merge_file(sides: list[bytes]) -> tuple[bool, bytes]:
-    """Whether ours, base and theirs merge without a conflict, and the text, with markers if they don't."""
+    """Whether ours, base and theirs merge without conflict; and the text, else with markers."""
     with tempfile.TemporaryDirectory(prefix="abreast-merge-") as place:
         files = [Path(place, name) for name in ("ours", "base", "theirs")]
         for file, side in zip(files, sides, strict=True):

@@ -1,12 +1,12 @@
-"""Takes an apply back: every file is again what it was before, byte for byte, or nothing is changed.
+"""Undoes an apply: restores every file byte for byte, or changes nothing.
 
     latest = applies(root)[-1]
-    changed_since(root, latest)           # the paths that stand in the way
+    changed_since(root, latest)           # the paths that prevent it
     undo(root, latest)
 
-The old files themselves were kept, so permissions, times and links come back too, and so do
-directories that went with their last file. It is written like an apply: killed at any moment,
-`recover` takes it back or completes it.
+The old files themselves were kept, so permissions, times and links are restored too, and so are
+directories that were removed with their last file. It is written like an apply: after a kill at any
+moment, `recover` rolls it back or completes it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from abreast.worktrees.merge.snapshots import Changed, TreeEntry
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """An apply that can be taken back: where its old files are, its journal, and the record that was given to it."""
+    """An apply that can be undone: the directory of its old files, and its journal."""
 
     place: Path
     journal: dict[str, Any]
 
     @property
     def record(self) -> dict[str, Any]:
-        """What was recorded of it."""
+        """The record that was given to `apply`."""
         record: dict[str, Any] = self.journal["record"]
         return record
 
@@ -43,7 +43,7 @@ class Applied:
 
 
 def applies(root: Path) -> list[Applied]:
-    """The applies to a directory that can be taken back, the newest last."""
+    """The applies to a directory that can be undone, the newest last."""
     found = sorted((root / HOME).glob(f"{APPLIED}*"))
     return [
         Applied(place, read_journal(place / DONE)) for place in found if (place / DONE).exists()
@@ -51,9 +51,9 @@ def applies(root: Path) -> list[Applied]:
 
 
 def changed_since(root: Path, applied: Applied) -> list[str]:
-    """The paths that are not as the apply left them, or whose old content is not kept any more."""
+    """The paths changed since the apply, and those whose old content is no longer kept."""
     found = []
-    for file, each, old in _reversed(applied):
+    for file, each, old in _inverse_changes(applied):
         try:
             check(root, each)
             same = (
@@ -69,24 +69,24 @@ def changed_since(root: Path, applied: Applied) -> list[str]:
 
 
 def undo(root: Path, applied: Applied, *, disk: Disk | None = None) -> tuple[str, ...]:
-    """Make all files what they were before an apply; their paths.
+    """Restore all files to their state before an apply; returns their paths.
 
-    Raises `SourceChanged` if some were changed since, one line each, `ApplyInterrupted`, `ApplyRunning`, or the
-    `OSError` that stopped it; the tree is then as it was.
+    Raises `SourceChanged` if some were changed since, with one line each, `ApplyInterrupted`,
+    `ApplyRunning`, or the `OSError` that stopped it; the tree is then unchanged.
     """
     with writing(root):
         if changed := changed_since(root, applied):
             raise SourceChanged(
                 "\n".join(f"{path}: changed since it was applied" for path in changed)
             )
-        steps = [each for _, each, _ in _reversed(applied)]
+        steps = [each for _, each, _ in _inverse_changes(applied)]
         journal = applied.journal
         gone = {
             folder: journal["modes"][folder]
             for folder in (*journal["emptied"], *journal["removed"])
         }
         with ApplyStage(root, disk or Disk()) as stage:
-            stage.bring_new([old for _, _, old in _reversed(applied)])
+            stage.bring_new([old for _, _, old in _inverse_changes(applied)])
             stage.begin(
                 steps, emptied=journal["made"][::-1], folders=gone, forget=applied.place.name
             )
@@ -95,8 +95,8 @@ def undo(root: Path, applied: Applied, *, disk: Disk | None = None) -> tuple[str
     return applied.paths
 
 
-def _reversed(applied: Applied) -> Iterator[tuple[dict[str, Any], Changed, Path | None]]:
-    """Each file as it was written, the change that takes it back, and where its old content is."""
+def _inverse_changes(applied: Applied) -> Iterator[tuple[dict[str, Any], Changed, Path | None]]:
+    """Each file of the journal, the change that undoes it, and the path of its old content."""
     for number, file in enumerate(applied.journal["files"]):
         before, after = (
             None if file[side] is None else TreeEntry(*file[side]) for side in ("before", "after")
