@@ -1,4 +1,4 @@
-"""A server on this machine that gives recorded answers, and keeps what it was asked."""
+"""A loopback server that gives predefined answers and records its requests."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ class Server:
 
 @asynccontextmanager
 async def serving(*answers: Recorded):
-    """A server that gives these answers one after the other, the last one for ever."""
+    """A server that gives these answers in turn, and repeats the last one."""
     rest = list(answers)
     server = Server("")
 
@@ -88,9 +88,9 @@ async def closing(model):
 
 @asynccontextmanager
 async def speaking(said: bytes | None):
-    """A server that says this to whoever has sent the head of a request, and hangs up.
+    """A server that sends these bytes after the head of a request, and closes the connection.
 
-    Or, for None, only listens.
+    With None, it only reads.
     """
     writers, over = [], []
 

@@ -1,4 +1,4 @@
-"""Calls over real HTTP through the whole stack: run, store, lane, adapter, and a storm that writes down the truth."""
+"""Calls over real HTTP through run, store, lane and adapter, to a storm that logs all of them."""
 
 import asyncio
 import gc
@@ -68,7 +68,7 @@ def state_of(path, run_id="r-1"):
         return store.get(run_id).state
 
 
-# --- cancelled calls --------------------------------------------------------------------------------------------------
+# --- cancelled calls
 
 
 @every_shape
@@ -145,7 +145,7 @@ async def test_an_item_that_takes_too_long_hangs_up_and_its_call_is_recorded(tmp
     assert outcome.usage.estimate
 
 
-# --- service time -----------------------------------------------------------------------------------------------------
+# --- service time
 
 
 @pytest.mark.parametrize(("width", "calls", "latency"), [(1, 4, 8.0), (4, 12, 8.0), (64, 80, 30.0)])
@@ -153,8 +153,8 @@ async def test_the_service_time_of_a_call_is_what_the_server_measured(
     width, calls, latency, tmp_path
 ):
     path = tmp_path / "runs.db"
-    # Each call is turned away four times, so each waits for its lane as well as for its turn. A
-    # second is 50 ms there.
+    # Each call is rejected four times, so each waits for its lane as well as for its turn. A second
+    # takes 50 ms there.
     with start_process(latency=latency, noise=latency / 2, minute=3.0) as storm:
         async with (
             opened(storm.url, width=width) as model,
@@ -174,12 +174,11 @@ async def test_the_service_time_of_a_call_is_what_the_server_measured(
     assert len(log) == 5 * calls
     assert not measured
     assert min(ratios) >= 0.95
-    assert (
-        statistics.quantiles(ratios, n=4)[0] <= 1.05
-    )  # a machine that is busy may hear of some answers late
+    # The lowest quarter only: a busy machine may receive some answers late.
+    assert statistics.quantiles(ratios, n=4)[0] <= 1.05
 
 
-# --- faults -----------------------------------------------------------------------------------------------------------
+# --- faults
 
 RETRIED = {"500", "502", "503", "529", "reset", "reset-body", "stall", "stall-body"}
 HELD = {"429", "429-bare", "429-date", "429-concurrency"}
@@ -208,7 +207,7 @@ LAST = {
     "stall": "ReplyTimeout",
     "stall-body": "ReplyTimeout",
 }
-"""What a fault that is retried ends with, if it does not pass."""
+"""The final error of a fault that is retried in vain."""
 ROWS = {
     ("500", "502", "503", "529"): "500, 502, 503, 529: the provider fails",
     ("reset", "reset-body"): "the connection is reset, before or in the middle of a reply",
@@ -295,7 +294,7 @@ async def test_faults_of_a_reply_or_a_request_are_typed_and_what_came_is_kept_in
 
 
 def kept(path, faults):
-    """Of each fault, whether what came instead of a reply is in the store, with the call and with the item."""
+    """The body that came instead of a reply is in the store, with the call and the item."""
     with closing(SqliteStore(path)) as store:
         calls = store.events("r-1", kinds={"call-settled"}, limit=1000)
         items = {
@@ -330,7 +329,7 @@ async def test_each_kind_of_429_holds_the_lane_is_no_attempt_and_costs_nothing(t
         assert all(event.data["held"] >= 0 for event in held)
         return [event.data["limit"] for event in held]
 
-    async with open_storm(minute=1.2) as storm:  # a second is 20 ms there, but the one of a date
+    async with open_storm(minute=1.2) as storm:  # a second takes 20 ms there, except that of a date
         limits = await asyncio.gather(*(one(shape, storm) for shape in SHAPES))
         assert storm.stats().arrived == 2 * len(HELD) * len(SHAPES)
     assert limits == [["requests", "requests", "concurrency", "requests"]] * len(SHAPES)
@@ -355,7 +354,7 @@ async def test_a_spent_quota_parks_the_lane_and_the_run_goes_on_another_day(shap
         gc.collect()  # a lane lives as long as a model on it
         outcomes = await once("must")
         assert [outcome.ok for outcome in outcomes] == [True] * 6
-        assert storm.stats().arrived == 7  # the two that were recorded are not asked again
+        assert storm.stats().arrived == 7  # the two recorded ones are not sent again
     assert state_of(path) == "done"
 
 
@@ -436,7 +435,7 @@ async def test_what_a_refusal_used_is_charged(tmp_path):
     assert budget.spent["tokens"] == entry.input_tokens + entry.output_tokens
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
+# --- keys
 
 
 def test_all_keys_that_are_missing_are_named_at_once(tmp_path):
@@ -450,7 +449,8 @@ def test_all_keys_that_are_missing_are_named_at_once(tmp_path):
     with pytest.raises(KeysMissing) as caught:
         check_keys(wanted)
     assert str(caught.value) == (
-        f"keys are missing: one wants the environment variable NO_SUCH_KEY; two wants the file {tmp_path / 'none'}"
+        "keys are missing: one wants the environment variable NO_SUCH_KEY; "
+        f"two wants the file {tmp_path / 'none'}"
     )
     with pytest.raises(KeysMissing, match="NO_SUCH_KEY"):
         abreast.open_model("one/m", lanes=lanes)
@@ -458,7 +458,7 @@ def test_all_keys_that_are_missing_are_named_at_once(tmp_path):
 
 @asynccontextmanager
 async def echo():
-    """A server that sends back the key it was given, in as many ways as there are prompts."""
+    """A server that sends back the key, in a different way for each prompt."""
 
     def reply(given):
         words = {"role": "assistant", "content": f"your key is {given}, {given}"}
@@ -552,7 +552,7 @@ async def test_a_key_is_in_no_file_event_log_or_error_whatever_the_server_sends_
     seen, said, heard = [], [], []
     async with echo() as url:
         lanes = read_lanes({"mine": {"base_url": f"{url}/v1", source: place}}, "abreast.toml")
-        ways = [way for way in WAYS if way != "429"]  # it would be held for ever
+        ways = [way for way in WAYS if way != "429"]  # it would be throttled forever
         store = tmp_path / "runs.db"
         model = abreast.open_model("mine/m", lanes=lanes, store=store, cache=True, retry=AT_ONCE)
         async with (
@@ -568,7 +568,7 @@ async def test_a_key_is_in_no_file_event_log_or_error_whatever_the_server_sends_
 
             outcomes += [outcome async for outcome in run.map(listened, ["streamed"], width=1)]
             said += [repr(model), repr(model.model), repr(run)]
-            # The store as it is while the run is open: its write-ahead log, too.
+            # The store while the run is open, with its write-ahead log.
             grep(tmp_path)
     for outcome in outcomes:
         said.append(repr(outcome))
@@ -583,27 +583,29 @@ async def test_a_key_is_in_no_file_event_log_or_error_whatever_the_server_sends_
 
 
 def grep(folder):
-    """No file has the key in it, nor half of it."""
+    """No file contains the key or half of it."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert any(path.name == "runs.db" for path in files)
     assert [path for path in files if KEY[: len(KEY) // 2].encode() in path.read_bytes()] == []
 
 
-# --- after a crash ----------------------------------------------------------------------------------------------------
+# --- after a crash
 
 SCRIPT = """
 import asyncio, sys
 import abreast
 from abreast.models.lanes import read_lanes
 
-lanes = read_lanes({"openai": {"base_url": sys.argv[1] + "/v1", "api_key_env": "STORM_KEY"}}, "here")
+lane = {"base_url": sys.argv[1] + "/v1", "api_key_env": "STORM_KEY"}
+lanes = read_lanes({"openai": lane}, "here")
 
 
 async def main():
     async with abreast.open_model("openai/storm", lanes=lanes) as model:
 
         async def work(item):
-            replies = [await model.ask(f"{words} {item}") for words in ("first", "first", "fault-stallx1 second")]
+            prompts = ("first", "first", "fault-stallx1 second")
+            replies = [await model.ask(f"{words} {item}") for words in prompts]
             return " ".join(reply.text for reply in replies)
 
         async with abreast.open_run("r", store="runs.db") as run:
@@ -638,7 +640,7 @@ def test_a_call_that_was_answered_before_a_kill_is_not_sent_again(tmp_path):
     assert state_of(tmp_path / "runs.db") == "done"
 
 
-# --- limits and budgets -----------------------------------------------------------------------------------------------
+# --- limits and budgets
 
 
 async def test_two_hundred_calls_race_for_fifty_requests_and_the_server_sees_fifty(tmp_path):

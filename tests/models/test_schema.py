@@ -1,4 +1,4 @@
-"""Schemas: taken from what users give, put into the forms that providers want, and checked."""
+"""Schemas: read from users, converted for providers, and checked."""
 
 import json
 
@@ -144,7 +144,7 @@ def test_a_schema_is_compiled_once(monkeypatch):
     assert len(compiled) == 1
 
 
-# --- the forms that providers want
+# --- forms for providers
 
 
 def test_the_strict_form_requires_all_and_allows_nothing_more():

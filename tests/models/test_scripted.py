@@ -1,4 +1,4 @@
-"""A model that says what it is told to."""
+"""The model with predefined replies."""
 
 import asyncio
 

@@ -2,8 +2,7 @@
 
 import inspect
 
-from abreast.worktrees import confinement as confine
-from abreast.worktrees import sandbox
+from abreast.worktrees import confinement, sandbox
 
 
 def refuse(monkeypatch, place, function):
@@ -18,4 +17,4 @@ def refuse(monkeypatch, place, function):
         "libc = Libc()",
     )
     (place / "sandbox.py").write_text(text)
-    monkeypatch.setattr(confine, "_SANDBOX", ("-I", "-S", str(place / "sandbox.py")))
+    monkeypatch.setattr(confinement, "_SANDBOX", ("-I", "-S", str(place / "sandbox.py")))

@@ -1,4 +1,4 @@
-"""Repositories to try things in, and a look at everything that must not change."""
+"""Repositories for tests, and snapshots of everything that must not change."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""What nobody trusts: what it can't do, how it ends, and that it is said which walls stood."""
+"""Untrusted commands: what they can't do, how they end, and the restrictions reported."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import pytest
 
 from abreast.core.errors import WorkerDied
 from abreast.executors.commands import CommandMissing, CommandRefused
-from abreast.worktrees import confinement as confine
+from abreast.worktrees import confinement
 from abreast.worktrees.confinement import ResourceLimits, run_confined
 from abreast.worktrees.pool import open_worktrees
 from tests.worktrees.jails import refuse
@@ -26,19 +26,19 @@ PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch):
-    """Let the jail be measured: it needs its own start-up, and a place for what it measures."""
+    """Measure the coverage of the sandbox, which needs a start-up and a writable directory."""
     if config := os.environ.get("COVERAGE_PROCESS_CONFIG"):
-        orders = confine._sandbox_request
+        make_request = confinement._sandbox_request
 
         def with_place(*args):
-            given = orders(*args)
+            given = make_request(*args)
             given["writable"].append(str(Path.cwd()))
             return given
 
-        monkeypatch.setattr(confine, "_SANDBOX", ("-m", "abreast.worktrees.sandbox"))
-        monkeypatch.setattr(confine, "_sandbox_request", with_place)
+        monkeypatch.setattr(confinement, "_SANDBOX", ("-m", "abreast.worktrees.sandbox"))
+        monkeypatch.setattr(confinement, "_sandbox_request", with_place)
         monkeypatch.setattr(
-            confine,
+            confinement,
             "_sandbox_environment",
             lambda: {"PATH": os.environ["PATH"], "COVERAGE_PROCESS_CONFIG": config},
         )
@@ -56,7 +56,7 @@ async def slot(repository, cache):
 
 @pytest.fixture
 async def has_walls(slot):
-    """Whether this system lets us build all of them."""
+    """Skip the test if this system does not permit all restrictions."""
     ran = await run_confined(["true"], slot)
     if ran.confinement.missing:
         pytest.skip(f"not on this system: {ran.confinement.missing}")
@@ -120,9 +120,8 @@ async def test_what_opens_other_doors_is_hidden(slot, tmp_path, monkeypatch):
     (tmp_path / "home/.ssh").mkdir(parents=True)
     (tmp_path / "home/.ssh/id").write_text("key")
     (tmp_path / "home/.netrc").write_text("key")
-    monkeypatch.setattr(
-        confine, "_MASKED", ("/dev",)
-    )  # else all of /tmp is hidden, and HOME with it
+    # With the default, all of /tmp is hidden, and HOME with it.
+    monkeypatch.setattr(confinement, "_MASKED", ("/dev",))
     ran = await run_confined(
         ["sh", "-c", "ls $0/.ssh; cat $0/.netrc; ls -A $0", str(tmp_path / "home")], slot
     )
@@ -163,7 +162,7 @@ for path in sys.argv[1:]:
     if "read-only files" in ran.confinement:
         assert said == ["written", "written", *["Read-only file system"] * 3]
         assert (await python("open('/tmp/abreast-x', 'w')", slot)).ok  # a /tmp of its own
-        assert "abreast-x" not in os.listdir("/tmp")  # noqa: PTH208
+        assert "abreast-x" not in os.listdir("/tmp")  # noqa: PTH208 - Path is refused in async code
     else:
         assert said == ["written"] * 3
         assert ran.confinement.missing["read-only files"]
@@ -175,7 +174,8 @@ async def test_walls_cannot_be_taken_down_from_inside(slot, repository):
     script = f"""
         mount -o remount,rw / ; mount -o remount,rw,bind {repository}; umount -l {repository}
         unshare -Urm sh -c 'mount -o remount,rw,bind {repository}; echo > {repository}/README'
-        echo > {repository}/README; mknod /dev/shm/disk b 1 0; kill -9 1; chmod 777 /proc/sys/kernel/hostname
+        echo > {repository}/README; mknod /dev/shm/disk b 1 0; kill -9 1
+        chmod 777 /proc/sys/kernel/hostname
         test -w /proc/sysrq-trigger && echo machine; test -w /sys/kernel/mm && echo kernel
         echo alive
     """
@@ -192,7 +192,7 @@ async def test_sockets_of_others_in_tmp_are_out_of_reach(slot):
         server.listen()
         code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
         ran = await python(code, slot, place)
-        os.unlink(place)  # noqa: PTH108
+        os.unlink(place)  # noqa: PTH108 - Path is refused in async code
     assert b"FileNotFoundError" in ran.stderr
 
 
@@ -220,8 +220,8 @@ async def test_cpu_without_end_is_told_as_cpu(slot, walls, ignore):
 
 @pytest.mark.usefixtures("has_walls")
 async def test_forks_without_end_are_bounded_and_told_as_processes(slot):
-    # As many as would be far too many, and no more: where the wall falls, this test must not take
-    # the machine with it.
+    # Far more than the limit, but not endless: if the restriction fails, this test must not
+    # overload the machine.
     code = "import os, signal\nfor _ in range(300): os.fork() or signal.pause()"
     ran = await python(code, slot, limits=ResourceLimits(processes=20, seconds=30))
     assert (ran.why, ran.exit_code) == ("processes", 1)
@@ -262,15 +262,16 @@ async def test_a_file_without_end_is_told_as_file_size(slot, walls):
 
 @pytest.mark.parametrize("walls", WALLS)
 async def test_one_that_ignores_sigterm_and_goes_on_is_told_as_timeout(slot, walls, tmp_path):
-    witness, fifo = open_witness(tmp_path)
-    script = "trap '' TERM HUP INT; exec 9> $0; (while :; do sleep 1000; done) & while :; do sleep 1000; done"
+    pipe, fifo = open_pipe(tmp_path)
+    endless = "while :; do sleep 1000; done"
+    script = f"trap '' TERM HUP INT; exec 9> $0; ({endless}) & {endless}"
     words = ["sh", "-c", script, fifo]
     ran = await run_confined(
         words, slot, walls=walls, writable=[fifo], limits=ResourceLimits(seconds=0.5)
     )
     assert (ran.why, ran.exit_code, ran.signal) == ("timeout", None, None)
-    assert os.read(witness, 10) == b""  # nobody is left to hold it
-    os.close(witness)
+    assert os.read(pipe, 10) == b""  # no process holds it
+    os.close(pipe)
 
 
 DAEMON = """
@@ -288,17 +289,17 @@ while True: signal.pause()
 
 @pytest.mark.parametrize("walls", WALLS)
 async def test_a_daemon_does_not_outlive_its_command(slot, walls, tmp_path):
-    witness, fifo = open_witness(tmp_path)
+    pipe, fifo = open_pipe(tmp_path)
     os.mkfifo(tmp_path / "ready")
     options = {"walls": walls, "writable": [fifo, tmp_path / "ready"]}
     ran = await python(DAEMON, slot, fifo, tmp_path / "ready", **options)
     assert ran.ok
-    assert os.read(witness, 10) == b""
-    os.close(witness)
+    assert os.read(pipe, 10) == b""
+    os.close(pipe)
 
 
-def open_witness(tmp_path):
-    """A file that ends only when all who opened it have ended."""
+def open_pipe(tmp_path):
+    """A pipe that reaches its end only when all processes that opened it have ended."""
     os.mkfifo(tmp_path / "fifo")
     return os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK), str(tmp_path / "fifo")
 
@@ -311,9 +312,9 @@ async def test_other_signals_are_told_as_killed(slot, walls):
 
 @pytest.mark.parametrize("walls", WALLS)
 async def test_cancelled_everything_is_gone_when_the_cancellation_goes_on(slot, walls, tmp_path):
-    witness, fifo = open_witness(tmp_path)
+    pipe, fifo = open_pipe(tmp_path)
     heard = asyncio.Event()
-    asyncio.get_running_loop().add_reader(witness, heard.set)
+    asyncio.get_running_loop().add_reader(pipe, heard.set)
     script = (
         "trap '' TERM; exec 9> $0; echo >&9; (setsid sleep 1000 &) ; while :; do sleep 1000; done"
     )
@@ -321,13 +322,13 @@ async def test_cancelled_everything_is_gone_when_the_cancellation_goes_on(slot, 
         run_confined(["sh", "-c", script, fifo], slot, walls=walls, writable=[fifo])
     )
     await heard.wait()
-    asyncio.get_running_loop().remove_reader(witness)
+    asyncio.get_running_loop().remove_reader(pipe)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
-    assert os.read(witness, 10) == b"\n"
-    assert os.read(witness, 10) == b""
-    os.close(witness)
+    assert os.read(pipe, 10) == b"\n"
+    assert os.read(pipe, 10) == b""
+    os.close(pipe)
 
 
 @pytest.mark.parametrize("walls", WALLS)
@@ -408,16 +409,16 @@ async def test_the_walls_are_named_with_what_is_missing(slot):
 
 
 async def test_a_jail_that_is_killed_says_so_and_takes_its_command_along(slot, tmp_path):
-    witness, fifo = open_witness(tmp_path)
+    pipe, fifo = open_pipe(tmp_path)
     script = "exec 9> $0; kill -9 $PPID; sleep 1000"
     with pytest.raises(WorkerDied, match="its sandbox ended with -9"):
         await run_confined(["sh", "-c", script, fifo], slot, walls="none", writable=[fifo])
-    assert os.read(witness, 10) == b""
-    os.close(witness)
+    assert os.read(pipe, 10) == b""
+    os.close(pipe)
 
 
 async def test_a_jail_that_is_stopped_is_given_up_after_a_while(slot, monkeypatch):
-    monkeypatch.setattr(confine, "_SANDBOX_GRACE", 0.3)
+    monkeypatch.setattr(confinement, "_SANDBOX_GRACE", 0.3)
     ran = await run_confined(
         ["sh", "-c", "kill -STOP $PPID; sleep 1000"],
         slot,
@@ -436,7 +437,7 @@ async def test_a_report_that_the_command_forged_is_not_believed(slot):
     assert (ran.why, ran.exit_code) == ("exit", 4)
 
 
-# --- bubblewrap -------------------------------------------------------------------------------------------------------
+# --- bubblewrap
 
 
 def use_bubblewrap(tmp_path, monkeypatch, script):
@@ -461,7 +462,7 @@ async def test_bubblewrap_is_asked_for_the_same_walls(slot, tmp_path, monkeypatc
     assert ran.ok
     assert ran.stdout == b"there\n"
     assert "bubblewrap" in ran.confinement
-    # It was only a script, and we don't believe what we asked for.
+    # It was only a script: the report has what is in effect, not what was requested.
     assert (
         ran.confinement.missing["network"]
         == ran.confinement.missing["read-only files"]
@@ -491,14 +492,14 @@ async def test_bubblewrap_builds_the_walls(slot, repository):
     assert (slot.path / "here").exists()
 
 
-# --- systems that allow less ------------------------------------------------------------------------------------------
+# --- systems that permit less
 
 
 @pytest.mark.parametrize("refused", ["unshare", "mount", "syscall"])
 async def test_a_wall_that_the_system_refuses_is_missing_and_the_rest_stands(
     slot, monkeypatch, tmp_path, refused
 ):
-    """The jail as it is, but for one function of the system that fails as it does in many a container."""
+    """One libc function fails in the sandbox, as it does in many containers."""
     refuse(monkeypatch, tmp_path, refused)
     ran = await run_confined(["echo", "there"], slot, walls="own")
     assert ran.stdout == b"there\n"
@@ -509,7 +510,7 @@ async def test_a_wall_that_the_system_refuses_is_missing_and_the_rest_stands(
 
 
 async def test_when_the_driver_is_killed_its_command_ends(repository, tmp_path, unmeasured):
-    witness, fifo = open_witness(tmp_path)
+    pipe, fifo = open_pipe(tmp_path)
     program = """
 import asyncio, sys
 from abreast.worktrees.pool import open_worktrees
@@ -517,22 +518,24 @@ from abreast.worktrees.confinement import run_confined
 
 async def main():
     async with open_worktrees(sys.argv[1], 1) as trees:
-        script = "trap '' TERM; exec 9> $0; echo >&9; (setsid sleep 1000 &) ; while :; do sleep 1000; done"
-        await run_confined(["sh", "-c", script, sys.argv[2]], trees.slots[0], writable=[sys.argv[2]])
+        script = "trap '' TERM; exec 9> $0; echo >&9; (setsid sleep 1000 &) ; "
+        script += "while :; do sleep 1000; done"
+        fifo = sys.argv[2]
+        await run_confined(["sh", "-c", script, fifo], trees.slots[0], writable=[fifo])
 
 asyncio.run(main())
 """
     process = start_python(program, repository, fifo)
     heard = asyncio.Event()
-    asyncio.get_running_loop().add_reader(witness, heard.set)
+    asyncio.get_running_loop().add_reader(pipe, heard.set)
     await heard.wait()
-    asyncio.get_running_loop().remove_reader(witness)
-    assert os.read(witness, 10) == b"\n"
+    asyncio.get_running_loop().remove_reader(pipe)
+    assert os.read(pipe, 10) == b"\n"
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    os.set_blocking(witness, True)
-    assert os.read(witness, 10) == b""
-    os.close(witness)
+    os.set_blocking(pipe, True)
+    assert os.read(pipe, 10) == b""
+    os.close(pipe)
     async with open_worktrees(repository, 1):
         pass
 
@@ -544,7 +547,10 @@ async def test_root_has_power_over_its_own_files_alone(slot):
         (slot.path / name).write_text("x")
         (slot.path / name).chmod(0o400)
         os.chown(slot.path / name, owner, owner)
-    script = "cat mine; chmod 600 mine && echo y > mine; cat another*; grep -E '^Cap(Prm|Eff|Bnd)' /proc/self/status"
+    script = (
+        "cat mine; chmod 600 mine && echo y > mine; cat another*; "
+        "grep -E '^Cap(Prm|Eff|Bnd)' /proc/self/status"
+    )
     ran = await run_confined(["sh", "-c", script], slot)
     assert b"Permission denied" in ran.stderr
     assert (slot.path / "mine").read_text() == "y\n"

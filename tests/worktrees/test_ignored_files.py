@@ -1,4 +1,4 @@
-"""Ignored files in the slots: what tests may need, within bounds, apart from the main tree, and reset like others."""
+"""Ignored files in the slots: chosen within bounds, copied, and reset like other files."""
 
 import os
 
@@ -10,7 +10,10 @@ from abreast.worktrees.ignored_files import IgnoredBound, list_ignored
 from abreast.worktrees.pool import open_worktrees
 from tests.worktrees.repositories import fingerprint, git, look, make_repository, write
 
-IGNORE = "_version.py *.so *.log .env generated/ build/ venv/ .venv/ __pycache__/ other/ node_modules/ .abreast/"
+IGNORE = (
+    "_version.py *.so *.log .env generated/ build/ venv/ .venv/ __pycache__/ other/ "
+    "node_modules/ .abreast/"
+)
 NEEDED = {
     "pkg/_version.py": "version = '1'\n",
     "pkg/fast.so": b"\x7fELF",
@@ -50,7 +53,7 @@ def listed(repository, **bound):
     return list_ignored(where, Git(where.top, stop), stop, IgnoredBound(**bound))
 
 
-def test_generated_modules_built_extensions_and_data_are_taken_environments_caches_and_secrets_are_not(
+def test_generated_files_are_taken_but_environments_caches_and_secrets_are_not(
     repository,
 ):
     names, notes = listed(repository)

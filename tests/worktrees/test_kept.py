@@ -1,4 +1,4 @@
-"""A slot with something in it that must not be lost: no pool removes it before whoever it belongs to has let it go."""
+"""`Slot.keep`: no pool removes such a slot before `let_go`."""
 
 import os
 import signal
@@ -27,10 +27,10 @@ asyncio.run(main())
 
 @pytest.fixture
 def killed(repository, unmeasured):
-    """Where a process that was killed had something in a slot."""
+    """A slot that a killed process had marked with `keep`."""
     process = start_python(KEEPS, repository)
     path = process.stdout.readline().strip()
-    assert unfinished_in(repository) == []  # its owner is alive, and will see to it
+    assert unfinished_in(repository) == []  # its owner is alive
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     return path

@@ -1,4 +1,4 @@
-"""The ledger: what it proves after a crash at any byte."""
+"""The ownership log, also after a crash at any byte."""
 
 import fcntl
 import json
@@ -15,8 +15,8 @@ from abreast.worktrees.ownership_log import (
     OwnershipEntry,
     OwnershipLog,
     owner_is_alive,
-    repository_lock,
     process_start,
+    repository_lock,
 )
 
 

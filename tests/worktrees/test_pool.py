@@ -1,4 +1,4 @@
-"""The pool of worktrees, line by line of its specification, with a real git."""
+"""The pool of worktrees, with a real git."""
 
 import asyncio
 import contextlib
@@ -205,7 +205,7 @@ async def test_six_passes_over_two_slots_finish_and_slots_are_distinct(repositor
         assert slot.index not in inside
         inside.add(slot.index)
         seen.append(slot.index)
-        await meeting.wait()  # both are out at once, or this never ends
+        await meeting.wait()  # both are in use at once, or this never ends
         await slot.reset()
         assert (slot.path / "README").read_text() == "read\n"
         slot.write_candidate("README", f"{number}")
@@ -288,7 +288,7 @@ async def test_a_slot_whose_git_files_are_damaged_is_removed_all_the_same(reposi
 
 
 def open_files():
-    """What this process has open, but for the list itself."""
+    """The open file descriptors of this process, without that of the listing."""
     found = {}
     for file in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):

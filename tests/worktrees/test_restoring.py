@@ -1,4 +1,4 @@
-"""What goes wrong at the end: the first error stays the error, and all else is restored."""
+"""Failures at the end: the first error is raised, and everything else is restored."""
 
 import pytest
 

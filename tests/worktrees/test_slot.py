@@ -1,4 +1,4 @@
-"""One slot: its files, their mirror, and the way back to how it was."""
+"""One slot: its files, their paths, and its reset."""
 
 import os
 import shutil
@@ -183,7 +183,7 @@ async def test_reset_does_not_read_files_whose_looks_have_settled(slot, monkeypa
     module = sys.modules[type(slot).__module__]
     later = type("Later", (), {"wall": staticmethod(lambda: 4e9)})
     monkeypatch.setattr(module, "SYSTEM_CLOCK", later)
-    await slot.reset()  # from here on they are older than a tick
+    await slot.reset()  # from now on they are older than a clock tick
     monkeypatch.setattr(module, "_same_content", lambda *_: pytest.fail("read"))
     await slot.reset()
     monkeypatch.undo()

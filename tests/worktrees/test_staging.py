@@ -1,4 +1,4 @@
-"""What slots start with is the working tree as it is, not as it was committed."""
+"""Slots start with the working tree as it is, not as it was committed."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ ODD = [
 
 
 async def in_slot(repository, **options):
-    """What a slot of a repository has in it, and what it was told about."""
+    """The files of a slot of a repository, and the notes of the pool."""
     before = fingerprint(repository)
     async with open_worktrees(repository, 1, **options) as trees:
         seen = look(trees.slots[0].path)
@@ -39,7 +39,7 @@ async def in_slot(repository, **options):
     return seen, notes
 
 
-async def test_uncommitted_staged_and_untracked_files_are_there_and_deleted_and_ignored_ones_are_not(
+async def test_uncommitted_and_untracked_files_are_there_and_deleted_and_ignored_ones_are_not(
     tmp_path,
 ):
     files = {

@@ -1,4 +1,4 @@
-"""Slots of processes that were killed: reaped by the next pool, and only those, and only if nobody has changed them."""
+"""The next pool removes slots of killed processes, and only those that are unchanged."""
 
 import fcntl
 import os
@@ -29,7 +29,7 @@ print("closed", flush=True)
 
 @pytest.fixture
 def start(repository, unmeasured):
-    """Start processes that open pools; gives each with the paths of its slots."""
+    """Start processes that open pools; returns each with the paths of its slots."""
     started = []
 
     def start(count):
@@ -129,7 +129,7 @@ async def test_without_its_line_in_the_ledger_nothing_is_reaped(repository, cach
 async def test_who_holds_the_pools_lock_is_alive_whatever_its_number_says(
     repository, cache, monkeypatch
 ):
-    """A process of another container has a number that means nothing here."""
+    """A process of another container has a pid that is not valid here."""
     monkeypatch.setattr(pool, "owner_is_alive", lambda _: False)
     async with open_worktrees(repository, 1) as first, open_worktrees(repository, 1) as second:
         assert len(worktrees(repository)) == 2

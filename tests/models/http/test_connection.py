@@ -1,7 +1,4 @@
-"""The client's own HTTP: answers in all shapes that servers give them.
-
-Connections that last, and that don't.
-"""
+"""HTTP connections: all forms of answers, and connections with and without keep-alive."""
 
 import asyncio
 import itertools
@@ -27,7 +24,10 @@ from abreast.models.providers.openai import OpenAI
 from tests.models.serving import ask
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\nx-a: 2\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\nx-a: 2\r\n\r\n"
+    b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
+)
 ANNOUNCED = b"HTTP/1.1 100 Continue\r\nx-early: 1\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + LENGTH
 ENDLESS = b"HTTP/1.1 200 OK\r\n\r\nhello"
 OLD = LENGTH.replace(b"1.1", b"1.0")
@@ -35,7 +35,7 @@ CLOSED = LENGTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 
 
 class Talk:
-    """What a server heard."""
+    """The requests and connections of a server."""
 
     def __init__(self):
         self.url, self.requests, self.connections, self.gone = "", [], 0, 0
@@ -48,7 +48,7 @@ class Talk:
 
 @asynccontextmanager
 async def talking(*answers, hang_up=False, tls=None):
-    """A server that gives these answers, each a list of parts that are sent one by one, the last one for ever."""
+    """A server that gives these answers, each in parts, and repeats the last one."""
     talk, rest, tasks, writers = Talk(), list(answers), [], []
 
     async def serve(reader, writer):
@@ -96,8 +96,8 @@ async def client(**options):
 
 
 async def until(met):
-    """Let the loop turn until it is so; pytest's timeout is the bound."""
-    while not met():  # noqa: ASYNC110 - nobody tells
+    """Run the loop until the condition is met; pytest's timeout is the limit."""
+    while not met():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0)
 
 
@@ -233,7 +233,7 @@ async def test_the_timer_of_one_call_does_not_end_the_next():
         loop = asyncio.get_running_loop()
         start = loop.time()
         count = 0
-        while loop.time() < start + 0.7:  # the first call's patience ends in the middle of others
+        while loop.time() < start + 0.7:  # the first call's timeout ends during others
             assert (await posted(http, talk.url)).body == b"hello"
             count += 1
         assert talk.connections == 1
@@ -242,7 +242,10 @@ async def test_the_timer_of_one_call_does_not_end_the_next():
 
 async def test_a_compressed_reply_that_nobody_asked_for_is_said():
     body = zlib.compress(b'{"choices": []}')
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: deflate\r\ncontent-length: %d\r\n\r\n"
+    head = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+        b"content-encoding: deflate\r\ncontent-length: %d\r\n\r\n"
+    )
     async with talking(head % len(body) + body) as talk:
         model = OpenAI("openai/x", talk.url, "sk-secret")
         with pytest.raises(ReplyBroken, match="compressed"):
@@ -336,7 +339,7 @@ async def test_what_comes_when_nobody_asked_ends_the_connection():
 async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
     async with talking(LENGTH) as talk, client() as http:
         await posted(http, talk.url)
-        monkeypatch.setattr(module, "_KEEP_ALIVE", 0.0)
+        monkeypatch.setattr(module, "_KEEP_ALIVE_SECONDS", 0.0)
         await posted(http, talk.url)
         await talk.until(lambda: talk.gone == 1)
         assert talk.connections == 2

@@ -175,7 +175,7 @@ def test_secrets_are_taken_out_before_anything_is_cut():
         assert "sec" not in str(error) + error.raw
 
 
-# --- how long to wait
+# --- the wait
 
 NOON = 1_763_208_000.0  # 2025-11-15T12:00:00Z
 
@@ -195,7 +195,7 @@ NOON = 1_763_208_000.0  # 2025-11-15T12:00:00Z
         ("2025-11-15T14:00:30.500+02:00", 30.5),
         ("2025-11-15T11:00:00Z", 0.0),
         ("Sat, 15 Nov 2025 12:01:00 GMT", 60.0),
-        ("2025-11-15T12:00:30", None),  # of which place?
+        ("2025-11-15T12:00:30", None),  # no time zone
         ("inf", None),
         ("nan", None),
         ("", None),

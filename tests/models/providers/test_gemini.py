@@ -318,7 +318,10 @@ EXCEEDED = "You exceeded your current quota, please check your plan and billing 
         (400, "API key not valid. Please pass a valid API key.", [INVALID_KEY], KeyRefused),
         (
             400,
-            "The input token count (1050000) exceeds the maximum number of tokens allowed (1048576).",
+            (
+                "The input token count (1050000) exceeds the maximum number of tokens allowed "
+                "(1048576)."
+            ),
             [],
             TooLong,
         ),

@@ -1,4 +1,4 @@
-"""The litellm adapter against a loopback server, by an interpreter that has litellm: this one, or a peer."""
+"""The litellm adapter with a loopback server, run by this interpreter or one with litellm."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def seen():
-    """What the calls of `litellm_calls.py` saw, in their order; nothing else may be on stdout."""
+    """The results of `litellm_calls.py`, in order; nothing else may be on stdout."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")
     }

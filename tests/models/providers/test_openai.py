@@ -1,4 +1,4 @@
-"""Chat completions: shapes as OpenAI documents them, and those of others who speak likewise."""
+"""Chat completions, in the forms of OpenAI and of compatible endpoints."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""All of a merge or nothing: with a failure at every single thing that is written, and a kill too."""
+"""A merge is applied whole or not at all, with a failure or a kill at every write."""
 
 import errno
 
@@ -24,7 +24,7 @@ FILES = {
 
 
 def everything(root):
-    """Every kind of change there is."""
+    """Every kind of change."""
     (root / "edit.py").write_text("edited\n")
     (root / "gone.py").unlink()
     (root / "only/one.py").unlink()
@@ -49,7 +49,7 @@ def everything(root):
 
 
 class Watched(Disk):
-    """A disk on which the operation of a number fails."""
+    """A disk on which the operation with a given number fails."""
 
     def __init__(self, fails=None, error=None, then=None):
         self.count = 0
@@ -100,7 +100,7 @@ def _no_power_cut(monkeypatch):
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    """A repository with a change, and how many operations it takes to apply it."""
+    """A repository with a change, and the number of operations to apply it."""
     bench = Bench(tmp_path_factory.mktemp("template"), FILES)
     (bench.root / "back.sh").chmod(0o750)
     (bench.root / "edit.py").chmod(0o600)
@@ -147,7 +147,7 @@ def test_all_of_it_is_written_and_nothing_is_left_behind(bench):
         "back.sh",
     }
     assert (state(bench.root / "keep.py"), (bench.root / "keep.py").stat().st_ino) == kept
-    assert not (bench.root / "only").exists()  # it went with its last file
+    assert not (bench.root / "only").exists()  # it was removed with its last file
     assert not (bench.root / ".abreast").exists()
     assert (bench.root / "edit.py").stat().st_mode & 0o777 == 0o600  # permissions stay
     assert (bench.root / "run.sh").stat().st_mode & 0o111

@@ -1,4 +1,4 @@
-"""Results of subplans put together: every kind of conflict with real repositories, listed, blocking, nothing lost."""
+"""Merges of subplans in real repositories: every kind of conflict is listed and blocks."""
 
 import os
 import random
@@ -289,7 +289,7 @@ def test_last_wins_keeps_an_edit_of_the_source_that_an_earlier_subplan_had_merge
 
 
 def test_last_wins_is_blocked_by_an_edit_of_the_source_beneath_that_of_an_earlier_subplan(bench):
-    """The first goes with the edit, the second with neither: to let it win would lose the edit as well."""
+    """The first agrees with the edit, the second with neither: its win would lose the edit."""
     bench.subplan("one", change("text.py", "line 15", "one"))
 
     def both(root):
@@ -308,7 +308,7 @@ def test_last_wins_is_blocked_by_an_edit_of_the_source_beneath_that_of_an_earlie
 
 @pytest.mark.parametrize("strategy", [MergeStrategy.THREE_WAY, MergeStrategy.LAST_WINS])
 def test_what_is_merged_and_applied_once_more_changes_nothing(bench, strategy):
-    """What one has deleted and another created much alike is no rename of the source's own."""
+    """A deletion by one and a similar creation by another are no rename of the source tree."""
     bench.subplan("one", delete("long.py"))
     bench.subplan("two", create("alike.py", LINES * 3))
     bench.subplan("three", rename("other.py", "moved.py"))
@@ -389,7 +389,7 @@ def test_fail_on_conflict_ends_at_the_first_and_names_all_that_are_left_out(benc
 
 
 def test_both_edits_are_kept_when_the_base_advanced(bench):
-    """The second subplan started from what the first had done: with the first's base, its edit would be lost."""
+    """The second started from the result of the first: with its base, the edit would be lost."""
     bench.subplan("one", change("text.py", "line 1\n", "one\n"))
     between = bench.merge().tree
     bench.subplan("two", change("text.py", "line 15\n", "two\n"), base=between)
@@ -474,7 +474,7 @@ def test_a_snapshot_is_what_is_on_disk_whatever_the_attributes_say(tmp_path):
 
 
 def do_something(chance, root, place):
-    """To a file, directory or link: also another content of the same size and time, and what git is to ignore."""
+    """Of a file, directory or link; also with the same size and time, and by a new .gitignore."""
     way = chance.randrange(6)
     if way == 0:
         fill(root, {".gitignore": chance.choice(["", "*.log\n", "new\n", "d\n"])})

@@ -1,4 +1,4 @@
-"""An apply taken back byte for byte, and every kill of an apply or undo taken back or completed by `recover`."""
+"""Undo restores every byte, and `recover` rolls back or completes every killed apply or undo."""
 
 import errno
 import json
@@ -18,7 +18,7 @@ RECORD = {"run": "plan-1"}
 
 
 class Counted(Watched):
-    """Also counts what only an undo does."""
+    """Also counts the operations that only an undo makes."""
 
     def bring(self, place, to):
         self._step()
@@ -60,7 +60,7 @@ def bench(template, tmp_path):
 
 
 def tree(root):
-    """All but what abreast keeps beside it."""
+    """All files except those in .abreast."""
     return {path: facts for path, facts in on_disk(root).items() if not path.startswith(".abreast")}
 
 
@@ -165,7 +165,7 @@ def test_a_failure_at_any_step_of_an_undo_leaves_the_tree_as_applied(bench):
 
 
 def killed_in(work, number):
-    """Do something in a process that is killed by SIGKILL at an operation of a number.
+    """Run code in a process that is killed by SIGKILL at the operation with a given number.
 
     Whether it was.
     """

@@ -1,1 +1,1 @@
-"""The embedded model, run inside this process."""
+"""The embedded model, which runs inside this process."""

@@ -1,7 +1,7 @@
-"""Embedded models in memory, one per file however many use it, each with a thread per slot.
+"""Embedded models in memory: one per file, shared by all instances, with a thread per slot.
 
-One more request than there are slots waits in our own queue: where it is dropped at once when
-nobody wants it any more, which the library's queue can't do.
+Requests beyond the number of slots wait in our own queue, from which a cancelled one is dropped at
+once; the library's queue can't do that.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from abreast.models.embedded import weights
 from abreast.models.embedded.request import EmbeddedRequest, library
 from abreast.models.embedded.weights import Progress
 
-# Tokens reckoned in one go. From 64 tokens of one prompt on, llama.cpp's attention takes another
-# way, which rounds otherwise: with 64 or more, how a prompt was cut, and so its text, depended on
-# what ran beside it (5 of 8 differed). Below, all 8 were the same, for no more CPU time; and a call
-# is stopped after 32 tokens of its prompt at the latest.
+# Tokens computed in one batch. From 64 tokens of one prompt on, llama.cpp uses another attention
+# kernel, which rounds differently: with 64 or more, the division of a prompt into batches, and so
+# its text, depended on the other requests (5 of 8 texts differed). With less, all 8 were the same,
+# for no more CPU time. A call is stopped after at most 32 tokens of its prompt.
 BATCH = 32
-_SOCKET_LONGEST = 100  # a path of a Unix socket has room for 107 bytes
+_LONGEST_SOCKET_PATH = 100  # bytes; the system's limit is 107
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a loaded model has done so far, and what it is doing."""
+    """Counts of the calls of a loaded model."""
 
     loads: int
     running: int
     most_running: int
     ended: int
     stopped: int
-    """Of those ended: how many before they were whole, since nobody wanted them any more."""
+    """Ended calls that were stopped before they were complete."""
     unread: int
-    """Of those stopped: how many while their prompt was still being read."""
+    """Stopped calls whose prompt was still being read."""
     pieces: int
-    """Of text, about one a token, of all calls together."""
+    """Pieces of text of all calls, about one per token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the weights are, and how they come there."""
+    """The file of weights, and how to fetch it."""
 
     name: str
     path: Path
@@ -59,7 +59,7 @@ class Source:
     def of(
         cls, name: str, path: str | os.PathLike[str] | None, progress: Progress | None
     ) -> Source:
-        """Of a model by its name, or of the file that is given."""
+        """The source of a model by its name, or of the given file."""
         if path is not None:
             return cls(name, Path(path).expanduser().resolve())
         known = weights.KNOWN.get(name)
@@ -67,8 +67,11 @@ class Source:
             return cls(name, weights.path_of(known).resolve(), known, progress)
         return cls(name, Path(name.removeprefix("local/")).expanduser().resolve())
 
-    def have(self, stop: threading.Event) -> None:
-        """See to it that the file is there and is a GGUF one: what else it may be is for the library to find out."""
+    def ensure_file(self, stop: threading.Event) -> None:
+        """Fetch the file if needed, and check that it is a GGUF file.
+
+        The library checks everything else.
+        """
         if self.weights is not None:
             weights.fetch(self.weights, progress=self.progress, stop=stop)
         try:
@@ -82,7 +85,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How much of the machine it may have."""
+    """Slots, tokens of context per slot, and threads."""
 
     slots: int
     context: int
@@ -90,38 +93,40 @@ class LoadSettings:
 
 
 class Loaded:
-    """A model in memory, or about to be, with a thread per slot.
+    """A model in memory, or one to be loaded, with a thread per slot.
 
-    Shared by all who name the same file.
+    It is shared by all instances that use the same file.
     """
 
-    def __init__(self, source: Source, setting: LoadSettings) -> None:
+    def __init__(self, source: Source, settings: LoadSettings) -> None:
         self.source = source
         self.holders = 0
         self.calls: queue.SimpleQueue[EmbeddedRequest | None] = queue.SimpleQueue()
-        self._setting = setting
+        self._settings = settings
         self._server: Any = None
-        self._guard = threading.Lock()  # of the server
-        self._counts = threading.Lock()
+        self._server_lock = threading.Lock()
+        self._counts_lock = threading.Lock()
         self._running: set[EmbeddedRequest] = set()
-        self._loads = self._most = self._ended = self._stopped = self._unread = self._pieces = 0
+        self._loads = self._most_running = self._ended = self._stopped = self._unread = (
+            self._pieces
+        ) = 0
         self._stop = threading.Event()
-        # Daemons, since others are waited for before the exit handlers run, which is where these
-        # are told to end.
+        # Daemon threads: the interpreter waits for others before it runs the exit handlers, and an
+        # exit handler ends these.
         self._threads = [
-            threading.Thread(target=self._work, name=f"abreast-local-{slot}", daemon=True)
-            for slot in range(setting.slots)
+            threading.Thread(target=self._serve, name=f"abreast-local-{slot}", daemon=True)
+            for slot in range(settings.slots)
         ]
         for thread in self._threads:
             thread.start()
 
     def statistics(self) -> Statistics:
-        """What it has done so far, at one moment."""
-        with self._counts:
+        """A consistent snapshot of the counts."""
+        with self._counts_lock:
             return Statistics(
                 self._loads,
                 len(self._running),
-                self._most,
+                self._most_running,
                 self._ended,
                 self._stopped,
                 self._unread,
@@ -140,69 +145,72 @@ class Loaded:
             thread.join()
         self._server = None
 
-    def forsake(self) -> None:
-        """In a forked child, which has none of the library's threads: freeing would wait for them for ever."""
+    def leak(self) -> None:
+        """Never free the server: for a forked child.
+
+        A fork does not copy the library's threads, and freeing would wait for them forever.
+        """
         if self._server is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
 
-    def _work(self) -> None:
+    def _serve(self) -> None:
         while (call := self.calls.get()) is not None:
             if call.wanted and not self._stop.is_set():
                 self._answer(call)
 
     def _answer(self, call: EmbeddedRequest) -> None:
         try:
-            server = self._ready()
-            with self._counts:
+            server = self._load_once()
+            with self._counts_lock:
                 self._running.add(call)
-                self._most = max(self._most, len(self._running))
-            whole = False
+                self._most_running = max(self._most_running, len(self._running))
+            complete = False
             try:
-                whole = call.run(server, self._stop)
+                complete = call.run(server, self._stop)
             finally:
-                with self._counts:
+                with self._counts_lock:
                     self._running.discard(call)
                     self._ended += 1
-                    self._stopped += not whole
-                    self._unread += call.reading and not whole
+                    self._stopped += not complete
+                    self._unread += call.reading and not complete
                     self._pieces += len(call.pieces)
-            if whole:
+            if complete:
                 call.succeed()
             elif self._stop.is_set():
                 call.fail(CallFailed(f"{self.source.name} was closed before it had answered"))
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to the one who asked, not to this thread
+        except Exception as error:  # noqa: BLE001 - raised where the reply is awaited
             call.fail(error)
 
-    def _ready(self) -> Any:  # noqa: ANN401 - the library has no types
-        with self._guard:
+    def _load_once(self) -> Any:  # noqa: ANN401 - the library has no types
+        with self._server_lock:
             if self._server is None:
-                self.source.have(self._stop)
-                self._server = _load(self.source, self._setting)
+                self.source.ensure_file(self._stop)
+                self._server = _load(self.source, self._settings)
                 self._loads += 1
             return self._server
 
 
-class Shared:
-    """The models in memory, by file: what makes it one per process."""
+class LoadedModels:
+    """The models in memory, by file: one of each per process."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._by_file: dict[Path, Loaded] = {}
 
-    def take(self, source: Source, setting: LoadSettings) -> Loaded:
-        """The model of this file, of which one more has hold now.
+    def take(self, source: Source, settings: LoadSettings) -> Loaded:
+        """The model of this file, with one more holder.
 
-        The first one's setting counts.
+        The settings are those of the first holder.
         """
         with self._guard:
             loaded = self._by_file.get(source.path)
             if loaded is None:
-                loaded = self._by_file[source.path] = Loaded(source, setting)
+                loaded = self._by_file[source.path] = Loaded(source, settings)
             loaded.holders += 1
             return loaded
 
     def give_back(self, loaded: Loaded) -> bool:
-        """Whether that was its last holder, who then has to end it."""
+        """Remove a holder; returns whether it was the last one, which then must call `end`."""
         with self._guard:
             loaded.holders -= 1
             if loaded.holders:
@@ -211,47 +219,49 @@ class Shared:
             return True
 
     def end(self) -> None:
-        """At the interpreter's exit: a thread of ours that came back from the library later would crash it."""
+        """End all models at the exit of the interpreter.
+
+        A thread that returned from the library later would crash it.
+        """
         with self._guard:
-            every = list(self._by_file.values())
+            models = list(self._by_file.values())
             self._by_file.clear()
-        for loaded in every:
+        for loaded in models:
             loaded.end()
 
     def forget(self) -> None:
-        """In a forked child, which loads its own when it needs one, and leaves by os._exit as multiprocessing's do.
+        """Forget all models: for a forked child, which loads its own if it needs one.
 
-        The library's own exit handlers would wait for its threads, which a fork doesn't copy.
+        The child must leave by `os._exit`, as those of multiprocessing do: the library's own exit
+        handlers would wait for its threads, which a fork doesn't copy.
         """
         for loaded in self._by_file.values():
-            loaded.forsake()
+            loaded.leak()
         self._guard = threading.Lock()
         self._by_file = {}
 
 
-def _load(source: Source, setting: LoadSettings) -> Any:  # noqa: ANN401 - the library has no types
-    xllamacpp = library(setting.threads)
+def _load(source: Source, settings: LoadSettings) -> Any:  # noqa: ANN401 - the library has no types
+    xllamacpp = library(settings.threads)
     params = xllamacpp.CommonParams()
     params.model.path = str(source.path)
-    params.n_parallel = setting.slots
-    params.n_ctx = setting.slots * setting.context
+    params.n_parallel = settings.slots
+    params.n_ctx = settings.slots * settings.context
     params.n_batch = params.n_ubatch = BATCH
-    params.flash_attn_type = (
-        xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
-    )  # by rows: see BATCH
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = setting.threads
+    # By rows: see BATCH.
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings.threads
     params.n_gpu_layers = 0
-    params.verbosity = -1  # nothing on our stderr
+    params.verbosity = -1  # no output on stderr
     params.offline = True
-    params.fit_params = False  # or it would choose a context to its own liking
-    params.cache_ram_mib = (
-        0  # what was kept of one prompt would change how the next is reckoned, and so its text
-    )
+    params.fit_params = False  # else it would choose the size of the context
+    # No cache: a cached part of a prompt would change how the next is computed, and so its text.
+    params.cache_ram_mib = 0
     params.n_threads_http = 1
-    # It always serves HTTP too: on a socket in a folder that only we can enter, and that is gone
-    # once it is bound.
+    # It always serves HTTP too: on a socket in a directory that only this user can enter, and that
+    # is removed once the socket is bound.
     folder = tempfile.mkdtemp(prefix="abreast-")
-    if len(folder) > _SOCKET_LONGEST - len("/s.sock"):
+    if len(folder) > _LONGEST_SOCKET_PATH - len("/s.sock"):
         Path(folder).rmdir()
         folder = tempfile.mkdtemp(prefix="abreast-", dir="/tmp")
     params.hostnames = [f"{folder}/s.sock"]
@@ -265,6 +275,6 @@ def _load(source: Source, setting: LoadSettings) -> Any:  # noqa: ANN401 - the l
         shutil.rmtree(folder, ignore_errors=True)
 
 
-SHARED: Final = Shared()
-atexit.register(SHARED.end)
-os.register_at_fork(after_in_child=SHARED.forget)
+LOADED_MODELS: Final = LoadedModels()
+atexit.register(LOADED_MODELS.end)
+os.register_at_fork(after_in_child=LOADED_MODELS.forget)

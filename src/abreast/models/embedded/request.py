@@ -1,7 +1,7 @@
-"""One request to the embedded model: as `xllamacpp` takes it, and what is made of the pieces that it tells.
+"""One request to the embedded model, in the form of `xllamacpp`, and its reply.
 
-It blocks the thread that asks it, tells each piece of text to a callback on that thread, and stops
-once the callback returns True.
+The library blocks the calling thread, passes each piece of text to a callback on that thread, and
+stops once the callback returns True.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from abreast.core.outcome import Usage
 from abreast.models.port import Finish, Hear, Json, Message, Reply, Request, ToolCall
 from abreast.models.schema import check_schema, parse
 
-_NO_SEED = 0xFFFFFFFF  # what llama.cpp takes for "choose one yourself"
-# Said to the library's JSON grammar. Left to itself, half of a small model's tokens would be line
-# breaks; and a keyword that the grammar doesn't know must not undo the rest of it, since the reply
-# is checked afterwards anyway.
-_TIGHT: Final[Mapping[str, Json]] = {
+_RANDOM_SEED = 0xFFFFFFFF  # with this value, llama.cpp chooses a seed itself
+# Options of the library's JSON grammar. Without them, half of a small model's tokens would be line
+# breaks. `lenient`: an unknown keyword must not disable the grammar, as the reply is checked
+# afterwards anyway.
+_GRAMMAR_OPTIONS: Final[Mapping[str, Json]] = {
     "x-guidance": {
         "whitespace_flexible": False,
         "key_separator": ": ",
@@ -39,15 +39,14 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 
 
 class EmbeddedRequest:
-    """One request under way: run by a thread of the model's, awaited on the loop that asked."""
+    """A request under way: run by a thread of the model, awaited on the caller's loop."""
 
     def __init__(self, name: str, file: str, request: Request, hear: Hear | None) -> None:
         self.body = _body(request)
         self.pieces: list[str] = []
-        self.reading = False  # the prompt
-        self.wanted = (
-            True  # taken back by whoever no longer waits; the thread looks at it with each piece
-        )
+        self.reading = False  # whether the prompt is being read
+        # Set to False by a caller that no longer waits; the thread checks it with each piece.
+        self.wanted = True
         self._name = name
         self._file = file
         self._request = request
@@ -64,16 +63,15 @@ class EmbeddedRequest:
         self._error: Exception | None = None
 
     def run(self, server: Any, stop: threading.Event) -> bool:  # noqa: ANN401 - the library has no types
-        """Generate, on a thread; False if it was stopped before its end."""
+        """Generate, on a thread; returns False if it was stopped before its end."""
         self._began = SYSTEM_CLOCK.now()
         stopped = False
 
-        def take(chunk: dict[str, Any]) -> bool:
+        def on_chunk(chunk: dict[str, Any]) -> bool:
             nonlocal stopped
-            # An exception in here would be swallowed by the library, and end the call as if it were
-            # whole.
+            # The library would suppress an exception here, and end the call as if it were complete.
             try:
-                self._take(chunk)
+                self._read_chunk(chunk)
             except Exception as error:  # noqa: BLE001 - raised below
                 self._error = error
             stopped = self._error is not None or not self.wanted or stop.is_set()
@@ -83,10 +81,12 @@ class EmbeddedRequest:
         if self._request.schema is not None:
             body = {
                 **body,
-                "grammar": library().json_schema_to_grammar({**self._request.schema, **_TIGHT}),
+                "grammar": library().json_schema_to_grammar(
+                    {**self._request.schema, **_GRAMMAR_OPTIONS}
+                ),
             }
         try:
-            server.handle_chat_completions(body, take)
+            server.handle_chat_completions(body, on_chunk)
         except ValueError as error:
             raise RequestRefused(f"{self._name} can't take this request: {error}") from None
         self._seconds = SYSTEM_CLOCK.now() - self._began
@@ -95,9 +95,9 @@ class EmbeddedRequest:
         return not stopped
 
     def succeed(self) -> None:
-        """Make the reply of what came, and hand it over."""
+        """Build the reply from its pieces, and resolve `reply` with it."""
         text = "".join(self.pieces)
-        calls = tuple(draft.made() for _, draft in sorted(self._tools.items()))
+        calls = tuple(draft.tool_call() for _, draft in sorted(self._tools.items()))
         if not text and not calls and not (self._request.stop and self._finish == "stop"):
             raise ReplyBroken(f"{self._name} sent an empty reply")
         value: Json = None
@@ -115,13 +115,13 @@ class EmbeddedRequest:
             self._seconds,
             self._first,
         )
-        self._on_loop(self._settle, reply)
+        self._on_loop(self._resolve, reply)
 
     def fail(self, error: Exception) -> None:
         """Raise `error` where the reply is awaited."""
-        self._on_loop(self._settle, error)
+        self._on_loop(self._resolve, error)
 
-    def _take(self, chunk: dict[str, Any]) -> None:
+    def _read_chunk(self, chunk: dict[str, Any]) -> None:
         if "error" in chunk:
             raise _error_of(self._name, chunk["error"])
         self._id = chunk.get("id", self._id)
@@ -132,28 +132,28 @@ class EmbeddedRequest:
         for choice in chunk.get("choices", ()):
             delta = choice.get("delta", {})
             if text := delta.get("content"):
-                self._piece(text)
+                self._add_text(text)
             for part in delta.get("tool_calls") or ():
                 self._tools.setdefault(part.get("index", 0), _ToolDraft()).add(part)
             if finish := choice.get("finish_reason"):
                 self._finish = _FINISHES.get(finish, "other")
 
-    def _piece(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self._first is None:
             self._first = SYSTEM_CLOCK.now() - self._began
         self.pieces.append(text)
         if self._hear is not None:
-            self._on_loop(self._tell, text)
+            self._on_loop(self._pass_to_hear, text)
 
-    def _tell(self, text: str) -> None:
+    def _pass_to_hear(self, text: str) -> None:
         if self._hear is None or self.reply.done():
             return
         try:
             self._hear(text)
         except Exception as error:  # noqa: BLE001 - raised where the reply is awaited
-            self._settle(error)
+            self._resolve(error)
 
-    def _settle(self, result: Reply | Exception) -> None:
+    def _resolve(self, result: Reply | Exception) -> None:
         if self.reply.done():
             return
         if isinstance(result, Exception):
@@ -165,13 +165,13 @@ class EmbeddedRequest:
     def _on_loop(self, callback: Callable[..., None], *args: object) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:  # the loop was closed: nobody is waiting any more
+        except RuntimeError:  # the loop was closed: no task waits
             self.wanted = False
 
 
 @dataclass(slots=True)
 class _ToolDraft:
-    """A tool call that comes in parts."""
+    """A tool call that arrives in parts."""
 
     id: str = ""
     name: str = ""
@@ -183,29 +183,29 @@ class _ToolDraft:
         self.name = function.get("name") or self.name
         self.arguments.append(function.get("arguments") or "")
 
-    def made(self) -> ToolCall:
+    def tool_call(self) -> ToolCall:
         return ToolCall(self.id, self.name, "".join(self.arguments))
 
 
 def library(threads: int = 1) -> Any:  # noqa: ANN401 - the library has no types
-    """What runs the models, imported when the first of them is used."""
-    # Read once, when OpenMP is loaded: its threads would otherwise spin while they wait, and starve
-    # everybody else.
-    ours = threads > 1 and "OMP_WAIT_POLICY" not in os.environ
-    if ours:
+    """The library that runs the models, imported when the first one is used."""
+    # OpenMP reads this once, when it is loaded. Without it, its threads spin while they wait, and
+    # starve all others.
+    set_policy = threads > 1 and "OMP_WAIT_POLICY" not in os.environ
+    if set_policy:
         os.environ["OMP_WAIT_POLICY"] = "passive"
     try:
         import xllamacpp  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         raise NoSuchModel("local models need xllamacpp: pip install 'abreast[local]'") from None
     finally:
-        if ours:
+        if set_policy:
             del os.environ["OMP_WAIT_POLICY"]
     return xllamacpp
 
 
 def _body(request: Request) -> dict[str, object]:
-    """The request as the library takes it: as an OpenAI-compatible server does."""
+    """The request in the form of the library, which is that of an OpenAI-compatible server."""
     if not request.messages:
         raise RequestRefused("a request needs a message at least")
     if request.schema is not None:
@@ -218,11 +218,11 @@ def _body(request: Request) -> dict[str, object]:
         **request.extra,
         "messages": [_message(message) for message in (*system, *request.messages)],
         "temperature": request.temperature or 0.0,
-        "seed": (request.seed or 0) % _NO_SEED,
+        "seed": (request.seed or 0) % _RANDOM_SEED,
         "cache_prompt": False,
         "stream": True,
         "stream_options": {"include_usage": True},
-        "return_progress": True,  # so that we are asked while a long prompt is read, too
+        "return_progress": True,  # makes the callback run while a long prompt is read, too
     }
     if request.max_tokens is not None:
         body["max_tokens"] = request.max_tokens
@@ -250,11 +250,11 @@ def _message(message: Message) -> dict[str, object]:
 
 
 def _error_of(name: str, error: Mapping[str, Any]) -> CallFailed:
-    status, said = error.get("code"), error.get("message", "")
+    status, message = error.get("code"), error.get("message", "")
     if error.get("type") == "exceed_context_size_error":
-        tokens, room = error.get("n_prompt_tokens"), error.get("n_ctx")
+        tokens, context = error.get("n_prompt_tokens"), error.get("n_ctx")
         return TooLong(
-            f"{name}: a prompt of {tokens} tokens doesn't fit a context of {room}", status=status
+            f"{name}: a prompt of {tokens} tokens doesn't fit a context of {context}", status=status
         )
-    kind = RequestRefused if status == 400 else CallFailed  # noqa: PLR2004 - as HTTP has it
-    return kind(f"{name} can't answer this request: {said}", status=status)
+    kind = RequestRefused if status == 400 else CallFailed  # noqa: PLR2004 - HTTP's bad request
+    return kind(f"{name} can't answer this request: {message}", status=status)

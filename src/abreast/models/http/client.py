@@ -1,4 +1,4 @@
-"""How adapters reach their providers: one attempt per call, capped, timed, and closed when cancelled."""
+"""The HTTP client of adapters: one attempt per call, with limits on time and size."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ from abreast.models.http.connection import (
     Connection,
     ConnectionPool,
     CutOff,
-    Garbled,
     HostAddress,
+    HttpTimeouts,
+    MalformedHttp,
     NotConnected,
-    Patience,
 )
 from abreast.models.providers.errors import RAW, one_line, raw_of
 
-LARGEST = 8 * 1024 * 1024
-# seconds that a stream has to end after its end marker; else its connection is not used again
-_DRAIN = 0.2
-_SHORTEST = 4  # a shorter secret is in every other word
-_BROKEN = (Garbled, OSError)
-_IN_TARGETS = "/%:?=~!$&'()*+,;@[]"
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+LARGEST = 8 * 1024 * 1024  # bytes of a reply
+# Seconds between the end marker of a stream and its end; after that its connection is not reused.
+_DRAIN_SECONDS = 0.2
+_SHORTEST_SECRET = 4  # characters; a shorter text occurs in many words, and is not masked
+_BROKEN = (MalformedHttp, OSError)
+_SAFE_IN_TARGET = "/%:?=~!$&'()*+,;@[]"
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Wire(TypedDict, total=False):
-    """Options of every adapter: seconds to connect, seconds without a byte, seconds in all.
+    """Options of every adapter.
 
-    Bytes of a reply.
+    `connect`, `stall` and `total` are seconds: to connect, without a byte, and for the whole call.
+    `largest` is the bytes of a reply.
     """
 
     connect: float
@@ -56,14 +57,14 @@ class Wire(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where requests go, and what their first lines say."""
+    """The address for requests, and their first lines."""
 
     place: HostAddress
     lines: bytes
 
 
 def endpoint(url: str) -> Endpoint:
-    """The endpoint at an address; ValueError for what is none."""
+    """The endpoint at an address; raises ValueError if it is invalid."""
     parts = urlsplit(url)
     if (
         parts.scheme not in {"http", "https"}
@@ -76,7 +77,7 @@ def endpoint(url: str) -> Endpoint:
         )
     secure = parts.scheme == "https"
     target = quote(
-        f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe=_IN_TARGETS
+        f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe=_SAFE_IN_TARGET
     )
     host = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode()
     place = HostAddress(parts.hostname, parts.port or (443 if secure else 80), secure)
@@ -84,11 +85,10 @@ def endpoint(url: str) -> Endpoint:
 
 
 class HttpClient:
-    """A provider's connections.
+    """A provider's connections, opened on demand, separately for each event loop.
 
-    They are made when they are first needed, for each event loop its own.
-
-    `auth` and the values of `headers` are secrets: none is ever in an error. `version` is a header that is none.
+    `auth` and the values of `headers` are secrets and never part of an error. `version` is a header
+    that is not secret.
     """
 
     def __init__(
@@ -107,49 +107,52 @@ class HttpClient:
         self.largest = largest
         secret = {**auth, **(headers or {})}
         for key, value in secret.items():
-            if not _HEADER.fullmatch(key):
+            if not _HEADER_NAME.fullmatch(key):
                 raise ValueError(f"{name}: {key!r} can't be the name of a header")
             if not (value.isascii() and value.isprintable() and value.strip() == value):
                 raise ValueError(
-                    f"{name}: the value of {key} has a line break, a space or an odd character in it"
+                    f"{name}: the value of {key} has a line break, "
+                    "a space or an odd character in it"
                 )
         plain = {value.removeprefix("Bearer ") for value in secret.values()}
         escaped = {json.dumps(value)[1:-1] for value in plain}
         self._secrets = sorted(
-            (each for each in plain | escaped if len(each) >= _SHORTEST), key=len, reverse=True
+            (each for each in plain | escaped if len(each) >= _SHORTEST_SECRET),
+            key=len,
+            reverse=True,
         )
-        usual = {
+        common = {
             "user-agent": f"abreast/{VERSION}",
             "accept-encoding": "identity",
             "content-type": "application/json",
         }
         sent = {
-            **usual,
+            **common,
             **dict([version] if version else []),
             **{key.lower(): value for key, value in secret.items()},
         }
         self._headers = "".join(f"{key}: {value}\r\n" for key, value in sent.items()).encode()
-        self._patience = Patience(connect, stall, math.inf if total is None else total)
+        self._timeouts = HttpTimeouts(connect, stall, math.inf if total is None else total)
         self._pools: dict[asyncio.AbstractEventLoop, dict[HostAddress, ConnectionPool]] = {}
 
     def __repr__(self) -> str:
-        """Whose it is, and whether it is in use."""
+        """Shows the provider and the number of event loops."""
         return f"<Http of {self.name}, {len(self._pools)} sessions>"
 
     async def post(self, to: Endpoint, body: bytes) -> HttpAnswer:
         """Send a body and read the whole answer, whatever its status.
 
-        An error beneath CallFailed if there is none.
+        Raises a subclass of CallFailed if there is none.
         """
-        exchange = await self._asked(to, body)
+        exchange = await self._send(to, body)
         try:
             return await exchange.answer()
         finally:
             exchange.close()
 
     async def open(self, to: Endpoint, body: bytes) -> Exchange:
-        """Send a body and read the headers of the answer. Whoever opens it closes it."""
-        exchange = await self._asked(to, body)
+        """Send a body and read the headers of the answer; the caller must close the exchange."""
+        exchange = await self._send(to, body)
         try:
             await exchange.head()
         except BaseException:
@@ -158,16 +161,16 @@ class HttpClient:
         return exchange
 
     async def close(self) -> None:
-        """Close the connections of this loop; the next call would open new ones."""
+        """Close the connections of this loop; a later call opens new ones."""
         for pool in self._pools.pop(asyncio.get_running_loop(), {}).values():
             await pool.close()
 
-    async def _asked(self, to: Endpoint, body: bytes) -> Exchange:
+    async def _send(self, to: Endpoint, body: bytes) -> Exchange:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience.total
+        until = loop.time() + self._timeouts.total
         try:
             connection = await self._pool(loop, to.place).take(until)
-            # Nothing has a name here that holds a secret: a traceback may show what has one.
+            # No local variable holds a secret: a traceback may show local variables.
             connection.send(
                 b"%s%scontent-length: %d\r\n\r\n%s" % (to.lines, self._headers, len(body), body),
                 until,
@@ -184,13 +187,13 @@ class HttpClient:
             pools = self._pools[loop] = {}
         pool = pools.get(place)
         if pool is None:
-            pool = pools[place] = ConnectionPool(place, self._patience, self.largest)
+            pool = pools[place] = ConnectionPool(place, self._timeouts, self.largest)
         return pool
 
     # --- errors
 
     def clean(self, text: str) -> str:
-        """A text without secrets, should a server have sent them back."""
+        """A text without secrets, in case a server has sent them back."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
@@ -204,20 +207,20 @@ class HttpClient:
         )
 
     def raw(self, body: bytes) -> str:
-        """What is kept of a body."""
+        """The part of a body that errors keep."""
         return raw_of(body, self.clean)
 
     def failure(self, error: BaseException, body: bytes, host: str | None = None) -> CallFailed:
-        """The error for a connection or an answer that failed, with what had come until then."""
+        """The error for a failed connection or answer, with the part received so far."""
         if isinstance(error, TimeoutError):
             what = "connection" if isinstance(error, NotConnected) else "whole reply"
             return ReplyTimeout(f"{self.name}: no {what} in time", raw=self.raw(body))
         reason = one_line(
             self.clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)
         )
-        if isinstance(error, Garbled):
+        if isinstance(error, MalformedHttp):
             return self.broken(f"no HTTP ({reason})", body)
-        if isinstance(error, ssl.SSLCertVerificationError):  # which is a ValueError too
+        if isinstance(error, ssl.SSLCertVerificationError):  # a subclass of ValueError
             return RequestRefused(f"{self.name}: {host} can't prove who it is: {reason}")
         if isinstance(error, ValueError):
             return RequestRefused(f"{self.name}: there is no address like {host!r}")
@@ -244,13 +247,13 @@ class HttpAnswer:
 class Exchange:
     """A request that was sent, and its answer while it is being read."""
 
-    __slots__ = ("_connection", "_host", "_http", "_is_free", "_parts", "_size")
+    __slots__ = ("_connection", "_host", "_http", "_is_released", "_parts", "_size")
 
     def __init__(self, http: HttpClient, connection: Connection, host: str) -> None:
         self._http = http
         self._connection = connection
         self._host = host
-        self._is_free = False
+        self._is_released = False
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -265,9 +268,9 @@ class Exchange:
         return self._connection.headers
 
     def close(self) -> None:
-        """Hang up, unless the answer was read to its end: then the connection is free already."""
-        if not self._is_free:
-            self._is_free = True
+        """Close the connection, unless the answer was read to its end: then it is free already."""
+        if not self._is_released:
+            self._is_released = True
             self._connection.hang_up()
 
     async def head(self) -> None:
@@ -281,15 +284,15 @@ class Exchange:
         raise failure
 
     async def answer(self) -> HttpAnswer:
-        """All of it."""
+        """Read the whole answer."""
         connection = self._connection
         try:
             await connection.end()
         except _BROKEN as error:
-            self._parts.append(connection.taken())
+            self._parts.append(connection.take_parts())
             failure = self._failure(error)
         else:
-            body = connection.taken()
+            body = connection.take_parts()
             if connection.size <= self._http.largest:
                 answer = HttpAnswer(connection.status, connection.headers, body)
                 self._give_back()
@@ -298,7 +301,7 @@ class Exchange:
         raise failure
 
     async def read(self) -> bytes:
-        """The next part of the body, nothing at its end; ReplyBroken once it is too large."""
+        """The next part of the body, empty at its end; raises ReplyBroken if it is too large."""
         try:
             part = await self._connection.part()
         except _BROKEN as error:
@@ -314,7 +317,7 @@ class Exchange:
         raise failure
 
     def kept(self) -> bytes:
-        """The first part of what was read."""
+        """The first part of the body that was read."""
         kept = b""
         for part in self._parts:
             kept += part
@@ -323,15 +326,15 @@ class Exchange:
         return kept
 
     async def drain(self) -> None:
-        """Let a stream come to its end, so that its connection can be used again."""
+        """Read a stream to its end, so that its connection can be reused."""
         with suppress(TimeoutError, CallFailed):
-            async with asyncio.timeout(_DRAIN):
+            async with asyncio.timeout(_DRAIN_SECONDS):
                 while await self.read():
                     pass
 
     def _give_back(self) -> None:
-        if not self._is_free:
-            self._is_free = True
+        if not self._is_released:
+            self._is_released = True
             self._connection.give_back()
 
     def _failure(self, error: Exception) -> CallFailed:

@@ -1,1 +1,1 @@
-"""Adapters: one module per provider's interface."""
+"""Adapters of providers, one module per interface."""

@@ -1,4 +1,4 @@
-"""Messages, as Anthropic has them."""
+"""Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from abreast.models.providers.provider import (
 from abreast.models.schema import boxed, unboxed
 
 _VERSION = "2023-06-01"
-_ANSWER = "final_reply"
+_ANSWER_TOOL = "final_reply"
 """The tool that a request with a schema has to call: its input is the value."""
 _FINISH: dict[str | None, Finish] = {
     "end_turn": "stop",
@@ -37,10 +37,10 @@ _write = json.JSONEncoder(ensure_ascii=False).encode
 class Anthropic(Provider):
     """A model behind the messages API.
 
-    Seeds are not known there; without a bound, replies have `max_tokens` at most.
+    The API has no seeds. `max_tokens` is the bound for requests without one.
 
-    model = Anthropic("anthropic/claude-sonnet-4-5", key=key)
-    reply = await model.complete(Request((Message("user", "Hello"),)))
+        model = Anthropic("anthropic/claude-sonnet-4-5", key=key)
+        reply = await model.complete(Request((Message("user", "Hello"),)))
     """
 
     def __init__(
@@ -56,13 +56,15 @@ class Anthropic(Provider):
             name, {"x-api-key": key} if key else {}, version=("anthropic-version", _VERSION), **wire
         )
         super().__init__(name, http, f"{base_url.rstrip('/')}/messages")
-        self._most = max_tokens
+        self._default_max_tokens = max_tokens
 
     def write(self, request: Request, *, stream: bool) -> Document:
         """The body of a request."""
         body: Document = {
             "model": self.model,
-            "max_tokens": self._most if request.max_tokens is None else request.max_tokens,
+            "max_tokens": self._default_max_tokens
+            if request.max_tokens is None
+            else request.max_tokens,
             "messages": _turns(request.messages),
         }
         system = [
@@ -80,13 +82,13 @@ class Anthropic(Provider):
             about = "Give the final reply by calling this."
             tools.append(
                 {
-                    "name": _ANSWER,
+                    "name": _ANSWER_TOOL,
                     "description": about,
                     "input_schema": boxed(request.schema).schema,
                 }
             )
             body["tool_choice"] = (
-                {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER}
+                {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER_TOOL}
             )
         if tools:
             body["tools"] = tools
@@ -97,7 +99,7 @@ class Anthropic(Provider):
         return body
 
     def read(self, document: Document, request: Request) -> ReplyDraft:
-        """A message."""
+        """Read a message."""
         draft = ReplyDraft(model=document.get("model") or "", id=document.get("id") or "")
         blocks = []
         for given in document["content"]:
@@ -107,10 +109,10 @@ class Anthropic(Provider):
             )
             blocks.append(block)
         _count(draft, document.get("usage"))
-        return _settled(draft, blocks, document.get("stop_reason"), request)
+        return _finalize(draft, blocks, document.get("stop_reason"), request)
 
     def fold(self, request: Request) -> EventFold:
-        """Takes the events of a message."""
+        """A reader for the events of a message."""
         return _Events(request)
 
 
@@ -128,13 +130,13 @@ class _Events(EventFold):
     """A message in events, from message_start to message_stop."""
 
     def __init__(self, request: Request) -> None:
-        super().__init__(told=request.schema is None or not boxed(request.schema).boxed)
+        super().__init__(streams_text=request.schema is None or not boxed(request.schema).boxed)
         self._request = request
         self._blocks: dict[int, _Block] = {}
         self._reason: str | None = None
 
     def take(self, event: Document) -> str:
-        """Take an event in; those of other types are passed over."""
+        """Add an event; unknown types are ignored."""
         kind = event.get("type")
         if kind == "content_block_delta":
             return self._delta(self._blocks[event["index"]], event["delta"])
@@ -158,8 +160,8 @@ class _Events(EventFold):
         return ""
 
     def finished(self) -> ReplyDraft:
-        """The message, put together."""
-        return _settled(
+        """The complete message."""
+        return _finalize(
             self.draft,
             [block for _, block in sorted(self._blocks.items())],
             self._reason,
@@ -171,19 +173,19 @@ class _Events(EventFold):
         block.pieces.append(piece)
         if block.kind == "text":
             return "" if self._request.schema is not None else piece
-        return piece if block.name == _ANSWER else ""
+        return piece if block.name == _ANSWER_TOOL else ""
 
 
-def _settled(
+def _finalize(
     draft: ReplyDraft, blocks: list[_Block], reason: str | None, request: Request
 ) -> ReplyDraft:
-    """The draft with what its blocks say. With a schema, the text is the value.
+    """The draft with the content of the blocks.
 
-    Words beside it are dropped.
+    With a schema, the text is the value, and other text is dropped.
     """
     texts = [block for block in blocks if block.kind == "text"]
     uses = [block for block in blocks if block.kind == "tool_use"]
-    answers = [use for use in uses if use.name == _ANSWER]
+    answers = [use for use in uses if use.name == _ANSWER_TOOL]
     draft.finish = _FINISH.get(reason, "other")
     if answers and request.schema is not None:
         draft.text = unboxed("".join(answers[0].pieces) or "{}", request.schema)
@@ -200,19 +202,19 @@ def _settled(
 
 def _count(draft: ReplyDraft, usage: Document | None) -> None:
     if usage:
-        asked = count(usage.get("input_tokens"))
-        if asked is not None:
+        sent = count(usage.get("input_tokens"))
+        if sent is not None:
             cached = (count(usage.get(f"cache_{way}_input_tokens")) for way in ("creation", "read"))
-            draft.input_tokens = asked + sum(filter(None, cached))
-        said = count(usage.get("output_tokens"))
-        draft.output_tokens = draft.output_tokens if said is None else said
+            draft.input_tokens = sent + sum(filter(None, cached))
+        received = count(usage.get("output_tokens"))
+        draft.output_tokens = draft.output_tokens if received is None else received
 
 
 # --- writing
 
 
 def _turns(messages: tuple[Message, ...]) -> list[Document]:
-    """The turns of a conversation; what tools answered at once is one turn, as the API wants it."""
+    """The turns of a conversation; successive tool results are one turn, as the API requires."""
     turns: list[Document] = []
     for message in messages:
         if message.role == "system":
@@ -234,12 +236,12 @@ def _blocks(message: Message) -> list[Document]:
         return [
             {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
         ]
-    said = [_text(message.content)] if message.content else []
+    texts = [_text(message.content)] if message.content else []
     uses = [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}
         for call in message.tool_calls
     ]
-    return said + uses
+    return texts + uses
 
 
 def _text(text: str) -> Document:

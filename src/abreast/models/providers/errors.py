@@ -1,4 +1,4 @@
-"""What a provider's error means: status, headers and body go in, one typed error comes out."""
+"""Turns the status, headers and body of a provider's error into one typed error."""
 
 from __future__ import annotations
 
@@ -25,42 +25,44 @@ from abreast.core.errors import (
 )
 
 RAW = 65_536
-"""So many characters of what came instead of a reply are kept."""
-_SAID = 200  # characters of a provider's message that go into a sentence
-_MINUTE = 60.0
-_TOO_MANY = 429
+"""Characters that are kept of a body that is no reply."""
+_MESSAGE_CHARACTERS = 200  # of a provider's message, kept in an error's sentence
+_MINUTE = 60.0  # seconds
+_TOO_MANY_REQUESTS = 429
 
 Headers = Mapping[str, str]
 Clean = Callable[[str], str]
-"""Takes secrets out of a text."""
+"""Removes secrets from a text."""
 
 
 def fault_of(
     name: str, status: int, headers: Headers, body: bytes, *, clean: Clean = str
 ) -> CallFailed:
-    """The error that an answer with this status means.
+    """The error for an answer with this status.
 
-    `name` is the model's, `clean` takes secrets out of texts.
-
-    A 429 is Throttled, or QuotaSpent where waiting for a minute doesn't help; 5xx is a ServerFault. Both have
-    `retry_after` where the provider told it.
+    `name` is the model's, `clean` removes secrets from texts. A 429 is Throttled, or QuotaSpent if
+    a wait of a minute doesn't help; 5xx is a ServerFault. All three have `retry_after` if the
+    provider sent it.
     """
     raw = raw_of(body, clean)
-    complaint = _complaint(raw)
-    if status == _TOO_MANY and (wait := _throttled(name, headers, complaint, raw)) is not None:
-        return wait
-    kind, what = _kind(status, complaint.words)
-    said = f": {complaint.message}" if complaint.message else ""
-    error = kind(f"{name} {what} ({status}){said}", status=status, raw=raw)
+    parsed = _parse_error(raw)
+    if (
+        status == _TOO_MANY_REQUESTS
+        and (error := _throttling_error(name, headers, parsed, raw)) is not None
+    ):
+        return error
+    kind, what = _kind(status, parsed.words)
+    message = f": {parsed.message}" if parsed.message else ""
+    error = kind(f"{name} {what} ({status}){message}", status=status, raw=raw)
     if kind in (ServerFault, QuotaSpent):
         after = retry_after(headers)
         if after is not None:
-            vars(error)["retry_after"] = after  # most have none, so it is no field of theirs
+            vars(error)["retry_after"] = after  # not a field, as most errors have none
     return error
 
 
 def fault_in(name: str, document: Mapping[str, Any], *, clean: Clean = str) -> CallFailed | None:
-    """The error inside a reply that began well, as streams and some gateways have it.
+    """The error inside a document with a status of success, as streams and some gateways send it.
 
     None if there is none.
     """
@@ -73,7 +75,7 @@ def fault_in(name: str, document: Mapping[str, Any], *, clean: Clean = str) -> C
 def raw_of(body: bytes, clean: Clean) -> str:
     """The first part of a body as text.
 
-    Cleaned before it is cut, or half a secret might be left at the end.
+    It is cleaned before it is cut, so that no part of a secret is left at the end.
     """
     return clean(body[: RAW + 4096].decode(errors="replace"))[:RAW]
 
@@ -84,27 +86,28 @@ def one_line(text: str) -> str:
     >>> one_line("a\n  b")
     'a b'
     """
-    line = " ".join(
-        text.encode(errors="replace").decode().split()
-    )  # half a surrogate pair could not be stored
-    return line if len(line) <= _SAID else line[: _SAID - 1].rstrip() + "…"
+    # A lone surrogate could not be stored, so it is replaced.
+    line = " ".join(text.encode(errors="replace").decode().split())
+    return (
+        line if len(line) <= _MESSAGE_CHARACTERS else line[: _MESSAGE_CHARACTERS - 1].rstrip() + "…"
+    )
 
 
-# --- what a body says
+# --- the body
 
 
-class _Complaint(NamedTuple):
+class _ParsedError(NamedTuple):
     message: str
-    words: str  # all of it that tells one situation from another, in lower case
+    words: str  # all text by which errors are distinguished, in lower case
     details: list[Any]
 
 
-def _complaint(raw: str) -> _Complaint:
+def _parse_error(raw: str) -> _ParsedError:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError):
         text = one_line(re.sub(r"<[^>]*>", " ", raw))
-        return _Complaint(text, text.lower(), [])
+        return _ParsedError(text, text.lower(), [])
     while isinstance(document, list) and document:
         document = document[0]
     outer = document if isinstance(document, dict) else {"message": document}
@@ -118,19 +121,19 @@ def _complaint(raw: str) -> _Complaint:
     words = " ".join(
         [*marks, text, json.dumps(listed), json.dumps(error.get("innererror", ""))]
     ).lower()
-    return _Complaint(one_line(text), words, listed)
+    return _ParsedError(one_line(text), words, listed)
 
 
 def _status_in(error: object) -> int:
     if not isinstance(error, dict):
         return 500
     code = error.get("code")
-    if isinstance(code, int) and 400 <= code < 600:  # noqa: PLR2004 - HTTP's errors
+    if isinstance(code, int) and 400 <= code < 600:  # noqa: PLR2004 - the error statuses of HTTP
         return code
-    return _STATUS.get(str(error.get("type")), _STATUS.get(str(code), 500))
+    return _STATUS_BY_TYPE.get(str(error.get("type")), _STATUS_BY_TYPE.get(str(code), 500))
 
 
-_STATUS = {
+_STATUS_BY_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "invalid_api_key": 401,
@@ -147,15 +150,17 @@ _STATUS = {
 }
 
 
-# --- which error it is
+# --- the kind of error
 
 _UNPAID = re.compile(
-    r"insufficient[_ ](quota|balance|credit|fund)|billing_|credit balance|exceeded your.{0,20}budget"
+    r"insufficient[_ ](quota|balance|credit|fund)|billing_|credit balance"
+    r"|exceeded your.{0,20}budget"
 )
 _DAY = re.compile(r"per[ _-]?(day|month)|\b(daily|monthly)\b|of the day\b|\b(rpd|tpd)\b")
 _CONTEXT = re.compile(
     r"context[_ ](length|window|size|limit)|maximum context|\bcontext\b.*\btokens\b|exceed_context"
-    r"|prompt is too long|input (token count|is too long)|request_too_large|too many tokens|string_above_max_length"
+    r"|prompt is too long|input (token count|is too long)|request_too_large|too many tokens"
+    r"|string_above_max_length"
 )
 _OVERSIZE = re.compile(r"request (is )?too large")
 _FILTER = re.compile(
@@ -165,7 +170,8 @@ _KEY = re.compile(
     r"api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|incorrect api key"
 )
 _MODEL = re.compile(
-    r"model_not_found|(invalid|unknown|no such) model|\bmodel\b.{0,80}(not exist|not found|not supported)"
+    r"model_not_found|(invalid|unknown|no such) model"
+    r"|\bmodel\b.{0,80}(not exist|not found|not supported)"
 )
 
 
@@ -179,7 +185,7 @@ def _kind(status: int, words: str) -> tuple[type[CallFailed], str]:
     for pattern, kind, what in _BY_WORDS:
         if pattern.search(words):
             return kind, what
-    if status < 400:  # noqa: PLR2004 - not an error, but no reply
+    if status < 400:  # noqa: PLR2004 - a redirect
         return RequestRefused, "sent the request elsewhere: is the address right?"
     return RequestRefused, "was sent a request that its provider does not accept"
 
@@ -206,26 +212,29 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], type[CallFailed], str], ...] = (
 # --- too many requests
 
 
-def _throttled(name: str, headers: Headers, complaint: _Complaint, raw: str) -> CallFailed | None:
-    """Throttled; QuotaSpent or TooLong where a minute's wait would not help.
+def _throttling_error(
+    name: str, headers: Headers, parsed: _ParsedError, raw: str
+) -> CallFailed | None:
+    """Throttled; or QuotaSpent or TooLong if a wait of a minute would not help.
 
-    None for what is unpaid.
+    None if the account has no credit.
     """
-    words = complaint.words
-    said = f": {complaint.message}" if complaint.message else ""
+    words = parsed.words
+    message = f": {parsed.message}" if parsed.message else ""
     if _UNPAID.search(words):
         return None
-    if _OVERSIZE.search(words):  # more tokens than a minute has: it would be throttled for ever
+    if _OVERSIZE.search(words):  # more tokens than a minute's limit: it would be throttled forever
         return TooLong(
-            f"{name} was sent more than its limit of tokens allows ({_TOO_MANY}){said}",
+            f"{name} was sent more than its limit of tokens allows ({_TOO_MANY_REQUESTS}){message}",
             status=429,
             raw=raw,
         )
-    told = retry_after(headers)
-    wait = told if told is not None else _wait_in(complaint)
+    wait = retry_after(headers)
+    if wait is None:
+        wait = _wait_in(parsed)
     if _DAY.search(words) and (wait is None or wait > _MINUTE or "perday" in words):
         spent = QuotaSpent(
-            f"{name} has no quota left for now ({_TOO_MANY}){said}", status=429, raw=raw
+            f"{name} has no quota left for now ({_TOO_MANY_REQUESTS}){message}", status=429, raw=raw
         )
         vars(spent).update({} if wait is None else {"retry_after": wait})
         return spent
@@ -234,9 +243,12 @@ def _throttled(name: str, headers: Headers, complaint: _Complaint, raw: str) -> 
     limit = _limit(words, headers)
     about = f", limit of {limit}" if limit else ""
     error = Throttled(
-        f"{name} is throttled ({_TOO_MANY}{about}){said}", retry_after=wait, limit=limit, raw=raw
+        f"{name} is throttled ({_TOO_MANY_REQUESTS}{about}){message}",
+        retry_after=wait,
+        limit=limit,
+        raw=raw,
     )
-    vars(error)["headers"] = dict(headers)  # the lane reads there what is left of each limit
+    vars(error)["headers"] = dict(headers)  # the lane reads the remaining limits from them
     return error
 
 
@@ -246,7 +258,7 @@ def _limit(words: str, headers: Headers) -> str:
     for limit, pattern in _LIMITS.items():
         if pattern.search(words):
             return limit
-    empty = {kind for kind, left, _ in _levels(headers) if left == "0"}
+    empty = {kind for kind, left, _ in _remaining_limits(headers) if left == "0"}
     if len(empty) == 1:
         return "tokens" if "tokens" in empty.pop() else "requests"
     return ""
@@ -262,71 +274,73 @@ _LIMITS = {
 }
 
 
-# --- how long to wait
+# --- the wait
 
 
 def retry_after(headers: Headers) -> float | None:
-    """The seconds that `retry-after-ms` or `Retry-After` tell, as a number or a date.
+    """The seconds in `retry-after-ms` or `Retry-After`, which has a number or a date.
 
-    None for none.
+    None if there is no such header.
     """
-    thousandths = _number(headers.get("retry-after-ms"))
-    if thousandths is not None:
-        return thousandths / 1000
-    told = headers.get("retry-after")
-    return None if told is None else seconds_of(told)
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    return None if value is None else seconds_of(value)
 
 
-def _wait_in(complaint: _Complaint) -> float | None:
-    """The wait that a body tells: Gemini's RetryInfo, or a sentence as OpenAI writes it."""
-    for detail in complaint.details:
+def _wait_in(parsed: _ParsedError) -> float | None:
+    """The wait in a body: Gemini's RetryInfo, or a sentence as OpenAI writes it."""
+    for detail in parsed.details:
         if isinstance(detail, dict) and isinstance(delay := detail.get("retryDelay"), str):
             return seconds_of(delay)
-    found = re.search(r"try again in ([\d.]+\s?[a-z]+(?:[\d.]+[a-z]+)*)", complaint.words)
+    found = re.search(r"try again in ([\d.]+\s?[a-z]+(?:[\d.]+[a-z]+)*)", parsed.words)
     return seconds_of(re.sub(r"\s?(s)ec(ond)?s?$", r"\1", found[1])) if found else None
 
 
 def _until_reset(headers: Headers) -> float | None:
-    waits = [seconds_of(reset) for _, left, reset in _levels(headers) if left == "0" and reset]
+    waits = [
+        seconds_of(reset) for _, left, reset in _remaining_limits(headers) if left == "0" and reset
+    ]
     return max((wait for wait in waits if wait is not None), default=None)
 
 
-def _levels(headers: Headers) -> list[tuple[str, str, str]]:
-    """Of each limit in the headers: its name, how much is left, and when it is whole again."""
+def _remaining_limits(headers: Headers) -> list[tuple[str, str, str]]:
+    """For each limit in the headers: its name, the rest, and the time of its reset."""
     levels = []
     for kind in ("requests", "tokens", "input-tokens", "output-tokens"):
         for left, reset in (
             (f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}"),
-            _anthropic(kind),
+            _anthropic_headers(kind),
         ):
             if left in headers:
                 levels.append((kind, headers[left].strip(), headers.get(reset, "")))
     return levels
 
 
-def _anthropic(kind: str) -> tuple[str, str]:
+def _anthropic_headers(kind: str) -> tuple[str, str]:
     return f"anthropic-ratelimit-{kind}-remaining", f"anthropic-ratelimit-{kind}-reset"
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
-def seconds_of(told: str, wall: float | None = None) -> float | None:
-    """Seconds from now, however they are told: a number, a stretch of time, or a moment.
+def seconds_of(text: str, wall: float | None = None) -> float | None:
+    """Seconds from now to a time given as a number, a duration or a date; at least 0.
 
-    Never less than 0.
+    None if the text is none of these.
 
     >>> seconds_of("1.5"), seconds_of("6m0s"), seconds_of("20ms"), seconds_of("soon")
     (1.5, 360.0, 0.02, None)
     """
-    told = told.strip()
-    if (number := _number(told)) is not None:
+    text = text.strip()
+    if (number := _number(text)) is not None:
         return number
-    parts = _PART.findall(told)
-    if parts and "".join(amount + unit for amount, unit in parts) == told:
+    parts = _DURATION_PART.findall(text)
+    if parts and "".join(amount + unit for amount, unit in parts) == text:
         return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
-    moment = _moment(told)
+    moment = _moment(text)
     return (
         None
         if moment is None
@@ -334,18 +348,18 @@ def seconds_of(told: str, wall: float | None = None) -> float | None:
     )
 
 
-def _number(told: str | None) -> float | None:
+def _number(text: str | None) -> float | None:
     try:
-        number = float(told or "")
+        number = float(text or "")
     except ValueError:
         return None
     return max(0.0, number) if isfinite(number) else None
 
 
-def _moment(told: str) -> float | None:
+def _moment(text: str) -> float | None:
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         try:
-            moment = read(told)
+            moment = read(text)
         except ValueError:
             continue
         if moment.tzinfo is not None:

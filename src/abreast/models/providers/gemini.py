@@ -1,4 +1,4 @@
-"""Gemini's generateContent."""
+"""Gemini's generateContent API."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Gemini(Provider):
     reply = await model.complete(Request((Message("user", "Hello"),)))
     """
 
-    ends_by_marker = False  # the usage may come after the reason why a reply ended
+    ends_by_marker = False  # the usage may follow the event with the finish reason
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Gemini(Provider):
             name, http, f"{url}:generateContent", f"{url}:streamGenerateContent?alt=sse"
         )
 
-    def write(self, request: Request, *, stream: bool) -> Document:  # noqa: ARG002 - the address says whether it streams
+    def write(self, request: Request, *, stream: bool) -> Document:  # noqa: ARG002 - the URL selects streaming
         """The body of a request."""
         body: Document = {"contents": _contents(request.messages)}
         system = [
@@ -82,7 +82,7 @@ class Gemini(Provider):
         return body
 
     def read(self, document: Document, request: Request) -> ReplyDraft:  # noqa: ARG002 - the same for every request
-        """A whole reply."""
+        """Read a whole reply."""
         fold = _Candidates()
         piece = fold.take(document)
         if not fold.begun:
@@ -91,15 +91,15 @@ class Gemini(Provider):
         return fold.finished()
 
     def fold(self, request: Request) -> EventFold:  # noqa: ARG002 - the same for every request
-        """Takes the parts of a stream."""
+        """A reader for the parts of a stream."""
         return _Candidates()
 
 
 class _Candidates(EventFold):
-    """Replies with a piece each; a reply that came whole is a stream of one."""
+    """Reads replies with a piece each; a whole reply is a stream of one."""
 
     def take(self, event: Document) -> str:
-        """Take a reply in."""
+        """Add a reply."""
         draft = self.draft
         draft.model = event.get("modelVersion") or draft.model
         draft.id = event.get("responseId") or draft.id
@@ -124,7 +124,7 @@ class _Candidates(EventFold):
         return ""
 
     def finished(self) -> ReplyDraft:
-        """The reply, put together."""
+        """The complete reply."""
         draft = EventFold.finished(self)
         if draft.tool_calls and draft.finish == "stop":
             draft.finish = "tool_calls"
@@ -144,8 +144,8 @@ def _call(call: Document, number: int) -> ToolCall:
 
 
 def _count(draft: ReplyDraft, usage: Document | None) -> None:
-    if usage and (asked := count(usage.get("promptTokenCount"))) is not None:
-        draft.input_tokens = asked + (count(usage.get("toolUsePromptTokenCount")) or 0)
+    if usage and (sent := count(usage.get("promptTokenCount"))) is not None:
+        draft.input_tokens = sent + (count(usage.get("toolUsePromptTokenCount")) or 0)
         thought = count(usage.get("thoughtsTokenCount")) or 0
         draft.output_tokens = (count(usage.get("candidatesTokenCount")) or 0) + thought
 
@@ -169,7 +169,7 @@ def _config(request: Request) -> Document:
 
 
 def _contents(messages: tuple[Message, ...]) -> list[Document]:
-    """The turns of a conversation; what tools answered at once is one turn, as the API wants it."""
+    """The turns of a conversation; successive tool results are one turn, as the API requires."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     contents: list[Document] = []
     for message in messages:

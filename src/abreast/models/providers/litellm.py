@@ -1,4 +1,4 @@
-"""Providers without an adapter of ours, by way of litellm (extra `litellm`): `litellm/PROVIDER/MODEL`."""
+"""Models of all other providers by litellm (extra `litellm`), as `litellm/PROVIDER/MODEL`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ _FINISH: dict[str, Finish] = {"stop": "stop", "length": "length", "tool_calls": 
 
 
 class LiteLLM:
-    """A model behind litellm, its own retries off."""
+    """A model behind litellm, whose own retries are off."""
 
     def __init__(self, name: str) -> None:
-        """`litellm/PROVIDER/MODEL`; keys are litellm's own business."""
-        os.environ.setdefault(
-            "LITELLM_LOCAL_MODEL_COST_MAP", "True"
-        )  # else importing it asks the network for prices
+        """`name` is `litellm/PROVIDER/MODEL`; litellm finds the keys itself."""
+        # Without this, the import fetches prices from the network.
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         try:
             import litellm  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
@@ -41,12 +40,11 @@ class LiteLLM:
         self.name = name
         self._model = name.partition("/")[2]
         self._litellm: Any = litellm
-        litellm.suppress_debug_info = (
-            True  # else it prints advice to stdout, among the results, with each error
-        )
+        # Without this, it prints advice to stdout, among the results, with each error.
+        litellm.suppress_debug_info = True
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer once; the text is told at its end. Cancelling closes the connection."""
+        """Answer once; `hear` gets the text at its end. Cancelling closes the connection."""
         began = SYSTEM_CLOCK.now()
         try:
             found = await self._litellm.acompletion(**self._body(request))
@@ -58,7 +56,7 @@ class LiteLLM:
         return reply
 
     async def close(self) -> None:
-        """Nothing: litellm keeps its connections to itself."""
+        """Do nothing: litellm manages its connections."""
 
     def _body(self, request: Request) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
@@ -84,7 +82,7 @@ class LiteLLM:
             body["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
         return body | dict(request.extra)
 
-    def _reply(self, found: Any, request: Request, seconds: float) -> Reply:  # noqa: ANN401 - litellm's own
+    def _reply(self, found: Any, request: Request, seconds: float) -> Reply:  # noqa: ANN401 - litellm has no types
         choice, used = found.choices[0], found.usage
         text = choice.message.content or ""
         calls = tuple(
@@ -113,5 +111,5 @@ class LiteLLM:
             "BadGatewayError": ServerFault,
         }
         kind = kinds.get(type(error).__name__, RequestRefused)
-        said = " ".join(str(error).split())[:200]
-        return kind(f"{self.name}: {said}", status=getattr(error, "status_code", None))
+        message = " ".join(str(error).split())[:200]
+        return kind(f"{self.name}: {message}", status=getattr(error, "status_code", None))

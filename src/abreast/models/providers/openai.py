@@ -1,4 +1,4 @@
-"""Chat completions as OpenAI has them, and everyone who speaks likewise: mistral, deepseek, ollama, vLLM."""
+"""OpenAI's chat completions, which mistral, deepseek, ollama and vLLM serve too."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _FILTERED = "a content filter stopped it"
 class OpenAI(Provider):
     """A model behind an endpoint of chat completions.
 
-    The options tell how an endpoint differs: `max_tokens` is its name for that bound; `seed`,
-    `stream_usage` and `done` say whether it knows seeds, can be asked for the usage of a stream,
-    and ends streams by `[DONE]`; `structured` is the way in which it takes a schema ("json_object"
-    and "none" put it into the system prompt).
+    The options describe how an endpoint differs: `max_tokens` is its name for that bound; `seed`,
+    `stream_usage` and `done` are whether it supports seeds, reports the usage of a stream, and ends
+    streams by `[DONE]`; `structured` is the form in which it accepts a schema ("json_object" and
+    "none" put it into the system prompt).
 
-        model = OpenAI("mistral/mistral-small", "https://api.mistral.ai/v1", key, max_tokens="max_tokens")
+        url = "https://api.mistral.ai/v1"
+        model = OpenAI("mistral/mistral-small", url, key, max_tokens="max_tokens")
         reply = await model.complete(Request((Message("user", "Hello"),)))
     """
 
@@ -88,28 +89,28 @@ class OpenAI(Provider):
         return body
 
     def read(self, document: Document, request: Request) -> ReplyDraft:
-        """A chat completion."""
+        """Read a chat completion."""
         choice = document["choices"][0]
         message = choice["message"]
         calls = message.get("tool_calls")
         content = message.get("content")
         draft = ReplyDraft(
-            self.opened(content if type(content) is str else _text(content), request),
-            _calls(calls) if calls else (),
+            self.unboxed_text(content if type(content) is str else _text(content), request),
+            _tool_calls(calls) if calls else (),
             _FINISH.get(choice.get("finish_reason"), "other"),
             message.get("refusal") or "",
             model=document.get("model") or "",
             id=document.get("id") or "",
         )
         _count(draft, document.get("usage"))
-        return _settled(draft)
+        return _finalize(draft)
 
     def fold(self, request: Request) -> EventFold:
-        """Takes chunks."""
+        """A reader for the chunks of a stream."""
         return _Chunks(self, request)
 
-    def opened(self, text: str, request: Request) -> str:
-        """The text, out of the box into which a schema that is not of an object was put."""
+    def unboxed_text(self, text: str, request: Request) -> str:
+        """The text of the value, extracted from its object if the schema was boxed."""
         if request.schema is None or self._structured != "json_schema":
             return text
         return unboxed(text, request.schema)
@@ -117,8 +118,8 @@ class OpenAI(Provider):
     def _system(self, request: Request) -> str | None:
         if request.schema is None or self._structured == "json_schema":
             return request.system
-        told = f"Answer with JSON alone, by this schema: {json.dumps(request.schema)}"
-        return f"{request.system}\n\n{told}" if request.system else told
+        instruction = f"Answer with JSON alone, by this schema: {json.dumps(request.schema)}"
+        return f"{request.system}\n\n{instruction}" if request.system else instruction
 
     def _format(self, schema: Mapping[str, Any]) -> Document:
         if self._structured == "json_object":
@@ -137,14 +138,14 @@ class _Chunks(EventFold):
     """The chunks of a stream: pieces of text, of a refusal, of tool calls."""
 
     def __init__(self, model: OpenAI, request: Request) -> None:
-        super().__init__(told=request.schema is None or not boxed(request.schema).boxed)
+        super().__init__(streams_text=request.schema is None or not boxed(request.schema).boxed)
         self._model = model
         self._request = request
         self._refusal: list[str] = []
         self._calls: dict[int, _Call] = {}
 
     def take(self, event: Document) -> str:
-        """Take a chunk in."""
+        """Add a chunk."""
         draft = self.draft
         draft.model = event.get("model") or draft.model
         draft.id = event.get("id") or draft.id
@@ -159,15 +160,15 @@ class _Chunks(EventFold):
         return ""
 
     def finished(self) -> ReplyDraft:
-        """The reply, put together."""
+        """The complete reply."""
         draft = EventFold.finished(self)
-        draft.text = self._model.opened(draft.text, self._request)
+        draft.text = self._model.unboxed_text(draft.text, self._request)
         draft.refusal = "".join(self._refusal)
         draft.tool_calls = tuple(
             ToolCall(call.id, call.name, "".join(call.arguments))
             for _, call in sorted(self._calls.items())
         )
-        return _settled(draft)
+        return _finalize(draft)
 
     def _delta(self, delta: Document) -> str:
         for number, part in enumerate(delta.get("tool_calls") or ()):
@@ -205,7 +206,7 @@ def _message(message: Message) -> Document:
     return written
 
 
-def _calls(calls: list[Document]) -> tuple[ToolCall, ...]:
+def _tool_calls(calls: list[Document]) -> tuple[ToolCall, ...]:
     return tuple(
         ToolCall(
             call.get("id") or "", call["function"]["name"], call["function"].get("arguments") or ""
@@ -231,7 +232,7 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
         draft.output_tokens = count(usage.get("completion_tokens"))
 
 
-def _settled(draft: ReplyDraft) -> ReplyDraft:
+def _finalize(draft: ReplyDraft) -> ReplyDraft:
     if draft.finish == "refused" and not draft.refusal:
         draft.refusal = _FILTERED
     if draft.tool_calls and draft.finish == "stop":

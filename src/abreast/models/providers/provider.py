@@ -1,4 +1,4 @@
-"""What the adapters of providers have in common: the way of a call, from a request to a reply or a typed error."""
+"""The common part of HTTP adapters: a call from its request to a reply or a typed error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _now = SYSTEM_CLOCK.now
 
 
 class Events:
-    """Server-sent events out of the parts of a body, wherever it was cut."""
+    """Parses server-sent events from a body that arrives in arbitrary parts."""
 
     __slots__ = ("_data", "_rest")
 
@@ -52,16 +52,19 @@ class Events:
         return done
 
     def end(self) -> list[bytes]:
-        """What is left when the body ends: an event without its blank line was cut off, unless it is the end marker."""
+        """The events at the end of the body.
+
+        An event without its blank line was cut off, unless it is the end marker.
+        """
         last = [*self._data, self._rest.strip().removeprefix(b"data:").strip()]
         return [DONE] if DONE in last else []
 
 
 @dataclass(slots=True)
 class ReplyDraft:
-    """A reply as it was read, in no provider's shape any more.
+    """A reply as it was read, independent of the provider.
 
-    Tokens are None where the provider did not tell them.
+    Tokens are None if the provider did not send them.
     """
 
     text: str = ""
@@ -74,8 +77,8 @@ class ReplyDraft:
     id: str = ""
 
 
-class Came(NamedTuple):
-    """What came of a reply beside its text: the first part of the body, headers, and how long it took."""
+class ReceivedReply(NamedTuple):
+    """A received reply beside its text: the first part of the body, headers, and times."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -85,33 +88,33 @@ class Came(NamedTuple):
 
 @dataclass(slots=True)
 class EventFold(ABC):
-    """A stream while it is read. `ended` once its end marker came.
+    """A stream while it is read.
 
-    `begun` once anything of a reply did.
+    `begun` is set by the first event of a reply, `ended` by the end marker.
     """
 
     draft: ReplyDraft = field(default_factory=ReplyDraft)
     pieces: list[str] = field(default_factory=list)
     begun: bool = False
     ended: bool = False
-    told: bool = True
-    """Whether its pieces are those of the reply's text; else the text is told at the end."""
+    streams_text: bool = True
+    """Whether its pieces are those of the reply's text; if not, `hear` gets the text at the end."""
 
     @abstractmethod
     def take(self, event: Document) -> str:
-        """Take an event in; the piece of text that it brought."""
+        """Add an event; returns its piece of text."""
 
     def finished(self) -> ReplyDraft:
-        """The reply, put together."""
+        """The complete reply."""
         self.draft.text = "".join(self.pieces)
         return self.draft
 
 
 class Provider(ABC):
-    """A model behind HTTP. Those beneath it write requests and read replies in one provider's shape."""
+    """A model behind HTTP; subclasses write requests and read replies of one provider."""
 
     ends_by_marker = True
-    """Whether nothing comes after the event that ends a stream."""
+    """Whether the event that ends a stream is the last one."""
 
     def __init__(
         self, name: str, http: HttpClient, url: str, stream_url: str | None = None
@@ -123,29 +126,31 @@ class Provider(ABC):
         self._stream_url = endpoint(stream_url or url)
 
     def __repr__(self) -> str:
-        """What it is, and where."""
+        """Shows the model and its host."""
         return f"<{type(self).__name__} {self.name} at {self._url.place.host}>"
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer once: no retries, no limits. Any error is beneath CallFailed.
+        """Answer once: no retries, no limits.
 
-        Those of `hear` pass as they are.
+        Raises subclasses of CallFailed; errors of `hear` are passed on unchanged.
         """
-        body = self._written(request, stream=hear is not None)
+        body = self._encode_request(request, stream=hear is not None)
         if hear is not None:
-            return await self._streamed(request, body, hear)
+            return await self._complete_streaming(request, body, hear)
         start = _now()
         answer = await self._http.post(self._url, body)
         seconds = _now() - start
         return self._reply(
-            request, self._read(answer, request), Came(answer.body, answer.headers, seconds)
+            request,
+            self._read(answer, request),
+            ReceivedReply(answer.body, answer.headers, seconds),
         )
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
 
-    # --- for those beneath
+    # --- for subclasses
 
     @abstractmethod
     def write(self, request: Request, *, stream: bool) -> Document:
@@ -153,15 +158,15 @@ class Provider(ABC):
 
     @abstractmethod
     def read(self, document: Document, request: Request) -> ReplyDraft:
-        """A whole reply. KeyError, TypeError and the like mean that it has not its shape."""
+        """A whole reply. KeyError, TypeError and the like mean that it is malformed."""
 
     @abstractmethod
     def fold(self, request: Request) -> EventFold:
-        """Something to take a stream's events."""
+        """A reader for the events of a stream."""
 
-    # --- the way of a call
+    # --- the steps of a call
 
-    def _written(self, request: Request, *, stream: bool) -> bytes:
+    def _encode_request(self, request: Request, *, stream: bool) -> bytes:
         try:
             if request.schema is not None:
                 check_schema(request.schema)
@@ -176,7 +181,7 @@ class Provider(ABC):
             raise fault_of(
                 self.name, answer.status, answer.headers, answer.body, clean=self._http.clean
             )
-        if _is_coded(answer.headers):
+        if _is_compressed(answer.headers):
             raise self._http.broken(
                 "it is compressed, which nobody asked for", answer.body, answer.status
             )
@@ -189,7 +194,7 @@ class Provider(ABC):
         try:
             return self.read(document, request)
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise self._misshapen(answer.body) from None
+            raise self._malformed(answer.body) from None
 
     def _document(self, data: bytes, kept: Callable[[], bytes]) -> Document:
         try:
@@ -198,7 +203,7 @@ class Provider(ABC):
             why = str(error) if isinstance(error, json.JSONDecodeError) else type(error).__name__
             raise self._http.broken(f"no JSON ({why})", kept(), 200) from None
         if not isinstance(document, dict):
-            raise self._misshapen(kept())
+            raise self._malformed(kept())
         if (
             "error" in document
             and (fault := fault_in(self.name, document, clean=self._http.clean)) is not None
@@ -206,26 +211,28 @@ class Provider(ABC):
             raise fault
         return document
 
-    def _misshapen(self, body: bytes) -> ReplyBroken:
+    def _malformed(self, body: bytes) -> ReplyBroken:
         return self._http.broken("it is empty, or has not the shape of a reply", body, 200)
 
-    async def _streamed(self, request: Request, body: bytes, hear: Hear) -> Reply:
+    async def _complete_streaming(self, request: Request, body: bytes, hear: Hear) -> Reply:
         start = _now()
         exchange = await self._http.open(self._stream_url, body)
         try:
             if not _is_stream(exchange):
                 answer = await exchange.answer()
-                came = Came(answer.body, answer.headers, _now() - start)
-                reply = self._reply(request, self._read(answer, request), came)
+                received = ReceivedReply(answer.body, answer.headers, _now() - start)
+                reply = self._reply(request, self._read(answer, request), received)
                 if reply.text:
                     hear(reply.text)
                 return reply
             fold = self.fold(request)
-            first = await self._listen(exchange, fold, hear, start)
+            first = await self._read_stream(exchange, fold, hear, start)
             seconds = _now() - start
-            self._whole(fold, exchange)
+            self._check_complete(fold, exchange)
             reply = self._reply(
-                request, fold.finished(), Came(exchange.kept(), exchange.headers, seconds, first)
+                request,
+                fold.finished(),
+                ReceivedReply(exchange.kept(), exchange.headers, seconds, first),
             )
             if first is None and reply.text:
                 hear(reply.text)
@@ -234,20 +241,20 @@ class Provider(ABC):
         finally:
             exchange.close()
 
-    async def _listen(
+    async def _read_stream(
         self, exchange: Exchange, fold: EventFold, hear: Hear, start: float
     ) -> float | None:
         """Read a stream to its end marker, or its end.
 
-        The seconds until the first piece of text.
+        Returns the seconds until the first piece of text.
         """
         events = Events()
         first = None
         while True:
             part = await exchange.read()
             for data in events.feed(part) if part else events.end():
-                piece = self._taken(fold, data, exchange)
-                if piece and fold.told:
+                piece = self._add_event(fold, data, exchange)
+                if piece and fold.streams_text:
                     first = _now() - start if first is None else first
                     hear(piece)
                 if fold.ended and self.ends_by_marker:
@@ -255,7 +262,7 @@ class Provider(ABC):
             if not part:
                 return first
 
-    def _taken(self, fold: EventFold, data: bytes, exchange: Exchange) -> str:
+    def _add_event(self, fold: EventFold, data: bytes, exchange: Exchange) -> str:
         if data == DONE:
             fold.ended = True
             return ""
@@ -263,29 +270,29 @@ class Provider(ABC):
         try:
             piece = fold.take(document)
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise self._misshapen(exchange.kept()) from None
+            raise self._malformed(exchange.kept()) from None
         if piece:
             fold.pieces.append(piece)
         return piece
 
-    def _whole(self, fold: EventFold, exchange: Exchange) -> None:
+    def _check_complete(self, fold: EventFold, exchange: Exchange) -> None:
         if not fold.begun and exchange.kept().strip():
-            raise self._misshapen(exchange.kept())
+            raise self._malformed(exchange.kept())
         if not fold.ended:
             what = f"{self.name}: the stream broke off before its end"
             raise ConnectionLost(what, status=exchange.status, raw=self._http.raw(exchange.kept()))
 
-    def _reply(self, request: Request, draft: ReplyDraft, came: Came) -> Reply:
-        clean = self._http.clean  # a reply is written down: should the key be in it, it is not
-        body, headers, seconds, first = came
-        text, calls, finish = clean(_sound(draft.text)), draft.tool_calls, draft.finish
+    def _reply(self, request: Request, draft: ReplyDraft, received: ReceivedReply) -> Reply:
+        clean = self._http.clean  # a reply is recorded, and must not contain the key
+        body, headers, seconds, first = received
+        text, calls, finish = clean(_replace_surrogates(draft.text)), draft.tool_calls, draft.finish
         if calls:
             calls = tuple(
                 ToolCall(clean(each.id), clean(each.name), clean(each.arguments)) for each in calls
             )
         usage = self._usage(request, draft)
         if draft.refusal:
-            self._raise(
+            self._raise_error(
                 Refused,
                 f"refused to answer: {one_line(self._http.clean(draft.refusal))}",
                 body,
@@ -293,10 +300,11 @@ class Provider(ABC):
             )
         if not text and not calls and not (request.stop and finish == "stop"):
             cut = ": max_tokens were used up before any text" if finish == "length" else ""
-            self._raise(ReplyBroken, f"sent an empty reply{cut}", body, usage)
+            self._raise_error(ReplyBroken, f"sent an empty reply{cut}", body, usage)
         value: Json = None
         if request.schema is not None and not (calls and not text):
-            who = f"the reply of {self.name}{', cut off at max_tokens,' if finish == 'length' else ''}"
+            cut = ", cut off at max_tokens," if finish == "length" else ""
+            who = f"the reply of {self.name}{cut}"
             try:
                 value = parse(text, request.schema, who=who, clean=self._http.clean)
             except ReplyInvalid as error:
@@ -306,36 +314,36 @@ class Provider(ABC):
         return Reply(text, value, calls, usage, finish, model, name, seconds, first, headers)
 
     def _usage(self, request: Request, draft: ReplyDraft) -> Usage:
-        asked, said = draft.input_tokens, draft.output_tokens
-        if asked is None or said is None:
-            asked, said = (
-                tokens_in(request) if asked is None else asked,
-                tokens_of(draft.text) if said is None else said,
-            )
-            return Usage(1, asked, said, None, estimate=True)
-        return Usage(1, asked, said, None)
+        sent, received = draft.input_tokens, draft.output_tokens
+        if sent is None or received is None:
+            sent = tokens_in(request) if sent is None else sent
+            received = tokens_of(draft.text) if received is None else received
+            return Usage(1, sent, received, None, estimate=True)
+        return Usage(1, sent, received, None)
 
-    def _raise(self, kind: type[CallFailed], what: str, body: bytes, usage: Usage) -> NoReturn:
+    def _raise_error(
+        self, kind: type[CallFailed], what: str, body: bytes, usage: Usage
+    ) -> NoReturn:
         error = kind(f"{self.name} {what}", status=200, raw=self._http.raw(body))
-        vars(error)["usage"] = usage  # it was paid for, whatever it is worth
+        vars(error)["usage"] = usage  # the tokens are charged although there is no reply
         raise error
 
 
 def _is_stream(exchange: Exchange) -> bool:
-    told = exchange.headers
+    headers = exchange.headers
     return (
-        exchange.status == 200
-        and "event-stream" in told.get("content-type", "")
-        and not _is_coded(told)
+        exchange.status == 200  # noqa: PLR2004 - OK
+        and "event-stream" in headers.get("content-type", "")
+        and not _is_compressed(headers)
     )
 
 
-def _is_coded(headers: Mapping[str, str]) -> bool:
+def _is_compressed(headers: Mapping[str, str]) -> bool:
     return headers.get("content-encoding", "identity") != "identity"
 
 
-def _sound(text: str) -> str:
-    """A text that can be stored: halves of surrogate pairs are joined, or replaced where one is alone."""
+def _replace_surrogates(text: str) -> str:
+    """A text that can be stored: surrogate pairs are joined, lone surrogates replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -343,13 +351,13 @@ def _sound(text: str) -> str:
     return text
 
 
-def count(told: object) -> int | None:
-    """A number of tokens as a provider tells it; None if it doesn't."""
-    return told if type(told) is int and told >= 0 else None
+def count(value: object) -> int | None:
+    """A number of tokens as a provider sends it; None if it is no such number."""
+    return value if type(value) is int and value >= 0 else None
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens a text has: one for four characters.
+    """Estimates the tokens of a text: one for four characters.
 
     >>> tokens_of(""), tokens_of("words")
     (0, 2)
@@ -358,7 +366,7 @@ def tokens_of(text: str) -> int:
 
 
 def tokens_in(request: Request) -> int:
-    """About how many tokens a request has."""
+    """Estimates the tokens of a request."""
     extras = "".join(map(str, request.tools)) if request.tools else ""
     return (
         tokens_of(request.system or "")
@@ -368,7 +376,7 @@ def tokens_in(request: Request) -> int:
 
 
 def arguments_of(call: ToolCall) -> Document:
-    """The arguments of a tool call as an object; ValueError if they are none."""
+    """The arguments of a tool call as an object; raises ValueError if they are none."""
     arguments = json.loads(call.arguments or "{}")
     if not isinstance(arguments, dict):
         raise ValueError(f"the arguments of the tool call {call.id} are no object")
