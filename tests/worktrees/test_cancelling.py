@@ -58,9 +58,9 @@ async def use(repository, entered=None):
 
 
 def children():
-    """The running descendants of this process."""
+    """The children of this process that are a git or a sandbox."""
     found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [pid for pid in found if b"jail" in cmdline(pid) or b"git" in cmdline(pid)]
+    return [pid for pid in found if b"sandbox" in cmdline(pid) or b"git" in cmdline(pid)]
 
 
 def cmdline(pid):

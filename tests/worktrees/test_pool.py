@@ -321,7 +321,7 @@ async def test_what_still_runs_in_a_slot_is_ended_by_closing(repository, tmp_pat
         await heard.wait()
         asyncio.get_running_loop().remove_reader(reader)
         os.close(reader)
-    with pytest.raises(BaseException, match=r"supervisor|jail"):
+    with pytest.raises(BaseException, match=r"supervisor|sandbox"):
         await running
 
 
