@@ -1,4 +1,4 @@
-"""A project with one function, and a laboratory that judges its candidates by what is written in them."""
+"""A project with one function, and a fake evaluator that reads the verdict from the candidate."""
 
 from abreast.jobs.candidates.job import CandidatesContext, Trials
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Proposal, Timed
@@ -16,7 +16,7 @@ def make_project(place):
 
 
 def text_of(word):
-    """A candidate whose word says what becomes of it."""
+    """A candidate whose word decides its verdict."""
     return f"def f(x):\n    return {word!r}\n"
 
 
@@ -28,10 +28,10 @@ def diff(number=0):
     return Diff(f"test#{number}", "returned", "different", "$", "2", "3", "another number")
 
 
-class Laboratory:
-    """`wrong...`, `hang...`, `raise...` don't pass.
+class FakeEvaluator:
+    """Judges by the candidate's word, and records what it did.
 
-    Others do, `fast3...` is 3 times as fast. Counts what it does.
+    `wrong...`, `hang...`, `raise...` don't pass. Others do; `fast3...` is 3 times as fast.
     """
 
     def __init__(self, checking=None, timing=None):
@@ -110,7 +110,7 @@ class Laboratory:
 
 
 class Author:
-    """Gives what it was told to give, and keeps what it was asked."""
+    """Returns the prepared texts, and records the requests."""
 
     def __init__(self, repairs=(), refined=(), adapted=(), gate=None):
         self.repairs, self.refined, self.adapted = list(repairs), list(refined), list(adapted)
@@ -159,8 +159,8 @@ def proposals(*words):
     return [Proposal(f"c{number}", text_of(word), "file") for number, word in enumerate(words)]
 
 
-def trials(project, laboratory, how, author=None):
-    return Trials(CandidatesContext(TARGET, ORIGINAL, project, laboratory, author, how))
+def trials(project, evaluator, how, author=None):
+    return Trials(CandidatesContext(TARGET, ORIGINAL, project, evaluator, author, how))
 
 
 def proposing(found):

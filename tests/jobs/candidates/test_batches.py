@@ -7,7 +7,7 @@ from abreast.jobs.candidates.job import EvaluationOptions
 from tests.jobs.candidates.laboratories import (
     ORIGINAL,
     Author,
-    Laboratory,
+    FakeEvaluator,
     make_project,
     proposals,
     proposing,
@@ -32,7 +32,7 @@ TEXTS = {
     "a text without a function": "fast9\n",
     "as it was, with a comment": f"# mine\n{text_of('fast3 b')}",
 }
-"""Everything that a reply may be; what is written in it decides what the laboratory finds."""
+"""Every kind of reply; its text decides the verdict of the fake evaluator."""
 
 
 @pytest.fixture
@@ -41,18 +41,15 @@ def project(tmp_path):
 
 
 async def tried_in(project, found, author=None):
-    laboratory = Laboratory()
+    evaluator = FakeEvaluator()
     async with open_run("optimize", seed=7) as run:
         how = EvaluationOptions(2, repairs=0)
-        return await trials(project, laboratory, how, author).run(run, proposing(found)), laboratory
+        return await trials(project, evaluator, how, author).run(run, proposing(found)), evaluator
 
 
 @pytest.mark.parametrize("kind", TEXTS)
 async def test_a_batch_is_judged_with_the_settings_of_a_single_candidate(project, kind):
-    """As a first candidate, beside one that is faster.
-
-    And as a refinement of that one, in a batch of two.
-    """
+    """Once as a first candidate beside a faster one, once as a refinement of that one."""
     text = TEXTS[kind]
     first = proposals("fast3 b")
     single = [*first, type(first[0])("single", text, "file")]

@@ -1,4 +1,4 @@
-"""A few functions of the corpus: who is taken for what. `make corpus` has all of them."""
+"""The verdicts on a few functions of the corpus; `make corpus` runs all of them."""
 
 import pytest
 
@@ -31,7 +31,7 @@ EXPECTED = {
     "name", [*NAMES, *(pytest.param(name, marks=pytest.mark.soak) for name in MORE)]
 )
 async def test_every_kind_is_taken_for_what_it_is(name, tmp_path, monkeypatch):
-    """By what it does alone: its text is not looked at."""
+    """By behaviour alone: the check of the source text is off."""
     use_cache(monkeypatch, tmp_path)
     results = await by_behaviour(specimens([name]), 2, text_check=False, told=lambda _: None)
     assert len(results) >= 4
@@ -85,7 +85,10 @@ def test_a_series_of_measurements_goes_on_after_what_is_written_and_says_whether
     tmp_path,
 ):
     path = tmp_path / "aa.jsonl"
-    row = '{"run": 0, "verdict": "same", "ratio": 1.0, "noise_floor": 0.01, "seconds": 0.001, "took": 8.0, '
+    row = (
+        '{"run": 0, "verdict": "same", "ratio": 1.0, '
+        '"noise_floor": 0.01, "seconds": 0.001, "took": 8.0, '
+    )
     path.write_text(row + '"blocks": 8, "load": 0.5}\n{"run": 1, "verd')
     assert [one["run"] for one in rows_of(path)] == [0]
     assert summary("aa", rows_of(path)).startswith("aa: 1 runs: 1 same")

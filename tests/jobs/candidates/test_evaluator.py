@@ -1,4 +1,4 @@
-"""The laboratory of a real project: what the tests see, side by side, with nothing mixed up."""
+"""The evaluator in a real project: several candidates side by side, each with its own results."""
 
 import asyncio
 import fcntl
@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.jobs.candidates import evaluator as laboratories
 from abreast.jobs.candidates.behaviour.trace import Watched
 from abreast.jobs.candidates.behaviour.traced_run import Tests
 from abreast.jobs.candidates.behaviour.verdict import Behaviour
@@ -22,6 +21,7 @@ from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.projects import FAST, SLOW, WRONG, make_sums
 from tests.worktrees.repositories import ENVIRONMENT, fingerprint
 
+EVALUATOR = "abreast.jobs.candidates.evaluator"
 TARGET = Target("sums.py", "pairs")
 TESTS = Tests(("test_sums.py",), sys.executable)
 
@@ -31,7 +31,7 @@ def cache(tmp_path, monkeypatch):
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
-    # A machine of its own: else it waits while another test measures.
+    # A machine lock of its own, so that it does not wait while another test measures.
     (tmp_path / "locks").mkdir()
     monkeypatch.setenv("ABREAST_LOCKS", str(tmp_path / "locks"))
 
@@ -41,25 +41,25 @@ def project(tmp_path):
     return make_sums(tmp_path / "project")
 
 
-def bench(**bounds):
+def make_evaluator(**bounds):
     return Evaluator(TARGET, SLOW, TESTS, Bounds(limits=ResourceLimits(seconds=30), **bounds))
 
 
 async def test_several_are_checked_at_once_and_what_each_did_is_its_own(project):
     before = fingerprint(project)
-    laboratory = bench(generated=0)
+    evaluator = make_evaluator(generated=0)
     texts = [
         candidate_text(SLOW, TARGET, text)
         for text in (FAST, WRONG, FAST.replace("seen[one] += 1", "pass"))
     ]
     async with open_worktrees(project, 4) as trees:
         *slots, original = trees.slots
-        laboratory.ready(await laboratory.begin(original), original)
+        evaluator.ready(await evaluator.begin(original), original)
         for slot, text in zip(slots, texts, strict=True):
             slot.write_candidate(TARGET.file, text)
         async with asyncio.TaskGroup() as group:
             pairs = zip(slots, texts, strict=True)
-            tasks = [group.create_task(laboratory.check(slot, text)) for slot, text in pairs]
+            tasks = [group.create_task(evaluator.check(slot, text)) for slot, text in pairs]
         found = [task.result() for task in tasks]
     assert [one.verdict for one in found] == ["same", "wrong", "wrong"]
     assert [one.passed for one in found] == [3, 1, 1]
@@ -71,7 +71,7 @@ async def test_several_are_checked_at_once_and_what_each_did_is_its_own(project)
     assert fingerprint(project) == before
 
 
-async def test_the_machine_is_shared_while_candidates_are_checked_and_held_alone_while_they_are_measured(
+async def test_the_machine_is_shared_while_checking_and_held_alone_while_measuring(
     project, tmp_path, monkeypatch
 ):
     held = []
@@ -89,22 +89,22 @@ async def test_the_machine_is_shared_while_candidates_are_checked_and_held_alone
             held.append((name, may_be_had(fcntl.LOCK_SH), may_be_had(fcntl.LOCK_EX)))
             return value
 
-        monkeypatch.setattr(laboratories, name, work)
+        monkeypatch.setattr(f"{EVALUATOR}.{name}", work)
 
     replace_by("watch", ran(1.0, 1.0))
     replace_by("scout", TimedCalls((), 0, 1))
     replace_by("time_candidate", Timed("same"))
     replace_by("line_profile", {})
-    monkeypatch.setattr(laboratories, "check_baseline", lambda *_: None)
-    monkeypatch.setattr(laboratories, "judge_behaviour", lambda *_: Behaviour("same", ""))
-    laboratory = bench(generated=0)
+    monkeypatch.setattr(f"{EVALUATOR}.check_baseline", lambda *_: None)
+    monkeypatch.setattr(f"{EVALUATOR}.judge_behaviour", lambda *_: Behaviour("same", ""))
+    evaluator = make_evaluator(generated=0)
     async with open_worktrees(project, 2) as trees:
         slot, original = trees.slots
-        laboratory.ready(await laboratory.begin(original), original)
-        await laboratory.check(slot, FAST)
-        await laboratory.time(original, slot, FAST, 1)
-        await laboratory.profile(slot)
-    # Others may check while we do; nothing may be done while we measure.
+        evaluator.ready(await evaluator.begin(original), original)
+        await evaluator.check(slot, FAST)
+        await evaluator.time(original, slot, FAST, 1)
+        await evaluator.profile(slot)
+    # Checks share the machine; a measurement holds it alone.
     shared, alone = (True, False), (False, False)
     assert held == [
         ("watch", *shared),
@@ -117,24 +117,24 @@ async def test_the_machine_is_shared_while_candidates_are_checked_and_held_alone
 
 
 async def test_a_difference_that_no_test_shows_is_found_by_inputs_that_are_made_up(project):
-    laboratory = bench(generated=150)
+    evaluator = make_evaluator(generated=150)
     late = SLOW.replace("    return found", "    return found if len(numbers) != 4 else 0")
     async with open_worktrees(project, 2) as (trees):
         slot, original = trees.slots
-        laboratory.ready(await laboratory.begin(original), original)
+        evaluator.ready(await evaluator.begin(original), original)
         slot.write_candidate(TARGET.file, late)
-        found = await laboratory.check(slot, late)
+        found = await evaluator.check(slot, late)
     assert found.verdict == "wrong"
     assert found.diffs[0].invocation.startswith("pairs([")
 
 
 async def test_what_reaches_for_the_environment_is_refused_before_it_runs(project):
-    laboratory = bench()
+    evaluator = make_evaluator()
     text = "import os\n" + SLOW.replace("    found = 0", "    found = len(os.environ) * 0")
     async with open_worktrees(project, 2) as trees:
         slot, original = trees.slots
-        laboratory.ready(await laboratory.begin(original), original)
-        found = await laboratory.check(slot, text)
+        evaluator.ready(await evaluator.begin(original), original)
+        found = await evaluator.check(slot, text)
     assert found.verdict == "refused"
     assert found.tests == 0
 
@@ -145,7 +145,7 @@ async def test_without_a_test_that_calls_it_there_is_nothing_to_go_by(tmp_path):
     )
     async with open_worktrees(project, 1) as trees:
         with pytest.raises(BaselineFailed, match="no test calls pairs"):
-            await bench().begin(trees.slots[0])
+            await make_evaluator().begin(trees.slots[0])
 
 
 def ran(seconds, cpu):
@@ -156,7 +156,7 @@ def ran(seconds, cpu):
     st.integers(1, 300),
     st.lists(st.tuples(st.floats(0.01, 500), st.floats(0, 500)), min_size=1, max_size=2),
 )
-def test_a_candidate_has_ten_times_the_cpu_of_the_original_and_the_wall_ends_nothing_within_a_minute(
+def test_a_candidate_has_ten_times_the_original_s_cpu_and_at_least_a_minute_of_wall_time(
     cpu, times
 ):
     before = ResourceLimits(seconds=10, cpu=cpu)
@@ -173,26 +173,26 @@ def test_of_a_recorded_run_without_times_the_limits_are_as_they_are():
 
 
 async def test_a_slow_machine_is_no_fault_of_a_candidate(project):
-    """It waits longer than its limit by the clock, and needs little CPU: as on a machine with much else to do."""
-    laboratory = bench(generated=0)
-    laboratory._bounds = replace(laboratory._bounds, limits=ResourceLimits(seconds=60, cpu=30))
+    """It exceeds its wall-time limit but uses little CPU, as on a busy machine."""
+    evaluator = make_evaluator(generated=0)
+    evaluator._bounds = replace(evaluator._bounds, limits=ResourceLimits(seconds=60, cpu=30))
     slow = SLOW.replace(
         "    found = 0\n",
         "    found = len([None for _ in range(3) if __import__('time').sleep(0.7)])\n",
     )
     async with open_worktrees(project, 2) as trees:
         slot, original = trees.slots
-        laboratory.ready(await laboratory.begin(original), original)
-        laboratory._bounds = replace(laboratory._bounds, limits=ResourceLimits(seconds=1, cpu=30))
+        evaluator.ready(await evaluator.begin(original), original)
+        evaluator._bounds = replace(evaluator._bounds, limits=ResourceLimits(seconds=1, cpu=30))
         slot.write_candidate(TARGET.file, slow)
-        found = await laboratory._candidate(slot, TESTS)
+        found = await evaluator._trace_candidate(slot, TESTS)
     assert found.failure is None, found.reason
     assert found.passed == 3
 
 
 def test_nothing_is_known_before_the_original_was_seen():
-    laboratory = bench()
-    assert not laboratory.seen
-    for ask in (lambda: laboratory.original, lambda: laboratory.inputs):
+    evaluator = make_evaluator()
+    assert not evaluator.seen
+    for ask in (lambda: evaluator.original, lambda: evaluator.inputs):
         with pytest.raises(RuntimeError, match="not been seen"):
             ask()

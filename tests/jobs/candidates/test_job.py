@@ -1,4 +1,4 @@
-"""Candidates: behaviour side by side, measuring alone, repairs at once, the same answer at every width."""
+"""The candidates job: checks side by side, measures alone, repairs at once, at every width."""
 
 import asyncio
 import functools
@@ -16,7 +16,7 @@ from tests.jobs.candidates.laboratories import (
     ORIGINAL,
     TARGET,
     Author,
-    Laboratory,
+    FakeEvaluator,
     PlainAuthor,
     make_project,
     proposals,
@@ -26,7 +26,7 @@ from tests.jobs.candidates.laboratories import (
 )
 from tests.worktrees.repositories import ENVIRONMENT, fingerprint, left_in, worktrees
 
-PATIENCE = 10  # seconds until a loop that should turn is taken to be blocked
+PATIENCE = 10  # seconds after which the event loop counts as blocked
 
 
 @pytest.fixture(autouse=True)
@@ -42,10 +42,10 @@ def project(tmp_path):
     return make_project(tmp_path / "project")
 
 
-async def tried_in(project, laboratory, found, how=None, author=None, **opening):
+async def tried_in(project, evaluator, found, how=None, author=None, **opening):
     how = how or EvaluationOptions(2)
     async with open_run("optimize", seed=7, **opening) as run:
-        return await trials(project, laboratory, how, author).run(run, proposing(found))
+        return await trials(project, evaluator, how, author).run(run, proposing(found))
 
 
 def verdicts(tried):
@@ -57,32 +57,32 @@ def verdicts(tried):
 
 async def test_two_slots_check_exactly_two_at_once_and_measuring_is_alone(project):
     checking, timing = Gate(), Gate()
-    laboratory = Laboratory(checking, timing)
+    evaluator = FakeEvaluator(checking, timing)
     words = [f"fast2 {number}" for number in range(6)]
 
     async def watch():
-        for at in range(0, 6, 2):  # a rendezvous: neither of a pair goes on before both are there
+        for at in range(0, 6, 2):  # neither of a pair goes on before both are there
             await checking.wait_for(*words[at : at + 2])
-            assert laboratory.running == {"check": 2, "time": 0}
+            assert evaluator.running == {"check": 2, "time": 0}
             assert checking.held == set(words[at : at + 2])
             checking.open(*words[at : at + 2])
         for word in words:
             await timing.wait_for(word)
-            assert laboratory.running == {"check": 0, "time": 1}
+            assert evaluator.running == {"check": 0, "time": 1}
             timing.open(word)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(watch())
-        tried = await tried_in(project, laboratory, proposals(*words))
-    assert laboratory.peaks == {"check": 2, "time": 1}
-    assert laboratory.overlaps == []
+        tried = await tried_in(project, evaluator, proposals(*words))
+    assert evaluator.peaks == {"check": 2, "time": 1}
+    assert evaluator.overlaps == []
     assert [one.name for one in tried] == [f"c{number}" for number in range(6)]
-    assert set(laboratory.slots["check"].values()) == {0, 1}
+    assert set(evaluator.slots["check"].values()) == {0, 1}
 
 
 async def test_results_are_in_the_order_of_the_proposals_whatever_ends_first(project):
     checking = Gate()
-    laboratory = Laboratory(checking)
+    evaluator = FakeEvaluator(checking)
 
     async def watch():
         await checking.wait_for("wrong a", "fast2 b")
@@ -95,17 +95,17 @@ async def test_results_are_in_the_order_of_the_proposals_whatever_ends_first(pro
     async with asyncio.TaskGroup() as group:
         group.create_task(watch())
         tried = await tried_in(
-            project, laboratory, proposals("wrong a", "fast2 b", "same c", "hang d")
+            project, evaluator, proposals("wrong a", "fast2 b", "same c", "hang d")
         )
     assert verdicts(tried) == {"c0": "wrong", "c1": "faster", "c2": "same", "c3": "timeout"}
     assert list(verdicts(tried)) == ["c0", "c1", "c2", "c3"]
-    assert laboratory.times("time") == ["fast2 b", "same c"]  # only what passed
+    assert evaluator.times("time") == ["fast2 b", "same c"]  # only what passed
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])
 async def test_every_width_gives_the_same(project, width):
     words = ("wrong a", "fast2 b", "raise c", "same d", "hang e", "fast3 f", "break g")
-    tried = await tried_in(project, Laboratory(), proposals(*words), EvaluationOptions(width))
+    tried = await tried_in(project, FakeEvaluator(), proposals(*words), EvaluationOptions(width))
     assert list(verdicts(tried).values()) == [
         "wrong",
         "faster",
@@ -121,27 +121,26 @@ async def test_every_width_gives_the_same(project, width):
 
 async def test_a_candidate_that_fails_gives_its_slot_back_at_once(project):
     checking = Gate()
-    laboratory = Laboratory(checking)
+    evaluator = FakeEvaluator(checking)
 
     async def watch():
         await checking.wait_for("wrong a", "fast2 b")
         checking.open("wrong a")
-        await checking.wait_for("fast2 c")  # while b is still at it
+        await checking.wait_for("fast2 c")  # while b is still being checked
         assert "fast2 b" in checking.held
         checking.open_all()
 
     async with asyncio.TaskGroup() as group:
         group.create_task(watch())
-        await tried_in(project, laboratory, proposals("wrong a", "fast2 b", "fast2 c"))
+        await tried_in(project, evaluator, proposals("wrong a", "fast2 b", "fast2 c"))
 
 
 async def test_a_slot_is_not_held_into_measuring_and_the_code_is_staged_anew_in_a_clean_one(
     project,
 ):
     checking, timing = Gate(), Gate()
-    laboratory = Laboratory(
-        checking, timing
-    )  # asserts that nothing of the check is left, and whose code is there
+    # It asserts that no file of the check is left, and that the slot has the candidate's code.
+    evaluator = FakeEvaluator(checking, timing)
 
     async def watch():
         await checking.wait_for("fast2 a", "fast2 b")
@@ -149,21 +148,21 @@ async def test_a_slot_is_not_held_into_measuring_and_the_code_is_staged_anew_in_
         await checking.wait_for("fast2 c")
         checking.open_all()
         await timing.wait_for("fast2 a")
-        assert laboratory.running == {"check": 0, "time": 1}
+        assert evaluator.running == {"check": 0, "time": 1}
         timing.open_all()
 
     async with asyncio.TaskGroup() as group:
         group.create_task(watch())
-        await tried_in(project, laboratory, proposals("fast2 a", "fast2 b", "fast2 c"))
-    assert laboratory.slots["check"] == {"fast2 a": 0, "fast2 b": 1, "fast2 c": 1}
-    assert laboratory.slots["time"] == {"fast2 a": 0, "fast2 b": 0, "fast2 c": 0}
+        await tried_in(project, evaluator, proposals("fast2 a", "fast2 b", "fast2 c"))
+    assert evaluator.slots["check"] == {"fast2 a": 0, "fast2 b": 1, "fast2 c": 1}
+    assert evaluator.slots["time"] == {"fast2 a": 0, "fast2 b": 0, "fast2 c": 0}
 
 
 async def test_the_main_tree_is_the_same_bytes_and_no_worktree_is_left(project, cache):
     (project / "untracked.txt").write_text("mine\n")
     (project / "other.txt").write_text("changed\n")
     before = fingerprint(project)
-    await tried_in(project, Laboratory(), proposals("wrong a", "fast2 b", "hang c"))
+    await tried_in(project, FakeEvaluator(), proposals("wrong a", "fast2 b", "hang c"))
     assert fingerprint(project) == before
     assert worktrees(project) == []
     assert left_in(cache) == []
@@ -174,17 +173,17 @@ async def test_the_main_tree_is_the_same_bytes_and_no_worktree_is_left(project, 
 )
 async def test_nothing_to_try_makes_no_worktree(project, cache, found, monkeypatch):
     monkeypatch.setattr("abreast.jobs.candidates.job.open_worktrees", None)
-    laboratory = Laboratory()
-    tried = await tried_in(project, laboratory, found)
+    evaluator = FakeEvaluator()
+    tried = await tried_in(project, evaluator, found)
     assert [one.verdict for one in tried] == ["refused"] * len(found)
-    assert laboratory.done == []
+    assert evaluator.done == []
     assert not cache.exists()
 
 
 # --- duplicates
 
 
-async def test_the_original_is_skipped_and_a_duplicate_copies_the_earlier_result_and_the_shorter_source(
+async def test_the_original_is_skipped_and_a_duplicate_copies_the_result_and_the_shorter_source(
     project,
 ):
     short = "def f(x):\n    return 'fast2'\n"
@@ -194,8 +193,8 @@ async def test_the_original_is_skipped_and_a_duplicate_copies_the_earlier_result
         Proposal("short", short, "file"),
         Proposal("long", "def f(x):\n    return 'wrong'\n", "file"),
     ]
-    laboratory = Laboratory()
-    tried = {one.name: one for one in await tried_in(project, laboratory, found)}
+    evaluator = FakeEvaluator()
+    tried = {one.name: one for one in await tried_in(project, evaluator, found)}
     assert verdicts(tried.values()) == {
         "same": "duplicate",
         "long": "faster",
@@ -206,12 +205,12 @@ async def test_the_original_is_skipped_and_a_duplicate_copies_the_earlier_result
     assert tried["short"].reason == "it is the same code as long"
     assert tried["short"].timed == tried["long"].timed
     assert tried["long"].text == short
-    assert sorted(laboratory.times("check")) == ["fast2", "wrong"]
+    assert sorted(evaluator.times("check")) == ["fast2", "wrong"]
 
 
 async def test_a_text_that_is_no_candidate_is_an_error_of_its_own(project):
     found = [Proposal("bad", "def g(:\n", "file"), *proposals("fast2 a")]
-    tried = await tried_in(project, Laboratory(), found)
+    tried = await tried_in(project, FakeEvaluator(), found)
     assert [one.verdict for one in tried] == ["error", "faster"]
     assert "not Python" in tried[0].reason
 
@@ -221,7 +220,7 @@ async def test_a_text_that_is_no_candidate_is_an_error_of_its_own(project):
 
 async def test_a_repair_starts_the_moment_its_candidate_fails(project):
     checking, thinking = Gate(), Gate()
-    laboratory = Laboratory(checking)
+    evaluator = FakeEvaluator(checking)
     author = Author([text_of("fast3 repaired")], gate=thinking)
 
     async def watch():
@@ -237,7 +236,7 @@ async def test_a_repair_starts_the_moment_its_candidate_fails(project):
         group.create_task(watch())
         tried = await tried_in(
             project,
-            laboratory,
+            evaluator,
             proposals("wrong a", "same b", "same c"),
             EvaluationOptions(2),
             author,
@@ -250,7 +249,9 @@ async def test_a_repair_starts_the_moment_its_candidate_fails(project):
 async def test_what_shows_no_differences_or_differs_too_much_is_not_repaired(project):
     author = Author()
     words = ("quiet a", "far b", "hang c", "raise d")
-    tried = await tried_in(project, Laboratory(), proposals(*words), EvaluationOptions(2), author)
+    tried = await tried_in(
+        project, FakeEvaluator(), proposals(*words), EvaluationOptions(2), author
+    )
     assert author.asked == []
     assert len(tried) == 4
 
@@ -259,7 +260,7 @@ async def test_repairs_are_bounded_and_what_was_there_before_ends_them(project):
     author = Author([text_of("wrong 2"), text_of("wrong 3"), text_of("never")])
     tried = await tried_in(
         project,
-        Laboratory(),
+        FakeEvaluator(),
         proposals("wrong 1"),
         EvaluationOptions(2, repairs=2, refine=False),
         author,
@@ -268,13 +269,13 @@ async def test_repairs_are_bounded_and_what_was_there_before_ends_them(project):
     assert len(author.asked) == 2
     author = Author([text_of("wrong 1"), text_of("never")])
     tried = await tried_in(
-        project, Laboratory(), proposals("wrong 1"), EvaluationOptions(2, repairs=2), author
+        project, FakeEvaluator(), proposals("wrong 1"), EvaluationOptions(2, repairs=2), author
     )
     assert [one.verdict for one in tried] == ["wrong", "duplicate"]
     author = Author([text_of("same"), text_of("same")])
     tried = await tried_in(
         project,
-        Laboratory(),
+        FakeEvaluator(),
         proposals("wrong 1", "wrong 2"),
         EvaluationOptions(2, most_repairs=1),
         author,
@@ -283,11 +284,11 @@ async def test_repairs_are_bounded_and_what_was_there_before_ends_them(project):
 
 
 async def test_two_repairs_that_are_the_same_code_are_measured_once_and_in_order(project):
-    laboratory = Laboratory()
+    evaluator = FakeEvaluator()
     author = Author([text_of("fast2"), text_of("fast2")])
     tried = await tried_in(
         project,
-        laboratory,
+        evaluator,
         proposals("wrong 1", "wrong 2"),
         EvaluationOptions(2, refine=False),
         author,
@@ -298,7 +299,7 @@ async def test_two_repairs_that_are_the_same_code_are_measured_once_and_in_order
         "c1": "wrong",
         "c1-repaired": "duplicate",
     }
-    assert laboratory.times("time") == ["fast2"]
+    assert evaluator.times("time") == ["fast2"]
 
 
 async def test_all_that_are_faster_are_refined_in_one_request_and_then_adapted_with_their_ancestry(
@@ -309,22 +310,25 @@ async def test_all_that_are_faster_are_refined_in_one_request_and_then_adapted_w
         refined=[text_of("fast4 x"), "", text_of("fast3 b")],
         adapted=[text_of("fast5 y")],
     )
-    laboratory = Laboratory()
+    evaluator = FakeEvaluator()
     found = proposals("wrong a", "fast3 b", "same c", "fast2 d")
-    tried = await tried_in(project, laboratory, found, EvaluationOptions(2), author)
+    tried = await tried_in(project, evaluator, found, EvaluationOptions(2), author)
     assert ("refine", ["c0-repaired", "c1", "c3"]) in author.asked
     assert [one for one in author.asked if one[0] == "adapt"] == [
         ("adapt", ["c0", "c0-repaired", "c0-repaired-refined"])
     ]
     got = {one.name: (one.verdict, one.parent) for one in tried}
     assert got["c0-repaired-refined"] == ("faster", "c0-repaired")
-    assert got["c3-refined"] == ("duplicate", "c3")  # of c1: new candidates are told apart again
+    assert got["c3-refined"] == (
+        "duplicate",
+        "c3",
+    )  # refinements are compared with earlier candidates too
     assert got["c0-repaired-refined-adapted"] == ("faster", "c0-repaired-refined")
     assert len(tried) == 8
 
 
 def loop_turns():
-    """A function that returns only after the loop that runs now has had a turn."""
+    """Return a function that returns only after the current event loop has made a turn."""
     loop = asyncio.get_running_loop()
 
     async def turn():
@@ -342,7 +346,7 @@ async def test_an_author_of_plain_functions_gives_the_same_and_does_not_block_th
     found = proposals("wrong a", "fast3 b", "same c", "fast2 d")
     plain, awaited = PlainAuthor(*given, wait=loop_turns(), **options), Author(*given, **options)
     told = [
-        await tried_in(project, Laboratory(), found, EvaluationOptions(2), author)
+        await tried_in(project, FakeEvaluator(), found, EvaluationOptions(2), author)
         for author in (plain, awaited)
     ]
     assert [verdicts(one) for one in told] == [verdicts(told[1])] * 2
@@ -354,7 +358,7 @@ async def test_a_plain_author_that_gives_an_awaitable_is_awaited(project):
     author = Author([text_of("fast2 r")], refined=[""])
     author.repair = functools.partial(lambda repair, *given: repair(*given), author.repair)
     tried = await tried_in(
-        project, Laboratory(), proposals("wrong a"), EvaluationOptions(1), author
+        project, FakeEvaluator(), proposals("wrong a"), EvaluationOptions(1), author
     )
     assert verdicts(tried)["c0-repaired"] == "faster"
 
@@ -368,7 +372,7 @@ async def test_the_loop_goes_on_while_a_candidate_is_written(project, monkeypatc
         return write(slot, relative, text)
 
     monkeypatch.setattr(Slot, "write_candidate", write_slowly)
-    tried = await tried_in(project, Laboratory(), proposals("fast2 a", "same b"))
+    tried = await tried_in(project, FakeEvaluator(), proposals("fast2 a", "same b"))
     assert set(verdicts(tried).values()) == {"faster", "same"}
     assert len(written) == 5  # checked and measured, each of them, and the winner's profile
 
@@ -376,10 +380,7 @@ async def test_the_loop_goes_on_while_a_candidate_is_written(project, monkeypatc
 async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_step(
     project, tmp_path
 ):
-    """Draft, repair, one refinement for all, adaptation from the whole ancestry.
-
-    What it repeats is told apart.
-    """
+    """Draft, repair, one refinement for all, adaptation from the whole ancestry, duplicates."""
 
     def block(*words):
         return "".join(f"Here:\n```python\n{text_of(word)}```\n" for word in words)
@@ -395,13 +396,13 @@ async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_ste
         return block("fast4 x", "fast2 r") if "Refine each" in prompt else block("fast4 x")
 
     model = ScriptedModel(say)
-    laboratory = Laboratory()
+    evaluator = FakeEvaluator()
     async with (
         as_caller(model) as caller,
         open_run("optimize", seed=7, store=tmp_path / "runs.db") as run,
     ):
         author = ModelAuthor(caller, TARGET, ORIGINAL)
-        tried = await trials(project, laboratory, EvaluationOptions(2), author).run(
+        tried = await trials(project, evaluator, EvaluationOptions(2), author).run(
             run, lambda: author.propose(run, 2, 2)
         )
     assert [(one.name, one.verdict, one.origin, one.parent) for one in tried] == [
@@ -426,7 +427,7 @@ async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_ste
         prompts[-1].index(name) for name in names
     )
     assert len(prompts) == 5
-    assert laboratory.times("time") == ["fast2 r", "fast3 b", "fast4 x"]
+    assert evaluator.times("time") == ["fast2 r", "fast3 b", "fast4 x"]
 
 
 @pytest.mark.parametrize(
@@ -436,21 +437,19 @@ async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_ste
 async def test_the_line_profile_is_of_the_winner_only_and_its_failure_loses_nothing(
     project, profiles
 ):
-    laboratory = Laboratory()
-    laboratory.profiles = profiles
-    tried = await tried_in(
-        project, laboratory, proposals("fast2 a", "fast3 b", "same c", "wrong d")
-    )
-    assert laboratory.times("profile") == ["fast3 b"]
-    assert laboratory.done[-1][0] == "profile"
+    evaluator = FakeEvaluator()
+    evaluator.profiles = profiles
+    tried = await tried_in(project, evaluator, proposals("fast2 a", "fast3 b", "same c", "wrong d"))
+    assert evaluator.times("profile") == ["fast3 b"]
+    assert evaluator.done[-1][0] == "profile"
     assert best_of(tried).name == "c1"
 
 
-# --- going on
+# --- resuming
 
 
 async def cut_off(doing, gate, word):
-    """Cancel it as soon as a word has come to the gate."""
+    """Cancel the work as soon as this word has reached the gate."""
     task = asyncio.create_task(doing)
     await gate.wait_for(word)
     task.cancel()
@@ -462,7 +461,7 @@ async def test_nothing_recorded_is_done_again(project, tmp_path):
     store, timing = tmp_path / "runs.db", Gate()
     words = ("wrong a", "fast2 b", "same c", "fast3 d")
     author = Author([text_of("fast4 r")], refined=["", "", ""])
-    first, later = Laboratory(timing=timing), Laboratory()
+    first, later = FakeEvaluator(timing=timing), FakeEvaluator()
     timing.open("fast4 r", "fast2 b")
     await cut_off(
         tried_in(project, first, proposals(*words), EvaluationOptions(2), author, store=store),
@@ -490,7 +489,7 @@ async def test_cut_off_between_a_check_and_its_repair_the_check_is_not_made_agai
     project, tmp_path
 ):
     store, thinking = tmp_path / "runs.db", Gate()
-    first, later = Laboratory(), Laboratory()
+    first, later = FakeEvaluator(), FakeEvaluator()
     author = Author(gate=thinking)
     await cut_off(
         tried_in(project, first, proposals("wrong a"), EvaluationOptions(2), author, store=store),
@@ -512,13 +511,13 @@ async def test_cut_off_between_a_check_and_its_repair_the_check_is_not_made_agai
 async def test_a_run_does_not_go_on_in_another_tree(project, tmp_path):
     store, timing = tmp_path / "runs.db", Gate()
     await cut_off(
-        tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store),
+        tried_in(project, FakeEvaluator(timing=timing), proposals("fast2 a"), store=store),
         timing,
         "fast2 a",
     )
     (project / "other.txt").write_text("another\n")
     with pytest.raises(TreeChanged, match="has changed since this run began"):
-        await tried_in(project, Laboratory(), [], store=store, resume="must")
+        await tried_in(project, FakeEvaluator(), [], store=store, resume="must")
 
 
 async def test_nor_where_an_ignored_module_is_another_but_a_log_does_not_matter(project, tmp_path):
@@ -527,16 +526,16 @@ async def test_nor_where_an_ignored_module_is_another_but_a_log_does_not_matter(
     (project / "some.log").write_text("one\n")
     store, timing = tmp_path / "runs.db", Gate()
     await cut_off(
-        tried_in(project, Laboratory(timing=timing), proposals("fast2 a"), store=store),
+        tried_in(project, FakeEvaluator(timing=timing), proposals("fast2 a"), store=store),
         timing,
         "fast2 a",
     )
     (project / "_version.py").write_text("version = 2\n")
     with pytest.raises(TreeChanged, match="has changed since this run began"):
-        await tried_in(project, Laboratory(), [], store=store, resume="must")
+        await tried_in(project, FakeEvaluator(), [], store=store, resume="must")
     (project / "_version.py").write_text("version = 1\n")
     (project / "some.log").write_text("two\n")
-    assert verdicts(await tried_in(project, Laboratory(), [], store=store, resume="must")) == {
+    assert verdicts(await tried_in(project, FakeEvaluator(), [], store=store, resume="must")) == {
         "c0": "faster"
     }
 
@@ -549,13 +548,13 @@ async def cancel_at_random(project, cache, rounds):
         at = number % 12
         checking.open(*words[: at % 6]) if at < 6 else checking.open_all()
         timing.open(*words[: at % 6])
-        laboratory = Laboratory(checking, timing)
+        evaluator = FakeEvaluator(checking, timing)
         gate, word = (
             (checking, words[at % 6])
             if at < 6
             else (timing, [*words[:4], "same b", "fast2 0"][at % 6])
         )
-        await cut_off(tried_in(project, laboratory, proposals(*words)), gate, word)
+        await cut_off(tried_in(project, evaluator, proposals(*words)), gate, word)
         assert fingerprint(project) == before
         assert left_in(cache) == []
         assert asyncio.all_tasks() == {asyncio.current_task()}

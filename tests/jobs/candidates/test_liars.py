@@ -1,4 +1,4 @@
-"""Values that lie about themselves, hide what they hold, or can't be known: none is taken for what it is not."""
+"""Values that misreport themselves, hide their content or can't be read: none is misjudged."""
 
 import asyncio
 import collections
@@ -16,8 +16,8 @@ import weakref
 import pytest
 
 from abreast.jobs.candidates.rules import LOOSE
-from abreast.jobs.candidates.values import stdlib_types as kinds
-from abreast.jobs.candidates.values import take_snapshot as walk
+from abreast.jobs.candidates.values import stdlib_types
+from abreast.jobs.candidates.values import take_snapshot as take_snapshot_module
 from abreast.jobs.candidates.values.compare import compare
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from tests.jobs.candidates.things import Plain, Point
@@ -84,7 +84,7 @@ METHODS = (
 
 
 def liar(base, answer=refuse):
-    """A class of which every method that might be asked refuses, or never ends."""
+    """A class of which every special method raises or never returns."""
     lying = {name: answer for name in METHODS if name != "__hash__" or base is not object}
     return type(
         "Liar",
@@ -142,7 +142,7 @@ def test_no_method_of_a_container_is_called(base):
 
 
 class Equal:
-    """Says that it equals everything."""
+    """Equals everything."""
 
     def __init__(self, value):
         self.value = value
@@ -173,7 +173,7 @@ def test_a_lying_equality_is_not_asked():
 
 
 class Pretender:
-    """Says that it is an int."""
+    """Claims to be an int."""
 
     @property
     def __class__(self):
@@ -197,7 +197,7 @@ def test_a_name_that_a_class_claims_is_called_false():
 
 
 class Hidden:
-    """Puts something else in the place of its `__dict__`."""
+    """Replaces its `__dict__` by something else."""
 
     __dict__ = property(lambda self: {})
 
@@ -262,7 +262,7 @@ def test_an_attribute_beside_a_slot_of_its_name_counts():
 
 
 class Meta(type):
-    """Lies about its classes."""
+    """Misreports its classes."""
 
     __module__ = property(refuse)
     __mro__ = property(refuse)
@@ -351,7 +351,7 @@ async def async_generator():
 
 
 def halting():
-    """A generator that is running while it is looked at can't be pulled from."""
+    """A generator that is running while its snapshot is taken can't be advanced."""
     found = []
 
     def look():
@@ -473,13 +473,13 @@ def test_a_value_half_made_raises_nothing(monkeypatch):
     verdict = compare(half, half)
     assert verdict.outcome == "cannot_compare"
     assert "AttributeError" in verdict.reason
-    monkeypatch.setattr(walk, "describe", refuse_plainly)
+    monkeypatch.setattr(take_snapshot_module, "describe", refuse_plainly)
     assert compare([], []).outcome == "cannot_compare"
 
 
 def refuse_plainly(value):
     if type(value) is tuple:
-        return kinds.describe(value)
+        return stdlib_types.describe(value)
     raise RecursionError
 
 

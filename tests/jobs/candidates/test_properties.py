@@ -1,4 +1,4 @@
-"""Laws of the comparator over values of any shape: copies are the same, sides don't matter, any change is seen."""
+"""Laws of the comparison for any values: copies are equal, it is symmetric, it sees any change."""
 
 import array
 import collections
@@ -63,14 +63,14 @@ values = st.recursive(plain, deeper, max_leaves=12)
 
 
 def shape(value):
-    """A value and all in it that can be changed, each with ways to change it."""
+    """All values that differ from this one in one place."""
     return list(changes(value, lambda new: new))
 
 
 def changes(value, put):  # noqa: C901, PLR0912 - one branch for each type
-    """Every value that differs from this one in one place.
+    """Yield every value that differs from this one in one place.
 
-    `put` builds the whole from another part.
+    `put` builds the whole value from a changed part.
     """
     yield put(different(value))
     if type(value) in (list, Row):

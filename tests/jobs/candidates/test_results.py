@@ -1,4 +1,4 @@
-"""What is kept of candidates: who wins, and how it is told."""
+"""The records of candidates: which one wins, the report, the specification, the model author."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def one(name, ratio, size=1, verdict="faster", spread=0.05, **more):
     )
 
 
-# --- who wins
+# --- the winner
 
 
 def test_the_fastest_wins():
@@ -73,7 +73,7 @@ def test_the_size_of_a_change_is_its_lines():
     assert size_of("--- x\n", "+++ y\n") == 2
 
 
-# --- telling
+# --- the report
 
 
 def report():
@@ -173,7 +173,7 @@ def test_the_table_is_short_and_the_counterexample_whole():
     assert "none of 1" in CandidatesReport(TARGET, ORIGINAL, found.tried[:1]).headline()
 
 
-# --- what is asked for
+# --- the specification
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_spec_survives_its_manifest():
 
 
 class Model:
-    """Says its lines, one by one, and keeps what it was asked."""
+    """Replies with prepared lines, one by one, and records the prompts."""
 
     def __init__(self, *lines):
         self.lines, self.asked = list(lines), []

@@ -1,4 +1,4 @@
-"""The table of candidates: the same verdicts as the run's own result, under way, repaired, huge, damaged."""
+"""The view of candidates: verdicts as in the result; runs under way, repaired, huge, damaged."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.jobs.candidates.laboratories import (
     ORIGINAL,
     TARGET,
     Author,
-    Laboratory,
+    FakeEvaluator,
     make_project,
     proposals,
     proposing,
@@ -36,11 +36,11 @@ def project(tmp_path, monkeypatch):
     return make_project(tmp_path / "project")
 
 
-async def tried(store, project, found, laboratory=None, author=None):
+async def tried(store, project, found, evaluator=None, author=None):
     async with open_run("optimize", store=store, seed=7, kind="candidates", manifest=FACTS) as run:
-        return await trials(project, laboratory or Laboratory(), EvaluationOptions(2), author).run(
-            run, proposing(found)
-        )
+        return await trials(
+            project, evaluator or FakeEvaluator(), EvaluationOptions(2), author
+        ).run(run, proposing(found))
 
 
 def by_name(view):
@@ -109,7 +109,7 @@ async def test_repairs_refinements_and_adaptations_are_told_as_the_engine_told_t
 async def test_what_is_under_way_says_what_is_done_with_it(project):
     store, checking, timing, told = MemoryStore(), Gate(), Gate(), Told("candidates")
     task = asyncio.ensure_future(
-        tried(store, project, proposals("fast2 a", "fast3 b"), Laboratory(checking, timing))
+        tried(store, project, proposals("fast2 a", "fast3 b"), FakeEvaluator(checking, timing))
     )
 
     async def until(wanted):

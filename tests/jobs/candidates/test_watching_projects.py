@@ -1,7 +1,4 @@
-"""Ordinary projects: where their code lies, how it is installed, what pytest is told.
-
-And what can't be watched.
-"""
+"""Traced runs of ordinary projects: layout, installation, pytest options, what can't be traced."""
 
 import importlib.util
 import subprocess
@@ -27,9 +24,9 @@ def cache(tmp_path, monkeypatch, unmeasured):
 
 
 def environment(place: Path, *, modules=PYTEST, path="", finder="") -> Path:
-    """A virtual environment with these modules alone, and what an editable install leaves in it.
+    """Make a virtual environment with only these modules, and return its interpreter.
 
-    Its interpreter.
+    `path` and `finder` are the files that an editable install leaves in it.
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, timeout=60)
     (site,) = place.glob("lib/*/site-packages")
@@ -90,11 +87,12 @@ sys.meta_path.insert(0, Finder)
 
 @pytest.mark.parametrize("way", ["path", "finder"])
 async def test_an_editable_install_leads_to_the_slot_and_not_to_the_main_tree(tmp_path, way):
-    """In an environment without abreast, of a project that has another module besides the target."""
+    """In an environment without abreast, with a second module besides the target's."""
     place = tmp_path / "p"
     files = {
         "code/pkg/__init__.py": "",
-        "code/pkg/voice.py": "from pkg.mark import MARK\n\ndef shout(text):\n    return text.upper() + MARK\n",
+        "code/pkg/voice.py": "from pkg.mark import MARK\n\n"
+        "def shout(text):\n    return text.upper() + MARK\n",
         "code/pkg/mark.py": "MARK = '!'\n",
         "tests/test_voice.py": TEST.format(module="pkg.voice")
         + "\n\ndef test_where():\n    import pkg.mark\n    assert '/cache/' in pkg.mark.__file__\n",

@@ -1,6 +1,6 @@
-"""A model as the author of candidates: proposes, repairs, refines, adapts.
+"""A model as the author of candidates: it proposes, repairs, refines and adapts.
 
-One request each, and any reply will do.
+Each candidate is one request. Any reply is accepted as text; the evaluator decides on it.
 """
 
 from __future__ import annotations
@@ -14,42 +14,46 @@ from abreast.jobs.candidates.source.target import Target
 from abreast.models.port import Reply
 from abreast.run.run import Run
 
-_SHOWN: Final = 10  # differences in a request
-_LONGEST: Final = 2_000  # characters of one
+_DIFFS_IN_REQUEST: Final = 10
+_DIFF_CHARACTERS: Final = 2_000  # of each difference in a request
 _FENCE: Final = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
 _RULES: Final = (
-    "Keep the name, the signature and the behaviour exactly: results, exceptions, changes of arguments, output. "
-    "Do not cache results between calls. Use only the standard library and what the file imports already. "
-    "Answer with the whole function in one Python code block, with imports it newly needs before it."
+    "Keep the name, the signature and the behaviour exactly: "
+    "results, exceptions, changes of arguments, output. "
+    "Do not cache results between calls. "
+    "Use only the standard library and what the file imports already. "
+    "Answer with the whole function in one Python code block, "
+    "with imports it newly needs before it."
 )
 
 
-class Asking(Protocol):
-    """Who can be asked: a model with its lane."""
+class AskableModel(Protocol):
+    """A model together with its lane."""
 
     async def ask(self, prompt: str, *, system: str | None = None) -> Reply:
-        """Ask one question."""
+        """Send one prompt and return the reply."""
 
 
 class ModelAuthor:
-    """Asks a model. What it answers is only text: it is tried like any other candidate."""
+    """Asks a model for candidates. A reply is evaluated like a candidate from any other source."""
 
-    def __init__(self, model: Asking, target: Target, original: str) -> None:
-        """`original` is the target's file."""
+    def __init__(self, model: AskableModel, target: Target, original: str) -> None:
+        """`original` is the text of the target's file."""
         self._model = model
         self._target = target
         self._original = original
 
     async def propose(self, run: Run, count: int, width: int) -> list[Proposal]:
-        """So many candidates, asked for side by side.
+        """Request `count` candidates side by side.
 
-        A request that fails is a candidate that failed.
+        A request that fails becomes a proposal with the fault `error`.
         """
 
         async def draft(number: int) -> str:
-            return await self._asked(
-                f"Make `{self._target.qualname}` in this Python file as fast as you can, with approach {number} of "
-                f"{count}: prefer one that the others would not take.\n\n{_fenced(self._original)}\n\n{_RULES}"
+            return await self._ask_for_code(
+                f"Make `{self._target.qualname}` in this Python file as fast as you can, "
+                f"with approach {number} of {count}: prefer one that the others would not take.\n\n"
+                f"{_fenced(self._original)}\n\n{_RULES}"
             )
 
         found: list[Proposal] = []
@@ -64,37 +68,40 @@ class ModelAuthor:
         return found
 
     async def repair(self, text: str, checked: Checked) -> str:
-        """One that behaves, from one that doesn't and the differences that were seen."""
-        return await self._asked(
-            f"This candidate for a faster `{self._target.qualname}` does not do what the original does.\n\n"
+        """Ask for a correct version of a wrong candidate, given the differences that were found."""
+        return await self._ask_for_code(
+            f"This candidate for a faster `{self._target.qualname}` does not do "
+            "what the original does.\n\n"
             f"The original:\n{_fenced(self._original)}\n\nThe candidate, as a patch:\n"
             f"{_fenced(patch_of(self._original, text, self._target.file))}\n\n"
             f"What differs:\n{_listed(checked.diffs)}\n\nRepair it, and keep it fast. {_RULES}"
         )
 
     async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
-        """For each of these a better one: one request for all, one code block for each."""
+        """Ask for a better version of each candidate: one request, one code block for each."""
         parts = [
-            f"Candidate {number} ({_speed(one)}):\n{_fenced(patch_of(self._original, one.text, self._target.file))}"
+            f"Candidate {number} ({_speed(one)}):\n"
+            f"{_fenced(patch_of(self._original, one.text, self._target.file))}"
             for number, one in enumerate(faster, 1)
         ]
-        reply = await self._said(
-            f"These candidates for a faster `{self._target.qualname}` behave like the original, and are faster.\n\n"
+        reply = await self._ask(
+            f"These candidates for a faster `{self._target.qualname}` behave like the original, "
+            "and are faster.\n\n"
             f"The original:\n{_fenced(self._original)}\n\n"
             + "\n\n".join(parts)
-            + f"\n\nRefine each: faster still, "
-            f"smaller, or easier to read. Answer with {len(faster)} Python code blocks in their order. {_RULES}"
+            + f"\n\nRefine each: faster still, smaller, or easier to read. "
+            f"Answer with {len(faster)} Python code blocks in their order. {_RULES}"
         )
         return blocks_of(reply)[: len(faster)]
 
     async def adapt(self, ancestry: Sequence[Tried]) -> str:
-        """One more, from a candidate and all that it came from, the oldest first."""
+        """Ask for one more candidate, given one candidate and its ancestors, oldest first."""
         parts = [
             f"{number}. {one.name}, {one.verdict} ({_speed(one)}):\n"
             f"{_fenced(patch_of(self._original, one.text, self._target.file))}"
             for number, one in enumerate(ancestry, 1)
         ]
-        return await self._asked(
+        return await self._ask_for_code(
             f"This is how a faster `{self._target.qualname}` came about, step by step.\n\n"
             f"The original:\n{_fenced(self._original)}\n\n"
             + "\n\n".join(parts)
@@ -102,16 +109,19 @@ class ModelAuthor:
             f"follows from what helped and what did not. {_RULES}"
         )
 
-    async def _asked(self, prompt: str) -> str:
-        return "\n".join(blocks_of(await self._said(prompt))[:1])
+    async def _ask_for_code(self, prompt: str) -> str:
+        return "\n".join(blocks_of(await self._ask(prompt))[:1])
 
-    async def _said(self, prompt: str) -> str:
-        system = "You make Python functions faster. What you write is tested and measured; nothing else is read."
+    async def _ask(self, prompt: str) -> str:
+        system = (
+            "You make Python functions faster. "
+            "What you write is tested and measured; nothing else is read."
+        )
         return (await self._model.ask(prompt, system=system)).text
 
 
 def blocks_of(text: str) -> list[str]:
-    """The code blocks of a reply; all of it, if it has none."""
+    """Return the code blocks of a reply, or the whole reply if it has none."""
     found = [str(block) for block in _FENCE.findall(text)]
     return found or ([text] if text.strip() else [])
 
@@ -121,8 +131,10 @@ def _fenced(text: str) -> str:
 
 
 def _listed(diffs: Sequence[Diff]) -> str:
-    shown = [f"- {str(one)[:_LONGEST]}" for one in diffs[:_SHOWN]]
-    more = [f"- and {len(diffs) - _SHOWN} more"] if len(diffs) > _SHOWN else []
+    shown = [f"- {str(one)[:_DIFF_CHARACTERS]}" for one in diffs[:_DIFFS_IN_REQUEST]]
+    more = (
+        [f"- and {len(diffs) - _DIFFS_IN_REQUEST} more"] if len(diffs) > _DIFFS_IN_REQUEST else []
+    )
     return "\n".join([*shown, *more])
 
 

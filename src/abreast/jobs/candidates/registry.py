@@ -1,6 +1,6 @@
-"""The candidates of a run, in order: which are new, what became of each, which came of which.
+"""The registry of a run's candidates: which are new, their results, and their ancestors.
 
-Decides, never waits.
+It is pure bookkeeping and never waits.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from abreast.jobs.candidates.results import Checked, Origin, Proposal, Timed, Tr
 from abreast.jobs.candidates.source.normal_form import Register
 from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
 
-_PASSED = "it behaves like the original, and was not measured"
+_PASSED_REASON = "it behaves like the original, and was not measured"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One text of a line of repairs, and what the behaviour check said of it."""
+    """One text in a chain of repairs, and its behaviour check."""
 
     text: str
     checked: Checked
@@ -26,32 +26,32 @@ class Link:
 class Registry:
     """Every candidate so far.
 
-    A duplicate takes the results of the earlier one, which keeps the shorter source.
+    A duplicate takes the results of the earlier one. Of the two sources the shorter one is kept.
     """
 
     def __init__(self, target: Target, original: str) -> None:
-        """Nobody yet."""
+        """Start without candidates."""
         self._target = target
         self._original = original
         self._register = Register(original)
         self.tried: dict[str, Tried] = {}
 
     def enter(self, proposals: Iterable[Proposal]) -> list[Tried]:
-        """Note proposals, in their order; those of them that are to be tried."""
+        """Add proposals in their order; return those that are to be evaluated."""
         found: list[Tried] = []
         for proposal in proposals:
-            tried = self._entered(proposal)
+            tried = self._classify(proposal)
             self.tried[tried.name] = tried
             if tried.verdict == "undecided":
                 found.append(tried)
         return found
 
-    def _entered(self, proposal: Proposal) -> Tried:
-        """A proposal as a whole file, and what it is beside those before it.
+    def _classify(self, proposal: Proposal) -> Tried:
+        """Complete a proposal to a whole file and compare it with earlier ones.
 
-        Undecided if it is new.
+        The verdict is `undecided` if it is new.
         """
-        name = self._unused(proposal.name)
+        name = self._unique_name(proposal.name)
         tried = Tried(
             name, proposal.origin, proposal.parent, "undecided", "it was not tried", proposal.text
         )
@@ -74,44 +74,44 @@ class Registry:
             )
         return tried
 
-    def _unused(self, name: str) -> str:
+    def _unique_name(self, name: str) -> str:
         found, number = name, 2
         while found in self.tried:
             found, number = f"{name}-{number}", number + 1
         return found
 
     def text_of(self, name: str) -> str:
-        """The text to try: the shortest of those that are the same code."""
+        """Return the text to evaluate: the shortest of those that are the same code."""
         return self._register.source_of(name)
 
     def settle(self, name: str, links: list[Link]) -> None:
-        """Note a candidate's check, and right after it its repairs, each the child of the one before."""
+        """Record a candidate's check and after it its repairs, each the child of the previous."""
         text = self.text_of(name)
         tried = replace(self.tried[name], text=text, size=size_of(self._original, text))
-        self.tried[name] = _checked(tried, links[0].checked)
+        self.tried[name] = _with_check(tried, links[0].checked)
         parent = name
         for link in links[1:]:
-            parent = self._repaired(parent, link)
+            parent = self._add_repair(parent, link)
 
-    def _repaired(self, parent: str, link: Link) -> str:
-        """Note a repair; only now can it turn out to be a duplicate of another candidate's repair."""
-        tried = self._entered(Proposal(f"{parent}-repaired", link.text, "repair", parent))
+    def _add_repair(self, parent: str, link: Link) -> str:
+        """Record a repair. It may turn out here to be a duplicate of another candidate's repair."""
+        tried = self._classify(Proposal(f"{parent}-repaired", link.text, "repair", parent))
         if tried.verdict == "undecided":
-            tried = _checked(tried, link.checked)
+            tried = _with_check(tried, link.checked)
         order = list(self.tried.items())
         at = list(self.tried).index(parent) + 1
         self.tried = dict([*order[:at], (tried.name, tried), *order[at:]])
         return tried.name
 
     def time(self, name: str, timed: Timed) -> None:
-        """Note what measuring said."""
+        """Record a measurement."""
         self.tried[name] = replace(
             self.tried[name], timed=timed, verdict=timed.verdict, reason=timed.reason
         )
 
     @property
     def passed(self) -> list[Tried]:
-        """Those that behave and were not measured."""
+        """The candidates that behave like the original and are not measured yet."""
         return [
             one
             for one in self.tried.values()
@@ -123,31 +123,31 @@ class Registry:
 
     @property
     def faster(self) -> list[Tried]:
-        """Those that are faster."""
+        """The candidates that are faster."""
         return [one for one in self.tried.values() if one.verdict == "faster"]
 
     def ancestry(self, one: Tried) -> list[Tried]:
-        """A candidate and all that it came from, the oldest first."""
+        """Return a candidate's ancestors and the candidate, oldest first."""
         found = [one]
         while found[0].parent in self.tried:
             found.insert(0, self.tried[found[0].parent or ""])
         return found
 
     def copy_to_duplicates(self) -> None:
-        """A duplicate has the results of the earlier one; its verdict says that it is one."""
+        """Give each duplicate the results of the earlier candidate; its verdict stays."""
         for name, one in self.tried.items():
             if one.of is not None:
                 first = self.tried[one.of]
                 self.tried[name] = replace(one, checked=first.checked, timed=first.timed)
 
 
-def _checked(tried: Tried, checked: Checked) -> Tried:
+def _with_check(tried: Tried, checked: Checked) -> Tried:
     if checked.verdict == "same":
-        return replace(tried, checked=checked, reason=_PASSED)
+        return replace(tried, checked=checked, reason=_PASSED_REASON)
     return replace(tried, checked=checked, verdict=checked.verdict, reason=checked.reason)
 
 
 def child_of(parent: Tried, text: str, origin: Origin) -> Proposal:
-    """What came of a candidate, named for it."""
+    """Return a proposal that was made from another candidate and is named after it."""
     word = {"refinement": "refined", "adaptive": "adapted"}[origin]
     return Proposal(f"{parent.name}-{word}", text, origin, parent.name)

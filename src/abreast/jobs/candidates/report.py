@@ -1,4 +1,4 @@
-"""What came of a run's candidates: as JSON, as lines for a terminal, as a page that works offline, as a patch."""
+"""Reports on a run's candidates: JSON, lines for a terminal, a self-contained page, a patch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from abreast.jobs.candidates.results import Checked, ProfiledLine, Timed, Tried,
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.timed_calls import TimedCalls
 
-_PAGE: Final = Path(__file__).parent / "page"
-_SHORT: Final = 160
+_TEMPLATES: Final = Path(__file__).parent / "page"
+_REASON_CHARACTERS: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatesReport:
-    """All that is known at the end, or so far. `watched` is the original.
+    """All that is known at the end, or so far.
 
-    None if nothing had to be tried.
+    `watched` is the trace of the original; None if no candidate had to be evaluated.
     """
 
     target: Target
@@ -32,12 +32,12 @@ class CandidatesReport:
 
     @property
     def winner(self) -> Tried | None:
-        """Who won."""
+        """The best candidate, if one is faster."""
         return best_of(self.tried)
 
     @property
     def noise_floor(self) -> float | None:
-        """The largest that was seen while measuring."""
+        """The largest noise floor of all measurements."""
         floors = [
             one.timed.noise_floor
             for one in self.tried
@@ -54,7 +54,7 @@ class CandidatesReport:
 
     @property
     def walls(self) -> str:
-        """Which walls stood around the tests, and which could not be built, with the reason."""
+        """Which layers of the sandbox confined the tests, and which are missing and why."""
         if self.watched is None:
             return "nothing was run"
         missing = ", ".join(f"{name} ({why})" for name, why in self.watched.unconfined.items())
@@ -64,7 +64,7 @@ class CandidatesReport:
 
     @property
     def patch(self) -> str:
-        """From the original to the winner; empty without one."""
+        """The patch from the original to the winner; empty without a winner."""
         winner = self.winner
         return patch_of(self.original, winner.text, self.target.file) if winner else ""
 
@@ -108,7 +108,7 @@ class CandidatesReport:
         ]
 
     def counterexamples(self) -> list[str]:
-        """For each wrong candidate, the difference that was found first, in a call rather than in a test's outcome."""
+        """For each wrong candidate its first difference, in a call rather than a test outcome."""
         return [
             f"{one.name} is wrong: {min(one.checked.diffs, key=lambda diff: diff.part == 'test')}"
             for one in self.tried
@@ -117,27 +117,30 @@ class CandidatesReport:
 
     @property
     def uncompared(self) -> list[str]:
-        """What was not compared, of whichever candidates, each once."""
+        """What was not compared, of all candidates, each note once."""
         return list(
             dict.fromkeys(note for one in self.tried if one.checked for note in one.checked.notes)
         )
 
     def headline(self) -> str:
-        """In one sentence."""
+        """The result in one sentence."""
         winner = self.winner
         if winner is not None and winner.timed is not None:
             ratio, interval, _ = _figures(winner.timed)
             return f"{winner.name} behaves like the original and is {ratio} {interval} as fast"
         if not self.tried:
             return "there are no candidates"
-        return f"none of {len(self.tried)} candidates is known to be faster and to behave like the original"
+        return (
+            f"none of {len(self.tried)} candidates is known to be faster "
+            "and to behave like the original"
+        )
 
     def html(self, facts: Mapping[str, object]) -> str:
-        """One page that fetches nothing and runs nothing; whatever is shown in it is text."""
+        """One page that loads nothing and runs no script; all content is escaped text."""
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
         environment = Environment(
-            loader=FileSystemLoader(_PAGE),
+            loader=FileSystemLoader(_TEMPLATES),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -161,12 +164,12 @@ class CandidatesReport:
             target=str(self.target),
             headline=self.headline(),
             facts=list(shown.items()),
-            candidates=[self._shown(one) for one in self.tried],
+            candidates=[self._html_row(one) for one in self.tried],
             winner=winner and winner.name,
-            lines=self._lines(),
+            lines=self._profile_rows(),
         )
 
-    def _shown(self, one: Tried) -> dict[str, Any]:
+    def _html_row(self, one: Tried) -> dict[str, Any]:
         speed, interval, memory = _figures(one.timed)
         checked, timed = one.checked or Checked("error"), one.timed
         regressions = (
@@ -188,17 +191,17 @@ class CandidatesReport:
             "patch": patch_of(self.original, one.text, self.target.file) if one.size else one.text,
         }
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _profile_rows(self) -> list[dict[str, Any]]:
         winner = self.winner
         if winner is None:
             return []
-        all_ = sum(line.seconds for line in self.profile) or 1.0
+        total = sum(line.seconds for line in self.profile) or 1.0
         code = winner.text.splitlines()
         return [
             {
                 "number": line.number,
                 "hits": line.hits,
-                "share": line.seconds / all_,
+                "share": line.seconds / total,
                 "code": code[line.number - 1] if 0 < line.number <= len(code) else "",
             }
             for line in self.profile
@@ -206,7 +209,7 @@ class CandidatesReport:
 
 
 def _figures(timed: Timed | None) -> tuple[str, str, str]:
-    """Speed, its interval, memory; dashes for what is not known."""
+    """Speed, its interval, memory; a dash where the figure is not known."""
     if timed is None or timed.ratio is None or timed.low is None or timed.high is None:
         return "-", "-", "-"
     memory = "-" if timed.memory_ratio is None else f"{timed.memory_ratio:.2f}x"
@@ -214,4 +217,4 @@ def _figures(timed: Timed | None) -> tuple[str, str, str]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+    return text if len(text) <= _REASON_CHARACTERS else f"{text[: _REASON_CHARACTERS - 1]}…"

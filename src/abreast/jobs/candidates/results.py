@@ -1,4 +1,4 @@
-"""What is proposed, and what became of it: the records that a run keeps of its candidates."""
+"""The records that a run keeps of its candidates: proposals, checks, measurements, results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Origin: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate as it was proposed: its own text, or why there is none."""
+    """A candidate as it was proposed: its text, or the reason why there is none."""
 
     name: str
     text: str
@@ -31,7 +31,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """One difference in behaviour: of which call, in what part of it, and both sides of it."""
+    """One difference in behaviour: which call, which part of it, and the value on both sides."""
 
     invocation: str
     part: str
@@ -43,7 +43,7 @@ class Diff:
 
     @classmethod
     def of(cls, finding: BehaviourFinding) -> Diff:
-        """As the judge found it."""
+        """Convert a finding of the comparison."""
         verdict = finding.verdict
         return cls(
             finding.name,
@@ -67,9 +67,9 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the behaviour check of one text said.
+    """The result of the behaviour check of one text.
 
-    `verdict` is `same` if nothing differs, and all can be compared.
+    `verdict` is `same` if nothing differs and everything could be compared.
     """
 
     verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
@@ -82,18 +82,18 @@ class Checked:
     stderr: str = ""
     layers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was not compared: generated inputs that don't count, by reason, and calls that were too many."""
+    """What was not compared: generated inputs left out, by reason, and calls beyond the limit."""
 
     @property
     def share(self) -> float:
-        """Of the original's calls, the share that is not the same; 1 if nobody can say."""
+        """The share of the original's calls that differ; 1 if it is not known."""
         calls = {one.invocation for one in self.diffs if one.part != "test"}
         return len(calls) / self.invocations if self.invocations else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What measuring said: the ratio of times, original to candidate, its bounds, and this machine's noise."""
+    """A measurement: the ratio of times, original to candidate, its bounds, the machine's noise."""
 
     verdict: Speed | Literal["refused", "timeout", "error"]
     reason: str = ""
@@ -103,7 +103,7 @@ class Timed:
     noise_floor: float | None = None
     blocks: int = 0
     seconds: float | None = None
-    """Of the original: one round over all inputs."""
+    """Time of the original for one round over all inputs."""
     inputs: int = 0
     memory_ratio: float | None = None
     regressions: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledLine:
-    """A line of the winner's file: how often it was run, and its seconds."""
+    """A line of the winner's file: how often it ran, and for how many seconds."""
 
     number: int
     hits: int
@@ -124,9 +124,9 @@ class ProfiledLine:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate with all that is known of it. `text` is the whole file.
+    """A candidate with all that is known of it.
 
-    Empty if it could not be made.
+    `text` is the whole file; empty if it could not be made.
     """
 
     name: str
@@ -166,17 +166,19 @@ class Tried:
         }
 
 
-_NEAR: Final = 1.1  # a wide interval is no reason to take one that is probably much slower
+# Candidates within this ratio of the fastest may win by a smaller change. A wide interval alone
+# does not make a candidate eligible that is probably much slower.
+_SIMILAR_SPEED: Final = 1.1
 
 
 def size_of(original: str, text: str) -> int:
-    """How many lines a patch from one to the other removes and adds."""
+    """Return how many lines a patch from one text to the other removes and adds."""
     lines = difflib.unified_diff(original.splitlines(), text.splitlines(), n=0, lineterm="")
     return sum(line[:1] in "+-" for line in lines if not line.startswith(("+++ ", "--- ")))
 
 
 def patch_of(original: str, text: str, file: str) -> str:
-    """The patch from one to the other, as `git apply` takes it."""
+    """Return the patch from one text to the other, in the form that `git apply` takes."""
     lines = difflib.unified_diff(
         original.splitlines(keepends=True), text.splitlines(keepends=True), f"a/{file}", f"b/{file}"
     )
@@ -186,11 +188,10 @@ def patch_of(original: str, text: str, file: str) -> str:
 
 
 def best_of(tried: Iterable[Tried]) -> Tried | None:
-    """The winner: the fastest.
+    """Return the winner; None if no candidate is faster.
 
-    Of those near it that can't be told from it, the smallest change, then the earliest.
-
-    None if no candidate is faster.
+    It is the fastest. Among those near it whose intervals overlap with its own, it is the smallest
+    change, then the earliest.
     """
     faster = [one for one in tried if one.verdict == "faster" and one.timed and one.timed.ratio]
     if not faster:
@@ -203,6 +204,8 @@ def best_of(tried: Iterable[Tried]) -> Tried | None:
     fastest = max(faster, key=lambda one: bounds[one.name][0])
     ratio, low, _ = bounds[fastest.name]
     like = [
-        one for one in faster if bounds[one.name][2] >= low and bounds[one.name][0] * _NEAR >= ratio
+        one
+        for one in faster
+        if bounds[one.name][2] >= low and bounds[one.name][0] * _SIMILAR_SPEED >= ratio
     ]
     return min(like, key=lambda one: one.size)
