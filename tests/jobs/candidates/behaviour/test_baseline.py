@@ -1,4 +1,4 @@
-"""Why the original is no measure: each case is told as what it is, with pytest's own lines."""
+"""An original that can't be compared with: each case has its own message, with pytest's lines."""
 
 import pickle
 from dataclasses import replace

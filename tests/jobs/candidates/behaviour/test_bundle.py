@@ -1,11 +1,16 @@
-"""The child's modules: compiled by us for who can use that, as text for all others."""
+"""The child's modules: compiled for the same Python version, as source for all others."""
 
 import subprocess
 import sys
 
 from abreast.jobs.candidates.behaviour.bundle import write_bundle
 
-IMPORTED = "import sys; sys.path.insert(1, sys.argv[1]); import _abreast_child.child.timed as one; print(one.__file__)"
+IMPORTED = """
+import sys
+sys.path.insert(1, sys.argv[1])
+import _abreast_child.child.timed as one
+print(one.__file__)
+"""
 
 
 def imported(place):

@@ -1,4 +1,4 @@
-"""What is seen of a function while its tests run: every kind of function, every way to reach it, every part of it."""
+"""Traced runs: every kind of function, every way to reach it, every part of a call."""
 
 import json
 from dataclasses import replace
@@ -6,11 +6,10 @@ from shutil import which
 
 import pytest
 
-from abreast.jobs.candidates.behaviour import trace as witnessed
-from abreast.jobs.candidates.behaviour import traced_run as watching
+from abreast.jobs.candidates.behaviour import trace, traced_run
 from abreast.jobs.candidates.behaviour.traced_run import Watched, judge_behaviour
 from abreast.jobs.candidates.rules import STRICT
-from abreast.worktrees import confinement as confine
+from abreast.worktrees import confinement
 from tests.jobs.candidates.watched import open_project, use_cache
 from tests.worktrees.jails import refuse
 
@@ -78,10 +77,14 @@ async def test_what_was_watched_can_be_written_down_and_read_again(words):
 
 
 async def test_another_way_is_the_same_and_another_answer_is_wrong(words):
-    other = "from collections import Counter\n\ndef count(text):\n    return dict(Counter(text.split()))\n"
+    other = (
+        "from collections import Counter\n\n"
+        "def count(text):\n    return dict(Counter(text.split()))\n"
+    )
     assert (await words.judge(other)).verdict == "same"
     behaviour = await words.judge(
-        "def count(text):\n    return {w: text.split().count(w) for w in sorted(set(text.split()))}\n"
+        "def count(text):\n    words = text.split()\n"
+        "    return {w: words.count(w) for w in sorted(set(words))}\n"
     )
     assert behaviour.verdict == "wrong"
     assert [one.name for one in behaviour.findings] == [
@@ -205,7 +208,8 @@ import asyncio
 import itertools
 import pytest
 import kinds
-from kinds import Account, plain, generator, endless, fibonacci, lazy, later, nested, raising, stream
+from kinds import Account, plain, generator, endless, fibonacci
+from kinds import lazy, later, nested, raising, stream
 
 def test_plain(capsys):
     assert plain([1], by=2) == [1, 2]
@@ -273,10 +277,16 @@ SEEN = {
     ],
     "stream": ["{'arguments': (2), 'keywords': {}, 'yielded': builtins.async_generator([0], [1])}"],
     "Account.pay": [
-        "{'self': kinds.Account(held=3), 'arguments': (2), 'keywords': {}, 'returned': kinds.Account(held=3)"
+        (
+            "{'self': kinds.Account(held=3), 'arguments': (2), 'keywords': {}, "
+            "'returned': kinds.Account(held=3)"
+        )
     ],
     "Account.empty": [
-        "{'self': type('kinds.Account'), 'arguments': (5), 'keywords': {}, 'returned': kinds.Account(held=5)}"
+        (
+            "{'self': type('kinds.Account'), 'arguments': (5), 'keywords': {}, "
+            "'returned': kinds.Account(held=5)}"
+        )
     ],
     "Account.round": ["{'arguments': (2.5), 'keywords': {}, 'returned': 2}"],
     "Account.rich": [
@@ -326,7 +336,10 @@ async def test_a_difference_in_any_part_is_found(tmp_path, qualname, old, new, p
 
 async def test_recursion_may_become_a_loop_and_what_cannot_be_compared_is_said(tmp_path):
     files = {"kinds.py": KINDS, "test_kinds.py": TEST_KINDS}
-    loop = "def fibonacci(n):\n    a, b = 0, 1\n    for _ in range(n):\n        a, b = b, a + b\n    return a\n"
+    loop = (
+        "def fibonacci(n):\n    a, b = 0, 1\n"
+        "    for _ in range(n):\n        a, b = b, a + b\n    return a\n"
+    )
     recursive = KINDS[KINDS.index("def fibonacci") : KINDS.index("def generator")]
     async with open_project(
         tmp_path / "kinds", files, "kinds.py::fibonacci", ("test_kinds.py",)
@@ -360,8 +373,8 @@ async def test_too_many_calls_are_counted_and_said(tmp_path):
         assert (watched.left_out, watched.cut) == ((), {"test_words.py::test_many": 400})
         assert judge_behaviour(watched, watched, STRICT).verdict == "same"
         assert Watched.from_plain(watched.to_plain()) == watched
-        # Of what the original was not seen to do, nothing is held against the candidate; of all
-        # before it, everything.
+        # Calls of the candidate beyond those recorded of the original are not compared; all calls
+        # before them are.
         sooner = replace(
             watched, cut={"test_words.py::test_many": 300}, invocations=_first(watched, 300)
         )
@@ -383,9 +396,7 @@ async def test_a_million_calls_too_many_are_one_line_of_what_is_said(tmp_path, m
             for _ in range(20_000):
                 count("a")
     """
-    monkeypatch.setattr(
-        watching, "Testimony", lambda data: said.append(data) or witnessed.Trace(data)
-    )
+    monkeypatch.setattr(traced_run, "Trace", lambda data: said.append(data) or trace.Trace(data))
     async with open_project(
         tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}
     ) as project:
@@ -459,7 +470,7 @@ async def test_an_object_that_holds_the_target_is_the_same_with_other_code_behin
 async def test_the_walls_that_the_system_refuses_are_told_with_the_reason(tmp_path, monkeypatch):
     refuse(monkeypatch, tmp_path, "unshare")
     monkeypatch.setattr(
-        confine.shutil, "which", lambda name: None if name == "bwrap" else which(name)
+        confinement.shutil, "which", lambda name: None if name == "bwrap" else which(name)
     )
     async with open_project(
         tmp_path / "p", {"words.py": WORDS, "test_words.py": TEST_WORDS}

@@ -1,4 +1,4 @@
-"""Measuring: the plan, the statistics by hand, and what it says of machines that are not quiet."""
+"""Measuring: the plan, the statistics, and the verdicts on noisy machines."""
 
 import asyncio
 import math
@@ -26,7 +26,7 @@ from tests.jobs.candidates.machine import NOISES, Machine
 
 
 def verdicts(runs, speedup):
-    """What is said of so many runs on machines of every kind."""
+    """Count the verdicts of this many measurements, on machines with every kind of noise."""
     found = Counter()
     for seed in range(runs):
         noise = NOISES[seed % len(NOISES)]
@@ -202,11 +202,11 @@ def times(candidate, control, blocks=40, jitter=0.001):
 def test_what_disturbs_one_of_two_runs_or_a_fifth_of_the_blocks_does_not_count():
     quiet = times(1.1, 1.0)
     loud = {which: list(all_) for which, all_ in times(1.1, 1.0).items()}
-    for at in range(40):  # now one arm, now another, in one of its two runs
+    for at in range(40):  # each arm in turn, in one of its two runs
         which = ARMS[at % 3]
         first, second = loud[which][at]
         loud[which][at] = (first * 3, second) if at % 2 else (first, second * 3)
-    for at in range(0, 40, 6):  # and sometimes all that the candidate does
+    for at in range(0, 40, 6):  # and in some blocks all runs of the candidate
         loud["candidate"][at] = (0.005, 0.005)
     before, after = judge_times(quiet, MeasurePlan()), judge_times(loud, MeasurePlan())
     assert before.verdict == after.verdict == "faster"
@@ -235,14 +235,14 @@ def test_faster_must_pass_the_threshold_and_the_noise_of_this_machine(candidate,
 
 
 def scattered(ratio):
-    """Eleven blocks, in which the candidate is now a little faster than that, and now a little slower."""
+    """Eleven blocks in which the candidate is alternately faster and slower than `ratio`."""
     found = times(1.0, 1.0, blocks=11, jitter=0.0)
     return found | {"candidate": [((1 + 0.02 * (-1) ** at) / ratio,) * 2 for at in range(11)]}
 
 
 def test_the_same_needs_less_to_be_known_than_faster_does():
     measured = judge_times(scattered(1.0), MeasurePlan())
-    assert measured.candidate.spread > 0.02  # as sure as of a gain, it would not be
+    assert measured.candidate.spread > 0.02  # not enough for the confidence that `faster` needs
     assert measured.verdict == "same"
     assert judge_times(scattered(1.0), MeasurePlan(sure_same=0.9999)).verdict == "undecided"
     assert judge_times(scattered(1.02), MeasurePlan()).verdict == "undecided"
@@ -306,11 +306,11 @@ def test_only_what_is_slower_in_every_run_is_hopeless():
     assert not of([(2.3, 2.4), (2.3, 2.1)])
     assert not of([(41.0, 40.0)], [(1.0, 9.0)])
     assert of([(41.0, 40.0)], [(1.0, 1.1)])
-    assert not of([(4.0, 4.0)], [(1.0, 1.1)])  # one block needs more
-    assert not of([(41.0,)], [(1.0,)])  # and one run is none
+    assert not of([(4.0, 4.0)], [(1.0, 1.1)])  # a single block needs a larger ratio
+    assert not of([(41.0,)], [(1.0,)])  # and one run is never enough
 
 
-# --- machines that are not quiet
+# --- noisy machines
 
 
 def test_of_two_hundred_runs_of_the_same_code_at_most_two_are_faster():
@@ -357,9 +357,6 @@ async def test_real_processes(count, wanted):
         return await seconds_of(count if turn.which == "candidate" else 400_000)
 
     measured = await measure(run_once, plan=MeasurePlan(most=40))
-    print(
-        measured.verdict,
-        measured.candidate,
-        f"noise floor {measured.noise_floor:.3f}, {measured.blocks} blocks",
-    )
+    noise = f"noise floor {measured.noise_floor:.3f}, {measured.blocks} blocks"
+    print(measured.verdict, measured.candidate, noise)  # noqa: T201 - the numbers are what it is run for
     assert measured.verdict in wanted

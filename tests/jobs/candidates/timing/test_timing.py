@@ -1,4 +1,4 @@
-"""Timing: which calls, from which state, judged each time; nobody is quick by cheating."""
+"""Timing: which calls are timed, from which state, and that cheating candidates are refused."""
 
 import asyncio
 import math
@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.jobs.candidates.behaviour.traced_run import Tests
-from abreast.jobs.candidates.child import timed as child
+from abreast.jobs.candidates.child import timed as timed_child
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.source.target import Target, candidate_text
-from abreast.jobs.candidates.timing import race as racing
-from abreast.jobs.candidates.timing import timed_calls as choosing
+from abreast.jobs.candidates.timing import race as race_module
+from abreast.jobs.candidates.timing import timed_calls
 from abreast.jobs.candidates.timing.measure import MeasurePlan, measure
 from abreast.jobs.candidates.timing.race import Race
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, choose
@@ -29,8 +29,8 @@ TARGET = Target("sums.py", "pairs")
 TESTS = Tests(("test_sums.py",), sys.executable)
 INPUTS = TimedCalls((TimedCall("test_sums.py::test_many#0", 0.002, copyable=True),), 3, 1)
 
-# It owns its process: answers at once when it is timed, and does all the work when its records are
-# wanted.
+# It takes over its process: returns at once while it is timed, and does the work when the trace is
+# taken.
 EARLY = """
 
 import sys
@@ -55,7 +55,7 @@ def pairs(numbers, wanted):
     return 0
 """
 
-# Another one works before the word: when arguments are copied for it.
+# This one works before the `go`, while its arguments are copied.
 BEFORE = """
 
 import sys
@@ -83,9 +83,8 @@ def cache(tmp_path, monkeypatch):
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        racing, "_WORTH", 1e-9
-    )  # the noise does not matter here, and starting interpreters takes long
+    # Reuse processes for several blocks: starting them takes long, and the noise does not matter.
+    monkeypatch.setattr(race_module, "_BLOCK_START_SECONDS", 1e-9)
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def project(tmp_path):
 
 
 async def timed(project, text, *, most=6, inputs=INPUTS, target=TARGET, tests=TESTS):
-    """What a few blocks say of a candidate."""
+    """Time a candidate with a few blocks."""
     async with open_worktrees(project, 2) as trees:
         trees.slots[1].write_candidate(target.file, text)
         how = {"rules": STRICT, "plan": MeasurePlan(first=4, most=most), "seed": 7}
@@ -118,12 +117,8 @@ def test_inputs_that_differ_and_take_longest_are_chosen_as_far_as_a_round_stays_
             call(4, 0.05, "d"),
         ]
     )
-    assert [one.name for one in found.chosen] == [
-        "t#3",
-        "t#4",
-        "t#1",
-        "t#0",
-    ]  # the longest whatever it takes
+    # The longest is chosen in any case.
+    assert [one.name for one in found.chosen] == ["t#3", "t#4", "t#1", "t#0"]
     assert (found.of, found.rounds) == (4, 1)
     assert found.notes == ("t#3 takes long, and was called once a turn",)
     assert [found.chunks_of(one) for one in found.chosen] == [0, 2, 2, 2]
@@ -133,9 +128,8 @@ def test_what_is_left_out_is_named_the_longest_first():
     found = choose([call(number, 0.05 - number / 1000, str(number)) for number in range(9)])
     assert [one.name for one in found.chosen] == ["t#0"]
     assert [one.name for one in found.left] == [f"t#{number}" for number in range(1, 9)]
-    assert (
-        found.untimed
-        == "1 of 9 different inputs were timed, not t#1 (49 ms), t#2 (48 ms), t#3 (47 ms) and 5 more"
+    assert found.untimed == (
+        "1 of 9 different inputs were timed, not t#1 (49 ms), t#2 (48 ms), t#3 (47 ms) and 5 more"
     )
     assert found.untimed in found.notes
 
@@ -186,11 +180,11 @@ def test_no_calls_are_an_error():
         choose([])
 
 
-# --- who is believed
+# --- which candidates are believed
 
 
 def race(original, candidate, noise=0.0):
-    """A race of which only this is known, of either side: milliseconds of first calls, later ones, and all around."""
+    """A race with these milliseconds of either side: first calls, later calls, and around them."""
     found = Race(None, (None, None), TARGET, TESTS, INPUTS)
     for which, (first, later, around) in {
         "original": original,
@@ -211,9 +205,8 @@ def test_a_candidate_that_is_very_fast_is_believed_though_its_first_calls_pay_fo
 def test_a_busy_machine_makes_nobody_one_that_remembers():
     found = race((13.8, 11.6, 60), (3.2, 0.8, 20))
     for which, later in (("original", 11.6), ("candidate", 0.8)):
-        found.arms[which].work = [
-            time * 3 / 1000 for time in (later, later, later / 3)
-        ]  # nearly always disturbed
+        # Nearly always disturbed by other load.
+        found.arms[which].work = [time * 3 / 1000 for time in (later, later, later / 3)]
         found.arms[which].by_input = {0: found.arms[which].work}
     assert found.first_calls() > 0.9
 
@@ -229,7 +222,7 @@ def test_where_memory_costs_more_than_the_call_nothing_can_be_told():
 def test_nor_of_a_call_that_is_made_once_a_turn_which_is_always_a_first_one():
     found = race((2.7, 2.4, 60), (0.6, 0.04, 20))
     found._inputs = TimedCalls((TimedCall("long", 3.0, copyable=True),), 1, 1)
-    found.arms["control"].first = {0: 0.9}  # noise that would hide it
+    found.arms["control"].first = {0: 0.9}  # noise that would hide the saving
     assert math.isnan(found.first_calls())
 
 
@@ -263,14 +256,13 @@ def test_what_is_saved_must_be_saved_on_the_whole():
 
 def test_where_the_noise_is_more_than_what_is_saved_nobody_can_say_where_it_works():
     assert race((3, 2, 50), (3, 1.9, 50), noise=30).works_elsewhere() is None
-    assert (
-        race((3, 2, 50), (3, 1.9, 55), noise=30).works_elsewhere() is None
-    )  # which is no reason to refuse it
+    # None is no reason to refuse it.
+    assert race((3, 2, 50), (3, 1.9, 55), noise=30).works_elsewhere() is None
     assert race((3, 2, 50), (3, 2.1, 50)).works_elsewhere() is not True
 
 
 class Starts:
-    """Stands that answer at once, and count how often they are started."""
+    """Timed processes that answer at once, and record how often they are started."""
 
     def __init__(self):
         self.seeds = []
@@ -279,7 +271,7 @@ class Starts:
     async def end(self):
         pass
 
-    async def started(self, places):
+    async def start(self, places):
         self.seeds.append({place.hash_seed for place in places})
         return [(self, {}) for _ in places]
 
@@ -291,44 +283,45 @@ class Starts:
 async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms(
     monkeypatch,
 ):
-    monkeypatch.setattr(racing, "_WORTH", 2.0)
-    stands = Starts()
-    found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
+    monkeypatch.setattr(race_module, "_BLOCK_START_SECONDS", 2.0)
+    processes = Starts()
+    found = Race(processes, (None, None), TARGET, TESTS, INPUTS)
     await measure(found.run_once, plan=MeasurePlan(first=5, most=5))
-    assert len(stands.seeds) == 5
-    assert all(len(seeds) == 1 for seeds in stands.seeds)
-    assert len(set.union(*stands.seeds)) == 5
+    assert len(processes.seeds) == 5
+    assert all(len(seeds) == 1 for seeds in processes.seeds)
+    assert len(set.union(*processes.seeds)) == 5
 
 
 async def test_where_starting_takes_long_they_are_used_for_some_blocks():
-    stands = Starts()
-    found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
+    processes = Starts()
+    found = Race(processes, (None, None), TARGET, TESTS, INPUTS)
     await measure(found.run_once, plan=MeasurePlan(first=12, most=12))
-    assert len(stands.seeds) == 2
+    assert len(processes.seeds) == 2
 
 
 async def test_in_a_lap_all_arms_begin_on_one_cpu_and_in_the_next_on_another(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 3}, raising=False)
-    stands = Starts()
-    found = Race(stands, (None, None), TARGET, TESTS, INPUTS)
+    processes = Starts()
+    found = Race(processes, (None, None), TARGET, TESTS, INPUTS)
     await measure(found.run_once, plan=MeasurePlan(first=4, most=4, laps=4))
-    known = [
-        cpu for cpu in stands.cpus if cpu is not None
-    ]  # whatever is made only to see what it does may be anywhere
+    # Calls that are not timed may run on any CPU.
+    known = [cpu for cpu in processes.cpus if cpu is not None]
     first, second = [3, 3, 3, 5, 5, 5] * 2, [5, 5, 5, 3, 3, 3] * 2
     assert known == (first + second) * 2
 
 
 def test_it_begins_there_and_may_go_on_elsewhere(monkeypatch):
-    told = []
+    cpu_sets = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
-    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: told.append(cpus), raising=False)
-    child._begin_on(2)
-    child._begin_on(None)
-    assert told == [{2}, {0, 1, 2}]
+    monkeypatch.setattr(
+        os, "sched_setaffinity", lambda _, cpus: cpu_sets.append(cpus), raising=False
+    )
+    timed_child._begin_on(2)
+    timed_child._begin_on(None)
+    assert cpu_sets == [{2}, {0, 1, 2}]
 
 
-# --- real ones
+# --- real processes
 
 
 async def test_a_scout_finds_the_calls_of_the_tests(project):
@@ -349,15 +342,12 @@ async def test_a_candidate_that_is_much_faster_is_found_and_nothing_is_touched(p
     assert fingerprint(project) == before
 
 
-@pytest.mark.parametrize("event", [racing._INSTRUCTIONS, (1, 1)])
+@pytest.mark.parametrize("event", [race_module._INSTRUCTIONS_EVENT, (1, 1)])
 async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_is_said(
     project, monkeypatch, event
 ):
-    """Once for instructions, which not every machine counts.
-
-    Once for a clock of the kernel, which all have.
-    """
-    monkeypatch.setattr(racing, "_INSTRUCTIONS", event)
+    """For instructions, which not every machine counts, and a kernel clock, which all do."""
+    monkeypatch.setattr(race_module, "_INSTRUCTIONS_EVENT", event)
     found = await timed(project, candidate_text(SLOW, TARGET, FAST), most=4)
     if found.instruction_ratio is None:
         assert event == (0, 1)
@@ -388,7 +378,10 @@ async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_
             "ended|no answer|could not",
         ),
         (
-            "    while any('timed' in name for name in sys.modules) and STATE.add(1) or len(STATE) and LATE(): pass\n",
+            (
+                "    while any('timed' in name for name in sys.modules) and STATE.add(1) "
+                "or len(STATE) and LATE(): pass\n"
+            ),
             "timeout",
             "did not end within",
         ),
@@ -397,8 +390,11 @@ async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_
 async def test_what_behaves_otherwise_when_it_is_timed_is_refused(
     project, monkeypatch, line, verdict, said
 ):
-    monkeypatch.setattr(racing, "PATIENCE", 2.0)
-    head = "import os\nimport sys\nSTATE = set()\nLATE = lambda: sys._getframe(3).f_code.co_name == '_timed'\n\n\n"
+    monkeypatch.setattr(race_module, "MIN_ANSWER_SECONDS", 2.0)
+    head = (
+        "import os\nimport sys\nSTATE = set()\n"
+        "LATE = lambda: sys._getframe(3).f_code.co_name == '_timed'\n\n\n"
+    )
     text = head + SLOW.replace("    found = 0\n", line + "    found = 0\n", 1)
     found = await timed(project, text)
     assert found.verdict == verdict, found
@@ -408,14 +404,14 @@ async def test_what_behaves_otherwise_when_it_is_timed_is_refused(
 def one_that_remembers():
     return SLOW.replace("def pairs", "def count").replace("How many", "Count") + (
         "\n\nSEEN = {}\n\n\ndef pairs(numbers, wanted):\n    key = (tuple(numbers), wanted)\n"
-        "    if key not in SEEN:\n        SEEN[key] = count(numbers, wanted)\n    return SEEN[key]\n"
+        "    if key not in SEEN:\n        SEEN[key] = count(numbers, wanted)\n"
+        "    return SEEN[key]\n"
     )
 
 
 async def test_what_is_fast_only_the_second_time_is_refused(project):
-    for _ in range(
-        5
-    ):  # with too much else to do, a machine's first calls can be so long that they tell nothing
+    # On a busy machine, first calls can be so long that nothing can be concluded.
+    for _ in range(5):
         found = await timed(project, one_that_remembers(), most=20)
         if found.verdict == "refused":
             assert found.reason.startswith("it is faster only when a call is repeated")
@@ -438,24 +434,21 @@ async def test_where_noise_hides_its_first_calls_it_is_measured_for_longer_and_n
     found = await timed(project, one_that_remembers(), most=12)
     assert found.verdict == ("refused" if hidden == 3 else "undecided"), found
     assert "only when a call is repeated" in found.reason
-    assert asked == sorted(set(asked))  # each time a block more was seen
+    assert asked == sorted(set(asked))  # after each further block
     assert len(asked) == (4 if hidden == 3 else 1 + 12 - found.blocks)
 
 
 @pytest.mark.parametrize("liar", [EARLY, BEFORE], ids=["after", "before"])
 async def test_what_works_before_the_word_or_after_it_said_done_is_refused(project, liar):
     found = await timed(project, SLOW.replace("def pairs", "def count") + liar, most=20)
-    if (
-        found.verdict == "undecided"
-    ):  # a machine with too much else to do: nothing is accepted there
+    if found.verdict == "undecided":  # a busy machine: nothing is accepted there
         assert "where it is timed" in found.reason
     else:
         assert found.verdict == "refused"
         assert found.reason.startswith("it works elsewhere than where it is timed")
 
 
-# A workload: `add` counts up to `size` by steps, some calls of the tests are long, and `step` says
-# by which way.
+# A workload: `add` counts up to `size` in steps; a larger `step` makes the same result slower.
 STEPS = """\
 def add(size, step=1):
     found = 0
@@ -477,7 +470,7 @@ def workload(place, **sizes):
 
 
 async def timed_as_chosen(project, text, *, most=20):
-    """What is said of a candidate for `add`, by the calls that a scout chooses; and these."""
+    """Time a candidate for `add`; return the calls that the scout chose, and the verdict."""
     async with open_worktrees(project, 2) as trees:
         inputs = await scout(trees.slots[0], WORK, TESTS, 600)
         trees.slots[1].write_candidate("sums.py", text)
@@ -491,8 +484,8 @@ PATIENT = pytest.mark.timeout(600)
 
 @pytest.fixture
 def short_round(monkeypatch):
-    """A round in which LONG has no room, though it takes only some milliseconds."""
-    monkeypatch.setattr(choosing, "_ROUND", 0.002)
+    """Rounds so short that LONG does not fit, though it takes only some milliseconds."""
+    monkeypatch.setattr(timed_calls, "_MAX_ROUND_SECONDS", 0.002)
 
 
 @PATIENT
@@ -543,7 +536,7 @@ async def test_a_call_that_was_not_to_be_timed_and_is_slower_leaves_no_faster(tm
     assert left
     assert not left & chosen
     assert found.verdict in {"slower", "undecided"}, found
-    if "test_sums.py::test_second#0" in left:  # else the slower one was timed from the beginning
+    if "test_sums.py::test_second#0" in left:  # else it was timed from the beginning
         assert any("test_second#0" in note for note in found.notes)
 
 
@@ -568,19 +561,22 @@ async def test_the_time_of_a_generator_is_that_until_its_end_and_its_test_sees_a
 async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inputs_are_fresh(
     tmp_path,
 ):
-    """One that empties its argument would have nothing to do the second time, and answer otherwise."""
+    """A function that empties its argument would return something else the second time."""
     source = (
         "class Bag:\n    def __init__(self, size):\n        self.size = size\n\n"
-        "    def each(self):\n        for one in range(self.size):\n            yield sum(range(one))\n\n\n"
+        "    def each(self):\n        for one in range(self.size):\n"
+        "            yield sum(range(one))\n\n\n"
         "async def later(size):\n    return sum(range(size))\n\n\n"
         "async def steps(size):\n    for one in range(size):\n        yield one\n\n\n"
-        "def drain(numbers):\n    found = 0\n    while numbers:\n        found += numbers.pop()\n    return found\n"
+        "def drain(numbers):\n    found = 0\n"
+        "    while numbers:\n        found += numbers.pop()\n    return found\n"
     )
     tests = (
         "import asyncio\nfrom sums import Bag, drain, later, steps\n\n\n"
         "def test_each():\n    assert len(list(Bag(300).each())) == 300\n\n\n"
         "def test_later():\n    assert asyncio.run(later(3000)) == 4498500\n\n\n"
-        "def test_steps():\n    async def listed():\n        return [one async for one in steps(500)]\n"
+        "def test_steps():\n"
+        "    async def listed():\n        return [one async for one in steps(500)]\n"
         "    assert len(asyncio.run(listed())) == 500\n\n\n"
         "def test_drain():\n    assert drain(list(range(900))) == 404550\n"
     )
@@ -595,7 +591,7 @@ async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inpu
             target = Target("sums.py", name)
             call = f"test_sums.py::test_{test}#0"
             inputs = TimedCalls((TimedCall(call, 0.0005, copyable=True),), 1, 2)
-            if name == "Bag.each":  # which returns at once, and works later
+            if name == "Bag.each":  # it returns at once and works later
                 inputs = await scout(trees.slots[0], target, TESTS, 60)
                 assert [one.name for one in inputs.chosen] == [call]
                 assert inputs.chosen[0].seconds > 0.0002
@@ -608,9 +604,7 @@ async def test_the_line_profile_counts_the_lines_of_the_target(project):
     before = fingerprint(project)
     async with open_worktrees(project, 1) as trees:
         found = await line_profile(trees.slots[0], TARGET, TESTS, INPUTS)
-        assert (
-            trees.slots[0].path / "sums.py"
-        ).read_text() == SLOW  # nothing is written into what it measures
+        assert (trees.slots[0].path / "sums.py").read_text() == SLOW  # it is not instrumented
     assert fingerprint(project) == before
     loop = SLOW.splitlines().index("        for other in numbers[at + 1 :]:") + 1
     assert found[loop + 1][0] == 240 * 239 // 2

@@ -1,4 +1,4 @@
-"""Calls that are not timed: coarse times find what looks slower, and what stays doubtful is no gain."""
+"""Calls that are not timed: coarse times find suspects, and a doubtful gain is not accepted."""
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ def passes(*seconds):
 
 
 def compared(original, candidate):
-    """Each side's passes: a dict of seconds for each of them."""
+    """Compare passes given as dicts of seconds, for each side."""
     return compare_passes(passes(*original), passes(*candidate), ["timed"])
 
 
@@ -103,7 +103,7 @@ def test_what_is_no_pass_is_an_error(told):
 )
 @settings(max_examples=200)
 def test_no_gain_stands_where_all_other_calls_are_slower(seconds, factor, low, noise):
-    """Whatever the noise: what takes longer is timed, named, or makes the whole slower."""
+    """With any noise, a slower call is timed, named, or makes the whole slower."""
     ours = [{name: took * noise[at] for name, took in seconds.items()} for at in (0, 1)]
     theirs = [
         {name: took * factor * noise[at + 2] for name, took in seconds.items()} for at in (0, 1)
@@ -118,6 +118,5 @@ def test_no_gain_stands_where_all_other_calls_are_slower(seconds, factor, low, n
     whole_before = inputs.seconds + sum(untimed.values())
     whole_after = inputs.seconds / low + sum(took * factor for took in untimed.values())
     if not doubt(found, inputs, low):
-        assert whole_after < whole_before * max(
-            noise
-        )  # the original's quickest pass may be slower than the truth
+        # The original's quickest pass may be slower than its true time.
+        assert whole_after < whole_before * max(noise)

@@ -1,1 +1,1 @@
-"""What the target does in the tests, traced and judged."""
+"""Behaviour: traces what the target does in the tests, and compares it with the original."""

@@ -1,4 +1,4 @@
-"""Why the original can't be a measure for candidates: each case told as what it is, with pytest's own last lines."""
+"""Checks that candidates can be compared with the original, and says precisely why not."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ PYTEST_EXITS: Final = {
     USAGE_EXIT: "pytest did not understand its arguments, or there is no such test",
     NO_TESTS_EXIT: "there are no tests in it",
 }
-_LINES: Final = 12  # of pytest's output that are shown
-CRASH: Final = "Fatal Python error"  # with which the interpreter begins to tell where it crashed
-_FEW: Final = 3
+_OUTPUT_LINES: Final = 12  # last lines of pytest's output that are shown
+CRASH: Final = "Fatal Python error"  # how the interpreter's report of a crash begins
+_MAX_NAMES: Final = 3  # of tests in a message
 
 
 class BaselineFailed(AbreastError):
-    """There is nothing to compare candidates with; the message says why."""
+    """The original can't be compared with candidates; the message says why."""
 
     retryable = False
 
     def __init__(self, reason: str, said: tuple[str, ...] = (), usage: bool = False) -> None:  # noqa: FBT001, FBT002 - to be pickled
-        """`said` are pytest's own last lines; `usage` says that other `--tests` are needed."""
+        """`said` are the last lines of pytest's output; `usage`: other `--tests` are needed."""
         super().__init__(reason, said, usage)
         self.reason, self.said, self.usage = reason, said, usage
 
     def __str__(self) -> str:
-        """The sentence without pytest's lines."""
+        """The message without pytest's lines."""
         return self.reason
 
 
 def check_baseline(watched: Watched, qualname: str, top: str) -> None:
     """Raise `BaselineFailed` unless a test of the original passed and called the target.
 
-    `top` is the directory of the slot; in pytest's lines, it is taken off the names of files.
+    `top` is the directory of the slot; it is removed from the paths in pytest's lines.
     """
     said, usage = _last_lines(watched, top), watched.exit in {USAGE_EXIT, NO_TESTS_EXIT}
     if watched.failure:
@@ -61,9 +61,8 @@ def check_baseline(watched: Watched, qualname: str, top: str) -> None:
         )
     failed = [name for name, word in watched.outcomes if word in {"failed", "error"}]
     if failed:
-        why = f"{_few(failed)} failed before that: {watched.messages.get(failed[0], '')}".rstrip(
-            ": "
-        )
+        message = watched.messages.get(failed[0], "")
+        why = f"{_join_names(failed)} failed before that: {message}".rstrip(": ")
         raise BaselineFailed(f"no test calls {qualname}; {why}", said)
     raise BaselineFailed(f"no test calls {qualname}: name tests that do with --tests", usage=False)
 
@@ -75,11 +74,12 @@ def _last_lines(watched: Watched, top: str) -> tuple[str, ...]:
             line.rstrip().replace(f"{top}/", "") for line in output.splitlines() if line.strip()
         ]
         found = [*found, *lines]
-    # The interpreter's own words on a crash have the place first, and pytest's innermost calls at
-    # the end.
+    # The interpreter's crash report has the place first and pytest's innermost calls last.
     crash = next((at for at, line in enumerate(found) if CRASH in line), None)
-    return tuple(found[-_LINES:] if crash is None else found[crash : crash + _LINES])
+    return tuple(found[-_OUTPUT_LINES:] if crash is None else found[crash : crash + _OUTPUT_LINES])
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
+def _join_names(names: list[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + (
+        f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    )

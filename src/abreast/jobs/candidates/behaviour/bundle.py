@@ -1,4 +1,4 @@
-"""Brings what the confined child needs to where it can be read, under a name that no project has."""
+"""Copies the modules of the confined child to its directory, under a package name of their own."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from abreast.jobs.candidates.child import (
     wrapping,
 )
 
-_HERE: Final = Path(__file__).parents[1]
-_OURS, _THERE = "abreast.jobs.candidates", "_abreast_child"
-_SHARED: Final = (
+_CANDIDATES: Final = Path(__file__).parents[1]
+_PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
+_SHARED_MODULES: Final = (
     "rules",
-    *(f"values/{path.stem}" for path in sorted((_HERE / "values").glob("[a-z]*.py"))),
+    *(f"values/{path.stem}" for path in sorted((_CANDIDATES / "values").glob("[a-z]*.py"))),
 )
-_CHILD: Final = (
+_CHILD_MODULES: Final = (
     audit,
     build,
     capture,
@@ -44,31 +44,31 @@ _CHILD: Final = (
     wrapping,
 )
 
-_COMPILED: Final = "__pycache__"
-_HEADER: Final = (
-    MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
-)  # by PEP 552: a hash that nobody checks
+_PYCACHE: Final = "__pycache__"
+# By PEP 552: a file with a source hash that is not checked when it is loaded.
+_PYC_HEADER: Final = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 
 PROGRAM: Final = f"""
 import sys
 if sys.version_info < (3, 11):
-    sys.exit("abreast: Python 3.11 or later is needed to watch a function, this is %s" % sys.version.split()[0])
+    found = sys.version.split()[0]
+    sys.exit("abreast: Python 3.11 or later is needed to watch a function, this is %s" % found)
 place = sys.argv.pop()
 sys.path.insert(1, place)
-from {_THERE}.child.main import main
+from {_BUNDLE}.child.main import main
 sys.path.remove(place)
 main(place)
 """
-"""What Python is told to run, with the directory of the bundle as its argument."""
+"""The program for `python -c`, with the directory of the bundle as its argument."""
 
 
 def write_bundle(place: Path) -> None:
-    """Write all modules of the child into a package of its own in `place`, which exists."""
-    package = place / _THERE
+    """Write all modules of the child into a package in the directory `place`, which exists."""
+    package = place / _BUNDLE
     for folder in (
-        package / _COMPILED,
-        package / "values" / _COMPILED,
-        package / "child" / _COMPILED,
+        package / _PYCACHE,
+        package / "values" / _PYCACHE,
+        package / "child" / _PYCACHE,
     ):
         folder.mkdir(parents=True)
     for name, data in _files().items():
@@ -77,16 +77,19 @@ def write_bundle(place: Path) -> None:
 
 @cache
 def _files() -> dict[str, bytes]:
-    """The modules, each also as our interpreter compiles it: another one than ours does not look at that."""
+    """Return the modules as source, and as compiled by this interpreter.
+
+    An interpreter of another version ignores the compiled ones.
+    """
     found = {"__init__.py": b"", "values/__init__.py": b"", "child/__init__.py": b""}
     for name in (
-        *(f"{name}.py" for name in _SHARED),
-        *(f"child/{Path(str(one.__file__)).name}" for one in _CHILD),
+        *(f"{name}.py" for name in _SHARED_MODULES),
+        *(f"child/{Path(str(one.__file__)).name}" for one in _CHILD_MODULES),
     ):
-        text = (_HERE / name).read_text(encoding="utf-8").replace(_OURS, _THERE)
+        text = (_CANDIDATES / name).read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
         found[name] = text.encode("utf-8")
         compiled = Path(cache_from_source(name))
-        found[str(compiled)] = _HEADER + marshal.dumps(
+        found[str(compiled)] = _PYC_HEADER + marshal.dumps(
             compile(text, name, "exec", dont_inherit=True, optimize=0)
         )
     return found

@@ -1,4 +1,4 @@
-"""What one side did, as the confined child told it: read line by line, believed in nothing."""
+"""Reads the trace that a confined child wrote; every line is validated, none is trusted."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from abreast.jobs.candidates.values.snapshot import ValueSnapshot, from_plain
 
 Failure: TypeAlias = Literal["timeout", "refused", "error"]
 
-# Read in a way of their own, or later additions.
-_OTHERWISE = frozenset(
+# Fields that are converted separately, or that older records do not have.
+_READ_SEPARATELY = frozenset(
     {"invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu", "contents"}
 )
-_LONGEST_NUMBER = 20
+_MAX_DIGITS = 20  # of the number of a call; longer ones are not parsed
 
 
 @dataclass(frozen=True, slots=True)
 class Tests:
-    """What is run: pytest's node ids or files, from the directory that the pool was opened for.
+    """Which tests are run: pytest's node ids or files, from the directory of the worktree pool.
 
-    Without names, no test is run: only generated inputs are tried.
+    Without names, no test is run; only generated inputs are tried.
     """
 
-    __test__: ClassVar = False  # to pytest, a class of this name would be one of its own
+    __test__: ClassVar = False  # pytest would collect a class of this name
     names: tuple[str, ...]
     python: str
     """The interpreter of the user's project; it needs Python 3.11 or later, and pytest."""
@@ -43,23 +43,23 @@ class Tests:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What a run did besides answering; the same signs of the original are none."""
+    """Side effects of a run; those that the original has too do not count."""
 
     did: tuple[str, ...] = ()
-    """What it reached for, by the interpreter's own account."""
+    """Actions that audit events of the interpreter reported."""
     broken: tuple[str, ...] = ()
-    """Names of clocks, of pytest and of others' modules under which something else stands afterwards."""
+    """Names in clocks, pytest and other modules that were rebound."""
     codes: Mapping[str, str] = field(default_factory=dict)
-    """Every function of the project but the target's file, with a digest of what it does."""
+    """Digests of the code of all functions of the project, except the target's file."""
     grown: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """What outlives a call and has changed: its parts before and after."""
+    """State that outlives a call and has changed: its number of parts before and after."""
     files: tuple[str, ...] = ()
-    """Files of the slot that were made, changed or removed."""
+    """Files of the slot that were created, changed or removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What one side did."""
+    """The trace of one traced run, of the original or of a candidate."""
 
     tests: int
     passed: int
@@ -69,34 +69,31 @@ class Watched:
     stdout: str
     stderr: str
     failure: Failure | None
-    """None if it came to its end, whatever its tests say."""
+    """None if the run came to its end, whether its tests passed or not."""
     reason: str
     confinement: tuple[str, ...]
     messages: Mapping[str, str] = field(default_factory=dict)
-    """By test that failed: what was raised."""
+    """By failed test: what was raised."""
     left_out: tuple[str, ...] = ()
-    """Invocations of which nothing is known, as they are too large.
-
-    Newer records have digests of them.
-    """
+    """Invocations that were too large to be recorded; newer records have digests of them."""
     cut: Mapping[str, int] = field(default_factory=dict)
-    """By test that made too many: the number of its first invocation that is not kept, nor are those after it."""
+    """By test with too many invocations: the number of the first one that is not recorded."""
     dropped: tuple[tuple[str, str], ...] = ()
-    """Generated inputs that were not called, or had no end, with the reason."""
+    """Generated inputs that were not called or did not end, with the reason."""
     signs: Signs = field(default_factory=Signs)
     unconfined: Mapping[str, str] = field(default_factory=dict)
-    """The walls that could not be built on this system, with the reason."""
+    """The layers of the sandbox that this system does not support, with the reason."""
     exit: int | None = None
     """pytest's exit code; None if it did not come to its end."""
     seconds: float = 0.0
-    """What the run took by the clock on the wall; 0 if it is not known."""
+    """Wall time of the run; 0 if it is not known."""
     cpu: float = 0.0
-    """Seconds of CPU that it took, with all its processes; 0 if it is not known."""
+    """CPU seconds of the run, with all its processes; 0 if it is not known."""
     contents: AllContents = field(default_factory=dict)
-    """What was wanted of values that are too large to be recorded; not kept."""
+    """Requested slices of values that are too large to be recorded; not stored."""
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON would have it."""
+        """Return the trace as JSON data."""
         plain = {
             name: getattr(self, name)
             for name in self.__slots__
@@ -108,21 +105,20 @@ class Watched:
         }
 
     def knows(self, name: str) -> bool:
-        """Whether the invocation of that name would be known, had there been one."""
+        """Whether an invocation of that name would have been recorded."""
         test, _, number = name.rpartition("#")
-        ours = (
-            number.isdecimal() and len(number) < _LONGEST_NUMBER
-        )  # the child may have said anything
+        # The name comes from the child and may be anything.
+        valid = number.isdecimal() and len(number) < _MAX_DIGITS
         return name not in self.left_out and not (
-            ours and test in self.cut and int(number) >= self.cut[test]
+            valid and test in self.cut and int(number) >= self.cut[test]
         )
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Watched:
-        """What `to_plain` wrote. Raises `ValueError` for anything else."""
+        """Read what `to_plain` returned. Raises `ValueError` for anything else."""
         try:
             signs = plain["signs"]
-            known = {name: plain[name] for name in cls.__slots__ if name not in _OTHERWISE}
+            known = {name: plain[name] for name in cls.__slots__ if name not in _READ_SEPARATELY}
             return cls(
                 **known
                 | {
@@ -154,7 +150,7 @@ def _pairs(raw: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401 - JSON
 
 
 class Trace:
-    """The lines of a child, taken one by one. Raises `RecordInvalid` at the first that is none."""
+    """The lines of a child's trace, parsed. Raises `RecordInvalid` at the first invalid line."""
 
     def __init__(self, data: bytes) -> None:
         self.invocations: list[Invocation] = []
@@ -167,83 +163,87 @@ class Trace:
         self.did: list[str] = []
         self.failed: list[str] = []
         self.last = ""
-        """The test or input that was under way at the end."""
+        """The test or input that was running when the trace ended."""
         self.end: Mapping[str, Any] | None = None
-        takes: dict[str, Callable[[Any], None]] = {
-            "call": self._call,
-            "test": self._test,
-            "left": self._left,
-            "cut": self._cut_off,
-            "content": self._content,
-            "dropped": self._drop,
-            "did": self._did,
-            "failed": self._fail,
-            "trying": self._try,
-            "end": self._ended,
+        readers: dict[str, Callable[[Any], None]] = {
+            "call": self._read_call,
+            "test": self._read_test,
+            "left": self._read_left_out,
+            "cut": self._read_cut,
+            "content": self._read_content,
+            "dropped": self._read_dropped,
+            "did": self._read_action,
+            "failed": self._read_failure,
+            "trying": self._read_current,
+            "end": self._read_end,
         }
-        # A line that was cut short is the last words of one that was ended: all before it stands.
+        # A truncated last line comes from a child that was killed; the lines before it are valid.
         for line in data.split(b"\n")[:-1]:
             try:
                 kind, content = json.loads(line)
-                takes[kind](content)
+                readers[kind](content)
             except RecordInvalid:
                 raise
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 raise RecordInvalid("a line that the child did not write") from None
 
-    def _call(self, content: str) -> None:
+    def _read_call(self, content: str) -> None:
         self.invocations += decode(content.encode("ascii"))
 
-    def _test(self, content: list[str]) -> None:
-        name, word, message = map(_text, content)
+    def _read_test(self, content: list[str]) -> None:
+        name, word, message = map(_require_text, content)
         if word not in {"passed", "failed", "error", "skipped"}:
             raise RecordInvalid("a test without an outcome")
         self.outcomes[name] = word
         if message:
             self.messages[name] = message
 
-    def _left(self, content: str) -> None:
-        self.left.append(_text(content))
+    def _read_left_out(self, content: str) -> None:
+        self.left.append(_require_text(content))
 
-    def _cut_off(self, content: list[Any]) -> None:
+    def _read_cut(self, content: list[Any]) -> None:
         test, first = content
-        self.cut.setdefault(_text(test), int(first))
+        self.cut.setdefault(_require_text(test), int(first))
 
-    def _content(self, content: list[Any]) -> None:
+    def _read_content(self, content: list[Any]) -> None:
         name, part, node, at, nodes = content
-        self.contents.setdefault((_text(name), _text(part)), {})[int(node), int(at)] = from_plain(
-            nodes
-        )
+        self.contents.setdefault((_require_text(name), _require_text(part)), {})[
+            int(node), int(at)
+        ] = from_plain(nodes)
 
-    def _drop(self, content: list[str]) -> None:
-        name, reason = map(_text, content)
+    def _read_dropped(self, content: list[str]) -> None:
+        name, reason = map(_require_text, content)
         self.dropped.append((name, reason))
 
-    def _did(self, content: str) -> None:
-        self.did.append(_text(content))
+    def _read_action(self, content: str) -> None:
+        self.did.append(_require_text(content))
 
-    def _fail(self, content: str) -> None:
-        self.failed.append(_text(content))
+    def _read_failure(self, content: str) -> None:
+        self.failed.append(_require_text(content))
 
-    def _try(self, content: str) -> None:
-        self.last = _text(content)
+    def _read_current(self, content: str) -> None:
+        self.last = _require_text(content)
 
-    def _ended(self, content: dict[str, Any]) -> None:
+    def _read_end(self, content: dict[str, Any]) -> None:
         if self.end is not None:
             raise RecordInvalid("it ended twice")
         self.end = {
             "exit": int(content["exit"]),
-            "found": [_text(one) for one in content["found"]],
-            "elsewhere": [_text(one) for one in content["elsewhere"]],
-            "broken": [_text(one) for one in content["broken"]],
-            "codes": {_text(name): _text(digest) for name, digest in content["codes"].items()},
+            "found": [_require_text(one) for one in content["found"]],
+            "elsewhere": [_require_text(one) for one in content["elsewhere"]],
+            "broken": [_require_text(one) for one in content["broken"]],
+            "codes": {
+                _require_text(name): _require_text(digest)
+                for name, digest in content["codes"].items()
+            },
             "grown": {
-                _text(name): (int(old), int(new)) for name, (old, new) in content["grown"].items()
+                _require_text(name): (int(old), int(new))
+                for name, (old, new) in content["grown"].items()
             },
         }
 
 
-def _text(value: object) -> str:
+def _require_text(value: object) -> str:
     if type(value) is not str:
         raise RecordInvalid("something that is no text")
     return value

@@ -1,11 +1,11 @@
-"""Runs the tests of a project in a slot, confined, and sees what the target does in them.
+"""Runs the tests of a project in a slot, confined, and traces every call of the target.
 
     watched = await watch(slot, target, Tests(("tests/test_words.py",), python=sys.executable))
     behaviour = judge_behaviour(watched_original, watched, STRICT)
 
 The child (`abreast.jobs.candidates.child`) runs under the project's interpreter, which needs no
-abreast. What it tells is read here field by field; the files of the slot are compared here, where
-it has no say.
+abreast. Its trace is validated here field by field. The files of the slot are compared in this
+process, where the child can't interfere.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from abreast.worktrees.slot import Slot
 from abreast.worktrees.staging import remove_tree
 
 LIMITS: Final = ResourceLimits()
-_MOST_SAID: Final = 192 << 20  # bytes
-_LONGEST: Final = 4_000  # characters of stdout and stderr that are kept
-_NUMBERS: Final = count()
+_MAX_TRACE_BYTES: Final = 192 << 20
+_OUTPUT_CHARACTERS: Final = 4_000  # of stdout and of stderr that are kept
+_RUN_NUMBERS: Final = count()
 
 
 async def watch(
@@ -47,17 +47,17 @@ async def watch(
     inputs: bytes | None = None,
     wanted: Places | None = None,
 ) -> Watched:
-    """Run the tests in the slot as it is, and tell every call of the target.
+    """Run the tests in the slot as it is, and trace every call of the target.
 
-    With `inputs`, try those as well.
+    With `inputs`, call the target with those as well. `wanted` names slices of values that are too
+    large to be recorded; their content is returned in `contents`.
 
-    `wanted` are slices of values that are too large to be recorded: their content is told.
-
-    The slot is neither written to before nor reset afterwards. Sets of texts have one order in all
-    runs with tests, and another one in those without. Whatever goes wrong with the run is in
-    `failure`. Raises what `run_confined` does for a slot that is closed or a jail that was killed.
+    The slot is neither written to before nor reset afterwards. The hash seed, and so the order of
+    sets of strings, is one in all runs with tests and another in runs without. Whatever goes wrong
+    with the run is in `failure`. Raises what `run_confined` raises for a closed slot or a killed
+    sandbox.
     """
-    place = slot.scratch / f"watch-{slot.index}-{next(_NUMBERS)}"
+    place = slot.scratch / f"watch-{slot.index}-{next(_RUN_NUMBERS)}"
     environment = {"PYTHONHASHSEED": "0" if tests.names else "1", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         before = await aside(
@@ -69,14 +69,17 @@ async def watch(
                 command, slot, limits=limits, extra_env=environment, writable=[place]
             )
         except (CommandMissing, CommandRefused) as error:
-            return _nothing("error", f"the project's Python could not be started: {error}")
+            return _failed_run("error", f"the project's Python could not be started: {error}")
         data, files = await aside(
-            lambda stop: (_read(place / "said"), _changed(before, _look(slot.path, stop)))
+            lambda stop: (
+                _read_trace(place / "said"),
+                _changed_files(before, _file_states(slot.path, stop)),
+            )
         )
     finally:
-        with contextlib.suppress(OSError):  # closing the pool tries again, and says why not
+        with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
             await aside(lambda _: remove_tree(place))
-    return _told(ran, limits, data, files)
+    return _watched_from(ran, limits, data, files)
 
 
 def _orders(
@@ -97,25 +100,25 @@ def _orders(
     return json.dumps(orders).encode("ascii")
 
 
-_Look = tuple[int, int, int, int, int]
+_FileState = tuple[int, int, int, int, int]
 
 
-def _prepare(place: Path, slot: Slot, orders: bytes, stop: StopRequest) -> dict[str, _Look]:
+def _prepare(place: Path, slot: Slot, orders: bytes, stop: StopRequest) -> dict[str, _FileState]:
     place.mkdir(mode=0o700)
     write_bundle(place)
     (place / "orders.json").write_bytes(orders)
     (place / "said").touch(mode=0o600)
-    return _look(slot.path, stop)
+    return _file_states(slot.path, stop)
 
 
-def _look(top: Path, stop: StopRequest) -> dict[str, _Look]:
-    """How every file is, but for what Python compiled: no change leaves all of this as it was."""
-    seen: dict[str, _Look] = {}
+def _file_states(top: Path, stop: StopRequest) -> dict[str, _FileState]:
+    """Return the state of every file except compiled ones; any change to a file changes it."""
+    seen: dict[str, _FileState] = {}
     for above, directories, names in os.walk(top):
         stop.check()
         directories[:] = [name for name in directories if name != "__pycache__"]
         for name in names:
-            path = os.path.join(above, name)  # noqa: PTH118 - of very many
+            path = os.path.join(above, name)  # noqa: PTH118 - faster, for very many files
             with contextlib.suppress(OSError):
                 facts = os.lstat(path)
                 if not stat.S_ISSOCK(facts.st_mode):
@@ -129,101 +132,105 @@ def _look(top: Path, stop: StopRequest) -> dict[str, _Look]:
     return seen
 
 
-def _changed(before: dict[str, _Look], after: dict[str, _Look]) -> tuple[str, ...]:
+def _changed_files(before: dict[str, _FileState], after: dict[str, _FileState]) -> tuple[str, ...]:
     return tuple(
         sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     )
 
 
-def _read(path: Path) -> bytes:
-    """What the child said; nothing if it took the file away."""
+def _read_trace(path: Path) -> bytes:
+    """Read the trace; empty if the child removed the file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - opened already
-        return file.read(_MOST_SAID) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        return file.read(_MAX_TRACE_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
 
 
-def _nothing(failure: Failure, reason: str, ran: ConfinedResult | None = None) -> Watched:
+def _failed_run(failure: Failure, reason: str, ran: ConfinedResult | None = None) -> Watched:
     layers, missing = (ran.confinement.layers, ran.confinement.missing) if ran else ((), {})
-    stdout, stderr = (_short(ran.stdout), _short(ran.stderr)) if ran else ("", "")
+    stdout, stderr = (_shorten(ran.stdout), _shorten(ran.stderr)) if ran else ("", "")
     return Watched(0, 0, (), (), stdout, stderr, failure, reason, layers, unconfined=missing)
 
 
-def _short(output: bytes) -> str:
+def _shorten(output: bytes) -> str:
     text = output.decode("utf-8", "replace")
-    if len(text) <= _LONGEST:
+    if len(text) <= _OUTPUT_CHARACTERS:
         return text
-    crash = text.rfind(CRASH)  # what follows that has the most important lines first
-    return "…" + (text[-_LONGEST:] if crash < 0 else text[crash : crash + _LONGEST])
+    crash = text.rfind(CRASH)  # a crash report has its most important lines first
+    return "…" + (
+        text[-_OUTPUT_CHARACTERS:] if crash < 0 else text[crash : crash + _OUTPUT_CHARACTERS]
+    )
 
 
-def _told(
+def _watched_from(
     ran: ConfinedResult, limits: ResourceLimits, data: bytes, files: tuple[str, ...]
 ) -> Watched:
     try:
-        said = Trace(data)
+        trace = Trace(data)
     except RecordInvalid as error:
-        return _nothing("refused", f"what it did can't be read: {error}", ran)
-    failure, reason = _failure(ran, limits, said)
-    end = said.end or {"broken": (), "codes": {}, "grown": {}}
-    signs = Signs(tuple(said.did), tuple(end["broken"]), end["codes"], end["grown"], files)
+        return _failed_run("refused", f"what it did can't be read: {error}", ran)
+    failure, reason = _failure(ran, limits, trace)
+    end = trace.end or {"broken": (), "codes": {}, "grown": {}}
+    signs = Signs(tuple(trace.did), tuple(end["broken"]), end["codes"], end["grown"], files)
     return Watched(
-        tests=len(said.outcomes),
-        passed=sum(word == "passed" for word in said.outcomes.values()),
-        outcomes=tuple(said.outcomes.items()),
-        invocations=tuple(said.invocations),
-        stdout=_short(ran.stdout),
-        stderr=_short(ran.stderr),
+        tests=len(trace.outcomes),
+        passed=sum(word == "passed" for word in trace.outcomes.values()),
+        outcomes=tuple(trace.outcomes.items()),
+        invocations=tuple(trace.invocations),
+        stdout=_shorten(ran.stdout),
+        stderr=_shorten(ran.stderr),
         failure=failure,
         reason=reason,
         confinement=ran.confinement.layers,
-        messages=said.messages,
-        left_out=tuple(said.left),
-        cut=said.cut,
-        dropped=tuple(said.dropped),
+        messages=trace.messages,
+        left_out=tuple(trace.left),
+        cut=trace.cut,
+        dropped=tuple(trace.dropped),
         signs=signs,
         unconfined=ran.confinement.missing,
-        exit=said.end["exit"] if said.end else None,
+        exit=trace.end["exit"] if trace.end else None,
         seconds=ran.wall_seconds,
         cpu=ran.cpu_seconds,
-        contents=said.contents,
+        contents=trace.contents,
     )
 
 
 def _failure(
-    ran: ConfinedResult, limits: ResourceLimits, said: Trace
+    ran: ConfinedResult, limits: ResourceLimits, trace: Trace
 ) -> tuple[Failure | None, str]:
-    at = f", in {said.last}" if said.last else ", before its first test"
+    at = f", in {trace.last}" if trace.last else ", before its first test"
     if ran.why == "timeout":
         return "timeout", f"it did not end within {limits.seconds:g} s{at}"
     if ran.why == "cpu":
         return "timeout", f"it did not end within {limits.cpu} s of CPU{at}"
     return (
-        _cut_short(ran, limits, said, at) if said.end is None else _at_the_end(ran, said, said.end)
+        _failure_before_end(ran, limits, trace, at)
+        if trace.end is None
+        else _failure_at_end(ran, trace, trace.end)
     )
 
 
-def _at_the_end(
-    ran: ConfinedResult, said: Trace, end: Mapping[str, Any]
+def _failure_at_end(
+    ran: ConfinedResult, trace: Trace, end: Mapping[str, Any]
 ) -> tuple[Failure | None, str]:
-    if said.failed:
-        return "error", said.failed[0]
+    if trace.failed:
+        return "error", trace.failed[0]
     if not end["found"] and end["elsewhere"]:
         return "refused", f"the module is imported from {end['elsewhere'][0]}, not from the slot"
-    if end["exit"] in PYTEST_EXITS and not said.outcomes:
+    if end["exit"] in PYTEST_EXITS and not trace.outcomes:
         return "error", f"{PYTEST_EXITS[end['exit']]}: {_last_line(ran)}"
-    if not end["found"] and not said.messages:
+    if not end["found"] and not trace.messages:
         return "error", "no test imports the target's file"
     return None, ""
 
 
-def _cut_short(
-    ran: ConfinedResult, limits: ResourceLimits, said: Trace, at: str
+def _failure_before_end(
+    ran: ConfinedResult, limits: ResourceLimits, trace: Trace, at: str
 ) -> tuple[Failure, str]:
-    if said.failed:
-        return "error", said.failed[0]
+    if trace.failed:
+        return "error", trace.failed[0]
     wants = {
         "memory": f"it asks for more memory than the {limits.memory >> 20} MB it may have{at}",
         "processes": f"it starts more than the {limits.processes} processes it may have{at}",
@@ -236,7 +243,7 @@ def _cut_short(
         return "refused", f"it was ended by signal {ran.signal}{at}{hint}"
     if ran.exit_code == 0:
         return "refused", f"it left with success before the tests had ended{at}"
-    if not said.last and not said.outcomes:
+    if not trace.last and not trace.outcomes:
         return "error", f"the tests could not be started: {_last_line(ran)}"
     return "refused", f"it left with exit code {ran.exit_code} before the tests had ended{at}"
 

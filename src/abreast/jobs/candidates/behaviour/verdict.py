@@ -1,4 +1,4 @@
-"""The verdict on a candidate's behaviour: the same as the original's, wrong, or refused for how it came about."""
+"""Decides whether a candidate behaves like the original, is wrong, or has forbidden effects."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from abreast.jobs.candidates.values.compare import ValueVerdict
 from abreast.jobs.candidates.values.invocation import AllContents, BehaviourFinding, judge
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
 
-_FEW = 3  # names in a sentence
+_MAX_NAMES = 3  # in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What became of the comparison, in one word, one sentence, and every difference."""
+    """The result of the comparison: one word, one sentence, and every difference."""
 
     verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
     reason: str
@@ -30,46 +30,53 @@ def judge_behaviour(
     rules: Rules,
     contents: tuple[AllContents, AllContents] = ({}, {}),
 ) -> Behaviour:
-    """Whether the candidate did what the original did, and nothing besides.
+    """Decide whether the candidate did what the original did, and nothing besides.
 
-    `refused` comes before `wrong`: who cheats is not to be repaired. What the original does too is no cheat, and a test
-    that fails for the original may fail for the candidate. `undecided`: some of it can't be compared, which is named,
-    and all else is the same. `contents` has what was read again of both, of that which is too large to be recorded.
+    `refused` comes before `wrong`: a candidate with forbidden side effects is not repaired. Side
+    effects that the original has too are allowed, and a test that fails for the original may fail
+    for the candidate. `undecided`: something, which is named, can't be compared, and all else is
+    the same. `contents` are the slices of large values that were read again from both sides.
     """
     if original.failure or not original.invocations:
-        told = (
+        reason = (
             f"the original can't be watched: {original.reason}"
             if original.failure
             else "no test calls the target"
         )
-        return Behaviour("error", told)
-    cheats = [*_cheats(original, candidate)]
+        return Behaviour("error", reason)
+    side_effects = [*_side_effects(original, candidate)]
     if candidate.failure:
-        told = f"; it {cheats[0]}" if cheats and cheats[0] not in candidate.reason else ""
-        return Behaviour("refused" if cheats else candidate.failure, candidate.reason + told)
-    if cheats:
-        return Behaviour("refused", "it " + "; it ".join(cheats))
+        more = (
+            f"; it {side_effects[0]}"
+            if side_effects and side_effects[0] not in candidate.reason
+            else ""
+        )
+        return Behaviour("refused" if side_effects else candidate.failure, candidate.reason + more)
+    if side_effects:
+        return Behaviour("refused", "it " + "; it ".join(side_effects))
     kept = [one for one in candidate.invocations if original.knows(one.name)]
     findings = (
-        *_tests(original, candidate),
+        *_test_findings(original, candidate),
         *judge(original.invocations, kept, rules=rules, contents=contents),
     )
     findings += tuple(map(_unrecorded, original.left_out))
     if findings and not all(one.verdict.outcome == "cannot_compare" for one in findings):
-        starved = {one.name for one in original.invocations if raised(one.after) == "MemoryError"}
-        hungry = [
+        known_out_of_memory = {
+            one.name for one in original.invocations if raised(one.after) == "MemoryError"
+        }
+        out_of_memory = [
             one.name
             for one in kept
-            if raised(one.after) == "MemoryError" and one.name not in starved
+            if raised(one.after) == "MemoryError" and one.name not in known_out_of_memory
         ]
-        return _judged(findings, hungry)
-    if elsewhere := [*_grown(original, candidate, own=False)]:
+        return _wrong_behaviour(findings, out_of_memory)
+    if elsewhere := [*_kept_state(original, candidate, own=False)]:
         return Behaviour("refused", f"it {elsewhere[0]}")
     return _undecided(findings) if findings else Behaviour("same", "")
 
 
 def raised(after: ValueSnapshot) -> str | None:
-    """The type of what was raised in an invocation, None if nothing was."""
+    """Return the type of the exception that an invocation raised; None if it raised none."""
     root = after.nodes[0]
     for key, value in zip(root.items[::2], root.items[1::2], strict=False):
         if after.nodes[key].value == "raised":
@@ -77,13 +84,16 @@ def raised(after: ValueSnapshot) -> str | None:
     return None
 
 
-def _judged(findings: tuple[BehaviourFinding, ...], hungry: Sequence[str]) -> Behaviour:
-    if hungry:
+def _wrong_behaviour(
+    findings: tuple[BehaviourFinding, ...], out_of_memory: Sequence[str]
+) -> Behaviour:
+    if out_of_memory:
         return Behaviour(
-            "refused", f"it asks for more memory than it may have, in {hungry[0]}", findings
+            "refused", f"it asks for more memory than it may have, in {out_of_memory[0]}", findings
         )
     different = [one for one in findings if one.verdict.outcome == "different"]
-    # What it did says more than that a test failed, and that says more than that a call is missing.
+    # A difference in a call explains more than a failed test, which explains more than a missing
+    # call.
     order = {"missing": 2, "test": 1}
     first = min(
         different, key=lambda one: (one.verdict.candidate == "missing", order.get(one.part, 0))
@@ -100,15 +110,17 @@ def _unrecorded(name: str) -> BehaviourFinding:
 
 
 def _undecided(findings: tuple[BehaviourFinding, ...]) -> Behaviour:
-    """Nothing differs, and something can't be compared: where and why, each place once, whichever calls it is in."""
+    """Nothing differs, but something can't be compared: name each place and reason once."""
     named = dict.fromkeys(
         f"{one.part}{one.verdict.path.removeprefix('$')}: {one.verdict.reason}" for one in findings
     )
-    return Behaviour("undecided", f"some of it can't be compared: {_few([*named], '; ')}", findings)
+    return Behaviour(
+        "undecided", f"some of it can't be compared: {_join_names([*named], '; ')}", findings
+    )
 
 
 def sentence(finding: BehaviourFinding) -> str:
-    """A finding in words: which call, what of it, and both sides."""
+    """Describe a finding: which call, which part of it, and both sides."""
     verdict = finding.verdict
     sides = (
         f" (original {verdict.original}, candidate {verdict.candidate})" if verdict.original else ""
@@ -117,7 +129,7 @@ def sentence(finding: BehaviourFinding) -> str:
     return f"{finding.name}: {finding.part}{path}: {verdict.reason}{sides}"
 
 
-def _tests(original: Watched, candidate: Watched) -> Iterator[BehaviourFinding]:
+def _test_findings(original: Watched, candidate: Watched) -> Iterator[BehaviourFinding]:
     after = dict(candidate.outcomes)
     for name, word in original.outcomes:
         now = after.get(name, "missing")
@@ -138,40 +150,46 @@ def _tests(original: Watched, candidate: Watched) -> Iterator[BehaviourFinding]:
             )
 
 
-def _cheats(original: Watched, candidate: Watched) -> Iterator[str]:
-    """What only the candidate did besides answering."""
+def _side_effects(original: Watched, candidate: Watched) -> Iterator[str]:
+    """Side effects that the candidate has and the original has not."""
     before, after = original.signs, candidate.signs
     if patched := sorted(set(after.broken) - set(before.broken)):
-        yield f"patches {_few(patched)}"
+        yield f"patches {_join_names(patched)}"
     changed = [
         name.replace("::", ".")
         for name, digest in before.codes.items()
         if after.codes.get(name) != digest and name.partition("::")[0] + "::" in after.codes
     ]
     if changed:
-        yield f"changes code that is not its own: {_few(changed)}"
-    walled = " (there is no network behind it)" if "network" in candidate.confinement else ""
+        yield f"changes code that is not its own: {_join_names(changed)}"
+    no_network = " (there is no network behind it)" if "network" in candidate.confinement else ""
     for one in after.did:
         if one not in before.did:
-            yield one + (walled if "socket" in one else "")
+            yield one + (no_network if "socket" in one else "")
     if files := sorted(set(after.files) - set(before.files)):
-        yield f"touches other files: {_few(files)}"
-    yield from _grown(original, candidate, own=True)
+        yield f"touches other files: {_join_names(files)}"
+    yield from _kept_state(original, candidate, own=True)
 
 
-def _grown(original: Watched, candidate: Watched, *, own: bool) -> Iterator[str]:
-    """What only the candidate keeps: in the target's file, or elsewhere, where an argument that it changed may be."""
+def _kept_state(original: Watched, candidate: Watched, *, own: bool) -> Iterator[str]:
+    """State that only the candidate keeps between calls.
+
+    With `own` in the target's file, else elsewhere, where it may be an argument that it changed.
+    """
     before, after = original.signs, candidate.signs
     new = sorted(after.grown.keys() - before.grown.keys())
     if grown := [
         name for name in new if (name.partition("::")[0] + "::" not in after.codes) == own
     ]:
         sizes = after.grown[grown[0]]
-        names = _few([name.replace("::", ".") for name in grown])
-        yield f"keeps something from one call to the next: {names} went from {sizes[0]} to {sizes[1]} parts"
+        names = _join_names([name.replace("::", ".") for name in grown])
+        yield (
+            f"keeps something from one call to the next: {names} "
+            f"went from {sizes[0]} to {sizes[1]} parts"
+        )
 
 
-def _few(names: list[str], between: str = ", ") -> str:
-    return between.join(names[:_FEW]) + (
-        f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+def _join_names(names: list[str], between: str = ", ") -> str:
+    return between.join(names[:_MAX_NAMES]) + (
+        f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     )

@@ -1,1 +1,1 @@
-"""How fast a candidate is, beside the original."""
+"""Timing: measures how fast a candidate is compared with the original."""

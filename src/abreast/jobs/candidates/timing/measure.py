@@ -1,31 +1,32 @@
-"""Whether a candidate is faster: paired, interleaved, against this machine's own noise, with a bound on false alarms.
+"""Decides whether a candidate is faster, from interleaved runs and the machine's own noise.
 
 The plan. A block runs three arms: the original (A), the candidate (B), and the original once more
-as the control (C). Each block draws an order and runs it there and back (A B C C B A: ABBA for
-three arms), so that no arm is always first. Where runs are short beside the start of interpreters,
-it goes there and back again, up to four times; every lap begins on another CPU, for all arms alike,
-since on a shared machine one may be slower than another for a while. Each run is a fresh process,
-and so are the interpreters that a block's processes come from: where things happen to lie in memory
-makes one faster than another by a percent or so, for as long as it lives. What a block says is the
-log-ratio of the quickest runs, A to B, and A to C: whatever else the machine does can only make a
-run slower.
+as the control (C). Each block draws an order and runs it forward and backward (A B C C B A: ABBA
+for three arms), so that no arm is always first. Where runs are short compared with the start of
+interpreters, it runs forward and backward again, up to four times. Every lap begins on another CPU,
+the same for all arms, since on a shared machine one CPU may be slower than another for a while.
+Each run is a fresh process, and the interpreters from which a block's processes are forked are
+fresh too: memory layout makes one interpreter faster than another by a percent or so for its whole
+life. The result of a block is the log-ratio of the quickest runs, A to B and A to C: other load on
+the machine can only make a run slower.
 
 The statistics. Location is the mean with a fifth of the blocks trimmed at either end, since a
 machine has bursts of other work. Its standard error is bootstrapped over stretches of neighbouring
-blocks, since they resemble each other; the interval is that error times a quantile of Student's t.
-It is written by hand, not SciPy's: a percentile interval can't reach the 0.03% tail that is needed
+blocks, since they are correlated; the interval is that error times a quantile of Student's t. It is
+written here instead of using SciPy: a percentile interval can't reach the 0.03% tail that is needed
 here from a dozen blocks, and the standard library has all the rest. It is seeded: the same times
 give the same interval.
 
 The decision. The noise floor is the largest ratio that the interval of A to C still allows, where
 the truth is 1. Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the
-same the other way round. Looks are taken after 6 blocks, 8, 11, and so on up to a fixed number; the
-permitted share of false "faster" (0.2%) is divided among them. The same: all that the ratio may be,
-by ordinary confidence (97.5% on either side), is within the threshold, and the control's is within
-5%. Who misses a gain of a percent or two by that has lost little, and four times as many blocks
-would be needed to be as sure as of a gain. At the end also what lies within the noise floor, if
-that is under 5%; and slower is what else has its whole interval below 1. Otherwise undecided. A
-candidate of which every run takes many times as long as every other run is slower at once.
+same in the other direction. Looks are taken after 6 blocks, 8, 11, and so on up to a fixed number;
+the permitted share of false "faster" (0.2%) is divided among them. The same: the interval of the
+ratio by ordinary confidence (97.5% on either side) is within the threshold, and the control's is
+within 5%. This may miss a gain of a percent or two, which is a small loss; to be as sure as for
+"faster" would need four times as many blocks. At the last look, a ratio within the noise floor is
+also the same, if the floor is under 5%, and a ratio whose whole interval is below 1 is slower.
+Otherwise undecided. A candidate of which every run takes many times as long as every other run is
+slower at once.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from abreast.core.seeds import derive_seed
 Which: TypeAlias = Literal["original", "candidate", "control"]
 Speed: TypeAlias = Literal["faster", "slower", "same", "undecided"]
 Times: TypeAlias = dict[Which, list[tuple[float, ...]]]
-"""Of each arm, by block, the seconds of its runs."""
+"""By arm and block: the seconds of each run."""
 
 ARMS: tuple[Which, ...] = ("original", "candidate", "control")
 _ORDERS: tuple[tuple[int, int, int], ...] = (
@@ -55,35 +56,38 @@ _ORDERS: tuple[tuple[int, int, int], ...] = (
     (2, 0, 1),
     (2, 1, 0),
 )
-_TRIM = 0.2
-_MUCH_SLOWER = 8.0  # times as long in all runs of the first block, and it is over
-_TWICE = 2.0  # after further blocks
+_TRIMMED_SHARE = 0.2  # of the blocks, at either end
+# A candidate is slower at once if all its runs take this many times as long as all others.
+_HOPELESS_RATIO_FIRST_BLOCK = 8.0
+_HOPELESS_RATIO = 2.0  # after further blocks
+_MIN_BLOCKS = 4  # fewer give no usable spread
+_MIN_RESAMPLES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class TimedTurn:
-    """One run to make: which arm, in which block, with the seed of the block's inputs."""
+    """One run to make: which arm, in which block, with the seed of the block."""
 
     which: Which
     block: int
     seed: int
     lap: int = 0
-    """There is 0, back is 1, and so on."""
+    """Even laps run the arms forward, odd laps backward."""
 
 
 RunOnce: TypeAlias = Callable[[TimedTurn], Awaitable[float]]
-"""Runs one turn in a fresh process.
+"""Runs one turn in a fresh process and returns the seconds by the parent's timer.
 
-Returns the seconds, by the parent's timer. The control is the original.
+The control runs the original.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurePlan:
-    """How much is measured. A candidate must be faster by `threshold` at least to be worth a change.
+    """How much is measured.
 
-    What differs by less than `alike` may be called the same at the end, if the machine can't tell
-    it better.
+    A candidate must be faster by at least `threshold`. At the last look, a difference below `alike`
+    may be called the same if the noise of the machine is larger.
     """
 
     threshold: float = 0.02
@@ -97,7 +101,7 @@ class MeasurePlan:
     resamples: int = 200
 
     def __post_init__(self) -> None:
-        if not (4 <= self.first <= self.most):  # noqa: PLR2004 - fewer have no spread to speak of
+        if not (_MIN_BLOCKS <= self.first <= self.most):
             raise ValueError("a plan has at least 4 blocks, and at most as many as it says")
         if self.laps < 1 or (self.laps % 2 and self.laps > 1):
             raise ValueError(
@@ -107,13 +111,13 @@ class MeasurePlan:
             self.threshold >= 0
             and 0 < self.false_faster < 1
             and self.growth > 1
-            and self.resamples >= 50
+            and self.resamples >= _MIN_RESAMPLES
         ):
             raise ValueError("a plan whose numbers make no sense")
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """After how many blocks a decision may be made."""
+        """The numbers of blocks after which a decision may be made."""
         found = [self.first]
         while found[-1] < self.most:
             found.append(min(self.most, max(found[-1] + 1, round(found[-1] * self.growth))))
@@ -122,7 +126,7 @@ class MeasurePlan:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A ratio of times, original to other, with the bounds it lies in: 2 is twice as fast."""
+    """A ratio of times, original to other, with its bounds: 2 is twice as fast."""
 
     ratio: float
     low: float
@@ -130,16 +134,13 @@ class Interval:
 
     @property
     def spread(self) -> float:
-        """How far from 1 it may be, in either direction, as a share."""
+        """How far from 1 the ratio may be, in either direction, as a share."""
         return max(self.high, 1 / self.low) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The verdict, the ratio with its interval, and the machine's noise.
-
-    `times` has each arm's, by block.
-    """
+    """The verdict, the ratio with its interval, the noise, and the times by arm and block."""
 
     verdict: Speed
     candidate: Interval
@@ -149,16 +150,16 @@ class Measurement:
 
     @property
     def noise_floor(self) -> float:
-        """The speed-up that this machine's noise alone might show, as a share."""
+        """The speed-up that the noise of this machine alone could produce, as a share."""
         return self.control.spread
 
 
 async def measure(
     run_once: RunOnce, *, plan: MeasurePlan | None = None, seed: int = 0
 ) -> Measurement:
-    """Run blocks, one run at a time, until the plan says that it is decided, or at its end.
+    """Run blocks, one run at a time, until the verdict is decided or the plan is at its end.
 
-    Whatever `run_once` raises goes on. Raises `ValueError` if it returns no time.
+    Passes on what `run_once` raises. Raises `ValueError` if it returns no valid time.
     """
     plan = plan or MeasurePlan()
     times: Times = {which: [] for which in ARMS}
@@ -167,11 +168,11 @@ async def measure(
             block = len(times["original"])
             taken: dict[Which, list[float]] = {which: [] for which in ARMS}
             for turn in turns_of(block, seed, plan.laps):
-                taken[turn.which].append(_checked(await run_once(turn)))
+                taken[turn.which].append(_validate_seconds(await run_once(turn)))
             for which in ARMS:
                 times[which].append(tuple(taken[which]))
             if is_hopeless(times):
-                return _slower(times)
+                return _slower_measurement(times)
         measurement = judge_times(times, plan, seed)
         if measurement.verdict != "undecided":
             return measurement
@@ -179,38 +180,41 @@ async def measure(
 
 
 def turns_of(block: int, seed: int, laps: int = 2) -> list[TimedTurn]:
-    """The runs of one block: an order of the arms that the seed draws, there and back, and so on."""
+    """Return the runs of one block: an order drawn by the seed, forward, backward, and so on."""
     inner = derive_seed(seed, f"block/{block}")
-    there = _ORDERS[inner % len(_ORDERS)]
+    order = _ORDERS[inner % len(_ORDERS)]
     return [
         TimedTurn(ARMS[at], block, inner, lap)
         for lap in range(laps)
-        for at in (there if lap % 2 == 0 else there[::-1])
+        for at in (order if lap % 2 == 0 else order[::-1])
     ]
 
 
-def _checked(seconds: float) -> float:
+def _validate_seconds(seconds: float) -> float:
     if not 0 < seconds < math.inf:
         raise ValueError(f"a run took {seconds} seconds, which is no time")
     return seconds
 
 
 def is_hopeless(times: Times) -> bool:
-    """Whether every run of the candidate is so much slower than every other run that more of them tell nothing new.
+    """Whether every run of the candidate is many times slower than every other run.
 
-    By this nothing is accepted, so it needs no bound on false alarms; it spares a candidate that is
-    many times slower from taking many times as long to be measured.
+    Nothing is accepted by this, so it needs no bound on false alarms. It avoids measuring for many
+    times as long where the candidate is many times slower.
     """
     others = max(
         second for which in ("original", "control") for block in times[which] for second in block
     )
     quickest = min(second for block in times["candidate"] for second in block)
     blocks, runs = len(times["candidate"]), sum(map(len, times["candidate"]))
-    return runs > 1 and quickest > (_MUCH_SLOWER if blocks == 1 else _TWICE) * others
+    return (
+        runs > 1
+        and quickest > (_HOPELESS_RATIO_FIRST_BLOCK if blocks == 1 else _HOPELESS_RATIO) * others
+    )
 
 
-def _slower(times: Times) -> Measurement:
-    """With the extremes of what was seen in the place of bounds: there are too few blocks for an interval."""
+def _slower_measurement(times: Times) -> Measurement:
+    """Return `slower` with the extremes as bounds: there are too few blocks for an interval."""
 
     def seen(which: Which) -> Interval:
         logs = _log_ratios(times["original"], times[which])
@@ -221,12 +225,9 @@ def _slower(times: Times) -> Measurement:
 
 
 def judge_times(times: Times, plan: MeasurePlan, seed: int = 0) -> Measurement:
-    """What the times of so many blocks say.
-
-    Pure: the same times, plan and seed give the same verdict.
-    """
+    """Decide by the times so far. Pure: the same times, plan and seed give the same verdict."""
     blocks = len(times["original"])
-    # One-sided, and the share that is permitted is divided among the looks.
+    # One-sided; the permitted share of false alarms is divided among the looks.
     confidence = 1 - plan.false_faster / len(plan.looks)
     logs = {which: _log_ratios(times["original"], times[which]) for which in ARMS[1:]}
 
@@ -250,13 +251,12 @@ def _verdict(
         return "faster"
     if candidate.high < 1 / bar:
         return "slower"
-    # A loud machine may not call everything the same.
+    # The control must be close to 1 too, else a noisy machine would call everything the same.
     if likely[0] <= plan.threshold and likely[1] <= plan.alike:
         return "same"
     if last and candidate.spread <= min(control.spread, plan.alike):
         return "same"
-    # `slower` accepts nothing, so at the end it needs no more than an interval without a gain in
-    # it.
+    # `slower` accepts nothing, so at the last look an interval without a gain is enough for it.
     return "slower" if last and candidate.high < 1 else "undecided"
 
 
@@ -270,24 +270,29 @@ def _log_ratios(
 
 
 def interval(logs: Sequence[float], confidence: float, resamples: int, seed: int) -> Interval:
-    """The trimmed mean of log-ratios, and bounds that the truth is beyond, on either side, with 1 - `confidence`."""
+    """Return the trimmed mean of log-ratios and its bounds, as ratios.
+
+    The true value is beyond either bound with probability 1 - `confidence`.
+    """
     n = len(logs)
-    cut = max(1, int(n * _TRIM))
+    cut = max(1, int(n * _TRIMMED_SHARE))
     ordered = sorted(logs)
     kept = ordered[cut : n - cut]
     low, high = kept[0], kept[-1]
     # Tukey and McLaughlin: the error of a trimmed mean is that of the winsorised one, over the
     # share that is kept.
     error = (
-        _bootstrapped([min(max(one, low), high) for one in logs], resamples, seed) * n / len(kept)
+        _bootstrap_error([min(max(one, low), high) for one in logs], resamples, seed)
+        * n
+        / len(kept)
     )
     centre = fmean(kept)
     width = student_t(confidence, len(kept) - 1) * error
     return Interval(math.exp(centre), math.exp(centre - width), math.exp(centre + width))
 
 
-def _bootstrapped(values: Sequence[float], resamples: int, seed: int) -> float:
-    """The standard error of the mean: of means of stretches of neighbours, drawn with replacement, in a circle."""
+def _bootstrap_error(values: Sequence[float], resamples: int, seed: int) -> float:
+    """Return the standard error of the mean by a circular block bootstrap."""
     n = len(values)
     length = max(1, round(n ** (1 / 3)))
     twice = [*values, *values]
@@ -302,28 +307,33 @@ def _bootstrapped(values: Sequence[float], resamples: int, seed: int) -> float:
         math.fsum(sums[one % n] for one in stream[at : at + draws]) / size
         for at in range(0, len(stream), draws)
     ]
-    # Whole stretches are a little more than n values; and a bootstrap has only (n - length) / n of
-    # the variance.
+    # Whole blocks are a few more than n values, and a bootstrap has only (n - length) / n of the
+    # variance.
     spread: float = pstdev(means)
     return spread * math.sqrt(size / max(1, n - length))
 
 
 @cache
 def student_t(confidence: float, freedom: int) -> float:
-    """The quantile of Student's t, for a confidence above a half: by halving, as its share within is a finite sum."""
+    """Return the quantile of Student's t for a confidence above a half.
+
+    Found by bisection: the central probability is a finite sum.
+    """
     low, high = 0.0, 1.0
-    while _within(high, freedom) < 2 * confidence - 1:
+    while _central_probability(high, freedom) < 2 * confidence - 1:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (
-            (middle, high) if _within(middle, freedom) < 2 * confidence - 1 else (low, middle)
+            (middle, high)
+            if _central_probability(middle, freedom) < 2 * confidence - 1
+            else (low, middle)
         )
     return high
 
 
-def _within(t: float, freedom: int) -> float:
-    """How likely such a value lies between -t and t."""
+def _central_probability(t: float, freedom: int) -> float:
+    """The probability that a value of Student's t lies between -t and t."""
     angle = math.atan(t / math.sqrt(freedom))
     square = math.cos(angle) ** 2
     odd = freedom % 2

@@ -1,13 +1,13 @@
-"""The original, the candidate, and the original once more, by which the machine's own noise is known: turn by turn.
+"""The interleaved measurement ("race") of the original, the candidate and a control.
 
-A turn has every chosen call made once at one of their stands, and is the sum of their times;
-`measure` says which comes when, and when it is enough. Stands are started anew for every block,
-since where things happen to lie in memory has its own speed; only where starting them takes long,
-they are used for several.
+The control is the original once more; it shows the machine's own noise. A turn makes every chosen
+call in the process of one arm, and its time is the sum of theirs; `measure` decides the order of
+turns and when there are enough. Timed processes are started anew for every block, since memory
+layout affects their speed; only where starting them takes long, they are used for several blocks.
 
-What a call did is judged each time, so that nobody is quick by doing something else when it counts.
-Nor by saying that it is done before it is: all that goes on around the calls is timed too, and must
-be shorter by what was saved.
+The result of every call is compared, so a candidate can't be fast by doing something else while it
+is timed. Nor can it be fast by reporting the end of a call too early: all that happens around the
+calls is timed too, and must not become longer by what was saved.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.measure import TimedTurn, Which
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, in_words
 from abreast.jobs.candidates.timing.timed_process import (
-    PATIENCE,
-    SECONDS_ALIVE,
+    LIFETIME_SECONDS,
+    MIN_ANSWER_SECONDS,
     Made,
     ProcessPlace,
     TimedProcess,
@@ -38,62 +38,60 @@ from abreast.jobs.candidates.timing.timed_processes import TimedProcesses
 from abreast.jobs.candidates.values.invocation import Invocation, RecordInvalid, decode, judge
 from abreast.worktrees.slot import Slot
 
-_WORTH: Final = (
-    2.0  # s that a block may cost in starting stands; beyond that, they are used for several
-)
-_GENERATION: Final = 10  # blocks that a stand is used for, at most
-_LIFE: Final = (
-    300.0  # s that the blocks of one generation may take, if one block does not take longer
-)
-_SLOWEST: Final = 10  # times as long as the original: so long the stand of a candidate must live
-_LITTLE: Final = 1 / 4  # of a first call: so much must be saved to be seen in it
-_INSTRUCTIONS: Final = (0, 1)  # perf_event_open's: of the hardware, instructions
-_COUNTS: Final = 3
-_COUNTING: Final = 2  # times as long as a call may take
-_LONG: Final = 1.0  # s; a call that takes longer is counted once
-_SURE: Final = 4.0  # errors of a median
-_WORSE: Final = 1.15  # an input that takes so many times as long is a regression
+# Starting the processes may take this long per block; if it takes longer, a generation of processes
+# is used for several blocks.
+_BLOCK_START_SECONDS: Final = 2.0
+_MAX_GENERATION_BLOCKS: Final = 10
+_GENERATION_SECONDS: Final = 300.0  # for the blocks of a generation, unless one takes longer
+_CANDIDATE_SLOWDOWN: Final = 10  # a candidate's process lives long enough for this factor
+_MIN_FIRST_CALL_SAVING: Final = 1 / 4  # of a first call; a smaller saving can't be seen in it
+_INSTRUCTIONS_EVENT: Final = (0, 1)  # of perf_event_open: hardware event, instructions
+_COUNT_REPEATS: Final = 3
+_COUNTING_SLOWDOWN: Final = 2  # a call may take this many times as long while something is counted
+_LONG_CALL_SECONDS: Final = 1.0  # the instructions of a longer call are counted once
+_NOISE_ERRORS: Final = 4.0  # standard errors of a median that count as noise
+_REGRESSION_RATIO: Final = 1.15  # an input that takes this many times as long is a regression
 _ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
 
 
 class BehavesOtherwise(TimedProcessFailed):
-    """When it is timed, the candidate does something else than the original."""
+    """While it is timed, the candidate behaves differently from the original."""
 
 
 class OriginalTimedOut(TimedProcessFailed):
-    """The original itself took much longer than it did before: nothing can be measured now."""
+    """The original took much longer than before: nothing can be measured now."""
 
 
 @dataclass(slots=True)
 class _Arm:
-    """One side: where it stands, and what its calls took."""
+    """One arm: its slot, its process, and the times of its calls."""
 
     slot: Slot
-    stand: TimedProcess | None = None
+    process: TimedProcess | None = None
     work: list[float] = field(default_factory=list)
-    """By turn: the calls that count."""
+    """By turn: seconds of the calls that count."""
     inside: list[float] = field(default_factory=list)
-    """By turn: between our words and theirs, all told."""
+    """By turn: seconds between each `go` and its `done`, summed."""
     outside: list[float] = field(default_factory=list)
-    """By turn: all that went on around that, from the order to the last answer."""
+    """By turn: seconds around that, from the order to the last answer."""
     by_input: dict[int, list[float]] = field(default_factory=dict)
     first: dict[int, float] = field(default_factory=dict)
-    """By input: the quickest of its first calls."""
+    """By input: the quickest of its first calls, in seconds."""
 
 
 class Race:
-    """The original, the candidate and the control, turn by turn: what `measure` calls."""
+    """Runs the original, the candidate and the control turn by turn; `measure` calls it."""
 
     def __init__(
         self,
-        stands: TimedProcesses,
+        processes: TimedProcesses,
         slots: tuple[Slot, Slot],
         target: Target,
         tests: Tests,
         inputs: TimedCalls,
     ) -> None:
-        """The original's slot, and the candidate's."""
-        self._stands = stands
+        """`slots` are the original's and the candidate's."""
+        self._processes = processes
         self._target, self._tests, self._inputs = target, tests, inputs
         original, candidate = slots
         self.arms = {
@@ -102,12 +100,12 @@ class Race:
             "control": _Arm(original),
         }
         self._generation = 0
-        self._until = 0
-        """The block before which stands are started anew."""
-        self._records: dict[int, Invocation] = {}
-        self._good: dict[int, list[str]] = {}
-        # On a shared machine a CPU may be slower than another for a while: all arms begin on one,
-        # and then on the next.
+        self._generation_end = 0
+        """The block before which the processes are started anew."""
+        self._expected: dict[int, Invocation] = {}
+        self._known_digests: dict[int, list[str]] = {}
+        # On a shared machine a CPU may be slower than another for a while, so all arms begin a lap
+        # on one CPU and the next lap on the next.
         self._cpus: list[int | None] = [None]
         if hasattr(os, "sched_getaffinity"):
             self._cpus = [*sorted(os.sched_getaffinity(0))]
@@ -115,17 +113,14 @@ class Race:
         self.seed = 0
 
     async def run_once(self, turn: TimedTurn) -> float:
-        """One turn: every chosen call at one of the stands, each judged.
-
-        The seconds of all of them.
-        """
-        if turn.block >= self._until:
-            await self._renew(turn.block)
+        """Make every chosen call in one arm's process, compare each, and return the seconds."""
+        if turn.block >= self._generation_end:
+            await self._start_generation(turn.block)
         arm = self.arms[turn.which]
         work = inside = outside = 0.0
         cpu = self._cpus[(turn.block + turn.lap) % len(self._cpus)]
         for number in range(len(self._inputs.chosen)):
-            seconds, made = await self._made(arm, turn.which, number, cpu)
+            seconds, made = await self._make_call(arm, turn.which, number, cpu)
             work, inside, outside = (
                 work + seconds,
                 inside + sum(made.chunks),
@@ -137,48 +132,57 @@ class Race:
         arm.outside.append(outside)
         return work
 
-    async def _renew(self, block: int) -> None:
-        """Fresh interpreters, with one order of sets for all arms."""
+    async def _start_generation(self, block: int) -> None:
+        """Start fresh interpreters, with one hash seed for all arms."""
         began = SYSTEM_CLOCK.now()
-        await self._stands.end()
+        await self._processes.end()
         wanted = tuple(one.name for one in self._inputs.chosen)
         hash_seed = derive_seed(self.seed, f"generation/{self._generation}") % 4_000_000_000
         self._generation += 1
-        blocks = self._blocks()
-        alive = 2 * PATIENCE + blocks * self._inputs.laps * (2 + _SLOWEST) * self._inputs.turn
-        seconds = max(SECONDS_ALIVE, 2 * alive)
+        blocks = self._generation_blocks()
+        alive = (
+            2 * MIN_ANSWER_SECONDS
+            + blocks * self._inputs.laps * (2 + _CANDIDATE_SLOWDOWN) * self._inputs.turn
+        )
+        seconds = max(LIFETIME_SECONDS, 2 * alive)
         places = [
             ProcessPlace(
                 self.arms[which].slot, self._target, self._tests, wanted, hash_seed, seconds
             )
             for which in _ARMS
         ]
-        for which, (stand, _) in zip(_ARMS, await self._stands.started(places), strict=True):
-            self.arms[which].stand = stand
-        for number in range(len(wanted)):  # the original first: the others are judged by it
-            if number not in self._records:
-                await self._made(self.arms["original"], "original", number)
-        self._until = block + max(1, min(blocks, int((SYSTEM_CLOCK.now() - began) / _WORTH)))
-
-    def _blocks(self) -> int:
-        """How many blocks one generation may be used for."""
-        return max(
-            1, min(_GENERATION, int(_LIFE / (len(_ARMS) * self._inputs.laps * self._inputs.turn)))
+        for which, (process, _) in zip(_ARMS, await self._processes.start(places), strict=True):
+            self.arms[which].process = process
+        for number in range(len(wanted)):  # the original first: the others are compared with it
+            if number not in self._expected:
+                await self._make_call(self.arms["original"], "original", number)
+        self._generation_end = block + max(
+            1, min(blocks, int((SYSTEM_CLOCK.now() - began) / _BLOCK_START_SECONDS))
         )
 
-    async def _made(
+    def _generation_blocks(self) -> int:
+        """How many blocks one generation of processes may be used for."""
+        return max(
+            1,
+            min(
+                _MAX_GENERATION_BLOCKS,
+                int(_GENERATION_SECONDS / (len(_ARMS) * self._inputs.laps * self._inputs.turn)),
+            ),
+        )
+
+    async def _make_call(
         self, arm: _Arm, which: str, number: int, cpu: int | None = None
     ) -> tuple[float, Made]:
-        """One input: the seconds that count, and all that was made."""
-        if arm.stand is None:
-            raise RuntimeError("nobody stands there")
-        one, good = self._inputs.chosen[number], self._good.setdefault(number, [])
+        """Make the calls of one input; return the seconds that count, and the whole result."""
+        if arm.process is None:
+            raise RuntimeError("the process of this arm is not started")
+        one, known = self._inputs.chosen[number], self._known_digests.setdefault(number, [])
         chunks = [1, *([self._inputs.rounds] * self._inputs.chunks_of(one))]
-        patience = self._inputs.patience(one, least=PATIENCE)
+        timeout = self._inputs.timeout_of(one, least=MIN_ANSWER_SECONDS)
         try:
-            made = await arm.stand.make(number, chunks, patience, good, cpu)
+            made = await arm.process.make(number, chunks, timeout, known, cpu)
         except TimedProcessTimedOut:
-            said = f"{one.name} did not end within {patience:.0f} s"
+            said = f"{one.name} did not end within {timeout:.0f} s"
             if which == "candidate":
                 raise TimedProcessTimedOut(
                     f"{said}; the original takes {in_words(one.seconds)}"
@@ -188,7 +192,7 @@ class Race:
             ) from None
         if made.record is not None:
             self._judge(which, number, made.record)
-            good.append(made.digest)
+            known.append(made.digest)
         first, *rest = made.chunks
         arm.first[number] = min(arm.first.get(number, math.inf), first)
         return min(rest, default=first * self._inputs.rounds), made
@@ -201,8 +205,8 @@ class Race:
                 f"what it did when it was timed can't be read: {error}"
             ) from None
         if which != "candidate" and invocations:
-            self._records.setdefault(number, invocations[0])
-        expected = self._records[number]
+            self._expected.setdefault(number, invocations[0])
+        expected = self._expected[number]
         for invocation in invocations:
             findings = judge([expected], [invocation], rules=self.rules)
             if findings and which == "candidate":
@@ -212,30 +216,28 @@ class Race:
         if not invocations:
             raise BehavesOtherwise("when it was timed, it told nothing of what it did")
 
-    # --- beside the time ----------------------------------------------------------------------------------------------
+    # --- other quantities than time
 
     async def memory_ratio(self) -> float | None:
-        """The most memory that a call took, candidate to original; None if it can't be had."""
+        """The largest memory of a call, candidate to original; None if it can't be measured."""
         most = dict.fromkeys(("original", "candidate"), 0)
         for which in most:
             for number, one in enumerate(self._inputs.chosen):
-                told = await self._asked(self.arms[which], number, one, {"do": "memory"})
-                if told is None:
+                answer = await self._ask(self.arms[which], number, one, {"do": "memory"})
+                if answer is None:
                     return None
-                most[which] = max(most[which], int(told.get("peak", 0)))
+                most[which] = max(most[which], int(answer.get("peak", 0)))
         return most["candidate"] / most["original"] if most["original"] else None
 
     async def instruction_ratio(self) -> tuple[float | None, str]:
-        """The machine's instructions in all calls, candidate to original.
+        """The instructions of all calls, candidate to original, or why they are not counted.
 
-        Or why they are not counted.
-
-        The child counts them, so it is only shown, and decides nothing.
+        The child counts them, so the figure is only shown and decides nothing.
         """
         counts = {"original": 0, "candidate": 0}
         for which in counts:
             for number, one in enumerate(self._inputs.chosen):
-                found = await self._counted(self.arms[which], number, one)
+                found = await self._count_instructions(self.arms[which], number, one)
                 if isinstance(found, str):
                     return None, found
                 counts[which] += found
@@ -245,60 +247,68 @@ class Race:
             else (None, "nothing was counted")
         )
 
-    async def _counted(self, arm: _Arm, number: int, one: TimedCall) -> int | str:
-        """Of one call: the least of a few counts, as what is counted besides is never negative."""
+    async def _count_instructions(self, arm: _Arm, number: int, one: TimedCall) -> int | str:
+        """Count one call: the least of a few counts, since other work only adds to it."""
         found: list[int] = []
-        for _ in range(_COUNTS if one.seconds <= _LONG else 1):
-            told = await self._asked(arm, number, one, {"do": "count", "event": _INSTRUCTIONS})
-            if told is None:
+        for _ in range(_COUNT_REPEATS if one.seconds <= _LONG_CALL_SECONDS else 1):
+            answer = await self._ask(
+                arm, number, one, {"do": "count", "event": _INSTRUCTIONS_EVENT}
+            )
+            if answer is None:
                 return "it took too long"
-            count = told.get("count")
+            count = answer.get("count")
             if not isinstance(count, int):
-                return str(told.get("uncounted", "it did not say"))
+                return str(answer.get("uncounted", "it did not say"))
             found.append(count)
         return min(found)
 
-    async def _asked(
+    async def _ask(
         self, arm: _Arm, number: int, one: TimedCall, order: dict[str, object]
     ) -> dict[str, Any] | None:
-        """One call made for another purpose than its time.
+        """Make one call for another purpose than its time.
 
-        None if it takes too long, or there is no process.
+        Returns None if it takes too long or if there is no process.
         """
-        if arm.stand is None:
+        if arm.process is None:
             return None
         try:
             # Counting allocations makes a call several times slower.
-            return await arm.stand.ask(
-                number, order, self._inputs.patience(one, least=PATIENCE) * _COUNTING
+            return await arm.process.ask(
+                number,
+                order,
+                self._inputs.timeout_of(one, least=MIN_ANSWER_SECONDS) * _COUNTING_SLOWDOWN,
             )
         except TimedProcessTimedOut:
-            await self._stands.end()
-            self._until = 0
+            await self._processes.end()
+            self._generation_end = 0
             for each in self.arms.values():
-                each.stand = None
+                each.process = None
             return None
 
     def first_calls(self) -> float | None:
-        """Of the seconds that are saved when a call is repeated, the share that a first call saves.
+        """Of the seconds saved when a call is repeated, the share that a first call saves.
 
         A first call in a new process also pays for memory that is touched for the first time, about
-        the same on either side. Where that is more than the call itself, nothing can be told, nor
-        where little is saved: nan. None if it is not much more than the control's first calls
-        differ by: if noise hides it.
+        the same on either side. The result is nan where that costs more than the call itself, or
+        where little is saved: then nothing can be concluded. It is None where the saving is not
+        much more than the difference between first calls of original and control, that is, where
+        noise hides it.
         """
         # A call that is made once a turn is always a first one.
         repeated = [at for at, one in enumerate(self._inputs.chosen) if self._inputs.chunks_of(one)]
         first = {which: sum(self.arms[which].first[at] for at in repeated) for which in _ARMS}
-        # The quickest of either kind: on a busy machine a median of the one says nothing beside the
-        # least of the other
+        # The quickest of both kinds: on a busy machine a median of one can't be compared with the
+        # minimum of the other.
         later = {
             which: sum(min(self.arms[which].by_input[at]) for at in repeated) / self._inputs.rounds
             for which in ("original", "candidate")
         }
         saved = later["original"] - later["candidate"]
         noise = abs(first["control"] - first["original"])
-        if first["original"] > 2 * later["original"] or saved <= _LITTLE * first["original"]:
+        if (
+            first["original"] > 2 * later["original"]
+            or saved <= _MIN_FIRST_CALL_SAVING * first["original"]
+        ):
             return math.nan
         return None if saved <= 3 * noise else (first["original"] - first["candidate"]) / saved
 
@@ -309,17 +319,15 @@ class Race:
             was, now = (
                 median(self.arms[which].by_input[number]) for which in ("original", "candidate")
             )
-            if now > _WORSE * was:
+            if now > _REGRESSION_RATIO * was:
                 found.append(f"{one.name} takes {now / was:.2f} times as long")
         return tuple(found)
 
     def works_elsewhere(self) -> bool | None:
-        """Whether what is saved is only done elsewhere: before our word, or after the `done`.
+        """Whether the saved work is done elsewhere: before the `go` or after the `done`.
 
-        None if noise hides it.
-
-        Both are by the wall, disturbed alike: what is saved between the words, and what is longer
-        around them.
+        None if noise hides it. Compares the wall time saved between `go` and `done` with the wall
+        time added around them; other load disturbs both alike.
         """
         inside, outside = (
             {which: median(getattr(self.arms[which], word)) for which in _ARMS}
@@ -331,6 +339,6 @@ class Race:
             for which in ("original", "control")
             for one in self.arms[which].outside
         ]
-        noise = _SURE * 1.4826 * median(map(abs, around)) / math.sqrt(len(around) / 2)
+        noise = _NOISE_ERRORS * 1.4826 * median(map(abs, around)) / math.sqrt(len(around) / 2)
         moved = outside["candidate"] - outside["original"]
         return None if saved <= 0 or abs(moved - saved / 2) <= noise else moved > saved / 2

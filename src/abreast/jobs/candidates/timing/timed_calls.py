@@ -1,4 +1,4 @@
-"""Which of the tests' calls are timed, and how often: the longest, and as many others as a short turn has room for."""
+"""Chooses which calls of the tests are timed, and how often each is repeated."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ from typing import Any, Final
 from abreast.jobs.candidates.timing.measure import MeasurePlan
 
 MOST_INPUTS: Final = 6
-_ROUND: Final = 0.06  # s; what a round over all inputs but a long one may take
-_LEAST: Final = 0.001  # s; what a round should take, so that the way there and back is little of it
-# at most, of each input in a turn; the quickest counts: what disturbs it can only make it slower
-_CHUNKS: Final = 20
-_TURN: Final = 0.03  # s; what these should take
-_LONG: Final = 0.3  # s; a call that takes longer is made once a turn
+_MAX_ROUND_SECONDS: Final = 0.06  # of a round over all inputs, except a long one
+_MIN_ROUND_SECONDS: Final = 0.001  # of a round, so that communication is a small part of it
+# Of each input in a turn. The quickest counts: other load can only make a chunk slower.
+_MAX_CHUNKS: Final = 20
+_CHUNKS_SECONDS: Final = 0.03  # that the chunks of an input should take together
+_LONG_CALL_SECONDS: Final = 0.3  # a call that takes longer is made once a turn
 _MOST_ROUNDS: Final = 200
-_MOST_LAPS: Final = (
-    8  # on a shared machine a CPU is slower for a few tenths of a second, and then quick again
-)
-# s; what the turns of a block may take if they are short: interpreters take about as long to start
-_BLOCK: Final = 1.0
-_LONG_TURN: Final = 1.0  # s; a block of longer turns runs each arm once
-_BUDGET: Final = (
-    300.0  # s of long turns; no more blocks are measured then than the first look needs
-)
+# On a shared machine a CPU is slower for a few tenths of a second, and then fast again.
+_MOST_LAPS: Final = 8
+# Of the turns of a block if they are short; interpreters take about as long to start.
+_BLOCK_SECONDS: Final = 1.0
+_LONG_TURN_SECONDS: Final = 1.0  # a block of longer turns runs each arm once
+# Of all long turns; beyond that, no more blocks are measured than the first look needs.
+_LONG_TURNS_SECONDS: Final = 300.0
 _ARMS: Final = 3
-_NAMED: Final = 3  # inputs in a sentence
-_LEFT: Final = 20  # names of inputs left out that are kept
+_MAX_NAMES: Final = 3  # of inputs in a sentence
+_MAX_LEFT: Final = 20  # untimed inputs whose names are stored
 
 
 @dataclass(frozen=True, slots=True)
 class TimedCall:
-    """A call of the target that is timed: the name of the invocation, and about how long the original takes."""
+    """A call that is timed: the name of the invocation, and about how long the original takes."""
 
     name: str
     seconds: float
@@ -42,7 +40,7 @@ class TimedCall:
 
 @dataclass(frozen=True, slots=True)
 class TimedCalls:
-    """The calls that are chosen, of how many that differ, and how often each is repeated within a turn."""
+    """The chosen calls, the number of different ones, and the calls in a row in each chunk."""
 
     chosen: tuple[TimedCall, ...]
     of: int
@@ -52,21 +50,20 @@ class TimedCalls:
 
     @property
     def seconds(self) -> float:
-        """What the original takes for one round."""
+        """Seconds that the original takes for one round."""
         return sum(one.seconds for one in self.chosen)
 
     @property
     def chunks(self) -> int:
-        """How often the rounds are done within a turn, after the first call.
-
-        0 if all calls are long.
-        """
-        seconds = self.rounds * sum(one.seconds for one in self.chosen if one.seconds <= _LONG)
-        return max(2, min(_CHUNKS, round(_TURN / seconds))) if seconds else 0
+        """How many chunks a turn has after the first call; 0 if all calls are long."""
+        seconds = self.rounds * sum(
+            one.seconds for one in self.chosen if one.seconds <= _LONG_CALL_SECONDS
+        )
+        return max(2, min(_MAX_CHUNKS, round(_CHUNKS_SECONDS / seconds))) if seconds else 0
 
     def chunks_of(self, one: TimedCall) -> int:
-        """The same for one input: a long call is made once a turn, and so is one that can't be copied."""
-        return self.chunks if one.copyable and one.seconds <= _LONG else 0
+        """The chunks of one input; 0 if it is long or can't be copied: it is called once a turn."""
+        return self.chunks if one.copyable and one.seconds <= _LONG_CALL_SECONDS else 0
 
     @property
     def turn(self) -> float:
@@ -77,36 +74,36 @@ class TimedCalls:
 
     @property
     def laps(self) -> int:
-        """How often a block goes there or back: the shorter turns are beside the start of interpreters, the more."""
-        if self.turn > _LONG_TURN:
+        """How often a block runs the arms, forward or backward: more often if turns are short."""
+        if self.turn > _LONG_TURN_SECONDS:
             return 1
-        return max(2, min(_MOST_LAPS, 2 * int(_BLOCK / (_ARMS * 2 * self.turn))))
+        return max(2, min(_MOST_LAPS, 2 * int(_BLOCK_SECONDS / (_ARMS * 2 * self.turn))))
 
     def fitted(self, plan: MeasurePlan) -> MeasurePlan:
-        """The plan with as many laps and blocks as turns of this length allow: long calls have few repetitions."""
-        blocks = int(_BUDGET / (_ARMS * self.laps * self.turn))
+        """Return the plan with as many laps and blocks as turns of this length allow."""
+        blocks = int(_LONG_TURNS_SECONDS / (_ARMS * self.laps * self.turn))
         return replace(plan, laps=self.laps, most=max(plan.first, min(plan.most, blocks)))
 
-    def patience(self, one: TimedCall, *, least: float) -> float:
-        """Seconds that a candidate may take for a chunk of this input: ten times the original's, or `least`."""
+    def timeout_of(self, one: TimedCall, *, least: float) -> float:
+        """Seconds that a chunk of this input may take: ten times the original's, or `least`."""
         return max(least, 10 * self.rounds * one.seconds)
 
     def beside(self, more: Sequence[TimedCall]) -> TimedCalls:
-        """These inputs and some more; a round becomes longer by them."""
+        """Return these inputs and some more, with the repetitions adapted to the longer round."""
         names = {one.name for one in more}
         left = tuple(one for one in self.left if one.name not in names)
         return _inputs([*self.chosen, *more], self.of, left)
 
     @property
     def untimed(self) -> str:
-        """Which inputs are not timed, in words; empty if all are."""
+        """A sentence about the inputs that are not timed; empty if all are."""
         count = self.of - len(self.chosen)
         if count <= 0:
             return ""
-        named = ", ".join(f"{one.name} ({in_words(one.seconds)})" for one in self.left[:_NAMED])
+        named = ", ".join(f"{one.name} ({in_words(one.seconds)})" for one in self.left[:_MAX_NAMES])
         more = (
-            f" and {count - min(_NAMED, len(self.left))} more"
-            if named and count > min(_NAMED, len(self.left))
+            f" and {count - min(_MAX_NAMES, len(self.left))} more"
+            if named and count > min(_MAX_NAMES, len(self.left))
             else ""
         )
         return f"{len(self.chosen)} of {self.of} different inputs were timed" + (
@@ -115,25 +112,26 @@ class TimedCalls:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know about them."""
+        """Notes for the report: what is not timed, repeated in a row, or called once a turn."""
         found = [self.untimed] if self.untimed else []
         if self.rounds > 1:
             found.append(
-                f"each input was called {self.rounds} times in a row, as one call is too short to be timed"
+                f"each input was called {self.rounds} times in a row, "
+                "as one call is too short to be timed"
             )
         if not all(one.copyable for one in self.chosen):
             found.append("some inputs can't be copied, and were called once a turn")
-        if long := [one.name for one in self.chosen if one.seconds > _LONG]:
+        if long := [one.name for one in self.chosen if one.seconds > _LONG_CALL_SECONDS]:
             found.append(f"{', '.join(long)} takes long, and was called once a turn")
         return tuple(found)
 
 
 def choose(calls: Sequence[Sequence[Any]]) -> TimedCalls:
-    """Of the tests' calls, those that differ and take longest. ValueError if there is none.
+    """Choose the longest of the different calls. Raises ValueError if there is none.
 
-    The longest is always among them; the others only as far as a round over them stays short. A
-    call is a name, seconds, a digest of its arguments (empty: not known, so it differs from all
-    others), and whether it can be copied.
+    The longest is always chosen; others only as long as a round over them stays short. A call is a
+    name, seconds, a digest of its arguments (empty: not known, so it differs from all others), and
+    whether it can be copied.
     """
     different = {
         str(digest) or f"name {name}": TimedCall(str(name), float(seconds), bool(copyable))
@@ -143,23 +141,27 @@ def choose(calls: Sequence[Sequence[Any]]) -> TimedCalls:
     if not found:
         raise ValueError("no test calls the target")
     chosen = found[:1]
-    # A long call has its own time; what fits into a short round is timed besides it.
-    room = _ROUND - (chosen[0].seconds if chosen[0].seconds <= _ROUND else 0.0)
+    # The longest call does not use up the room if it is longer than a round.
+    room = _MAX_ROUND_SECONDS - (
+        chosen[0].seconds if chosen[0].seconds <= _MAX_ROUND_SECONDS else 0.0
+    )
     for one in found[1:]:
         if len(chosen) < MOST_INPUTS and one.seconds <= room:
             chosen.append(one)
             room -= one.seconds
     kept = set(chosen)
-    return _inputs(chosen, len(found), tuple(one for one in found if one not in kept)[:_LEFT])
+    return _inputs(chosen, len(found), tuple(one for one in found if one not in kept)[:_MAX_LEFT])
 
 
 def _inputs(chosen: Sequence[TimedCall], of: int, left: tuple[TimedCall, ...]) -> TimedCalls:
-    rounds = min(_MOST_ROUNDS, math.ceil(_LEAST / max(1e-7, sum(one.seconds for one in chosen))))
+    rounds = min(
+        _MOST_ROUNDS, math.ceil(_MIN_ROUND_SECONDS / max(1e-7, sum(one.seconds for one in chosen)))
+    )
     return TimedCalls(tuple(chosen), of, rounds, left)
 
 
 def in_words(seconds: float) -> str:
-    """A duration, with the unit that suits it."""
+    """Format a duration in s, ms or us."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""A confined process that stands before calls of the target, seen from outside: it is told to go, and timed here."""
+"""A confined process that waits before calls of the target and is told when to make them."""
 
 from __future__ import annotations
 
@@ -21,67 +21,70 @@ from abreast.worktrees.confinement import ConfinedResult, ResourceLimits, run_co
 from abreast.worktrees.slot import Slot
 from abreast.worktrees.staging import remove_tree
 
-_NUMBERS: Final = count()
-PATIENCE: Final = 60.0  # s for an answer, at least: a slow machine is no fault of a candidate
-SECONDS_ALIVE: Final = 600.0
-_TICK: Final = 100  # ms; how often the end of the process is looked for
-_LONGEST: Final = 64 << 20  # bytes of an answer
+_PROCESS_NUMBERS: Final = count()
+MIN_ANSWER_SECONDS: Final = 60.0  # the shortest timeout for an answer: the machine may be slow
+LIFETIME_SECONDS: Final = 600.0
+_POLL_MILLISECONDS: Final = 100  # between checks whether the process has ended
+_MAX_ANSWER_BYTES: Final = 64 << 20
 
 
 class TimedProcessFailed(AbreastError):
-    """The process did not come to the calls, or ended in one; the message says how."""
+    """The process did not reach the calls, or ended in one; the message says how."""
 
     retryable = False
 
 
 class TimedProcessTimedOut(TimedProcessFailed):
-    """A call took longer than it may."""
+    """A call took longer than its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Calls that were made, by chunks: seconds of each by our clock, and of all from the order to the last answer."""
+    """The calls of one order: seconds of each chunk by the parent's clock, and their results.
+
+    `all` is the time from the order to the last answer.
+    """
 
     chunks: tuple[float, ...]
     all: float
     digest: str
     record: bytes | None
-    """What they did, if that was not known by its digest."""
+    """The trace of the calls, if its digest was not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessPlace:
-    """Where a stand is, and which calls it stops before; none: it only says which there are."""
+    """Where a timed process runs, and which calls it waits before.
+
+    Without `wanted` calls, it only reports which calls there are.
+    """
 
     slot: Slot
     target: Target
     tests: Tests
     wanted: tuple[str, ...] = ()
     hash_seed: int = 0
-    seconds: float = SECONDS_ALIVE
-    """How long it may live."""
+    seconds: float = LIFETIME_SECONDS
+    """The lifetime of the process."""
     digests: bool = True
-    """Whether it says which calls have the same arguments.
-
-    A pass that only times them needs not know.
-    """
+    """Whether it reports digests of the arguments; a pass that only times calls needs none."""
 
 
 class TimedProcess:
-    """One process of these. `live` is its life, to be run beside all else."""
+    """One timed process. `live` runs it, in a task beside the caller's."""
 
     def __init__(self, place: ProcessPlace) -> None:
-        """Nothing is started before `live`."""
+        """Nothing starts before `live`."""
         self._place = place
-        self._directory = place.slot.scratch / f"time-{place.slot.index}-{next(_NUMBERS)}"
+        self._directory = place.slot.scratch / f"time-{place.slot.index}-{next(_PROCESS_NUMBERS)}"
         self._files: dict[str, int] = {}
-        self._rest = b""
+        self._buffer = b""
         self.ran: ConfinedResult | None = None
         self.error: BaseException | None = None
         self._over = False
 
     async def open(self) -> None:
-        """Make what it needs."""
+        """Create its directory, bundle and pipes."""
         await aside(self._prepare)
 
     def _prepare(self, _: StopRequest) -> None:
@@ -101,13 +104,13 @@ class TimedProcess:
         (self._directory / "orders.json").write_text(json.dumps(orders), "ascii")
         for name in ("up", "down", *(f"down-{number}" for number in range(len(place.wanted)))):
             os.mkfifo(self._directory / name, 0o600)
-            # Opened both ways: it never waits for the other side, and never sees its end.
+            # Opened for reading and writing, so that opening never blocks and no end is read.
             self._files[name] = os.open(
                 self._directory / name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
             )
 
     async def live(self) -> None:
-        """Run until it is told to leave, or ends; how it ended is kept."""
+        """Run until it is asked to leave or ends; the result is in `ran` or `error`."""
         place = self._place
         limits = ResourceLimits(
             seconds=place.seconds, cpu=max(1, int(place.seconds)), processes=128
@@ -127,27 +130,27 @@ class TimedProcess:
                 extra_env=environment,
                 writable=[self._directory],
             )
-        except Exception as error:  # noqa: BLE001 - said to who waits for an answer
+        except Exception as error:  # noqa: BLE001 - raised where an answer is awaited
             self.error = error
         finally:
             self._over = True
 
     def leave(self) -> None:
-        """Tell it to end."""
+        """Ask it to end."""
         with contextlib.suppress(OSError, KeyError):
             os.write(self._files["down"], b"x")
 
     async def close(self) -> None:
-        """Remove what it needed."""
+        """Close its pipes and remove its directory."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()
-        with contextlib.suppress(OSError):  # closing the pool tries again, and says why not
+        with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
             await aside(lambda _: remove_tree(self._directory))
 
-    async def told(self) -> dict[str, Any]:
-        """Wait until its tests are over: which calls it stands before, or which there are."""
-        return await aside(lambda stop: self._answer(stop, self._place.seconds))
+    async def wait_until_ready(self) -> dict[str, Any]:
+        """Wait until its tests have ended; return the calls it waits before, or all calls."""
+        return await aside(lambda stop: self._read_answer(stop, self._place.seconds))
 
     async def make(
         self,
@@ -157,27 +160,26 @@ class TimedProcess:
         known: Sequence[str],
         cpu: int | None = None,
     ) -> Made:
-        """Have a call made so many times in a row, for each chunk.
+        """Have a call made as many times in a row as each chunk says.
 
-        StandTimedOut if one takes longer than `seconds`.
-
-        It begins on that CPU, and may go elsewhere from there.
+        The process begins on `cpu`; the system may move it from there. Raises
+        `TimedProcessTimedOut` if a chunk takes longer than `seconds`.
         """
         order = {"do": "time", "chunks": list(chunks), "cpu": cpu}
-        return await aside(lambda stop: self._make(stop, number, order, seconds, known))
+        return await aside(lambda stop: self._make_calls(stop, number, order, seconds, known))
 
     async def ask(self, number: int, order: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Have a call made for another purpose than its time."""
 
         def work(stop: StopRequest) -> dict[str, Any]:
-            self._tell(number, json.dumps({"chunks": [1], **order}))
-            found = self._answer(stop, seconds)
-            self._answer(stop, seconds)
+            self._send(number, json.dumps({"chunks": [1], **order}))
+            found = self._read_answer(stop, seconds)
+            self._read_answer(stop, seconds)
             return found
 
         return await aside(work)
 
-    def _make(
+    def _make_calls(
         self,
         stop: StopRequest,
         number: int,
@@ -186,40 +188,42 @@ class TimedProcess:
         known: Sequence[str],
     ) -> Made:
         began = SYSTEM_CLOCK.now()
-        self._tell(number, json.dumps(order))
-        self._answer(stop, seconds)
-        took = tuple(self._chunk(stop, number, seconds) for _ in order["chunks"])
-        digest = str(self._answer(stop, seconds).get("digest"))
+        self._send(number, json.dumps(order))
+        self._read_answer(stop, seconds)
+        took = tuple(self._time_chunk(stop, number, seconds) for _ in order["chunks"])
+        digest = str(self._read_answer(stop, seconds).get("digest"))
         ended = SYSTEM_CLOCK.now()
         wanted = digest not in known
-        self._tell(number, "show" if wanted else "end")
-        record = str(self._answer(stop, seconds).get("record", "")).encode() if wanted else None
-        self._answer(stop, seconds)
+        self._send(number, "show" if wanted else "end")
+        record = (
+            str(self._read_answer(stop, seconds).get("record", "")).encode() if wanted else None
+        )
+        self._read_answer(stop, seconds)
         return Made(took, ended - began, digest, record)
 
-    def _chunk(self, stop: StopRequest, number: int, seconds: float) -> float:
-        """From our word to theirs."""
+    def _time_chunk(self, stop: StopRequest, number: int, seconds: float) -> float:
+        """Time one chunk, from sending `go` to receiving `done`."""
         now, go = SYSTEM_CLOCK.now, self._files[f"down-{number}"]
         waiting = select.poll()
         waiting.register(self._files["up"], select.POLLIN)
         began = now()
         os.write(go, b"go\n")
-        while not waiting.poll(_TICK):
-            self._look(stop)
+        while not waiting.poll(_POLL_MILLISECONDS):
+            self._check_alive(stop)
             if now() - began > seconds:
                 raise TimedProcessTimedOut(f"a call did not end within {seconds:.1f} s")
         ended = now()
-        if not self._line(stop, seconds).startswith(b"done"):
+        if not self._read_line(stop, seconds).startswith(b"done"):
             raise TimedProcessFailed("it answered before it was done")
         return ended - began
 
-    def _tell(self, number: int, order: str) -> None:
+    def _send(self, number: int, order: str) -> None:
         os.write(self._files[f"down-{number}"], order.encode("ascii") + b"\n")
 
-    def _answer(self, stop: StopRequest, seconds: float) -> dict[str, Any]:
-        """The next line, as what it must be; whatever else it is, is its fault."""
+    def _read_answer(self, stop: StopRequest, seconds: float) -> dict[str, Any]:
+        """Read the next line as a JSON object. Raises `TimedProcessFailed` for anything else."""
         try:
-            found = json.loads(self._line(stop, seconds))
+            found = json.loads(self._read_line(stop, seconds))
         except ValueError:
             raise TimedProcessFailed("it answered with something that can't be read") from None
         if not isinstance(found, dict):
@@ -228,30 +232,30 @@ class TimedProcess:
             raise TimedProcessFailed(f"a call could not be made: {broken}")
         return found
 
-    def _line(self, stop: StopRequest, seconds: float) -> bytes:
+    def _read_line(self, stop: StopRequest, seconds: float) -> bytes:
         up = self._files["up"]
         until = SYSTEM_CLOCK.now() + seconds
-        while b"\n" not in self._rest:
-            if not select.select([up], [], [], _TICK / 1000)[0]:
-                self._look(stop)
+        while b"\n" not in self._buffer:
+            if not select.select([up], [], [], _POLL_MILLISECONDS / 1000)[0]:
+                self._check_alive(stop)
                 if SYSTEM_CLOCK.now() > until:
                     raise TimedProcessTimedOut(f"there was no answer within {seconds:.1f} s")
                 continue
-            self._rest += os.read(up, 1 << 16)
-            if len(self._rest) > _LONGEST:
+            self._buffer += os.read(up, 1 << 16)
+            if len(self._buffer) > _MAX_ANSWER_BYTES:
                 raise TimedProcessFailed("it answered with more than can be read")
-        line, _, self._rest = self._rest.partition(b"\n")
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
-    def _look(self, stop: StopRequest) -> None:
+    def _check_alive(self, stop: StopRequest) -> None:
         stop.check()
         if self._over:
-            said = (
+            last_line = (
                 self.ran.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
                 if self.ran
                 else []
             )
             how = self.ran.why if self.ran else self.error
             raise TimedProcessFailed(
-                f"the process ended before it was told to ({how}) {' '.join(said)}".strip()
+                f"the process ended before it was told to ({how}) {' '.join(last_line)}".strip()
             )

@@ -1,4 +1,4 @@
-"""Several stands at a time, none of which outlives what is done with them."""
+"""Starts several timed processes, and ends all of them with the work that uses them."""
 
 from __future__ import annotations
 
@@ -12,62 +12,66 @@ from abreast.jobs.candidates.timing.timed_process import (
     TimedProcessFailed,
 )
 
-_LEAVING: Final = 2.0  # s; that a stand may take to leave by itself
+_LEAVE_SECONDS: Final = 2.0  # that a process may take to end by itself
 
 
 class TimedProcesses:
-    """Those that are alive, in a group that ends with them."""
+    """The timed processes that are alive, as tasks of one task group."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
-        """None yet."""
+        """Start without processes."""
         self._group = group
         self._alive: list[TimedProcess] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def started(
+    async def start(
         self, places: Sequence[ProcessPlace]
     ) -> list[tuple[TimedProcess, dict[str, Any]]]:
-        """Start some, all at once, and wait for what each tells."""
+        """Start some at once, wait until each is ready, and return them with their answers."""
         begun: list[TimedProcess] = []
         for place in places:
-            stand = TimedProcess(place)
-            self._alive.append(stand)
-            await stand.open()
-            self._tasks.append(self._group.create_task(stand.live()))
-            begun.append(stand)
-        found = [(stand, await stand.told()) for stand in begun]
-        for place, (_, told) in zip(places, found, strict=True):
-            if missing := [name for name in place.wanted if name not in told.get("held", ())]:
+            process = TimedProcess(place)
+            self._alive.append(process)
+            await process.open()
+            self._tasks.append(self._group.create_task(process.live()))
+            begun.append(process)
+        found = [(process, await process.wait_until_ready()) for process in begun]
+        for place, (_, ready) in zip(places, found, strict=True):
+            if missing := [name for name in place.wanted if name not in ready.get("held", ())]:
+                failed = ready.get("failed", "")
                 raise TimedProcessFailed(
-                    f"the tests did not make the call {missing[0]} {told.get('failed', '')}".strip()
+                    f"the tests did not make the call {missing[0]} {failed}".strip()
                 )
         return found
 
     async def end(self) -> None:
         """End them all."""
-        for stand in self._alive:
-            stand.leave()
+        for process in self._alive:
+            process.leave()
         if self._tasks:
-            _, slow = await asyncio.wait(self._tasks, timeout=_LEAVING)
+            _, slow = await asyncio.wait(self._tasks, timeout=_LEAVE_SECONDS)
             for task in slow:
                 task.cancel()
             await asyncio.wait(self._tasks)
-        for stand in self._alive:
-            await stand.close()
+        for process in self._alive:
+            await process.close()
         self._alive.clear()
         self._tasks.clear()
 
 
-async def within_timed_processes(work: Any) -> None:  # noqa: ANN401 - of Stands
-    """Do something with stands, and leave none. What it raises goes on as it is, not in a group."""
+async def within_timed_processes(work: Any) -> None:  # noqa: ANN401 - takes TimedProcesses
+    """Run `work` with timed processes, and end all of them.
+
+    What it raises is raised as it is, not in an exception group.
+    """
     caught: list[Exception] = []
     async with asyncio.TaskGroup() as group:
-        stands = TimedProcesses(group)
+        processes = TimedProcesses(group)
         try:
-            await work(stands)
+            await work(processes)
         except Exception as error:  # noqa: BLE001 - raised below
             caught.append(error)
         finally:
-            await stands.end()
+            await processes.end()
     if caught:
         raise caught[0]
