@@ -24,7 +24,7 @@ def page():
 def test_it_names_every_check_strategy_pick_and_word_of_a_job_file(page):
     words = [*spec._EXAMPLES, "json", *STRATEGIES, *PICKS]
     assert [word for word in words if f"`{word}" not in page] == []
-    assert [word for word in spec._PLAIN if f"`{word}`" not in page.partition("Words: ")[2]] == []
+    assert [word for word in spec._KEYS if f"`{word}`" not in page.partition("Words: ")[2]] == []
 
 
 def test_it_names_every_field_of_a_result_an_attempt_and_the_counts(page):

@@ -1,4 +1,4 @@
-"""Outcomes of a plain map, equal ones together; every run that is no job's is told so."""
+"""The view of a plain map groups equal outcomes; it is also used for runs of no job."""
 
 import json
 

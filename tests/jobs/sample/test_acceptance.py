@@ -1,4 +1,4 @@
-"""Samples over real HTTP through the whole stack, against a storm that writes down the truth."""
+"""Samples over real HTTP through the whole stack, against a server that records every request."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ def key(monkeypatch):
 
 
 def opened(url, shape="openai", width=8):
-    """A model of the storm, in one of the languages that it speaks."""
+    """A model of the test server, by one of the protocols that it speaks."""
     lane = {
         "base_url": url + ("/v1beta" if shape == "gemini" else "/v1"),
         "api_key_env": "STORM_KEY",
@@ -46,7 +46,7 @@ def settled(path, run_id="r-1"):
 
 
 class Stalled(Rejection):
-    """The branches of these numbers ask something that the storm never answers."""
+    """These branches ask something that the server never answers."""
 
     def __init__(self, *branches):
         object.__setattr__(self, "branches", branches)
@@ -58,11 +58,11 @@ class Stalled(Rejection):
         return replace(turn, messages=(Message("user", f"fault-stall {question.text}"),))
 
 
-# --- an early success -------------------------------------------------------------------------------------------------
+# --- an early success
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_after_an_early_success_the_server_has_no_request_in_flight_and_losers_are_recorded_with_their_cost(
+def test_after_an_early_success_no_request_is_in_flight_and_losers_are_recorded_with_their_cost(
     shape, tmp_path
 ):
     path = tmp_path / "runs.db"
@@ -79,7 +79,7 @@ def test_after_an_early_success_the_server_has_no_request_in_flight_and_losers_a
             branches = set()
 
             class Noted(Stalled):
-                """Knows the tasks in which the branches draw."""
+                """Records the tasks in which the branches draw."""
 
                 def next(self, question, history):
                     branches.add(asyncio.current_task())
@@ -96,8 +96,7 @@ def test_after_an_early_success_the_server_has_no_request_in_flight_and_losers_a
                     strategy=Noted(1, 2, 3),
                     checks=[check(when_all_draw, "waits")],
                 )
-                # Not one is pending when the sample is over: neither a task of ours, nor a request
-                # of the server's.
+                # When the sample is over, no task and no request of the server is pending.
                 assert len(branches) == 4
                 assert all(task.done() for task in branches)
                 assert not branches & asyncio.all_tasks()
@@ -136,10 +135,7 @@ def test_after_an_early_success_the_server_has_no_request_in_flight_and_losers_a
 
 async def test_a_draw_that_raises_for_all_leaves_no_request_in_flight():
     class Refuses(Stalled):
-        """Every first draw is answered.
-
-        Then branch 0 is refused its key while the others are never answered.
-        """
+        """Answers every first draw; then refuses the key of branch 0 and never answers others."""
 
         def next(self, question, history):
             if history.branch == 0 and history.attempts:
@@ -172,7 +168,7 @@ async def test_a_draw_that_raises_for_all_leaves_no_request_in_flight():
         assert storm.stats().in_flight == 0
 
 
-# --- limits -----------------------------------------------------------------------------------------------------------
+# --- limits
 
 
 @pytest.mark.parametrize(
@@ -184,10 +180,10 @@ async def test_a_draw_that_raises_for_all_leaves_no_request_in_flight():
     ],
     ids=["rpm", "without headers", "concurrency"],
 )
-async def test_what_passes_alone_on_a_limited_server_passes_side_by_side_and_no_round_is_used_up_by_a_429(
+async def test_what_passes_alone_on_a_limited_server_passes_side_by_side_and_a_429_uses_no_round(
     limits,
 ):
-    """A repair always passes and a first draw never does: at depth 2 there is no round to lose."""
+    """A repair always passes and a first draw never does, so at depth 2 no round may be lost."""
 
     number = count()
 
@@ -211,19 +207,19 @@ async def test_what_passes_alone_on_a_limited_server_passes_side_by_side_and_no_
     assert (alone.ok, alone.winner.round) == (True, 1)
     wide, stats = await drawn(8)
     assert (wide.ok, wide.winner.branch, wide.winner.round) == (True, 0, 1)
-    assert stats.rejected > 0  # it was limited
+    assert stats.rejected > 0  # the server did limit
     assert wide.errors == ()
     assert wide.counts.failed == 0
     firsts = [attempt for attempt in wide.attempts if attempt.round == 0]
     assert [attempt.state for attempt in firsts] == [
         "failed"
-    ] * 8  # each was drawn, and none given up for a 429
-    # What was paid is what was admitted: a rejection is no draw.
+    ] * 8  # each draw was made; none was given up for a 429
+    # Only admitted requests are paid: a rejection is no draw.
     assert stats.admitted <= wide.counts.started
     assert sum(attempt.usage.requests for attempt in wide.attempts) >= stats.ok
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
+# --- errors
 
 
 async def test_a_server_that_fails_in_one_branch_is_listed_beside_the_winner_of_another():
@@ -236,7 +232,7 @@ async def test_a_server_that_fails_in_one_branch_is_listed_beside_the_winner_of_
         result = await abreast.sample("Say.", model=model, breadth=2, strategy=Broken())
         assert (result.ok, result.winner.branch) == (True, 1)
         assert [type(error).__name__ for error in result.errors] == ["ServerFault"]
-        assert storm.stats().arrived == 1 + 3  # a 500 is tried again, within its one draw
+        assert storm.stats().arrived == 1 + 3  # a 500 is retried within its one draw
 
         class All(Broken):
             def next(self, question, history):
@@ -250,7 +246,7 @@ async def test_a_server_that_fails_in_one_branch_is_listed_beside_the_winner_of_
         assert [attempt.state for attempt in told.value.attempts] == ["error", "error"]
 
 
-# --- the same whatever the delays -------------------------------------------------------------------------------------
+# --- the same whatever the delays
 
 
 async def test_the_winner_and_its_text_are_the_same_at_every_width_and_with_noise_on_the_line():
@@ -273,7 +269,7 @@ async def test_the_winner_and_its_text_are_the_same_at_every_width_and_with_nois
 
 
 class Unlucky(Rejection):
-    """These (branch, round) ask for something that the storm answers with a fault."""
+    """At these (branch, round), asks for something that the server answers with a fault."""
 
     def __init__(self, faults):
         object.__setattr__(self, "faults", faults)
@@ -287,10 +283,10 @@ class Unlucky(Rejection):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_refused_empty_and_broken_replies_and_a_page_of_html_change_nothing_but_their_own_draw(
+async def test_refused_empty_and_broken_replies_and_an_html_page_change_only_their_own_draw(
     shape,
 ):
-    """Twelve schedules of one prompt: each fault is a draw's own, but the last, which is behind the winner."""
+    """Twelve schedules: each fault is a draw's own, but the last, which is past the winner."""
     faults = {
         (0, 0): "html",
         (1, 0): "refusal",

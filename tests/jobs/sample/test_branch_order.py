@@ -1,4 +1,4 @@
-"""The race by itself, in every order of events: who may go on, who must stop, who wins."""
+"""The branch order in every order of events: which branch may draw, must stop, wins."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,14 +11,14 @@ orders = st.lists(st.integers(0, 4), min_size=60, max_size=60)
 
 
 class Track:
-    """Lets the branches of a race draw, one event at a time, in the order that it is given."""
+    """Lets the branches of an order draw, one event at a time, in a given sequence."""
 
     def __init__(self, shape, good, pick="ordered", *, early=True):
         self.breadth, self.depth = shape
         self.good = good
         self.ordered = pick == "ordered"
         self.race = BranchOrder(self.breadth, self.depth, pick, early=early)
-        self.at = {}  # the round in which each branch is drawing
+        self.at = {}  # by branch: the round in which it draws
         self.drawn = []
         self.ended = []
         self.stopped = []
@@ -28,16 +28,15 @@ class Track:
     def start(self, branch, number):
         best = self.race.best
         if self.race.may_draw(branch, number):
-            assert best is None or (
-                self.ordered and (number, branch) < best
-            )  # only what is ordered before a pass may start
+            # Only a draw that comes before a pass may start.
+            assert best is None or (self.ordered and (number, branch) < best)
             self.at[branch] = number
         else:
             self.at.pop(branch, None)
             self.ended.append(branch)
 
     def end(self, branch):
-        """The draw of a branch ends."""
+        """End the draw of a branch."""
         number = self.at.pop(branch)
         self.drawn.append((number, branch))
         if (branch, number) not in self.good:

@@ -1,4 +1,4 @@
-"""Corners of the engine: orders of errors, judges that needn't be asked, seeds by place, branches that had ended."""
+"""Corner cases: orders of errors, judges that are not asked, seeds by place, ended branches."""
 
 import ast
 import asyncio
@@ -17,7 +17,7 @@ from abreast.jobs.sample import job as engine
 from abreast.jobs.sample import results as attempts
 from abreast.jobs.sample import spec, strategies
 from abreast.jobs.sample.checks import check, judged, lines, obeys
-from abreast.jobs.sample.job import MOST, WARM
+from abreast.jobs.sample.job import GREEDY_MODEL_TEMPERATURE, MAX_DRAWS
 from abreast.jobs.sample.strategies import MultiTurn, Rejection, Repair, Vote
 from abreast.models.port import Reply
 from abreast.run.calls.lane import ModelLane
@@ -36,8 +36,8 @@ async def drawn(table, *, checks=(passes,), **options):
     )
 
 
-class Judging:
-    """A judge that says what a function of the requirement says, and remembers what it was asked."""
+class ScriptedJudge:
+    """A judge that answers by a function of the requirement, and records its requests."""
 
     name = "test/judge"
 
@@ -59,7 +59,7 @@ class Judging:
         pass
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
+# --- errors
 
 
 async def test_a_cancellation_is_never_the_cause_though_it_came_before_every_error():
@@ -118,7 +118,8 @@ async def test_a_selector_is_not_given_draws_that_came_to_nothing():
 
 
 @pytest.mark.parametrize(
-    "shape", [{"breadth": MOST + 1}, {"depth": MOST + 1}, {"breadth": 10**11, "depth": 10**11}]
+    "shape",
+    [{"breadth": MAX_DRAWS + 1}, {"depth": MAX_DRAWS + 1}, {"breadth": 10**11, "depth": 10**11}],
 )
 async def test_more_draws_than_anybody_can_mean_are_refused_at_once(shape):
     with pytest.raises(ValueError, match="a sample has at most 100,000"):
@@ -133,14 +134,14 @@ async def test_more_draws_than_anybody_can_mean_are_refused_at_once(shape):
             await drawn(Table(at()), run=run)
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------
+# --- checks
 
 
-async def test_a_judge_is_not_asked_about_a_draw_that_a_free_check_refused_unless_all_is_to_be_explained():
+async def test_a_judge_is_not_asked_about_a_draw_that_a_free_check_refused_unless_with_explain():
     async def yes(wanted):
         return True
 
-    judge = Judging(yes)
+    judge = ScriptedJudge(yes)
     result = await drawn(
         Table(at((0, 1))), depth=2, judge=model_of(judge), checks=[judged("is lively"), passes]
     )
@@ -149,7 +150,7 @@ async def test_a_judge_is_not_asked_about_a_draw_that_a_free_check_refused_unles
         "judged: is lively",
         "is good",
     ]  # as they were given
-    judge = Judging(yes)
+    judge = ScriptedJudge(yes)
     options = {"judge": model_of(judge), "checks": [judged("is lively"), passes]}
     await drawn(Table(at((0, 1))), depth=2, explain=True, **options)
     assert judge.asked == ["is lively", "is lively"]
@@ -164,7 +165,7 @@ async def test_a_judge_that_says_no_ends_those_that_are_still_asked():
             return False
         return await gate.pass_(wanted) or True
 
-    judge = Judging(says)
+    judge = ScriptedJudge(says)
     result = await drawn(
         Table(at((0, 0))),
         judge=model_of(judge),
@@ -196,7 +197,7 @@ async def test_the_repair_text_is_the_same_every_time_and_names_failed_checks_in
     assert listed[:2] == ["- 2 lines: it has 1 lines", "- b: why b"]
 
 
-# --- seeds and temperatures -------------------------------------------------------------------------------------------
+# --- seeds and temperatures
 
 
 async def test_two_samples_of_one_run_draw_from_seeds_of_their_own():
@@ -219,13 +220,13 @@ async def test_a_model_that_says_the_same_each_time_is_warmed_for_several_draws_
         await drawn(table, **options)
         return {request.temperature for request in table.requests}
 
-    assert await temperature(breadth=2) == {WARM}
-    assert await temperature(depth=2) == {WARM}
+    assert await temperature(breadth=2) == {GREEDY_MODEL_TEMPERATURE}
+    assert await temperature(depth=2) == {GREEDY_MODEL_TEMPERATURE}
     assert await temperature() == {None}
     assert await temperature(breadth=2, temperature=0.3) == {0.3}
 
 
-# --- durable ----------------------------------------------------------------------------------------------------------
+# --- durable
 
 
 @pytest.mark.parametrize("passed", [True, False])
@@ -275,7 +276,7 @@ async def test_a_budget_counts_the_judges_of_every_branch_beside_the_draws():
     async def never(_):
         return False
 
-    table, judge = Table(at()), Judging(never)
+    table, judge = Table(at()), ScriptedJudge(never)
     with pytest.raises(BudgetSpent, match="5 of 5 requests used"):
         await drawn(
             table,
@@ -319,7 +320,7 @@ async def test_a_resumed_sample_counts_what_was_spent_of_its_own_budget_and_no_o
         ),  # the earliest round
     ],
 )
-async def test_of_draws_that_all_failed_the_one_with_most_checks_then_score_then_the_earliest_is_taken(
+async def test_of_failed_draws_the_one_with_most_checks_then_score_then_the_earliest_is_chosen(
     scores, wanted
 ):
     table = Table(lambda branch, number: f"{branch} {number}")
@@ -333,10 +334,10 @@ async def test_of_draws_that_all_failed_the_one_with_most_checks_then_score_then
     assert (result.winner.branch, result.winner.round) == wanted
 
 
-# --- strategies -------------------------------------------------------------------------------------------------------
+# --- strategies
 
 
-async def test_a_tie_in_a_vote_goes_to_the_earliest_round_and_then_branch_and_failing_draws_have_no_vote():
+async def test_a_tie_in_a_vote_goes_to_the_earliest_place_and_failing_draws_do_not_vote():
     texts = {(0, 0): "bad b", (0, 1): "good b", (1, 0): "good a", (2, 0): "bad b", (2, 1): "bad b"}
     result = await drawn(
         Table(lambda branch, number: texts[branch, number]), breadth=3, depth=2, strategy=Vote()
@@ -388,12 +389,12 @@ async def test_a_second_decider_sees_what_the_first_has_decided():
         (
             {"breadth": 4, "depth": 3},
             4 * (1 + 1 / 16 + 1 / 256),
-        ),  # as long as all four fail, which is one time in 16
+        ),  # all four fail one time in 16
         ({"breadth": 1, "depth": 3}, 1 + 1 / 2 + 1 / 4),
         (
             {"breadth": 4, "depth": 3, "strategy": "vote"},
             4 * (1 + 1 / 2 + 1 / 4),
-        ),  # each branch goes on by itself
+        ),  # each branch ends by itself
         ({"breadth": 4, "depth": 1}, 4),
     ],
 )
@@ -405,10 +406,10 @@ def test_the_expected_number_of_requests_is_between_one_and_all(options, expecte
     )
 
 
-# --- what is where ----------------------------------------------------------------------------------------------------
+# --- the current draw
 
 
-async def test_a_hook_is_told_the_branch_and_round_of_each_draw_while_branches_are_in_different_rounds():
+async def test_a_hook_sees_branch_and_round_of_each_draw_while_branches_are_in_different_rounds():
     """Branch 0 is held in its third round while branch 1 is in its seventh."""
     gate, seen = Gate(), []
 
@@ -430,7 +431,7 @@ async def test_a_hook_is_told_the_branch_and_round_of_each_draw_while_branches_a
     async with abreast.open_run("r", hooks=[hook]) as run:
         done = asyncio.ensure_future(drawn(Table(says), breadth=2, depth=7, run=run))
         await gate.wait_for((0, 2), (1, 6))
-        gate.open((0, 2))  # its events come after those of the other's later rounds
+        gate.open((0, 2))  # its events come after those of later rounds of the other
         await gate.wait_for((1, 6))
         gate.open((1, 6))
         await done

@@ -1,4 +1,4 @@
-"""Whom each error concerns: every class of the library is in exactly one place of the table."""
+"""What each error concerns: every class of the library is in exactly one place of the table."""
 
 import inspect
 
@@ -39,7 +39,7 @@ ALL = [
 
 
 def made(kind):
-    """An error of that type, whatever else it takes."""
+    """An error of that type, with the further arguments that it takes."""
     return kind.__new__(kind, "told")
 
 
@@ -62,7 +62,7 @@ def test_what_is_not_known_concerns_every_draw(error):
 
 def test_an_error_of_ones_own_concerns_what_its_base_does():
     class Blocked(Refused):
-        """By a filter of one's own."""
+        """By a filter of the user's."""
 
     assert concern_of(Blocked("no")) == "draw"
 

@@ -1,4 +1,4 @@
-"""Errors in play: the answer is that of drawing one after the other, whatever the delays."""
+"""Samples with errors: the result is that of sequential draws, with any delays."""
 
 import asyncio
 import subprocess
@@ -62,19 +62,19 @@ async def drawn(table, *limits, checks=(passes, buggy), **options):
 
 
 def reply(kind, branch, number):
-    """What the table says where that kind of thing happens."""
+    """The entry of the table for a kind of event."""
     if isinstance(kind, type):
         return kind(f"{branch}.{number}")
     return "" if kind == EMPTY else f"{kind} {branch}.{number}"
 
 
 def error_at(kind):
-    """The type of the error that comes of it, if any."""
+    """The type of the error that it causes, if any."""
     return kind if isinstance(kind, type) else {EMPTY: ReplyBroken, BUG: CheckBroken}.get(kind)
 
 
 class Serial:
-    """The sample that draws one after the other, round by round: what every schedule must come to."""
+    """The sequential sample, round by round: every schedule must give its result."""
 
     def __init__(self, kinds, breadth, depth, *, early=True):
         self.winner = self.broken = None
@@ -103,7 +103,7 @@ class Serial:
                     break
 
     def upto(self, attempts):
-        """The attempts that are no matter of timing: up to the place that decides."""
+        """The attempts that do not depend on timing: up to the place that decides."""
         end = self.broken or self.winner or (SIZE, SIZE)
         return {
             (one.round, one.branch): one.state for one in attempts if (one.round, one.branch) <= end
@@ -123,7 +123,7 @@ def scheduled(kinds, delays):
 
 
 async def ends(sample):
-    """The result, or what was raised."""
+    """The result, or the exception."""
     try:
         return await sample
     except Exception as error:
@@ -168,7 +168,7 @@ schedules = given(
 
 
 def laid_out(rows, rest=BAD):
-    """A table of kinds, by branch; what is not said is bad."""
+    """A table of kinds, by branch; missing entries are bad."""
     return [
         rows.get(branch, {}).get(number, rest) for branch in range(SIZE) for number in range(SIZE)
     ]
@@ -199,13 +199,13 @@ def test_a_vote_with_errors_in_play_is_the_same_whatever_the_delays(  # noqa: PL
     serial = Serial(kinds, breadth, depth, early=False)
     table = scheduled(kinds, delays)
     options = {"breadth": breadth, "depth": depth, "on_error": "collect" if collect else "raise"}
-    vote = Vote(same=lambda _: "all alike")  # so the earliest is chosen of those that pass
+    vote = Vote(same=lambda _: "all alike")  # so the earliest that passes is chosen
     found = asyncio.run(ends(drawn(table, abreast.Slots(lane), strategy=vote, **options)))
     if serial.winner is not None:
         assert (found.winner.round, found.winner.branch) == serial.winner
         assert {
             (one.round, one.branch): one.state for one in found.attempts
-        } == serial.states  # none is cut off
+        } == serial.states  # none is cancelled
     elif serial.broken is not None and not collect:
         assert type(found) is serial.errors[serial.broken]
         assert serial.upto(found.attempts) == serial.states
@@ -213,18 +213,18 @@ def test_a_vote_with_errors_in_play_is_the_same_whatever_the_delays(  # noqa: PL
 
 
 class AtOnce(BranchOrder):
-    """Lets an error for all decide when it comes, as if no draw before it could still pass."""
+    """Lets an error for all draws decide at once, as if no draw before it could still pass."""
 
     def broke(self, branch, number):
         super().broke(branch, number)
         self._end, self._ended_well = (number, branch), False
-        beaten = [other for other in self._at if other != branch]
-        self._at.clear()
+        beaten = [other for other in self._round_of if other != branch]
+        self._round_of.clear()
         return beaten
 
 
 class EndsBranch(BranchOrder):
-    """Ends a branch at any error, as if a refusal could not be repaired: draws after it are not made."""
+    """Ends a branch at any error, as if a refusal could not be repaired."""
 
     def may_draw(self, branch, number):
         return number == 0 and super().may_draw(branch, number)
@@ -243,7 +243,7 @@ def test_the_law_catches_a_race_that_breaks_it(mutant, monkeypatch):
     assert broken == 1
 
 
-# --- an error for all -------------------------------------------------------------------------------------------------
+# --- an error for all
 
 
 @pytest.mark.parametrize("first_passes", [True, False])
@@ -283,7 +283,7 @@ async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_besi
         assert type(found) is KeyRefused
 
 
-async def test_an_error_for_all_before_a_pass_ends_the_sample_without_a_winner_and_nothing_is_chosen():
+async def test_an_error_for_all_before_a_pass_ends_the_sample_and_nothing_is_chosen():
     gate, ended = Gate(), []
 
     def says(branch, number):
@@ -341,7 +341,7 @@ async def test_collect_returns_an_error_for_all_and_the_best_of_what_came_before
     assert (attempt.branch, attempt.round, attempt.concerns) == (0, 1, "sample")
 
 
-# --- a draw's own failure ---------------------------------------------------------------------------------------------
+# --- a draw's own failure
 
 
 @pytest.mark.parametrize("kind", [Refused, ReplyBroken, ReplyInvalid, EMPTY])
@@ -408,7 +408,7 @@ async def test_a_reply_that_breaks_the_schema_is_shown_in_its_repair_with_the_pl
     assert found.attempts[0].text == '{"n": "one"}'
 
 
-# --- durable ----------------------------------------------------------------------------------------------------------
+# --- durable
 
 
 @pytest.mark.parametrize(
@@ -426,10 +426,7 @@ async def test_a_reply_that_breaks_the_schema_is_shown_in_its_repair_with_the_pl
     ],
 )
 async def test_a_sample_that_is_cut_off_after_an_error_and_resumed_comes_to_the_same(kinds, wanted):
-    """Branch 1 has ended, and 2 has or was cancelled, when everything stops.
-
-    Branch 0 is in its first round.
-    """
+    """At the stop, branch 0 is in its first round, 1 has ended, 2 too or is cancelled."""
     store, gate, settled = MemoryStore(), Gate(), asyncio.Event()
     loop, ended = asyncio.get_running_loop(), set()
 
@@ -480,7 +477,8 @@ from abreast.jobs.sample.draw_context import current_draw
 from abreast.models.port import Reply
 
 path, held = sys.argv[1], sys.argv[2] == "held"
-SAYS = {(0, 0): Refused("no"), (0, 1): "good 0.1", (1, 0): Refused("no"), (1, 1): KeyRefused("who are you"),
+SAYS = {(0, 0): Refused("no"), (0, 1): "good 0.1", (1, 0): Refused("no"),
+        (1, 1): KeyRefused("who are you"),
         (2, 0): "bad 2.0", (2, 1): "good 2.1"}
 
 class Model:
@@ -512,7 +510,7 @@ def started(path, how):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_killed_while_a_draw_before_an_error_for_all_is_under_way_the_resumed_sample_has_the_same_winner(
+def test_killed_during_a_draw_before_an_error_for_all_the_resumed_sample_has_the_same_winner(
     tmp_path,
 ):
     path = tmp_path / "runs.db"
@@ -529,7 +527,7 @@ def test_killed_while_a_draw_before_an_error_for_all_is_under_way_the_resumed_sa
     assert "asked 0 1" in lines
     assert not [
         line for line in lines if line.startswith(("asked 1", "asked 0 0"))
-    ]  # what is recorded is not asked
+    ]  # recorded draws are not repeated
 
 
 def ended_branch(path, branch):

@@ -1,4 +1,4 @@
-"""The engine: which draws are made, which one wins, what is counted, what is raised."""
+"""Samples: which draws are made, which one wins, what is counted, what is raised."""
 
 import asyncio
 import dataclasses
@@ -42,7 +42,7 @@ async def drawn(table, *, checks=(passes,), **options):
     return await abreast.sample("Say something good.", model=model, checks=checks, **options)
 
 
-# --- which draws, which winner ----------------------------------------------------------------------------------------
+# --- which draws, which winner
 
 
 async def test_without_checks_the_first_draw_wins():
@@ -72,7 +72,7 @@ async def test_three_by_three_with_the_fifth_check_passing_draws_five_to_eight()
     assert 5 <= result.counts.started < 9
 
 
-async def test_five_by_five_all_failing_draws_exactly_twenty_five_and_repairs_all_but_the_first_round():
+async def test_five_by_five_all_failing_draws_exactly_twenty_five_and_repairs_after_round_one():
     async def later(branch, number):
         await asyncio.sleep(0)
         return f"bad {branch}.{number}"
@@ -127,8 +127,7 @@ def test_the_ordered_winner_is_the_sequential_winner_whatever_the_delays(
     assert result.ok == (wanted is not None)
     if wanted is not None:
         assert (result.winner.round, result.winner.branch) == wanted
-        # Every draw before the winner was made; nothing past it was finished for nothing but by
-        # chance of being early.
+        # Every draw before the winner was made; draws past it ended only if they were early.
         before = {(b, r) for b in range(breadth) for r in range(depth) if (r, b) < wanted}
         first = {b: min((r for gb, r in good if gb == b), default=depth) for b in range(breadth)}
         assert {place for place in before if place[1] <= first[place[0]]} <= set(table.asked)
@@ -137,7 +136,7 @@ def test_the_ordered_winner_is_the_sequential_winner_whatever_the_delays(
     assert counts.completed + counts.cancelled + counts.failed == counts.started
     assert (
         len(table.asked) <= counts.started <= breadth * depth
-    )  # one that waits for its lane is started, not sent
+    )  # a draw that waits for its lane is started, but not sent
 
 
 async def test_a_later_pass_waits_for_draws_before_it_and_those_behind_it_are_cancelled():
@@ -190,7 +189,7 @@ async def test_pick_first_takes_whoever_passes_first_and_says_that_timing_decide
     assert table.now == 0
 
 
-# --- strategies -------------------------------------------------------------------------------------------------------
+# --- strategies
 
 
 async def test_multi_turn_that_runs_out_picks_the_last_turn_of_the_best_branch():
@@ -212,7 +211,7 @@ async def test_multi_turn_that_runs_out_picks_the_last_turn_of_the_best_branch()
     assert (result.winner.branch, result.winner.round) == (
         2,
         2,
-    )  # the deepest turn, not the last to end
+    )  # the deepest draw, not the last to end
     deepest = [r for (b, n), r in zip(table.asked, table.requests, strict=True) if n == 2]
     assert [len(request.messages) for request in deepest] == [5, 5, 5]  # with its answer, 2 x depth
     assert [m.role for m in deepest[0].messages] == [
@@ -267,7 +266,10 @@ def scripts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, reply in (("slow", f"{PASS} slow"), ("yes", {"reason": "", "meets": True})):
         said = reply if isinstance(reply, str) else json.dumps(reply)
-        judging = f"Task:\nSay something good.\n\nAnswer:\n{PASS} slow\n\nDoes the answer meet this: is slow?"
+        judging = (
+            f"Task:\nSay something good.\n\nAnswer:\n{PASS} slow\n\n"
+            "Does the answer meet this: is slow?"
+        )
         lines = [
             json.dumps({"prompt": prompt, "reply": said})
             for prompt in ("Say something good.", judging)
@@ -364,7 +366,7 @@ async def test_when_all_fail_most_checks_passed_then_score_then_the_earliest_is_
     assert result.winner.branch == 1
 
 
-# --- seeds and identical draws ----------------------------------------------------------------------------------------
+# --- seeds and identical draws
 
 
 async def test_every_branch_and_round_has_a_seed_of_its_own_and_the_same_in_every_run():
@@ -397,7 +399,7 @@ async def test_equal_texts_are_checked_once_and_a_model_that_ignores_seeds_is_to
         await drawn(Table(at()), breadth=3, depth=2)
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------
+# --- checks
 
 
 async def test_an_async_check_is_awaited_and_a_plain_one_does_not_hold_up_the_loop():
@@ -482,7 +484,7 @@ async def test_checks_by_name(one, good, bad):
     assert result.attempts[0].verdicts[0].reason
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
+# --- errors
 
 
 async def test_an_error_at_breadth_one_is_the_original_with_the_attempts_attached():
@@ -605,7 +607,7 @@ async def test_a_word_of_another_library_is_answered_with_ours():
         await abreast.sample("  ", model=model_of(Table(at())))
 
 
-# --- hooks, context, budgets ------------------------------------------------------------------------------------------
+# --- hooks, context, budgets
 
 
 class Decides:
@@ -738,7 +740,7 @@ async def test_a_429_uses_up_no_round_and_what_passes_alone_passes_side_by_side(
     assert result.counts.failed == 0
 
 
-# --- durable ----------------------------------------------------------------------------------------------------------
+# --- durable
 
 
 async def test_a_recorded_draw_is_not_made_again_and_the_winner_is_the_same():
@@ -802,7 +804,7 @@ async def test_losers_are_recorded_as_cancelled_with_their_cost():
     assert result.usage.requests == 3
 
 
-# --- plans and the other door -----------------------------------------------------------------------------------------
+# --- dry runs and the synchronous entry point
 
 
 def test_a_plan_says_what_it_may_cost_before_anything_is_spent():

@@ -1,4 +1,4 @@
-"""A sample in plain words: what each word takes, and the sentence for what it doesn't."""
+"""The specification of a sample: the values of each key, and the messages for invalid ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The same sample twice, its replies in every order: the same winner, though another reply came first."""
+"""The same sample with its replies in every order has the same winner."""
 
 import asyncio
 from itertools import permutations
@@ -15,7 +15,7 @@ BREADTH = 3
 
 
 async def drawn_in_order(order, good, pick):
-    """A sample whose first draws are answered in that order, each judged before the next reply comes."""
+    """Run a sample; first draws are answered in that order, each checked before the next reply."""
     gate = Gate()
 
     async def later(branch, number):
@@ -52,7 +52,7 @@ async def test_whichever_reply_comes_first_the_winner_is_the_same(good):
 
 
 async def test_these_orders_are_what_decides_where_the_first_reply_is_asked_for():
-    """The proof that replies did come in another order: with `pick="first"` each of them gives another winner."""
+    """Proves that replies came in another order: with `pick="first"`, each has another winner."""
     found = [
         await drawn_in_order(order, GOOD[0], "first") for order in permutations(range(BREADTH))
     ]

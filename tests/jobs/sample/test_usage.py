@@ -1,7 +1,4 @@
-"""What a sample used: the same whatever the delays and after any kill.
-
-Draws past the winner are told apart.
-"""
+"""The usage of a sample: the same with any delays and after a kill; speculative draws apart."""
 
 import asyncio
 
@@ -27,7 +24,7 @@ PRICE = FlatPrice(0.3, 0.7)
 
 
 class Timed:
-    """Says by (branch, round) whether it is good, after so many turns of the loop, at first perhaps with a fault."""
+    """Answers by (branch, round) after some turns of the loop, perhaps first with a fault."""
 
     name = "test/timed"
 
@@ -50,7 +47,7 @@ class Timed:
         return Usage(1, 10 + place[0], 5 + place[1], PRICE.of(10 + place[0], 5 + place[1]))
 
     def serial(self, breadth, depth):
-        """What one draw after the other uses, round by round, until one passes."""
+        """The usage of sequential draws, round by round, until one passes."""
         total = NO_USAGE
         for place in ((number, branch) for number in range(depth) for branch in range(breadth)):
             total += self.used(place)
@@ -62,7 +59,7 @@ class Timed:
 
 
 async def sampled(table, breadth, depth, store):
-    """A sample within an item: what the item used, and the draws up to the winner with what each used."""
+    """Run a sample within an item; return the item's usage, and that of draws up to the winner."""
     model = Caller(table, ModelLane("test"), retry=RETRY, price=PRICE)
 
     async def one(_):

@@ -1,7 +1,4 @@
-"""The tree of a sample: branches and rounds, what checks said, who was chosen.
-
-Live, resumed, huge.
-"""
+"""The view of a sample: branches, rounds, verdicts, the chosen draw; live, resumed, huge."""
 
 import asyncio
 from contextlib import suppress

@@ -1,1 +1,1 @@
-"""The plain map."""
+"""Map: the view of a plain map, a job of items without further structure."""

@@ -1,7 +1,4 @@
-"""`abreast.sample`: what people call.
-
-It checks what it is given, finds the scope, and lets the engine run.
-"""
+"""The arguments of `abreast.sample`: validates them and makes a job that runs within a run."""
 
 from __future__ import annotations
 
@@ -28,13 +25,13 @@ from abreast.run.outcome_record import usage_of
 from abreast.run.run import Run
 
 ERRORS: Final = ("raise", "collect")
-"""What is done with errors where no draw passed."""
+"""The values of `on_error`: what is done with errors where no draw passed."""
 THEIR_WORDS: Final = {
     "loop_budget": "depth",
     "concurrency_budget": "breadth",
     "requirements": "checks",
 }
-"""Words of others, and ours for the same."""
+"""Keywords of other libraries, and abreast's keyword for the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +46,19 @@ class SampleJob:
     budget: Budget | None = None
 
     def plan(self, pass_rate: float = PASS_RATE) -> SampleDryRun:
-        """What it may cost, before anything is spent."""
+        """Return the dry run: what the sample may cost, before anything is spent."""
         return plan_sample(self.question, self.draws, self.strategy, self.shape, pass_rate)
 
     async def run(self, within: Run) -> SampleResult:
-        """Do it within a run, under its own name."""
-        job = await self._decided(within)
+        """Run the sample within a run, under its own name."""
+        job = await self._after_hooks(within)
         async with AsyncExitStack() as stack:
             scope = await stack.enter_async_context(within.child(job.name, budget=job.budget))
-            await _charge(scope)
+            await _restore_budget(scope)
             return await run_sample(scope, job.question, job.draws, job.strategy, job.shape)
 
-    async def _decided(self, within: Run) -> SampleJob:
-        """The job as the run's deciders want it: `before_sample` may change breadth and depth."""
+    async def _after_hooks(self, within: Run) -> SampleJob:
+        """Return the job after the `before_sample` hooks, which may change breadth and depth."""
         shape = self.shape
         for hook in within.setting.hooks:
             decide = getattr(hook, "before_sample", None)
@@ -70,7 +67,7 @@ class SampleJob:
             answer = decide(replace(self, shape=shape).plan())
             answer = await answer if inspect.isawaitable(answer) else answer
             if answer is not None:
-                shape = _changed(shape, answer, f"before_sample of {name_of(hook)}")
+                shape = _apply_hook_answer(shape, answer, f"before_sample of {name_of(hook)}")
         return replace(self, shape=shape)
 
 
@@ -94,35 +91,37 @@ def make_job(
     budget: Budget | str | None = None,
     **theirs: Any,
 ) -> SampleJob:
-    """Check all that is given, before anything is drawn.
+    """Validate the arguments, before anything is drawn.
 
-    A ValueError or TypeError says what can't be.
+    Raises ValueError or TypeError for arguments that are not valid.
 
     Args:
-        prompt: what is asked.
-        model: who is asked; `abreast.sample` takes a name too.
-        checks: what a draw must be: functions, schemas, pydantic models, or those of `abreast.checks`. Without any,
-            the first draw wins.
-        breadth: how many branches draw side by side. It multiplies the worst-case number of paid requests by as much
-            (up to `breadth * depth` draws, judges beside them), and a provider that limits rates will answer 429
-            sooner: those pause the lane and use up no round.
+        prompt: the question for the model.
+        model: the model to draw from; `abreast.sample` takes a name too.
+        checks: what a draw must satisfy: functions, schemas, pydantic models, or those of
+            `abreast.checks`. Without any, the first draw wins.
+        breadth: how many branches draw side by side. It multiplies the worst-case number of paid
+            requests (up to `breadth * depth` draws, judges besides), and a provider that limits
+            rates will answer 429 sooner: such replies pause the lane and use up no round.
         depth: how many rounds each branch has: the first draw, and `depth - 1` repairs.
-        strategy: what to ask next, and which draw to choose: Rejection (default), Repair, MultiTurn, Vote, BestOf,
-            Escalate, your own, or a name such as "repair".
-        pick: "ordered" gives the least (round, branch) that passes, the same whatever the delays; "first" gives
-            whichever passes first in time, which depends on timing.
-        on_error: "raise" where nothing passed and something raised; "collect" returns the errors with the result. A
-            reply that is declined, empty, broken or not by the schema uses its round and is repaired; what concerns
-            every draw, such as a refused key, is raised only if no draw before it in (round, branch) order passed.
-        system: what stands before the prompt.
+        strategy: what to ask next, and which draw to choose: Rejection (default), Repair,
+            MultiTurn, Vote, BestOf, Escalate, your own, or a name such as "repair".
+        pick: "ordered" chooses the least (round, branch) that passes, the same with any delays;
+            "first" chooses the draw that passes first in time, which depends on timing.
+        on_error: "raise" where nothing passed and something raised; "collect" returns the errors
+            with the result. A reply that is declined, empty, broken or not valid by the schema uses
+            its round and is repaired; an error that concerns every draw, such as a refused key, is
+            raised only if no draw before it in (round, branch) order passed.
+        system: the system prompt.
         schema: a JSON schema or pydantic model for the replies.
-        temperature: how freely to choose; the provider's default, or 0.8 for several draws from an embedded model.
+        temperature: the sampling temperature; the provider's default, or 0.8 for several draws from
+            an embedded model.
         max_tokens: the longest reply.
-        seed: makes draws repeatable on its own; by default the run's, at the sample's place.
+        seed: a seed of the sample's own; by default the run's, at the sample's place.
         explain: run all checks on every draw, also after one has failed.
-        name: the sample's part of the path; once per scope.
-        budget: a cap for draws, judges and repairs together.
-        theirs: nothing; a word of another library gets an error that says ours.
+        name: the sample's part of the path; unique in its scope.
+        budget: a limit for draws, judges and repairs together.
+        theirs: none; a keyword of another library gets an error that names abreast's.
     """
     for word in theirs:
         if word in THEIR_WORDS:
@@ -134,7 +133,7 @@ def make_job(
         raise ValueError(f"pick must be one of {', '.join(PICKS)}, not {pick!r}")
     if on_error not in ERRORS:
         raise ValueError(f"on_error must be {' or '.join(ERRORS)}, not {on_error!r}")
-    made = tuple(_named(as_check(one), number) for number, one in enumerate(checks, 1))
+    made = tuple(_with_name(as_check(one), number) for number, one in enumerate(checks, 1))
     names = [one.name for one in made]
     if len(set(names)) < len(names):
         twice = next(one for one in names if names.count(one) > 1)
@@ -146,17 +145,17 @@ def make_job(
         model, system, None if schema is None else schema_of(schema), temperature, max_tokens, seed
     )
     own = Budget.parse(budget) if isinstance(budget, str) else budget
-    return SampleJob(Question(prompt, made), draws, _strategy(strategy), shape, name, own)
+    return SampleJob(Question(prompt, made), draws, _strategy_from(strategy), shape, name, own)
 
 
-async def _charge(scope: Run) -> None:
-    """Let a resumed sample's own budget go on from what the calls beneath it have used up already."""
-    setting, budget = scope.setting, scope.budget
-    scribe, store, row = setting.scribe, setting.store, setting.row
-    if budget is None or not setting.resumed or scribe is None or store is None or row is None:
+async def _restore_budget(scope: Run) -> None:
+    """Charge a resumed sample's own budget with what the calls beneath it have used already."""
+    context, budget = scope.setting, scope.budget
+    writer, store, row = context.scribe, context.store, context.row
+    if budget is None or not context.resumed or writer is None or store is None or row is None:
         return
     prefix = f"{scope.path}/"
-    found = await scribe.read(
+    found = await writer.read(
         lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
     )
     used = sum((usage_of(event.data) for event in found), NO_USAGE)
@@ -164,8 +163,8 @@ async def _charge(scope: Run) -> None:
     budget.restore({"requests": used.requests, "tokens": tokens, "usd": used.usd or 0.0})
 
 
-def _named(one: Check, number: int) -> Check:
-    """A check without a name goes by its place."""
+def _with_name(one: Check, number: int) -> Check:
+    """Name a lambda by its position."""
     return (
         replace(one, name=f"check {number}")
         if isinstance(one, Function) and one.name == "<lambda>"
@@ -173,7 +172,7 @@ def _named(one: Check, number: int) -> Check:
     )
 
 
-def _strategy(given: Strategy | str | None) -> Strategy:
+def _strategy_from(given: Strategy | str | None) -> Strategy:
     if given is None:
         return Rejection()
     if isinstance(given, str):
@@ -183,7 +182,7 @@ def _strategy(given: Strategy | str | None) -> Strategy:
     return given
 
 
-def _changed(shape: BreadthDepth, answer: object, hook: str) -> BreadthDepth:
+def _apply_hook_answer(shape: BreadthDepth, answer: object, hook: str) -> BreadthDepth:
     if not isinstance(answer, Mapping):
         raise ValueError(f"{hook} must answer None or a mapping of numbers, not {answer!r}")
     for word in answer:

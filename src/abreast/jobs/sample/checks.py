@@ -1,4 +1,4 @@
-"""Checks: what a draw must be. Free ones first; models are asked only about what passed those."""
+"""The checks that a draw must pass: functions, patterns, schemas, and judgements of a model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from abreast.jobs.sample.results import CheckVerdict
 from abreast.models.port import SHORT_REPLY_TOKENS, Json, Message, Model, Request
 from abreast.models.schema import parse, schema_of
 
-_SHOWN: Final = 80  # characters of a text in a reason
+_REASON_CHARACTERS: Final = 80  # of the draw's text in a reason
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedDraft:
-    """A draw that is to be checked."""
+    """A draw to be checked."""
 
     text: str
     value: Json = None
@@ -27,14 +27,14 @@ class CheckedDraft:
 
 
 class Check(Protocol):
-    """Something that a draw must be. `shown` is what the prompt says about it.
+    """A requirement that a draw must meet.
 
-    None for a check kept from the model.
+    `shown` is what the prompt says about it; None for a check that is hidden from the model.
     """
 
     @property
     def name(self) -> str:
-        """What it is called in verdicts and repairs; once per sample."""
+        """Its name in verdicts and repairs; unique in a sample."""
 
     @property
     def shown(self) -> str | None:
@@ -47,12 +47,12 @@ class Check(Protocol):
     def run(
         self, draft: CheckedDraft
     ) -> CheckVerdict | Awaitable[CheckVerdict] | Callable[[], Any]:
-        """The verdict; a coroutine of it; or a plain function to be called in a thread."""
+        """Return the verdict, a coroutine of it, or a plain function to be called in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pure:
-    """A check that only looks at the text: cheap enough to be made where it stands."""
+    """A check of the text alone, cheap enough to run in the event loop."""
 
     name: str
     look: Callable[[CheckedDraft], str | None]
@@ -60,7 +60,7 @@ class Pure:
     costs: bool = False
 
     def run(self, draft: CheckedDraft) -> CheckVerdict:
-        """Passed, unless `look` says why not."""
+        """Pass, unless `look` returns a reason."""
         reason = self.look(draft)
         return CheckVerdict(self.name, ok=reason is None, reason=reason or "")
 
@@ -70,11 +70,11 @@ Answer: TypeAlias = "bool | tuple[bool, str] | CheckVerdict | float"
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A check by a function of yours: of the text, or with `of="value"` of the parsed value.
+    """A check by your own function of the text, or with `of="value"` of the parsed value.
 
-    It answers True or False, (False, "why"), a score from 0 to 1 (passed from 0.5 on), or a
-    Verdict. An `async def` is awaited; a plain one runs in a thread. What it raises is a fault of
-    the check, and concerns every draw.
+    It returns True or False, (False, "why"), a score from 0 to 1 (0.5 or more passes), or a
+    Verdict. An `async def` is awaited; a plain function runs in a thread. An exception is a fault
+    of the check, and concerns every draw.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Function:
     costs: bool = False
 
     def run(self, draft: CheckedDraft) -> Awaitable[CheckVerdict] | Callable[[], Any]:
-        """The function on its way."""
+        """Start an async function, or return a plain one to be called."""
         given = draft.value if self.of == "value" else draft.text
         if inspect.iscoroutinefunction(self.fn):
             return self._awaited(self.fn(given))
@@ -94,15 +94,15 @@ class Function:
         return self.verdict(await answer)
 
     def verdict(self, answer: Any) -> CheckVerdict:  # noqa: ANN401 - the user's own
-        """The verdict that an answer stands for."""
+        """Convert the function's answer to a verdict."""
         if isinstance(answer, CheckVerdict):
             return replace(answer, check=answer.check or self.name)
         if isinstance(answer, bool):
             return CheckVerdict(self.name, ok=answer, reason="" if answer else "it is not so")
-        if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], bool):  # noqa: PLR2004
+        if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], bool):  # noqa: PLR2004 - a pair
             return CheckVerdict(self.name, ok=answer[0], reason="" if answer[0] else str(answer[1]))
         if isinstance(answer, (int, float)):
-            passed = answer >= 0.5  # noqa: PLR2004 - the middle
+            passed = answer >= 0.5  # noqa: PLR2004 - documented above
             return CheckVerdict(
                 self.name,
                 ok=passed,
@@ -116,7 +116,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A check by a model, open or named: it is asked whether the text meets a requirement."""
+    """A check by a model, open or named, which decides whether the text meets a requirement."""
 
     name: str
     requirement: str
@@ -125,16 +125,19 @@ class Judge:
     costs: bool = True
 
     async def run(self, draft: CheckedDraft) -> CheckVerdict:
-        """Ask it."""
+        """Ask the model."""
         if self.model is None or isinstance(self.model, str):
             raise RuntimeError("no model is open that could judge")
-        asked = f"Task:\n{draft.prompt}\n\nAnswer:\n{draft.text}\n\nDoes the answer meet this: {self.requirement}?"
+        question = (
+            f"Task:\n{draft.prompt}\n\nAnswer:\n{draft.text}\n\n"
+            f"Does the answer meet this: {self.requirement}?"
+        )
         request = Request(
-            (Message("user", asked),),
-            system=_JUDGE,
+            (Message("user", question),),
+            system=_JUDGE_SYSTEM_PROMPT,
             temperature=0.0,
             max_tokens=SHORT_REPLY_TOKENS,
-            schema=_VERDICT,
+            schema=_VERDICT_SCHEMA,
         )
         reply = await self.model.complete(request)
         said: Any = reply.value
@@ -145,8 +148,10 @@ class Judge:
         )
 
 
-_JUDGE: Final = "You judge whether an answer meets a requirement. Be strict and brief."
-_VERDICT: Final[Mapping[str, Json]] = {
+_JUDGE_SYSTEM_PROMPT: Final = (
+    "You judge whether an answer meets a requirement. Be strict and brief."
+)
+_VERDICT_SCHEMA: Final[Mapping[str, Json]] = {
     "type": "object",
     "properties": {"reason": {"type": "string", "maxLength": 200}, "meets": {"type": "boolean"}},
     "required": ["reason", "meets"],
@@ -154,13 +159,13 @@ _VERDICT: Final[Mapping[str, Json]] = {
 }
 
 
-# --- by name ----------------------------------------------------------------------------------------------------------
+# --- functions that make checks
 
 
 def check(
     fn: Callable[[Any], Any], name: str | None = None, *, shown: str | None = None, of: str = "text"
 ) -> Function:
-    """A check by a function of yours; `shown` is what the prompt says about it."""
+    """A check by your own function; `shown` is what the prompt says about it."""
     if of not in ("text", "value"):
         raise ValueError(f"a check looks at the 'text' or the 'value', not {of!r}")
     title = str(name or inspect.getdoc(fn) or getattr(fn, "__name__", "check"))
@@ -168,12 +173,12 @@ def check(
 
 
 def check_only(given: Check) -> Check:
-    """The same check, kept from the model: the prompt says nothing about it."""
-    return replace(given, shown=None)  # type: ignore[type-var]
+    """The same check, hidden from the model: the prompt says nothing about it."""
+    return replace(given, shown=None)  # type: ignore[type-var] # checks are dataclasses
 
 
 def regex(pattern: str) -> Pure:
-    """The text, without blanks around it, must match from its beginning."""
+    """The text, without surrounding whitespace, must match a regular expression."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -186,7 +191,7 @@ def regex(pattern: str) -> Pure:
             else f"it does not match {pattern}: {_short(draft.text)}"
         )
 
-    choices = _CHOICES.fullmatch(pattern)
+    choices = _CHOICES_PATTERN.fullmatch(pattern)
     shown = f"The answer must match the regular expression {pattern}"
     if choices is not None:
         *first, last = choices[1].split("|")
@@ -195,11 +200,11 @@ def regex(pattern: str) -> Pure:
     return Pure(f"matches {pattern}", look, shown)
 
 
-_CHOICES: Final = re.compile(r"\^\(([\w -]+(?:\|[\w -]+)+)\)\$")
+_CHOICES_PATTERN: Final = re.compile(r"\^\(([\w -]+(?:\|[\w -]+)+)\)\$")
 
 
 def contains(wanted: str) -> Pure:
-    """The text must contain another."""
+    """The text must contain another text."""
     return Pure(
         f"contains {wanted!r}",
         lambda draft: None if wanted in draft.text else f"it does not contain {wanted!r}",
@@ -208,7 +213,7 @@ def contains(wanted: str) -> Pure:
 
 
 def lines(number: int) -> Pure:
-    """So many lines that are not empty."""
+    """The text must have exactly this many lines that are not empty."""
 
     def look(draft: CheckedDraft) -> str | None:
         found = sum(bool(line.strip()) for line in draft.text.splitlines())
@@ -218,7 +223,7 @@ def lines(number: int) -> Pure:
 
 
 def words(least: int = 0, most: int | None = None) -> Pure:
-    """So many words."""
+    """The text must have at least `least` and at most `most` words."""
 
     def look(draft: CheckedDraft) -> str | None:
         found = len(draft.text.split())
@@ -245,7 +250,7 @@ def is_json() -> Pure:
 
 
 def obeys(schema: Mapping[str, Json] | type) -> Pure:
-    """The text must be JSON that obeys a schema (or a pydantic model's)."""
+    """The text must be JSON that obeys a schema, or the schema of a pydantic model."""
     shape = schema_of(schema)
     title = str(shape.get("title") or "the schema")
 
@@ -264,19 +269,18 @@ def obeys(schema: Mapping[str, Json] | type) -> Pure:
 def judged(requirement: str, model: Model | str | None = None) -> Judge:
     """A model must find that the text meets a requirement.
 
-    By default the sample's `judge`, or its own model.
-
-    `model` is a name such as "openai/gpt-4o-mini", or a model that is open already.
+    `model` is a name such as "openai/gpt-4o-mini", or a model that is already open; by default the
+    sample's `judge`, or its own model.
     """
     return Judge(f"judged: {requirement}", requirement, model, f"The answer {requirement}.")
 
 
 def as_check(given: object) -> Check:
-    """A check in its one form: a check, a function, a schema, or a pydantic model."""
+    """Convert a function, a schema or a pydantic model to a check; return a check as it is."""
     if hasattr(given, "run") and hasattr(given, "costs"):
-        return given  # type: ignore[return-value]
+        return given  # type: ignore[return-value] # it has the methods of a check
     if isinstance(given, Mapping) or hasattr(given, "model_json_schema"):
-        return obeys(given)  # type: ignore[arg-type]
+        return obeys(given)  # type: ignore[arg-type] # a mapping or a pydantic model
     if callable(given):
         return check(given)
     raise TypeError(
@@ -285,10 +289,10 @@ def as_check(given: object) -> Check:
 
 
 def broken(name: str, error: BaseException) -> CheckBroken:
-    """The error for a check that raised instead of judging."""
+    """Return the error for a check that raised an exception."""
     return CheckBroken(f"the check {name!r} raised {type(error).__name__}: {error}")
 
 
 def _short(text: str) -> str:
     flat = " ".join(text.split())
-    return repr(flat if len(flat) <= _SHOWN else f"{flat[: _SHOWN - 3]}...")
+    return repr(flat if len(flat) <= _REASON_CHARACTERS else f"{flat[: _REASON_CHARACTERS - 3]}...")

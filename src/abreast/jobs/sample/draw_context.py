@@ -1,4 +1,4 @@
-"""Which draw of a sample the running code works for: what hooks, checks, log records and models see."""
+"""The draw context: which draw of a sample the running code belongs to."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class DrawContext:
-    """Which draw the running code works for: what hooks, checks, log records and models see."""
+    """The draw that the running code belongs to; hooks, checks, log records and models see it."""
 
     branch: int
     round: int
     number: int
 
 
-HERE: Final[ContextVar[DrawContext | None]] = ContextVar("abreast_draw", default=None)
+CURRENT_DRAW: Final[ContextVar[DrawContext | None]] = ContextVar("abreast_draw", default=None)
 
 
 def current_draw() -> DrawContext | None:
-    """The draw that the running code works for; None outside of any."""
-    return HERE.get()
+    """Return the draw that the running code belongs to; None outside of any."""
+    return CURRENT_DRAW.get()
 
 
 class DrawFilter(logging.Filter):
-    """Gives every log record the `branch` and `round` it belongs to (None outside of a draw)."""
+    """Adds to every log record its `branch` and `round` (None outside of a draw)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add them."""
-        here = HERE.get()
-        record.branch = here.branch if here else None
-        record.round = here.round if here else None
+        """Add the attributes; never drops a record."""
+        draw = CURRENT_DRAW.get()
+        record.branch = draw.branch if draw else None
+        record.round = draw.round if draw else None
         return True

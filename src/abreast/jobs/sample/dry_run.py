@@ -1,4 +1,4 @@
-"""What a sample may cost, before anything is spent."""
+"""The dry run of a sample: what it may cost, before anything is spent."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from abreast.jobs.sample.strategies import History, Question, Strategy
 from abreast.models.port import SHORT_REPLY_TOKENS, Model, Request
 
 PASS_RATE: Final = 0.5
-"""How often a draw passes, where nobody knows better."""
+"""The assumed share of draws that pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleDryRun:
-    """Requests, tokens and money: at worst, and as expected if each draw passes with `pass_rate`.
+    """Requests, tokens and cost: at worst, and as expected if each draw passes with `pass_rate`.
 
     Breadth multiplies the worst case: `breadth` branches of `depth` rounds make up to `breadth *
-    depth` draws, each with one more request for every judge. `usd` is None where a price isn't
-    known.
+    depth` draws, each with one more request for every judge. The cost in USD is None where a price
+    isn't known.
     """
 
     breadth: int
@@ -43,19 +43,19 @@ def plan_sample(
     shape: BreadthDepth,
     pass_rate: float = PASS_RATE,
 ) -> SampleDryRun:
-    """Reckon it."""
+    """Calculate the dry run. Raises ValueError if `pass_rate` is not between 0 and 1."""
     if not 0.0 <= pass_rate <= 1.0:
         raise ValueError(f"pass_rate must be between 0 and 1, not {pass_rate!r}")
     judges = sum(check.costs for check in question.checks)
     worst = shape.breadth * shape.depth
-    expected = _expected(shape, pass_rate, early=strategy.early)
-    tokens, usd = _each(question, draws, strategy)
+    expected = _expected_draws(shape, pass_rate, early=strategy.early)
+    tokens, usd = _draw_cost(question, draws, strategy)
     verdicts = [
         _verdict_usd(check, tokens) if isinstance(check, Judge) else usd
         for check in question.checks
         if check.costs
     ]
-    each_usd = _sum([usd, *verdicts])
+    each_usd = _sum_if_known([usd, *verdicts])
     each_tokens = tokens + judges * (tokens + SHORT_REPLY_TOKENS)
     return SampleDryRun(
         shape.breadth,
@@ -72,28 +72,28 @@ def plan_sample(
 
 
 def _verdict_usd(judge: Judge, tokens: int) -> float | None:
-    """Money for one verdict: the judge reads the prompt and the answer, and may think before it says yes or no."""
+    """Cost of one verdict: the judge reads prompt and answer, and may think before it decides."""
     price = getattr(judge.model, "price", None)
     return None if price is None else float(price.of(tokens, SHORT_REPLY_TOKENS))
 
 
-def _sum(parts: Sequence[float | None]) -> float | None:
-    """The sum; None if a part isn't known."""
+def _sum_if_known(parts: Sequence[float | None]) -> float | None:
+    """The sum; None if a part is None."""
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
 
 
-def _expected(shape: BreadthDepth, rate: float, *, early: bool) -> float:
-    """Draws that are started on average: all branches go on side by side, round by round, until one passes."""
+def _expected_draws(shape: BreadthDepth, rate: float, *, early: bool) -> float:
+    """The average number of draws: all branches draw round by round until one passes."""
     fails = (1.0 - rate) ** (shape.breadth if early else 1)
     rounds = float(shape.depth) if fails == 1.0 else (1.0 - fails**shape.depth) / (1.0 - fails)
     return rounds * shape.breadth
 
 
-def _each(
+def _draw_cost(
     question: Question, draws: RequestSettings, strategy: Strategy
 ) -> tuple[int, float | None]:
-    """Tokens and money of one draw, as far as can be told: the model's own estimate, and its price."""
+    """Tokens and cost of one draw, by the model's own estimate and its price, if known."""
     turn = strategy.next(question, History(0))
     request = Request(
         turn.messages, system=draws.system, max_tokens=draws.max_tokens, schema=draws.schema

@@ -1,4 +1,4 @@
-"""Whom an error of a draw concerns: that draw, its branch, or every draw of the sample. Pure."""
+"""Decides what an error of a draw concerns: that draw, its branch, or the whole sample. Pure."""
 
 from __future__ import annotations
 
@@ -21,39 +21,38 @@ from abreast.core.errors import (
 Concern: TypeAlias = Literal["draw", "branch", "sample"]
 """`draw`: it uses its round and is repaired. `branch`: it ends its branch.
 
-`sample`: every draw would meet it.
+`sample`: every draw would fail with it.
 """
 
-_DRAW: Final = (Refused, ReplyBroken, ReplyInvalid)
-"""A reply came, and it is of no use: declined, empty, unreadable, too long, or not by the schema.
+_DRAW_ERRORS: Final = (Refused, ReplyBroken, ReplyInvalid)
+"""A reply came but can't be used: declined, empty, unreadable, too long, or not by the schema.
 
-The next may be.
+The next one may be usable.
 """
-_BRANCH: Final = (ServerFault, ConnectionLost, ReplyTimeout, Throttled, TooLong)
-"""No reply came, after all retries.
-
-Or the branch's own conversation has grown beyond what the model can take.
-"""
+_BRANCH_ERRORS: Final = (ServerFault, ConnectionLost, ReplyTimeout, Throttled, TooLong)
+"""No reply came, after all retries, or the branch's conversation is too long for the model."""
 
 
 def concern_of(error: BaseException) -> Concern:
-    """Whom it concerns. What is not known to be one draw's or one branch's own, such as a bug, concerns all.
+    """Return what an error concerns. An unknown error, such as a bug, concerns all draws.
 
-    >>> concern_of(Refused("not this")), concern_of(ServerFault("down")), concern_of(KeyError("a bug in a check"))
-    ('draw', 'branch', 'sample')
+    >>> concern_of(Refused("not this")), concern_of(ServerFault("down"))
+    ('draw', 'branch')
+    >>> concern_of(KeyError("a bug in a check"))
+    'sample'
     """
-    if isinstance(error, _DRAW):
+    if isinstance(error, _DRAW_ERRORS):
         return "draw"
-    return "branch" if isinstance(error, _BRANCH) else "sample"
+    return "branch" if isinstance(error, _BRANCH_ERRORS) else "sample"
 
 
 def error_text(error: BaseException) -> str:
-    """An error as an attempt keeps it: its type's full name and its message."""
+    """Return an error as an attempt stores it: its type's full name and its message."""
     return f"{type(error).__module__}.{type(error).__qualname__}: {error}".removeprefix("builtins.")
 
 
 def error_from(text: str) -> AbreastError:
-    """The error that such a text stands for; one of abreast's own is of its type again."""
+    """Return the error for such a text; an error of abreast's own gets its type again."""
     kind, _, message = text.partition(": ")
     module, _, name = kind.rpartition(".")
     own = vars(errors).get(name) if module == errors.__name__ else None

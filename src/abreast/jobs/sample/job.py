@@ -1,7 +1,9 @@
-"""The one engine of all samples: branches side by side, each drawing, checking and repairing until one passes.
+"""Runs a sample: branches side by side, each drawing, checking and repairing until one passes.
 
-Race (pure: who may go on) <- branch (an item of a map: its rounds) <- draw -> Caller (lane, budget, journal)
-                                                                     `-> Judging (free checks, then models)
+BranchOrder (pure: which branches may continue)
+  <- branch (an item of a map: its rounds)
+  <- draw -> model (lane, budget, journal)
+          `-> DrawChecker (free checks, then models)
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from abreast.core.outcome import NO_USAGE, Done, Usage
 from abreast.core.seeds import derive_seed
 from abreast.executors.port import BoundCall
 from abreast.jobs.sample.branch_order import BranchOrder, Pick, Place
-from abreast.jobs.sample.check_draw import Judging
-from abreast.jobs.sample.draw_context import HERE, DrawContext
+from abreast.jobs.sample.check_draw import DrawChecker
+from abreast.jobs.sample.draw_context import CURRENT_DRAW, DrawContext
 from abreast.jobs.sample.error_scope import Concern, concern_of, error_from, error_text
 from abreast.jobs.sample.results import (
     CheckVerdict,
@@ -49,20 +51,20 @@ DRAW_ENDED: Final = "draw-ended"
 BRANCHES: Final = "branch"
 
 _SEED_BITS: Final = 31
-_LONGEST: Final = 500  # characters of a reason in an event
-MOST: Final = 100_000
-"""Draws of one sample, at worst."""
-WARM: Final = 0.8
-"""The temperature of several draws from a model that would say the same each time, unless another is given."""
+_REASON_CHARACTERS: Final = 500  # in an event
+MAX_DRAWS: Final = 100_000
+"""The largest number of draws of one sample, `breadth * depth`."""
+GREEDY_MODEL_TEMPERATURE: Final = 0.8
+"""The default temperature of several draws from a model that would answer the same each time."""
 
 
 class SameAnswers(UserWarning):
-    """All branches said the same, seeds or not: breadth costs more here and brings nothing."""
+    """All branches drew the same text in spite of their seeds: breadth only costs more here."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """How a draw is made: the model, and what each request says beside its messages."""
+    """The model of a draw, and the settings of each request besides its messages."""
 
     model: Model
     system: str | None = None
@@ -70,17 +72,17 @@ class RequestSettings:
     temperature: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
-    """By default that of the sample's place in its run.
+    """By default derived from the run's seed and the sample's path.
 
-    Branches and rounds each get their own from it.
+    Each branch and round gets a seed of its own, derived from it.
     """
     open: Callable[[str], Model] | None = None
-    """Opens a model that a strategy names; it is called once for each name."""
+    """Opens a model that a strategy names; called once for each name."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreadthDepth:
-    """How wide and how deep, and how the winner is found."""
+    """The number of branches and rounds, and how the winner is found."""
 
     breadth: int
     depth: int
@@ -89,17 +91,17 @@ class BreadthDepth:
     explain: bool = False
 
     def __post_init__(self) -> None:
-        """More draws than anybody can mean are refused before they take up memory."""
-        if self.breadth * self.depth > MOST:
+        """Refuse an absurd number of draws before it takes up memory."""
+        if self.breadth * self.depth > MAX_DRAWS:
             said = f"breadth {self.breadth:,} x depth {self.depth:,}"
             raise ValueError(
-                f"{said} is {self.breadth * self.depth:,} draws; a sample has at most {MOST:,}"
+                f"{said} is {self.breadth * self.depth:,} draws; a sample has at most {MAX_DRAWS:,}"
             )
 
 
 @dataclass(slots=True)
 class _Ledger:
-    """What has happened so far, over all branches."""
+    """The attempts and errors so far, of all branches."""
 
     attempts: dict[tuple[int, int], SampleAttempt] = field(default_factory=dict)
     errors: dict[tuple[int, int], BaseException] = field(default_factory=dict)
@@ -107,13 +109,13 @@ class _Ledger:
     warned: bool = False
 
     def add(self, attempt: SampleAttempt, error: BaseException | None = None) -> None:
-        """A draw has ended."""
+        """Add a draw that has ended."""
         self.attempts[attempt.round, attempt.branch] = attempt
         if error is not None:
             self.errors[attempt.round, attempt.branch] = error
 
     def restore(self, recorded: Sequence[Mapping[str, Any]]) -> list[SampleAttempt]:
-        """The draws of a branch that an earlier driver has recorded."""
+        """Add the draws of a branch that were recorded by an earlier process."""
         attempts = [SampleAttempt.of(plain) for plain in recorded]
         for attempt in attempts:
             if (attempt.round, attempt.branch) not in self.attempts:
@@ -121,24 +123,21 @@ class _Ledger:
         return attempts
 
     def concern(self, attempt: SampleAttempt) -> Concern:
-        """Whom the error of an attempt concerns.
-
-        One recorded before this was noted goes by its type.
-        """
+        """What the error of an attempt concerns; by its type, in records that do not say it."""
         return attempt.concerns or concern_of(self.errors[attempt.round, attempt.branch])
 
 
 async def run_sample(
     scope: Run, question: Question, draws: RequestSettings, strategy: Strategy, shape: BreadthDepth
 ) -> SampleResult:
-    """Do it in a scope of its own, which it must have to itself; raises what a sample raises."""
-    engine = _Engine(scope, question, draws, strategy, shape)
-    async with engine.told():
-        return await engine.run()
+    """Run a sample in a scope that nothing else uses. Raises what a sample raises."""
+    sampler = _Sampler(scope, question, draws, strategy, shape)
+    async with sampler.lifecycle_events():
+        return await sampler.run()
 
 
-class _Engine:
-    """One sample under way."""
+class _Sampler:
+    """One sample that is running."""
 
     def __init__(
         self,
@@ -154,24 +153,23 @@ class _Engine:
         self._strategy = strategy
         self._shape = shape
         self._ledger = _Ledger()
-        self._race = BranchOrder(shape.breadth, shape.depth, shape.pick, early=strategy.early)
+        self._order = BranchOrder(shape.breadth, shape.depth, shape.pick, early=strategy.early)
         own = draws.seed
         self._seed = (
             scope.setting.seed_of(scope.path) if own is None else derive_seed(own, "sample")
         )
         self._map: Any = None
         self._winner: SampleAttempt | None = None
-        self._opened: dict[str, Model] = {}  # those that the strategy has named
-        # By the executor that the run was given: threads of its own, which see the draw's context
-        # and end with it.
+        self._models_by_name: dict[str, Model] = {}  # models that the strategy has named
+        # Threads of the run's own executor: they see the draw's context and end with the sample.
         self._threads: BoundCall[Any, Any] = scope.setting.executor("local").bind(
-            _call, shape.breadth
+            _call_function, shape.breadth
         )
-        self._judging = Judging(question, self._threads, explain=shape.explain)
+        self._checker = DrawChecker(question, self._threads, explain=shape.explain)
 
     @asynccontextmanager
-    async def told(self) -> AsyncIterator[None]:
-        """Say that it begins, and once, however it goes, that it has ended and how."""
+    async def lifecycle_events(self) -> AsyncIterator[None]:
+        """Emit one event at the start, and one at the end with the result, also after an error."""
         shape = self._shape
         self._emit(
             SAMPLE_STARTED,
@@ -207,17 +205,17 @@ class _Engine:
             journal.emit(kind, self._scope.path, data=facts)
 
     def _count_usage(self) -> None:
-        """Add to the item that the sample is beneath what its draws used, but for those past the last that counts."""
+        """Add the usage of the draws to the item above, except for those past the deciding one."""
         item = current_item()
         if item is not None:
             item.add_usage(self._split_usage()[0])
 
     def _split_usage(self) -> tuple[Usage, Usage]:
         return split_usage(
-            list(self._ledger.attempts.values()), self._race.best or self._race.broken
+            list(self._ledger.attempts.values()), self._order.best or self._order.broken
         )
 
-    # --- the branches -----------------------------------------------------------------------------------------------
+    # --- branches
 
     async def run(self) -> SampleResult:
         breadth = self._shape.breadth
@@ -225,75 +223,74 @@ class _Engine:
             self._branch, range(breadth), width=breadth, name=BRANCHES
         ) as branches:
             self._map = branches
-            branches.leave_usage()  # a branch may hold draws past the winner
+            branches.leave_usage()  # a branch may have draws past the winner
             async for outcome in branches:
                 attempts = self._ledger.restore(outcome.value) if isinstance(outcome, Done) else []
-                self._ended(outcome.index, attempts[-1] if attempts else None)
+                self._branch_ended(outcome.index, attempts[-1] if attempts else None)
         return self._result(branches.timing_dependent)
 
-    def _ended(self, branch: int, last: SampleAttempt | None) -> None:
-        """A branch has ended with that draw, now or in an earlier drive of the run.
-
-        Stop those that can't win now.
-        """
-        race = self._race
+    def _branch_ended(self, branch: int, last: SampleAttempt | None) -> None:
+        """Record that a branch ended with that draw, now or before a resume; stop those beaten."""
+        order = self._order
         if last is not None and last.state == "passed":
-            beaten = race.passed(branch, last.round)
+            beaten = order.passed(branch, last.round)
         elif last is not None and last.state == "error" and self._ledger.concern(last) == "sample":
-            beaten = race.broke(branch, last.round)
+            beaten = order.broke(branch, last.round)
         else:
-            beaten = race.ended(branch)
+            beaten = order.ended(branch)
         why = (
             "another draw passed"
-            if race.broken is None
+            if order.broken is None
             else "another draw met an error that concerns all"
         )
         for other in beaten:
             self._map.cancel(other, why)
 
     async def _branch(self, branch: int) -> list[dict[str, Any]]:
-        """Draw, check, repair, from this branch's own history, until one passes or the rounds are used up."""
+        """Draw, check and repair, until a draw passes or the rounds are used up."""
         history = History(branch)
         number = 0
-        while self._race.may_draw(branch, number):
-            here = DrawContext(branch, number, branch * self._shape.depth + number + 1)
-            HERE.set(here)
-            attempt = await self._draw(here, history)
+        while self._order.may_draw(branch, number):
+            context = DrawContext(branch, number, branch * self._shape.depth + number + 1)
+            CURRENT_DRAW.set(context)
+            attempt = await self._draw(context, history)
             history.attempts.append(attempt)
             if attempt.state == "passed" or attempt.concerns in ("branch", "sample"):
                 break
             number += 1
-        self._ended(branch, history.last)
+        self._branch_ended(branch, history.last)
         return [attempt.plain() for attempt in history.attempts]
 
-    # --- one draw -----------------------------------------------------------------------------------------------------
+    # --- one draw
 
-    async def _draw(self, here: DrawContext, history: History) -> SampleAttempt:
+    async def _draw(self, context: DrawContext, history: History) -> SampleAttempt:
         item = current_item()
         if item is None:
             raise RuntimeError("a branch is an item of a map")
-        item.note(DRAW_STARTED, branch=here.branch, round=here.round, number=here.number)
-        seed = derive_seed(self._seed, f"{here.branch}/{here.round}") & ((1 << _SEED_BITS) - 1)
+        item.note(DRAW_STARTED, branch=context.branch, round=context.round, number=context.number)
+        seed = derive_seed(self._seed, f"{context.branch}/{context.round}") & (
+            (1 << _SEED_BITS) - 1
+        )
         before = item.usage or NO_USAGE
-        drawn = _Drawn(here, seed)
+        drawn = _DrawInProgress(context, seed)
         error: BaseException | None = None
         try:
-            await self._fill(drawn, history)
+            await self._ask_and_check(drawn, history)
         except asyncio.CancelledError:
             drawn.state = "cancelled"
-            self._end(drawn, _less(item.usage or NO_USAGE, before), None)
+            self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), None)
             raise
         except BudgetSpent:
             drawn.state = "cancelled"
-            self._end(drawn, _less(item.usage or NO_USAGE, before), None)
+            self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), None)
             raise
-        except Exception as raised:  # noqa: BLE001 - it is the sample's to judge
+        except Exception as raised:  # noqa: BLE001 - recorded with the attempt; `_raise` decides
             error = raised
             drawn.state = "error"
-        return self._end(drawn, _less(item.usage or NO_USAGE, before), error)
+        return self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), error)
 
-    async def _fill(self, drawn: _Drawn, history: History) -> None:
-        """Ask, and have the reply checked."""
+    async def _ask_and_check(self, drawn: _DrawInProgress, history: History) -> None:
+        """Ask the model and check its reply."""
         draws = self._draws
         turn = self._strategy.next(self._question, history)
         model = self._model(turn.model)
@@ -304,7 +301,7 @@ class _Engine:
             and getattr(model, "greedy", False)
             and self._shape.breadth * self._shape.depth > 1
         ):
-            temperature = WARM
+            temperature = GREEDY_MODEL_TEMPERATURE
         request = Request(
             turn.messages,
             system=draws.system,
@@ -316,22 +313,24 @@ class _Engine:
         drawn.reply = await model.complete(request)
         _check_usable(drawn.reply, model.name)
         self._warn_if_same(drawn)
-        drawn.verdicts = await self._judging.verdicts(drawn.reply)
+        drawn.verdicts = await self._checker.verdicts(drawn.reply)
         drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"
 
     def _model(self, wanted: Model | str | None) -> Model:
-        """The model that a strategy wants, opened if it is named."""
+        """Return the model that a strategy wants, opened if it is a name."""
         if not isinstance(wanted, str):
             return wanted or self._draws.model
-        if wanted not in self._opened:
+        if wanted not in self._models_by_name:
             if self._draws.open is None:
                 raise ValueError(
                     f"the strategy asks {wanted!r}, and no models are opened by name here"
                 )
-            self._opened[wanted] = self._draws.open(wanted)
-        return self._opened[wanted]
+            self._models_by_name[wanted] = self._draws.open(wanted)
+        return self._models_by_name[wanted]
 
-    def _end(self, drawn: _Drawn, used: Usage, error: BaseException | None) -> SampleAttempt:
+    def _record_attempt(
+        self, drawn: _DrawInProgress, used: Usage, error: BaseException | None
+    ) -> SampleAttempt:
         attempt = drawn.attempt(used, error)
         self._ledger.add(attempt, error)
         item = current_item()
@@ -342,14 +341,14 @@ class _Engine:
                 round=attempt.round,
                 number=attempt.number,
                 state=attempt.state,
-                why=_why_not(attempt),
+                why=_failure_reason(attempt),
             )
         return attempt
 
-    def _warn_if_same(self, drawn: _Drawn) -> None:
-        """Two branches whose first draws are alike, in spite of their seeds, will be alike all the way."""
+    def _warn_if_same(self, drawn: _DrawInProgress) -> None:
+        """Warn if the first draws of all branches are equal: later ones will be equal too."""
         if (
-            drawn.here.round
+            drawn.context.round
             or self._ledger.warned
             or drawn.reply is None
             or self._shape.breadth == 1
@@ -360,40 +359,43 @@ class _Engine:
         if len(first) == self._shape.breadth and len(set(first)) == 1:
             self._ledger.warned = True
             warnings.warn(
-                f"all {self._shape.breadth} branches drew the same text: {drawn.model} seems to ignore seeds at this "
-                "temperature, so breadth multiplies the cost and brings nothing",
+                f"all {self._shape.breadth} branches drew the same text: {drawn.model} seems to "
+                "ignore seeds at this temperature, "
+                "so breadth multiplies the cost and brings nothing",
                 SameAnswers,
                 stacklevel=2,
             )
 
-    # --- the end ------------------------------------------------------------------------------------------------------
+    # --- the result
 
     def _result(self, why: frozenset[str]) -> SampleResult:
-        ledger, race = self._ledger, self._race
+        ledger, order = self._ledger, self._order
         attempts = by_branch(list(ledger.attempts.values()))
         errors = tuple(ledger.errors[place] for place in sorted(ledger.errors))
         usage = sum((attempt.usage for attempt in attempts), NO_USAGE)
-        if race.broken is not None and not self._shape.collect:
+        if order.broken is not None and not self._shape.collect:
             self._raise(attempts)
-        # Which draws behind an error for all came to their end is a matter of timing: none of them
-        # is chosen.
+        # It depends on timing which draws after an error for all draws ended: none of them is
+        # chosen.
         counted = tuple(
-            attempt for attempt in attempts if race.broken is None or _place(attempt) < race.broken
+            attempt
+            for attempt in attempts
+            if order.broken is None or _place(attempt) < order.broken
         )
-        winner = self._selected(counted) if race.best is None else ledger.attempts[race.best]
+        winner = self._select(counted) if order.best is None else ledger.attempts[order.best]
         self._winner = winner
         ok = winner is not None and winner.state == "passed"
         if not ok and errors and not self._shape.collect:
             self._raise(attempts)
         if self._shape.pick == "first":
             why |= {"pick=first"}
-        failed = [place for place in ledger.errors if race.broken is None or place <= race.broken]
+        failed = [place for place in ledger.errors if order.broken is None or place <= order.broken]
         self._scope.count_results("draw", done=count(counted).completed, failed=len(failed))
         return SampleResult(
             ok, winner, attempts, count(attempts), usage, errors, why, self._split_usage()[1]
         )
 
-    def _selected(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
+    def _select(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
         drawn = tuple(attempt for attempt in attempts if attempt.state in ("passed", "failed"))
         if not drawn:
             return None
@@ -413,8 +415,11 @@ class _Engine:
         return chosen
 
     def _raise(self, attempts: tuple[SampleAttempt, ...]) -> None:
-        """An error for all as it is; else the first error, at more than one branch as a cause."""
-        errors, broken = self._ledger.errors, self._race.broken
+        """Raise an error for all draws as it is, else the first one.
+
+        With more than one branch, the latter is the cause of a `BranchesFailed`.
+        """
+        errors, broken = self._ledger.errors, self._order.broken
         first = errors[min(errors) if broken is None else broken]
         if self._shape.breadth == 1 or broken is not None:
             first.attempts = attempts  # type: ignore[attr-defined]
@@ -425,10 +430,10 @@ class _Engine:
 
 
 @dataclass(slots=True)
-class _Drawn:
-    """A draw in the making."""
+class _DrawInProgress:
+    """A draw that is running."""
 
-    here: DrawContext
+    context: DrawContext
     seed: int
     state: Any = "failed"
     model: str = ""
@@ -436,14 +441,14 @@ class _Drawn:
     verdicts: tuple[CheckVerdict, ...] = ()
 
     def attempt(self, used: Usage, error: BaseException | None) -> SampleAttempt:
-        """As it is kept."""
+        """Return the record of this draw."""
         reply = self.reply
         return SampleAttempt(
-            self.here.branch,
-            self.here.round,
-            self.here.number,
+            self.context.branch,
+            self.context.round,
+            self.context.number,
             self.state,
-            text=reply.text if reply else _said(error),
+            text=reply.text if reply else _rejected_text(error),
             value=reply.value if reply else None,
             verdicts=self.verdicts,
             usage=used,
@@ -455,12 +460,12 @@ class _Drawn:
         )
 
 
-def _call(what: Any) -> Any:  # noqa: ANN401 - a check of the user's
+def _call_function(what: Any) -> Any:  # noqa: ANN401 - a check of the user
     return what()
 
 
-def _less(after: Usage, before: Usage) -> Usage:
-    """What was used between two moments."""
+def _usage_between(after: Usage, before: Usage) -> Usage:
+    """Return the usage between two moments."""
     usd = None if after.usd is None or before.usd is None else after.usd - before.usd
     return Usage(
         after.requests - before.requests,
@@ -472,15 +477,15 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 def _check_usable(reply: Reply, name: str) -> None:
-    """Raise for what no check can judge, also where a model of one's own doesn't."""
+    """Raise for a reply that no check can judge, also where a user's model doesn't."""
     if reply.finish == "refused":
         raise Refused(f"{name} refused to answer", raw=reply.text)
     if not reply.text.strip() and not reply.tool_calls:
         raise ReplyBroken(f"{name} sent an empty reply")
 
 
-def _said(error: BaseException | None) -> str:
-    """What the model said in a reply that breaks the schema: a repair shows it."""
+def _rejected_text(error: BaseException | None) -> str:
+    """Return the text of a reply that breaks the schema, for the repair."""
     return error.raw if isinstance(error, ReplyInvalid) else ""
 
 
@@ -488,14 +493,14 @@ def _place(attempt: SampleAttempt) -> Place:
     return (attempt.round, attempt.branch)
 
 
-def _why_not(attempt: SampleAttempt) -> str | None:
-    """What an attempt failed by, in a line: of a branch that is still under way nothing else says it."""
+def _failure_reason(attempt: SampleAttempt) -> str | None:
+    """Return in one line why an attempt failed; a view has no other source while a branch runs."""
     said = attempt.error or "; ".join(
         f"{verdict.check}: {verdict.reason}" if verdict.reason else verdict.check
         for verdict in attempt.verdicts
         if not verdict.ok
     )
-    return said[:_LONGEST] or None
+    return said[:_REASON_CHARACTERS] or None
 
 
 def _sentence(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What came of a sample: one record for each draw, and the counts over all of them."""
+"""The result of a sample: one record for each draw, and the counts of all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State: TypeAlias = Literal["passed", "failed", "error", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
-    """What a check says of a draw."""
+    """The verdict of a check on a draw."""
 
     check: str
     ok: bool
@@ -25,9 +25,10 @@ class CheckVerdict:
 
 @dataclass(frozen=True, slots=True)
 class SampleAttempt:
-    """One draw: where it was made, what came, and what the checks said.
+    """One draw: its branch and round, the reply, and the verdicts of the checks.
 
-    `number` is `branch * depth + round + 1`, unique over all branches. Rounds and branches count from 0.
+    `number` is `branch * depth + round + 1`, unique over all branches. Rounds and branches count
+    from 0.
     """
 
     branch: int
@@ -38,13 +39,13 @@ class SampleAttempt:
     value: Json = None
     verdicts: tuple[CheckVerdict, ...] = ()
     error: str | None = None
-    """What was raised: its type's name and its message."""
+    """The exception: its type's name and its message."""
     usage: Usage = NO_USAGE
     seed: int | None = None
     seconds: float = 0.0
     model: str = ""
     concerns: Concern | None = None
-    """Whom its error concerns: this draw alone, its branch, or every draw of the sample."""
+    """What its error concerns: this draw alone, its branch, or every draw of the sample."""
 
     @property
     def reason(self) -> str:
@@ -62,23 +63,23 @@ class SampleAttempt:
         return sum(verdict.score or 0.0 for verdict in self.verdicts)
 
     def plain(self) -> dict[str, Any]:
-        """As it is recorded, and as JSON shows it."""
+        """Return the form that is recorded and printed as JSON."""
         return asdict(self)
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> SampleAttempt:
-        """The same again."""
+        """Read what `plain` returned."""
         verdicts = tuple(CheckVerdict(**verdict) for verdict in plain["verdicts"])
         return cls(**{**plain, "verdicts": verdicts, "usage": Usage(**plain["usage"])})
 
 
 @dataclass(frozen=True, slots=True)
 class SampleCounts:
-    """How many draws were started, and what became of them: `completed + cancelled + failed == started`.
+    """How many draws were started and how they ended; `completed + cancelled + failed == started`.
 
-    `completed` draws were checked, passed or not; `failed` ones raised, or had a reply of no use. `rounds` is the
-    deepest round that any branch began, at most the depth: it counts rounds of one branch, where `started` counts
-    draws over all of them.
+    `completed` draws were checked, passed or not; `failed` ones raised, or had an unusable reply.
+    `rounds` is the deepest round that any branch began, at most the depth: it counts rounds of one
+    branch, while `started` counts draws of all branches.
     """
 
     started: int = 0
@@ -90,9 +91,9 @@ class SampleCounts:
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
-    """What a sample came to.
+    """The result of a sample.
 
-    `attempts` are sorted by (branch, round), whatever order they ended in.
+    `attempts` are sorted by (branch, round), independent of the order in which they ended.
     """
 
     ok: bool
@@ -100,12 +101,12 @@ class SampleResult:
     attempts: tuple[SampleAttempt, ...]
     counts: SampleCounts
     usage: Usage
-    """Of all draws, `speculative` ones included: what was paid for."""
+    """The usage of all draws, `speculative` ones included: what was paid for."""
     errors: tuple[BaseException, ...] = ()
-    """What other draws raised, in (round, branch) order."""
+    """The exceptions of draws, in (round, branch) order."""
     timing_dependent: frozenset[str] = field(default_factory=frozenset)
     speculative: Usage = NO_USAGE
-    """Of draws past the winner in (round, branch) order: how many there were depends on timing."""
+    """The usage of draws past the winner in (round, branch) order; it depends on timing."""
 
     @property
     def text(self) -> str:
@@ -119,7 +120,7 @@ class SampleResult:
 
 
 def count(attempts: Sequence[SampleAttempt]) -> SampleCounts:
-    """Count them."""
+    """Count attempts by how they ended."""
     states = [attempt.state for attempt in attempts]
     return SampleCounts(
         started=len(states),
@@ -133,10 +134,10 @@ def count(attempts: Sequence[SampleAttempt]) -> SampleCounts:
 def split_usage(
     attempts: Sequence[SampleAttempt], last: tuple[int, int] | None
 ) -> tuple[Usage, Usage]:
-    """What draws up to the (round, branch) `last` used, and what the others did: those past it, or cut off.
+    """Return the usage of draws up to the (round, branch) `last`, and that of the others.
 
-    The first is the same whatever the delays: it is what a sample of one draw after the other would
-    have used.
+    The others are past it or were cancelled. The first is the same with any delays: it is what a
+    sequential sample would have used.
     """
     counted = speculative = NO_USAGE
     for attempt in by_branch(attempts):
@@ -154,7 +155,7 @@ def by_branch(attempts: Sequence[SampleAttempt]) -> tuple[SampleAttempt, ...]:
 
 
 def best_failed(attempts: Sequence[SampleAttempt]) -> SampleAttempt | None:
-    """Of draws that did not pass: most checks passed, then the higher score, then the earliest (round, branch)."""
+    """Return the best draw: most checks passed, then the higher score, then the earliest."""
     drawn = [attempt for attempt in attempts if attempt.state in ("passed", "failed")]
     return min(drawn, key=rank, default=None)
 

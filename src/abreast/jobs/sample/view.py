@@ -1,4 +1,4 @@
-"""A sample: branches by rounds, what the checks said of each draw, and which draw was chosen."""
+"""The view of a sample: branches by rounds, the verdicts on each draw, and the chosen draw."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ENDED: Final = "sample-ended"
 _DRAW_STARTED: Final = "draw-started"
 _DRAW_ENDED: Final = "draw-ended"
 
-_DRAWS: Final = 400  # that are shown
-_ROUNDS: Final = 24
-_TEXT: Final = 300
-_REASON: Final = 160
-_CHECKS: Final = 8
-_PROMPT: Final = 2_000
+_MAX_DRAWS: Final = 400
+_MAX_ROUNDS: Final = 24
+_TEXT_CHARACTERS: Final = 300
+_REASON_CHARACTERS: Final = 160
+_MAX_CHECKS: Final = 8
+_PROMPT_CHARACTERS: Final = 2_000
 STATES: Final = ("passed", "failed", "error", "cancelled", "drawing", "cut off")
 
 
@@ -44,24 +44,24 @@ class _Draw:
 
 
 class SampleFold:
-    """What has happened in a sample so far."""
+    """Collects the events of a sample."""
 
     KINDS: ClassVar = frozenset(
         {_STARTED, _ENDED, _DRAW_STARTED, _DRAW_ENDED, CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED}
     )
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start without events."""
         self._path: str | None = None
         self._breadth = self._depth = 0
         self._draws: dict[tuple[int, int], _Draw] = {}
         self._branches: dict[str, int] = {}  # by path
-        self._now: dict[str, _Draw] = {}  # the draw that a branch is at
+        self._current_draws: dict[str, _Draw] = {}  # by path of a branch: the draw that is running
         self._ended: Mapping[str, Any] | None = None
         self._why: dict[int, str] = {}
 
     def add(self, event: Event) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         if event.kind == _STARTED and self._path in (None, event.path):
             self._path = event.path
             self._breadth, self._depth = (
@@ -75,26 +75,25 @@ class SampleFold:
         elif event.kind == _ENDED and event.path == self._path:
             self._ended = event.data
         elif self._path is not None and event.path.startswith(f"{self._path}/"):
-            self._in_branch(event)
+            self._add_branch_event(event)
 
-    def _in_branch(self, event: Event) -> None:
+    def _add_branch_event(self, event: Event) -> None:
         if event.kind in (_DRAW_STARTED, _DRAW_ENDED):
-            self._drawn(event)
+            self._add_draw(event)
         elif event.kind == CALL_SETTLED:
-            draw = self._now.get(event.path.partition("/call/")[0])
-            if (
-                draw is not None and not draw.text
-            ):  # the first call of a draw is its own; judges come after it
-                draw.text = short(mapping(value_in(event)).get("text"), _TEXT)
+            draw = self._current_draws.get(event.path.partition("/call/")[0])
+            # The first call of a draw is its own; those of judges come after it.
+            if draw is not None and not draw.text:
+                draw.text = short(mapping(value_in(event)).get("text"), _TEXT_CHARACTERS)
                 draw.facts = {
                     "seconds": sum(filter(None, map(number, listed(event.data.get("service"))))),
                     "tokens": (whole(event.data.get("output_tokens")) or 0),
                     "model": event.data.get("model"),
                 }
         elif event.path in self._branches:
-            self._settled(event, self._branches[event.path])
+            self._add_settled_branch(event, self._branches[event.path])
 
-    def _drawn(self, event: Event) -> None:
+    def _add_draw(self, event: Event) -> None:
         branch, number_of_round = whole(event.data.get("branch")), whole(event.data.get("round"))
         if branch is None or number_of_round is None:
             return
@@ -103,16 +102,16 @@ class SampleFold:
         draw = self._draws.setdefault(place, _Draw(whole(event.data.get("number")) or 0))
         if event.kind == _DRAW_STARTED:
             draw.state = "drawing"
-            self._now[event.path] = draw
+            self._current_draws[event.path] = draw
         else:
             draw.state = str(event.data.get("state"))
-            draw.why = short(event.data.get("why"), _REASON)
-            self._now.pop(event.path, None)
+            draw.why = short(event.data.get("why"), _REASON_CHARACTERS)
+            self._current_draws.pop(event.path, None)
 
-    def _settled(self, event: Event, branch: int) -> None:
-        """A branch has ended: what is recorded of it says more than the events on the way."""
+    def _add_settled_branch(self, event: Event, branch: int) -> None:
+        """Take the draws of a branch that has ended from its record, which has more than events."""
         if event.data.get("state") == "cancelled":
-            self._why[branch] = short(event.data.get("reason"), _REASON)
+            self._why[branch] = short(event.data.get("reason"), _REASON_CHARACTERS)
         for one in map(
             mapping, listed(value_in(event)) if event.data.get("state") == "done" else ()
         ):
@@ -121,50 +120,50 @@ class SampleFold:
             place = (branch, number_of_round)
             draw = self._draws.setdefault(place, _Draw(whole(one.get("number")) or 0))
             draw.state = str(one.get("state"))
-            draw.text = short(one.get("text"), _TEXT)
+            draw.text = short(one.get("text"), _TEXT_CHARACTERS)
             verdicts = [mapping(verdict) for verdict in listed(one.get("verdicts"))]
             draw.facts = {
                 "seconds": number(one.get("seconds")),
                 "tokens": mapping(one.get("usage")).get("output_tokens"),
-                "model": short(one.get("model"), _REASON),
-                "error": short(one.get("error"), _REASON) or None,
+                "model": short(one.get("model"), _REASON_CHARACTERS),
+                "error": short(one.get("error"), _REASON_CHARACTERS) or None,
                 "verdicts": [
                     {
-                        "check": short(verdict.get("check"), _REASON),
+                        "check": short(verdict.get("check"), _REASON_CHARACTERS),
                         "ok": bool(verdict.get("ok")),
-                        "reason": short(verdict.get("reason"), _REASON),
+                        "reason": short(verdict.get("reason"), _REASON_CHARACTERS),
                         "score": number(verdict.get("score")),
                     }
-                    for verdict in verdicts[:_CHECKS]
+                    for verdict in verdicts[:_MAX_CHECKS]
                 ],
-                "more_verdicts": max(0, len(verdicts) - _CHECKS),
+                "more_verdicts": max(0, len(verdicts) - _MAX_CHECKS),
             }
 
     def _cut_off(self) -> None:
-        for draw in self._now.values():
+        for draw in self._current_draws.values():
             draw.state = "cut off"
-        self._now.clear()
+        self._current_draws.clear()
 
     def plain(self, run: RunRow, state: str) -> dict[str, object]:
-        """The tree; of many branches and rounds the first, the chosen draw's among them."""
+        """Return the branches; of very many the first ones and that of the chosen draw."""
         if state != "running":
             self._cut_off()
-        asked, paths = (
+        manifest, paths = (
             manifest_of(run, "sample"),
             {branch: path for path, branch in self._branches.items()},
         )
         chosen = self._chosen()
         deepest = max((number_of_round + 1 for _, number_of_round in self._draws), default=1)
-        rounds = min(deepest, _ROUNDS)
+        rounds = min(deepest, _MAX_ROUNDS)
         begun = sorted(paths)
-        shown = begun[: max(1, _DRAWS // rounds)]
+        shown = begun[: max(1, _MAX_DRAWS // rounds)]
         if chosen is not None and chosen[0] not in shown:
             shown = [*shown[:-1], chosen[0]]
         return {
-            "prompt": short(asked.get("prompt"), _PROMPT),
-            "model": short(asked.get("model"), _REASON),
-            "strategy": asked.get("strategy") or "rejection",
-            "pick": asked.get("pick") or "ordered",
+            "prompt": short(manifest.get("prompt"), _PROMPT_CHARACTERS),
+            "model": short(manifest.get("model"), _REASON_CHARACTERS),
+            "strategy": manifest.get("strategy") or "rejection",
+            "pick": manifest.get("pick") or "ordered",
             "breadth": self._breadth,
             "depth": self._depth,
             "over": self._ended is not None,
@@ -195,7 +194,7 @@ class SampleFold:
     def _row(
         self, branch: int, rounds: int, chosen: tuple[int, int] | None
     ) -> list[dict[str, object]]:
-        """The draws of a branch that are shown: the first, and the chosen one wherever it is."""
+        """Return the draws of a branch that are shown: the first ones, and the chosen one."""
         numbers = [one for one in range(rounds) if (branch, one) in self._draws]
         if chosen is not None and chosen[0] == branch and chosen[1] >= rounds:
             numbers.append(chosen[1])
@@ -213,11 +212,11 @@ class SampleFold:
         ]
 
     def _by_round(self) -> list[dict[str, object]]:
-        """How the draws of each round fared, over all branches."""
+        """Count the draws of each round by state, over all branches."""
         counts: dict[int, Counter[str]] = {}
         for (_, number_of_round), draw in self._draws.items():
             counts.setdefault(number_of_round, Counter())[draw.state] += 1
-        return [{"round": one, **counts[one]} for one in sorted(counts)[:_ROUNDS]]
+        return [{"round": one, **counts[one]} for one in sorted(counts)[:_MAX_ROUNDS]]
 
     @staticmethod
     def _cut(begun: int, shown: int, deepest: int, rounds: int) -> str | None:
