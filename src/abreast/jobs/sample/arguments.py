@@ -106,7 +106,7 @@ def make_job(
         depth: how many rounds each branch has: the first draw, and `depth - 1` repairs.
         strategy: what to ask next, and which draw to choose: Rejection (default), Repair,
             MultiTurn, Vote, BestOf, Escalate, your own, or a name such as "repair".
-        pick: "ordered" chooses the least (round, branch) that passes, the same with any delays;
+        pick: "ordered" chooses the least (round, branch) that passes, the same whatever the delays;
             "first" chooses the draw that passes first in time, which depends on timing.
         on_error: "raise" where nothing passed and something raised; "collect" returns the errors
             with the result. A reply that is declined, empty, broken or not valid by the schema uses

@@ -79,7 +79,7 @@ class SampleCounts:
 
     `completed` draws were checked, passed or not; `failed` ones raised, or had an unusable reply.
     `rounds` is the deepest round that any branch began, at most the depth: it counts rounds of one
-    branch, while `started` counts draws of all branches.
+    branch, where `started` counts draws over all of them.
     """
 
     started: int = 0

@@ -91,9 +91,9 @@ class Strategy(Protocol):
         """Return what the branch asks now."""
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
-        """Choose a draw where none has won.
+        """Choose a draw where none has won, of attempts in (branch, round) order.
 
-        `attempts` are in (branch, round) order; the answer is one of them, its index, or None.
+        The answer is one of them, its index, or None.
         """
 
 
@@ -170,7 +170,10 @@ class MultiTurn:
         return Turn(tuple(turns))
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
-        """Choose the last draw of the branch whose last draw ranks best."""
+        """Choose the last draw of the branch whose last draw ranks best.
+
+        It is the deepest repaired one, not the last to end.
+        """
         last = {
             attempt.branch: attempt for attempt in attempts if attempt.state in ("passed", "failed")
         }

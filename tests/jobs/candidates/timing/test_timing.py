@@ -40,7 +40,7 @@ LEFT = []
 
 def pairs(numbers, wanted):
     holder = sys._getframe(2).f_locals.get("self")
-    if type(holder).__name__ != "Holder":
+    if type(holder).__name__ != "CallHolder":
         return count(numbers, wanted)
     if not LEFT:
         real = type(holder)._record
@@ -63,14 +63,14 @@ import sys
 TIMED = next((module for name, module in sys.modules.items() if name.endswith("child.timed")), None)
 KNOWN = {}
 if TIMED is not None:
-    real = TIMED.Holder._copy
+    real = TIMED.CallHolder._copy
 
     def _copy(self, *, needed):
         (args, kwargs) = given = real(self, needed=needed)
         KNOWN[id(args[0])] = count(*args)
         return given
 
-    TIMED.Holder._copy = _copy
+    TIMED.CallHolder._copy = _copy
 
 
 def pairs(numbers, wanted):
