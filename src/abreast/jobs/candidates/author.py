@@ -53,7 +53,7 @@ class ModelAuthor:
             return await self._ask_for_code(
                 f"Make `{self._target.qualname}` in this Python file as fast as you can, "
                 f"with approach {number} of {count}: prefer one that the others would not take.\n\n"
-                f"{_fenced(self._original)}\n\n{_RULES}"
+                f"{_code_block(self._original)}\n\n{_RULES}"
             )
 
         found: list[Proposal] = []
@@ -72,22 +72,22 @@ class ModelAuthor:
         return await self._ask_for_code(
             f"This candidate for a faster `{self._target.qualname}` does not do "
             "what the original does.\n\n"
-            f"The original:\n{_fenced(self._original)}\n\nThe candidate, as a patch:\n"
-            f"{_fenced(patch_of(self._original, text, self._target.file))}\n\n"
-            f"What differs:\n{_listed(checked.diffs)}\n\nRepair it, and keep it fast. {_RULES}"
+            f"The original:\n{_code_block(self._original)}\n\nThe candidate, as a patch:\n"
+            f"{_code_block(patch_of(self._original, text, self._target.file))}\n\n"
+            f"What differs:\n{_list_diffs(checked.diffs)}\n\nRepair it, and keep it fast. {_RULES}"
         )
 
     async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
         """Ask for a better version of each candidate: one request, one code block for each."""
         parts = [
             f"Candidate {number} ({_speed(one)}):\n"
-            f"{_fenced(patch_of(self._original, one.text, self._target.file))}"
+            f"{_code_block(patch_of(self._original, one.text, self._target.file))}"
             for number, one in enumerate(faster, 1)
         ]
         reply = await self._ask(
             f"These candidates for a faster `{self._target.qualname}` behave like the original, "
             "and are faster.\n\n"
-            f"The original:\n{_fenced(self._original)}\n\n"
+            f"The original:\n{_code_block(self._original)}\n\n"
             + "\n\n".join(parts)
             + f"\n\nRefine each: faster still, smaller, or easier to read. "
             f"Answer with {len(faster)} Python code blocks in their order. {_RULES}"
@@ -98,12 +98,12 @@ class ModelAuthor:
         """Ask for one more candidate, given one candidate and its ancestors, oldest first."""
         parts = [
             f"{number}. {one.name}, {one.verdict} ({_speed(one)}):\n"
-            f"{_fenced(patch_of(self._original, one.text, self._target.file))}"
+            f"{_code_block(patch_of(self._original, one.text, self._target.file))}"
             for number, one in enumerate(ancestry, 1)
         ]
         return await self._ask_for_code(
             f"This is how a faster `{self._target.qualname}` came about, step by step.\n\n"
-            f"The original:\n{_fenced(self._original)}\n\n"
+            f"The original:\n{_code_block(self._original)}\n\n"
             + "\n\n".join(parts)
             + "\n\nTake one further step that "
             f"follows from what helped and what did not. {_RULES}"
@@ -126,11 +126,11 @@ def blocks_of(text: str) -> list[str]:
     return found or ([text] if text.strip() else [])
 
 
-def _fenced(text: str) -> str:
+def _code_block(text: str) -> str:
     return f"```python\n{text.rstrip()}\n```"
 
 
-def _listed(diffs: Sequence[Diff]) -> str:
+def _list_diffs(diffs: Sequence[Diff]) -> str:
     shown = [f"- {str(one)[:_DIFF_CHARACTERS]}" for one in diffs[:_DIFFS_IN_REQUEST]]
     more = (
         [f"- and {len(diffs) - _DIFFS_IN_REQUEST} more"] if len(diffs) > _DIFFS_IN_REQUEST else []

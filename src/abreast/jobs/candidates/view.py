@@ -122,8 +122,8 @@ class CandidatesFold:
             ],
             "candidates": [self._row(one, str(original), file, room) for one in shown],
             "trouble": [
-                short(f"{place}: {said}", _TEXT_CHARACTERS)
-                for place, said in list(self._failed.items())[:10]
+                short(f"{place}: {failure}", _TEXT_CHARACTERS)
+                for place, failure in list(self._failed.items())[:10]
             ],
             "cut": f"shown: {_MAX_CANDIDATES:,} of {many(len(tried), 'candidate')}"
             if len(tried) > _MAX_CANDIDATES
@@ -134,7 +134,7 @@ class CandidatesFold:
         """Derive the candidates from the recorded results, in the order in which the job does."""
         if self._initial_registry is None:
             self._initial_registry = Registry(target, original)
-            found = map(_proposal, map(mapping, listed(self._done.get("sources"))))
+            found = map(_read_proposal, map(mapping, listed(self._done.get("sources"))))
             self._initial_registry.enter(proposal for proposal in found if proposal is not None)
         registry = deepcopy(self._initial_registry)
         self._replay_round(registry, "")
@@ -159,7 +159,7 @@ class CandidatesFold:
         for name in list(registry.tried):
             place = f"{_TRIES_STEP}/candidate{ending}/{escape(name)}"
             if place in self._done and (
-                links := [_link(mapping(one)) for one in listed(self._done[place])]
+                links := [_read_link(mapping(one)) for one in listed(self._done[place])]
             ):
                 registry.settle(name, links)
             elif place in self._failed:
@@ -167,7 +167,7 @@ class CandidatesFold:
         for name in list(registry.tried):
             place = f"{_TRIES_STEP}/measure{ending}/{escape(name)}"
             if place in self._done:
-                registry.time(name, _timed(mapping(self._done[place])))
+                registry.time(name, _read_timed(mapping(self._done[place])))
             elif place in self._failed:
                 registry.time(name, Timed("error", self._failed[place]))
         registry.copy_to_duplicates()
@@ -238,7 +238,7 @@ def _candidate_at(place: str) -> tuple[str, str] | None:
 # --- the job's records, read from the journal
 
 
-def _proposal(facts: Mapping[str, Any]) -> Proposal | None:
+def _read_proposal(facts: Mapping[str, Any]) -> Proposal | None:
     if not isinstance(facts.get("name"), str) or not isinstance(facts.get("text"), str):
         return None
     try:
@@ -247,7 +247,7 @@ def _proposal(facts: Mapping[str, Any]) -> Proposal | None:
         return None
 
 
-def _link(facts: Mapping[str, Any]) -> Link:
+def _read_link(facts: Mapping[str, Any]) -> Link:
     checked = dict(mapping(facts.get("checked")))
     try:
         diffs = tuple(Diff(**mapping(diff)) for diff in listed(checked.pop("diffs", ())))
@@ -256,7 +256,7 @@ def _link(facts: Mapping[str, Any]) -> Link:
         return Link("", Checked("error", "it was recorded by another version of abreast"))
 
 
-def _timed(facts: Mapping[str, Any]) -> Timed:
+def _read_timed(facts: Mapping[str, Any]) -> Timed:
     try:
         return Timed(
             **{

@@ -87,10 +87,10 @@ class Function:
         """Start an async function, or return a plain one to be called."""
         given = draft.value if self.of == "value" else draft.text
         if inspect.iscoroutinefunction(self.fn):
-            return self._awaited(self.fn(given))
+            return self._await_verdict(self.fn(given))
         return lambda: self.fn(given)
 
-    async def _awaited(self, answer: Awaitable[Any]) -> CheckVerdict:
+    async def _await_verdict(self, answer: Awaitable[Any]) -> CheckVerdict:
         return self.verdict(await answer)
 
     def verdict(self, answer: Any) -> CheckVerdict:  # noqa: ANN401 - the user's own
@@ -140,11 +140,11 @@ class Judge:
             schema=_VERDICT_SCHEMA,
         )
         reply = await self.model.complete(request)
-        said: Any = reply.value
+        answer: Any = reply.value
         return CheckVerdict(
             self.name,
-            ok=bool(said["meets"]),
-            reason="" if said["meets"] else str(said.get("reason") or "no"),
+            ok=bool(answer["meets"]),
+            reason="" if answer["meets"] else str(answer.get("reason") or "no"),
         )
 
 
@@ -232,8 +232,8 @@ def words(least: int = 0, most: int | None = None) -> Pure:
         )
 
     bounds = [f"at least {least}"] * bool(least) + [f"at most {most}"] * (most is not None)
-    said = " and ".join(bounds)
-    return Pure(f"{said} words", look, f"Use {said} words.")
+    range_text = " and ".join(bounds)
+    return Pure(f"{range_text} words", look, f"Use {range_text} words.")
 
 
 def is_json() -> Pure:

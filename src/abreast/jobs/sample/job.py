@@ -93,9 +93,9 @@ class BreadthDepth:
     def __post_init__(self) -> None:
         """Refuse an absurd number of draws before it takes up memory."""
         if self.breadth * self.depth > MAX_DRAWS:
-            said = f"breadth {self.breadth:,} x depth {self.depth:,}"
+            size = f"breadth {self.breadth:,} x depth {self.depth:,}"
             raise ValueError(
-                f"{said} is {self.breadth * self.depth:,} draws; a sample has at most {MAX_DRAWS:,}"
+                f"{size} is {self.breadth * self.depth:,} draws; a sample has at most {MAX_DRAWS:,}"
             )
 
 
@@ -425,8 +425,8 @@ class _Sampler:
             first.attempts = attempts  # type: ignore[attr-defined]
             raise first
         raised = len({branch for _, branch in errors})
-        said = f"no branch passed, and {raised} of {self._shape.breadth} raised; the first: "
-        raise BranchesFailed(said + _sentence(first), attempts) from first
+        summary = f"no branch passed, and {raised} of {self._shape.breadth} raised; the first: "
+        raise BranchesFailed(summary + _sentence(first), attempts) from first
 
 
 @dataclass(slots=True)
@@ -495,12 +495,12 @@ def _place(attempt: SampleAttempt) -> Place:
 
 def _failure_reason(attempt: SampleAttempt) -> str | None:
     """Return in one line why an attempt failed; a view has no other source while a branch runs."""
-    said = attempt.error or "; ".join(
+    reason = attempt.error or "; ".join(
         f"{verdict.check}: {verdict.reason}" if verdict.reason else verdict.check
         for verdict in attempt.verdicts
         if not verdict.ok
     )
-    return said[:_REASON_CHARACTERS] or None
+    return reason[:_REASON_CHARACTERS] or None
 
 
 def _sentence(error: BaseException) -> str:

@@ -46,8 +46,8 @@ class Question:
         shown = [check.shown for check in self.checks if check.shown]
         if not shown:
             return self.prompt
-        said = self.prompt.rstrip()
-        ended = said if said[-1:] in _SENTENCE_ENDS else f"{said}."
+        prompt = self.prompt.rstrip()
+        ended = prompt if prompt[-1:] in _SENTENCE_ENDS else f"{prompt}."
         # As sentences: small models take a list of requirements for something to be listed.
         return f"{ended} {shown[0]}" if len(shown) == 1 else "\n".join((ended, *shown))
 

@@ -220,6 +220,6 @@ class SampleFold:
 
     @staticmethod
     def _cut(begun: int, shown: int, deepest: int, rounds: int) -> str | None:
-        said = [f"{shown:,} of {many(begun, 'branch')}"] if shown < begun else []
-        said += [f"{rounds} of {many(deepest, 'round')}"] if rounds < deepest else []
-        return f"shown: {' and '.join(said)}" if said else None
+        parts = [f"{shown:,} of {many(begun, 'branch')}"] if shown < begun else []
+        parts += [f"{rounds} of {many(deepest, 'round')}"] if rounds < deepest else []
+        return f"shown: {' and '.join(parts)}" if parts else None

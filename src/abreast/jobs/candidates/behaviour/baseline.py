@@ -40,30 +40,30 @@ def check_baseline(watched: Watched, qualname: str, top: str) -> None:
 
     `top` is the directory of the slot; it is removed from the paths in pytest's lines.
     """
-    said, usage = _last_lines(watched, top), watched.exit in {USAGE_EXIT, NO_TESTS_EXIT}
+    lines, usage = _last_lines(watched, top), watched.exit in {USAGE_EXIT, NO_TESTS_EXIT}
     if watched.failure:
         raise BaselineFailed(
-            f"the tests can't be run on the code as it is: {watched.reason}", said, usage=usage
+            f"the tests can't be run on the code as it is: {watched.reason}", lines, usage=usage
         )
     if watched.invocations and watched.passed:
         return
     if broken := [name for name, word in watched.outcomes if word == "error" and "::" not in name]:
         why = watched.messages.get(broken[0], "").replace(f"{top}/", "")
         more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
-        raise BaselineFailed(f"pytest can't collect {broken[0]}{more}: {why}".rstrip(": "), said)
+        raise BaselineFailed(f"pytest can't collect {broken[0]}{more}: {why}".rstrip(": "), lines)
     if watched.exit in PYTEST_EXITS:
         raise BaselineFailed(
-            f"the tests can't be run: {PYTEST_EXITS[watched.exit]}", said, usage=usage
+            f"the tests can't be run: {PYTEST_EXITS[watched.exit]}", lines, usage=usage
         )
     if watched.invocations:
         raise BaselineFailed(
-            f"no test passes on the code as it is ({watched.tests} were run)", said
+            f"no test passes on the code as it is ({watched.tests} were run)", lines
         )
     failed = [name for name, word in watched.outcomes if word in {"failed", "error"}]
     if failed:
         message = watched.messages.get(failed[0], "")
         why = f"{_join_names(failed)} failed before that: {message}".rstrip(": ")
-        raise BaselineFailed(f"no test calls {qualname}; {why}", said)
+        raise BaselineFailed(f"no test calls {qualname}; {why}", lines)
     raise BaselineFailed(f"no test calls {qualname}: name tests that do with --tests", usage=False)
 
 

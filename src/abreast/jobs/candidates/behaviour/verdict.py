@@ -134,17 +134,17 @@ def _test_findings(original: Watched, candidate: Watched) -> Iterator[BehaviourF
     for name, word in original.outcomes:
         now = after.get(name, "missing")
         if word == "passed" and now != word:
-            said = candidate.messages.get(name, "")
+            message = candidate.messages.get(name, "")
             yield BehaviourFinding(
                 name,
                 "test",
-                ValueVerdict("different", "$", word, now, f"the test is {now} {said}".strip()),
+                ValueVerdict("different", "$", word, now, f"the test is {now} {message}".strip()),
             )
     known = {name for name, _ in original.outcomes}
     for name, word in candidate.outcomes:
         if name not in known and word != "passed":
-            said = candidate.messages.get(name, "")
-            reason = f"only the candidate has it: {said}"
+            message = candidate.messages.get(name, "")
+            reason = f"only the candidate has it: {message}"
             yield BehaviourFinding(
                 name, "test", ValueVerdict("different", "$", "nothing", word, reason)
             )

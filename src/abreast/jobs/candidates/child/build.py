@@ -58,8 +58,8 @@ def _member(text: str, _: list[object]) -> object:
 
 
 def _text(text: str, _: list[object]) -> object:
-    label, said = text.split("|", 1)
-    return _FROM_TEXT[label](said)
+    label, content = text.split("|", 1)
+    return _FROM_TEXT[label](content)
 
 
 _FROM_TEXT: dict[str, Callable[[str], object]] = {

@@ -182,13 +182,13 @@ class Race:
         try:
             made = await arm.process.make(number, chunks, timeout, known, cpu)
         except TimedProcessTimedOut:
-            said = f"{one.name} did not end within {timeout:.0f} s"
+            reason = f"{one.name} did not end within {timeout:.0f} s"
             if which == "candidate":
                 raise TimedProcessTimedOut(
-                    f"{said}; the original takes {in_words(one.seconds)}"
+                    f"{reason}; the original takes {in_words(one.seconds)}"
                 ) from None
             raise OriginalTimedOut(
-                f"{said} for the original: too much goes on here to measure it"
+                f"{reason} for the original: too much goes on here to measure it"
             ) from None
         if made.record is not None:
             self._judge(which, number, made.record)

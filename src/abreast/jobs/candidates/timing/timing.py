@@ -93,7 +93,7 @@ async def time_candidate(
     found: list[Timed] = []
 
     async def work(processes: TimedProcesses) -> None:
-        found.append(await _Timing(processes, slots, target, tests, how).timed(inputs))
+        found.append(await _Timing(processes, slots, target, tests, how).run(inputs))
 
     try:
         await within_timed_processes(work)
@@ -116,7 +116,7 @@ class _Timing:
     tests: Tests
     how: Mapping[str, Any]
 
-    async def timed(self, inputs: TimedCalls) -> Timed:
+    async def run(self, inputs: TimedCalls) -> Timed:
         """Return the verdict; for a faster one, compare all other calls of the tests as well."""
         found = await self._measure(inputs)
         if found.verdict != "faster":
