@@ -182,7 +182,7 @@ REFUSED_THEN_GOOD = laid_out({0: {0: Refused, 1: GOOD}, 1: {0: BAD, 1: GOOD}})
 @example(breadth=2, depth=1, kinds=LATE_PASS, delays=SLOW_FIRST, lane=4, collect=False)
 @example(breadth=2, depth=2, kinds=REFUSED_THEN_GOOD, delays=[0] * 16, lane=4, collect=False)
 @schedules
-def test_with_errors_in_play_the_answer_is_the_serial_one_whatever_the_delays(  # noqa: PLR0917
+def test_with_errors_in_play_the_answer_is_the_serial_one_whatever_the_delays(  # noqa: PLR0917 - arguments drawn by hypothesis
     breadth, depth, kinds, delays, lane, collect
 ):
     table = scheduled(kinds, delays)
@@ -193,7 +193,7 @@ def test_with_errors_in_play_the_answer_is_the_serial_one_whatever_the_delays(  
 
 
 @schedules
-def test_a_vote_with_errors_in_play_is_the_same_whatever_the_delays(  # noqa: PLR0917
+def test_a_vote_with_errors_in_play_is_the_same_whatever_the_delays(  # noqa: PLR0917 - arguments drawn by hypothesis
     breadth, depth, kinds, delays, lane, collect
 ):
     serial = Serial(kinds, breadth, depth, early=False)
