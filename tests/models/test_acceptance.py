@@ -290,7 +290,7 @@ async def test_faults_of_a_reply_or_a_request_are_typed_and_what_came_is_kept_in
         assert [type(outcome.error).__name__ for outcome in outcomes] == [*FAILED.values()]
         assert storm.stats().arrived == len(FAILED)
     assert kept(path, FAILED) == dict.fromkeys(FAILED, True)
-    assert state_of(path) == "done"
+    assert state_of(path) == "failed"
 
 
 def kept(path, faults):
