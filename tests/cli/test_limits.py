@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from abreast.cli.terminal.lane_drawing import Canvas
-from abreast.cli.terminal.limit_drawing import draw, one_liner, snapshot, svg
+from abreast.cli.terminal.limit_drawing import draw, snapshot, summary_line, svg
 from abreast.core.events import Event
 from abreast.testing.storm import start_process
 from abreast.views.limits import LimitChart
@@ -62,7 +62,9 @@ def test_the_picture_has_every_lane_its_decisions_and_why(chart):
     assert all(len(line) <= 80 for line in said.splitlines())
     plain = draw(chart, "r-1", "done", chart.now, Canvas(width=80, ascii=True)).plain
     assert plain.isascii()
-    assert one_liner(chart, "r-1", "done", 9.0).startswith("r-1 done for 9 s: openai: 2 in flight")
+    assert summary_line(chart, "r-1", "done", 9.0).startswith(
+        "r-1 done for 9 s: openai: 2 in flight"
+    )
 
 
 def test_the_same_in_json_and_as_an_svg(chart):

@@ -8,8 +8,8 @@ import pytest
 from abreast.cli import units
 from abreast.cli.errors import UsageError, one_line
 from abreast.cli.jobs.map.input_lines import InputLines
-from abreast.cli.jobs.map.template import ItemTemplate, Planned
-from abreast.cli.terminal.tables import span
+from abreast.cli.jobs.map.template import ItemTemplate, UnstartedItem
+from abreast.cli.terminal.tables import duration_text
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_values_in_messages_are_on_one_line_and_not_endless():
     [(0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (3700, "1 h 01 min")],
 )
 def test_lengths_of_time_are_said(seconds, said):
-    assert span(seconds) == said
+    assert duration_text(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_lengths_of_time_are_said(seconds, said):
 )
 def test_parts_of_paths(path, filled):
     template = ItemTemplate(["{.}", "{/}", "{//}", "{/.}"], json_items=False, option="x")
-    assert template.fill(path, Planned(0, "k")) == filled
+    assert template.fill(path, UnstartedItem(0, "k")) == filled
 
 
 def test_braces_that_are_no_placeholders_stay():
     template = ItemTemplate(["{print $1}", "{", "}", "{{}}", "{a.b}"], json_items=False, option="x")
-    assert template.fill("v", Planned(0, "k")) == ["{print $1}", "{", "}", "{v}", "{a.b}"]
+    assert template.fill("v", UnstartedItem(0, "k")) == ["{print $1}", "{", "}", "{v}", "{a.b}"]
 
 
 def items_of(data, **options):

@@ -1,4 +1,4 @@
-"""Settings: a flag over the environment over `abreast.toml` over `[tool.abreast]` over the default."""
+"""Settings, by precedence: flag, environment, `abreast.toml`, `[tool.abreast]`, default."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from abreast.cli import units
-from abreast.cli.errors import UsageError, one_line, system_words
+from abreast.cli.errors import UsageError, one_line, os_error_text
 from abreast.core.frozen import record
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 OWN_FILE: Final = "abreast.toml"
 SHARED_FILE: Final = "pyproject.toml"
-_MARKS: Final = (OWN_FILE, SHARED_FILE, ".git")  # what makes a directory a project
+_PROJECT_MARKERS: Final = (OWN_FILE, SHARED_FILE, ".git")  # one of them makes a directory a project
 
 
 @record(frozen=True, slots=True)
 class ConfigSetting(Generic[T]):
-    """Something that can be set: its name everywhere, how it is read, and what it is when nobody sets it."""
+    """A setting: its name in files and variables, the function that reads it, and its default."""
 
     name: str
     read: Callable[[object], T]
@@ -41,7 +41,7 @@ class ConfigSetting(Generic[T]):
 
 @record(frozen=True, slots=True)
 class Layer:
-    """Some settings from one place."""
+    """Settings from one source: the environment or a file."""
 
     source: str
     values: Mapping[str, object]
@@ -49,7 +49,7 @@ class Layer:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def place(self, name: str) -> str:
-        """Where a setting stands, such as `abreast.toml:3`, or which variable it is."""
+        """Where a setting is written: a line such as `abreast.toml:3`, or its variable."""
         if self.folder is None:
             return f"ABREAST_{name.upper()}"
         return f"{self.source}:{self.lines[name]}" if name in self.lines else self.source
@@ -86,13 +86,13 @@ KEEP: Final = ConfigSetting("keep", units.size, 8 << 20)
 PATIENCE: Final = ConfigSetting("patience", units.duration, 10.0)
 MODEL: Final = ConfigSetting("model", _text, "local/smollm2")
 DEFAULT: Final = "default"
-"""The source of what nobody has set."""
+"""The source of a value that is not set anywhere."""
 LANES: Final = "lanes"
 RUNNERS: Final = "runners"
 _RUNNER_KEYS: Final = frozenset({"argv", "model", "stdin", "options"})
 WORKFLOW: Final = "workflow"
 TABLES: Final = (LANES, RUNNERS, WORKFLOW)
-"""What only files have: models' lanes, agents' command lines, the bounds of workflows."""
+"""Tables that only files have: models' lanes, agents' command lines, bounds of workflows."""
 
 SETTINGS: Final[tuple[ConfigSetting[Any], ...]] = (
     STORE,
@@ -108,35 +108,41 @@ SETTINGS: Final[tuple[ConfigSetting[Any], ...]] = (
 
 
 class Config:
-    """What is set where, for one working directory."""
+    """The settings of one working directory, and where each comes from."""
 
     def __init__(self, project: Path, layers: Sequence[Layer]) -> None:
-        """`layers` in order of precedence."""
+        """Take the `layers` in order of precedence."""
         self.project = project
         self.layers = tuple(layers)
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Config:
-        """Look into the environment, and for files from here (or there) upwards.
+        """Read the environment, and the files of `folder` (or the working directory) and above.
 
-        `UsageError` names what is wrong in one.
+        Raises `UsageError` for a file that can't be read.
         """
-        here = folder or _here()
+        here = folder or _working_directory()
         folders = (here, *here.parents)
         own = next(filter(None, (_own_layer(folder) for folder in folders)), None)
         shared = next(filter(None, (_shared_layer(folder) for folder in folders)), None)
         marked = next(
-            (folder for folder in folders if any((folder / mark).exists() for mark in _MARKS)), here
+            (
+                folder
+                for folder in folders
+                if any((folder / mark).exists() for mark in _PROJECT_MARKERS)
+            ),
+            here,
         )
         project = own.folder if own else shared.folder if shared else marked
         return cls(
-            project or here, [layer for layer in (_environment(), own, shared) if layer is not None]
+            project or here,
+            [layer for layer in (_environment_layer(), own, shared) if layer is not None],
         )
 
     def find(self, setting: ConfigSetting[T], flag: object = None) -> ConfigValue[T]:
-        """The value that counts, and its source.
+        """The value of highest precedence, and its source.
 
-        `flag` is what the command line says, None for nothing.
+        `flag` is the value from the command line, None if there is none.
         """
         if flag is not None:
             return ConfigValue(_read(setting, flag, f"--{setting.name}"), "the command line")
@@ -152,11 +158,11 @@ class Config:
         return ConfigValue(setting.default, DEFAULT)
 
     def get(self, setting: ConfigSetting[T], flag: object = None) -> T:
-        """The value that counts."""
+        """The value of highest precedence."""
         return self.find(setting, flag).value
 
     def lanes(self) -> dict[str, LaneSettings]:
-        """The lanes of models: the built-in ones, and what the first file that speaks of lanes says."""
+        """The lanes of models: the built-in ones, changed by the first file with a lanes table."""
         from abreast.models.lanes import PROVIDERS, read_lanes
 
         for layer in self.layers:
@@ -168,7 +174,10 @@ class Config:
         return dict(PROVIDERS)
 
     def runners(self) -> dict[str, Runner]:
-        """The command lines of agents: `[runners.claude]` with `argv = ["claude", "-p", "{prompt}"]`."""
+        """The command lines of agents.
+
+        An example is `[runners.claude]` with `argv = ["claude", "-p", "{prompt}"]`.
+        """
         from abreast.assembly.workflow_tools import Runner
 
         place, table = self._table(RUNNERS)
@@ -234,14 +243,14 @@ class Config:
         return "", {}
 
 
-def _here() -> Path:
+def _working_directory() -> Path:
     try:
         return Path.cwd()
     except OSError:
         raise UsageError("the current directory is gone; go to one that exists") from None
 
 
-def _environment() -> Layer:
+def _environment_layer() -> Layer:
     values = {
         setting.name: os.environ[setting.variable]
         for setting in SETTINGS
@@ -252,13 +261,13 @@ def _environment() -> Layer:
 
 def _own_layer(folder: Path) -> Layer | None:
     path = folder / OWN_FILE
-    text = _content(path)
+    text = _file_text(path)
     return None if text is None else _layer(path, _table(path, text), text)
 
 
 def _shared_layer(folder: Path) -> Layer | None:
     path = folder / SHARED_FILE
-    text = _content(path)
+    text = _file_text(path)
     if text is None or "tool.abreast" not in text:
         return None
     values = _table(path, text).get("tool", {}).get("abreast")
@@ -267,14 +276,14 @@ def _shared_layer(folder: Path) -> Layer | None:
     )
 
 
-def _content(path: Path) -> str | None:
+def _file_text(path: Path) -> str | None:
     if not path.is_file():
         return None
     try:
         return path.read_text("utf-8")
     except OSError as error:
         raise UsageError(
-            f"{path} can't be read ({system_words(error)}); see to its permissions"
+            f"{path} can't be read ({os_error_text(error)}); see to its permissions"
         ) from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8; convert it") from None
@@ -294,7 +303,7 @@ def _layer(path: Path, values: object, section: str, whole: str | None = None) -
         raise UsageError(f"{path}: [tool.abreast] must be a table")
     first = whole.index(section) if whole else 0
     skipped = whole.count("\n", 0, first) if whole else 0
-    lines = {name: skipped + at for name in values if (at := _line(section, name))}
+    lines = {name: skipped + at for name in values if (at := _line_number(section, name))}
     layer = Layer(str(path), values, path.parent, lines)
     known = [setting.name for setting in SETTINGS]
     for name in values:
@@ -307,7 +316,7 @@ def _layer(path: Path, values: object, section: str, whole: str | None = None) -
     return layer
 
 
-def _line(text: str, name: str) -> int | None:
+def _line_number(text: str, name: str) -> int | None:
     found = re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=", text, re.MULTILINE)
     return text.count("\n", 0, found.end()) + 1 if found else None
 

@@ -1,4 +1,4 @@
-"""Options that mean the same everywhere, and how a command's own are declared."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from abreast.cli.stores import LAST, StoreChoice
 from abreast.core.frozen import record
 
 COMPLETION = "_ABREAST_COMPLETE"
-"""The variable in which a shell asks how a line could go on."""
+"""The environment variable by which a shell requests completions."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @record(slots=True)
 class Root:
-    """What holds for the whole invocation."""
+    """Options of the whole invocation."""
 
     verbose: bool = False
 
 
-def _be_verbose(context: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - as click calls it
+def _set_verbose(context: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - as click calls it
     if value:
         context.find_root().ensure_object(Root).verbose = True
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="abreast: %(message)s")
@@ -37,14 +37,11 @@ def _be_verbose(context: click.Context, _: click.Parameter, value: bool) -> bool
 def _complete_run(
     context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The ids of runs, for a shell that asks while a command is being typed.
-
-    Nothing, rather than an error.
-    """
+    """The ids of runs that complete a command line; none if the store can't be read."""
     try:
         with StoreChoice(Config.load(), context.params.get("store")).look() as store:
             rows = store.runs(limit=50) if store is not None else []
-    except Exception:  # noqa: BLE001 - a shell shows whatever is said here in the middle of the line
+    except Exception:  # noqa: BLE001 - a shell would print any error into the line being typed
         return []
     found = [
         CompletionItem(row.id, help=row.state) for row in rows if row.id.startswith(incomplete)
@@ -65,7 +62,7 @@ verbose = click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    callback=_be_verbose,
+    callback=_set_verbose,
     expose_value=False,
     help="Say more; show tracebacks.",
 )
@@ -108,7 +105,7 @@ def group_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-asking = group_of(
+model_options = group_of(
     click.option(
         "--model", "-m", metavar="NAME", help="Which model: provider/model.  [local/smollm2]"
     ),
@@ -125,13 +122,14 @@ asking = group_of(
         "--provider-concurrency",
         "lane_width",
         metavar="N",
-        help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.  [4]",
+        help="At most so many requests at once per provider, or for some: "
+        "openai=8,anthropic=2.  [4]",
     ),
 )
-"""What says which model is asked, and how."""
+"""Which model is asked, and with which settings."""
 
 common = group_of(store, as_json, verbose)
-"""What every command takes."""
+"""Options of every command."""
 
 
 def is_verbose() -> bool:

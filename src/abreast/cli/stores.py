@@ -1,4 +1,4 @@
-"""The store that a command works on, and the runs in it by the names that people use."""
+"""Finds and opens the store that a command works on, and finds runs in it by id or name."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ from typing import Final
 
 from abreast.assembly.names import find_store
 from abreast.cli.config import PATIENCE, STORE, Config
-from abreast.cli.errors import UsageError, system_words
+from abreast.cli.errors import UsageError, os_error_text
 from abreast.core.errors import NoSuchRun
 from abreast.store.port import RunRow, Store
 
 FOLDER: Final = ".abreast"
 FILE: Final = "abreast.db"
 LAST: Final = "last"
-"""Stands for the newest run, wherever a run is named."""
+"""Means the newest run, wherever a run is named."""
 
 
 class StoreChoice:
-    """Which store it is, and whether it was chosen by hand (then commands that are printed must name it too)."""
+    """Which store to use, and whether `--store` chose it.
+
+    If `--store` chose it, commands that are printed for the user name the store too.
+    """
 
     def __init__(self, config: Config, flag: str | None) -> None:
-        """By the flag, or as it is configured."""
+        """Take the store of the flag, or else the configured one."""
         found = config.find(STORE, flag)
         self.by_hand = flag is not None
         self.by_default = found.value is None
         self.patience = config.get(PATIENCE)
         self.place = (
-            _placed(found.value, found.folder)
+            _resolve_place(found.value, found.folder)
             if found.value
             else str(config.project / FOLDER / FILE)
         )
 
     @property
     def path(self) -> Path | None:
-        """Its file; None for a store that isn't one."""
+        """The store's file; None for a store that is not a file."""
         scheme, mark, rest = self.place.partition("://")
         if not mark:
             return Path(self.place)
@@ -45,12 +48,12 @@ class StoreChoice:
 
     @property
     def flag(self) -> str:
-        """What to add to a command so that it finds this store: nothing if it would anyway."""
+        """What to add to a printed command so that it finds this store; empty if it does anyway."""
         return f" --store {shlex.quote(self.place)}" if self.by_hand else ""
 
     @contextmanager
     def open(self, *, reads: bool = False) -> Iterator[Store]:
-        """Open it, and make it if need be; `reads` as in `look`."""
+        """Open the store, and create it if it doesn't exist; `reads` as in `look`."""
         path = self.path
         if path is not None:
             if self.by_default and not (reads and path.exists()):
@@ -70,10 +73,9 @@ class StoreChoice:
 
     @contextmanager
     def look(self, *, reads: bool = False) -> Iterator[Store | None]:
-        """Open it to look at what is there; None, and nothing made, if it doesn't exist.
+        """Open the store if it exists; None, and nothing is created, if it doesn't.
 
-        With `reads`, for a command that writes nothing: one that can't be written is read all the
-        same.
+        `reads` is for a command that writes nothing: a store that is read-only is opened too.
         """
         if self.path is not None and not self.path.exists():
             yield None
@@ -83,11 +85,12 @@ class StoreChoice:
 
     @contextmanager
     def existing(self, *, reads: bool = False) -> Iterator[Store]:
-        """Open it for work on a run that must be there."""
+        """Open a store that must exist, as the command works on one of its runs."""
         with self.look(reads=reads) as store:
             if store is None:
                 raise UsageError(
-                    f"there is no store at {self.place}, so no run; name the right one with --store FILE"
+                    f"there is no store at {self.place}, so no run; "
+                    "name the right one with --store FILE"
                 )
             yield store
 
@@ -95,7 +98,7 @@ class StoreChoice:
 def find_run(store: Store, wanted: str) -> RunRow:
     """The run of that id, the newest of that name, or with `last` the newest of all.
 
-    `UsageError` if there is none.
+    Raises `UsageError` or `NoSuchRun` if there is none.
     """
     if wanted == LAST:
         newest = store.runs(limit=1)
@@ -112,19 +115,19 @@ def find_run(store: Store, wanted: str) -> RunRow:
 
 
 def state_of(store: Store, row: RunRow) -> str:
-    """The run's state for people: one that runs without a driver has crashed."""
+    """The state that is shown: a running run without a driver has crashed."""
     return "crashed" if row.state == "running" and not store.driven(row.id) else row.state
 
 
-def _placed(place: str, folder: Path | None) -> str:
-    """A path in a configuration file counts from that file's directory."""
+def _resolve_place(place: str, folder: Path | None) -> str:
+    """Resolve a store's path; one in a configuration file is relative to that file's folder."""
     if "://" in place:
         return place
     return str(Path(folder or Path.cwd(), Path(place).expanduser()))
 
 
 def _make_folder(folder: Path) -> None:
-    """The project's own folder for runs, which git ignores because it says so itself."""
+    """Create the project's folder for runs, with a .gitignore that makes git ignore it."""
     ignore = folder / ".gitignore"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -132,6 +135,7 @@ def _make_folder(folder: Path) -> None:
             file.write("*\n")
     except OSError as error:
         raise UsageError(
-            f"{folder} can't be made ({system_words(error)}); name a place for the store with --store FILE",
+            f"{folder} can't be made ({os_error_text(error)}); "
+            "name a place for the store with --store FILE",
             1,
         ) from None

@@ -1,6 +1,6 @@
-"""Amounts as people write them: `30s`, `10min`, `64MiB`, `500req`.
+"""Readers of amounts such as `30s`, `10min`, `64MiB`, `500req`.
 
-Each reader raises a ValueError in one sentence.
+Each raises a ValueError whose message is one sentence.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def seed(given: object) -> int:
 
 
 def budget(given: object) -> str:
-    """The text of a budget, once it is known to be one: `500req`, `2Mtok`, `20usd`, `10min`, several by comma."""
+    """The text of a budget, checked: `500req`, `2Mtok`, `20usd`, `10min`, several by comma."""
     if not isinstance(given, str):
         raise ValueError(f"must be a text such as '500req,10min', not {shown(given)}")
     try:
@@ -78,9 +78,9 @@ def budget(given: object) -> str:
 
 
 def shown(given: object) -> str:
-    """A value as it is quoted in a message: on one line, and not endless."""
+    """A value as it is quoted in a message: on one line, at most 60 characters."""
     text = repr(given)
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - said above
 
 
 def _amount(given: object, units: dict[str, float] | dict[str, int], what: str) -> float:

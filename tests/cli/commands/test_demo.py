@@ -16,7 +16,7 @@ from abreast.cli.commands import demo
 from abreast.cli.demo import crash as demo_crash
 from abreast.cli.demo import reviews as demo_reviews
 from abreast.cli.demo import workflow as demo_flow
-from abreast.cli.demo.commands import SAYING, STUMBLE, story
+from abreast.cli.demo.commands import SAYING, STUMBLE, demo_items
 from abreast.cli.errors import UsageError
 from abreast.testing import MemoryStore
 from tests.cli.commands.test_watch import Terminal
@@ -242,7 +242,7 @@ def test_a_width_that_is_none_is_refused(abreast):
 
 
 def test_the_story_has_a_lane_for_every_word_and_something_of_everything():
-    words = list(story())
+    words = list(demo_items())
     assert len(words) == 24
     assert [word["word"] for word in words if word["word"] != STUMBLE] == SAYING.split()
     assert [word["ends"] for word in words].count("later") == 1
@@ -271,21 +271,21 @@ class TestHowToCall:
     def test_it_is_abreast_where_that_is_on_the_path(self, tmp_path, monkeypatch):
         self.script(tmp_path / "env/bin")
         monkeypatch.setenv("PATH", str(tmp_path / "env/bin"))
-        assert demo.how_to_call() == "abreast"
+        assert demo.abreast_command() == "abreast"
 
     def test_another_abreast_on_the_path_is_not_meant(self, tmp_path):
         self.script(tmp_path / "bin")
         self.script(tmp_path / "env/bin")
-        assert demo.how_to_call() == "env/bin/abreast"
+        assert demo.abreast_command() == "env/bin/abreast"
 
     def test_without_a_script_it_is_the_module(self):
-        assert demo.how_to_call() == "env/bin/python -m abreast"
+        assert demo.abreast_command() == "env/bin/python -m abreast"
 
     def test_a_path_that_python_was_told_of_must_be_told_again(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", "a b")
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-        assert demo.how_to_call() == f"PYTHONPATH='a b' {tmp_path}/env/bin/python -m abreast"
+        assert demo.abreast_command() == f"PYTHONPATH='a b' {tmp_path}/env/bin/python -m abreast"
 
 
 # --- abreast demo crash -----------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ def test_it_can_be_had_as_json_its_runs_be_kept_and_settings_do_not_reach_it(abr
     assert [(run["run"], run["drivers"]) for run in runs] == [("crash-2", 1), ("crash-1", 2)]
 
 
-KEPT = demo_crash.DemoFound(40, 17, 16, True, True, ("a", "a"), 0, ())
+KEPT = demo_crash.CrashResult(40, 17, 16, True, True, ("a", "a"), 0, ())
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ KEPT = demo_crash.DemoFound(40, 17, 16, True, True, ("a", "a"), 0, ())
 )
 def test_it_exits_with_1_if_the_promise_was_not_kept(monkeypatch, capsys, change):
     found = replace(KEPT, **change)
-    monkeypatch.setattr(demo_crash.DemoTrial, "hold", lambda self, report: found)
+    monkeypatch.setattr(demo_crash.CrashTrial, "run", lambda self, report: found)
     assert demo_crash.command.main(["--json"], standalone_mode=False) == 1
     assert json.loads(capsys.readouterr().out)["holds"] is False
 
@@ -350,7 +350,7 @@ def test_its_processes_find_the_same_abreast_from_another_directory(monkeypatch,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["src", "/elsewhere"]))
     monkeypatch.setenv("ABREAST_WIDTH", "1")
-    found = demo_crash.surroundings()
+    found = demo_crash.clean_environment()
     own = str(Path(demo_crash.__file__).parents[3])
     assert found["PYTHONPATH"].split(os.pathsep) == [own, str(tmp_path / "src"), "/elsewhere"]
     assert "ABREAST_WIDTH" not in found
@@ -361,10 +361,10 @@ def test_other_bytes_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(
         demo_crash, "_SCRIPT", 'printf x >> "$2/$1"; sleep 0.2; cat /proc/sys/kernel/random/uuid'
     )
-    monkeypatch.setattr(demo_crash, "_ENOUGH", 3)
+    monkeypatch.setattr(demo_crash, "_KILL_AFTER_ITEMS", 3)
     with demo_crash.closing(demo_crash.find_store(tmp_path / "store.db")) as store:
         reports = []
-        found = demo_crash.DemoTrial(store, tmp_path / "store.db", tmp_path).hold(
+        found = demo_crash.CrashTrial(store, tmp_path / "store.db", tmp_path).run(
             lambda *words: reports.append(words[0])
         )
     assert not found.same_bytes

@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from abreast.cli.terminal.candidates_line import OptimizeLine
+from abreast.cli.terminal.candidates_line import CandidatesLine
 from abreast.core.errors import NoSuchRun
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 from abreast.store.port import each_event
@@ -558,7 +558,7 @@ def happened(kind, path):
 
 
 def test_a_line_shows_who_is_checked_and_who_is_measured(capsys):
-    line = OptimizeLine()
+    line = CandidatesLine()
     line(happened(ITEM_STARTED, "optimize/tries/candidate/a/behaviour"))
     line(happened(ITEM_STARTED, "optimize/tries/candidate/b/behaviour"))
     assert line.text() == "behaviour  [a]  [b]  0 checked"

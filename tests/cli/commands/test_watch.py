@@ -15,7 +15,7 @@ from rich.console import Console
 
 from abreast.cli.commands import watch
 from abreast.cli.commands.watch import WatchView
-from abreast.cli.terminal.lane_drawing import Canvas, DrawingFrame, clock, draw, one_liner, svg
+from abreast.cli.terminal.lane_drawing import Canvas, DrawingFrame, clock, draw, summary_line, svg
 from abreast.core import events as kinds
 from abreast.core.events import Event
 from abreast.store.port import Driver
@@ -477,7 +477,8 @@ def test_an_empty_run_has_a_picture_too():
     )
     ET.fromstring(svg(chart, "run-1", "running", 0.0))
     assert (
-        one_liner(chart, "run-1", "running", 0.0) == "run-1 running for 0 s: 0 done, 0.0/s, peak 0"
+        summary_line(chart, "run-1", "running", 0.0)
+        == "run-1 running for 0 s: 0 done, 0.0/s, peak 0"
     )
 
 

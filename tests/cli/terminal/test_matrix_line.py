@@ -2,13 +2,13 @@
 
 import pytest
 
-from abreast.cli.terminal.matrix_line import StudyLine
+from abreast.cli.terminal.matrix_line import MatrixLine
 from abreast.jobs.matrix.call_notes import LaneCount
 from abreast.jobs.matrix.job import LaneTally, MatrixTally
 
 
 def line(tallies, cells, counts=None, width=4):
-    made = StudyLine(cells, dict.fromkeys(cells, width), now=100.0)
+    made = MatrixLine(cells, dict.fromkeys(cells, width), now=100.0)
     made.watch(MatrixTally(tallies), counts or {})
     return made
 

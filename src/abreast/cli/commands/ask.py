@@ -13,12 +13,12 @@ from abreast.cli import options
 from abreast.cli.config import SEED, Config
 from abreast.cli.errors import FAILED, UsageError, one_line, tell
 from abreast.cli.jobs.map.prompt import (
+    configured_lanes,
     default_model,
-    lanes_here,
     read_schema,
     read_temperature,
     read_tokens,
-    said,
+    reply_as_json,
 )
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.outcome_text import json_line
@@ -28,7 +28,7 @@ from abreast.models.port import Reply
 
 
 @click.command("ask")
-@options.asking
+@options.model_options
 @click.option("--seed", metavar="N", help="For models that take one.")
 @options.quiet
 @options.common
@@ -47,7 +47,7 @@ def command(*, question: str, **given: Any) -> int:
     text = _stdin() if question == "-" else question
     if not text.strip():
         raise UsageError("the prompt is empty; write: abreast ask PROMPT")
-    options_of_call = {
+    call_options = {
         "system": given["system"],
         "schema": read_schema(given["schema"]),
         "seed": config.get(SEED, given["seed"]),
@@ -56,15 +56,15 @@ def command(*, question: str, **given: Any) -> int:
     }
     name = default_model(config, given["model"])
     choice = StoreChoice(config, given["store"])
-    lanes = lanes_here(config, given["lane_width"])
+    lanes = configured_lanes(config, given["lane_width"])
     with choice.existing() if name.startswith("replay/") else choice.look() as store:
         try:
             model = open_model(name, lanes=lanes, store=store)
         except (ValueError, OSError) as error:
             raise UsageError(f"--model: {error}") from None
-        streams = not given["as_json"] and options_of_call["schema"] is None
+        streams = not given["as_json"] and call_options["schema"] is None
         try:
-            reply = asyncio.run(_ask(model, text, options_of_call, streams=streams))
+            reply = asyncio.run(_ask(model, text, call_options, streams=streams))
         except CallFailed as error:
             tell(one_line(str(error)))
             return FAILED
@@ -74,18 +74,18 @@ def command(*, question: str, **given: Any) -> int:
     return 0
 
 
-async def _ask(model: Any, text: str, options_of_call: dict[str, Any], *, streams: bool) -> Reply:  # noqa: ANN401
+async def _ask(model: Any, text: str, call_options: dict[str, Any], *, streams: bool) -> Reply:  # noqa: ANN401
     def hear(piece: str) -> None:
         write_all(STDOUT, piece.encode("utf-8", "replace"))
 
     async with model:
-        reply: Reply = await model.ask(text, hear=hear if streams else None, **options_of_call)
+        reply: Reply = await model.ask(text, hear=hear if streams else None, **call_options)
     return reply
 
 
 def _print(reply: Reply, *, as_json: bool, streamed: bool) -> None:
     if as_json:
-        text = json_line(said(reply))
+        text = json_line(reply_as_json(reply))
     elif streamed:
         text = ""
     else:

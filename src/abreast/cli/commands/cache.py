@@ -10,7 +10,7 @@ from abreast.cli import options, units
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, tell
 from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.tables import local_moment, moment, say_json, say_table
+from abreast.cli.terminal.tables import iso_time, local_time, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
 
 
@@ -30,8 +30,8 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
                     "model": one.model,
                     "replies": one.count,
                     "characters": one.characters,
-                    "oldest": moment(one.oldest),
-                    "newest": moment(one.newest),
+                    "oldest": iso_time(one.oldest),
+                    "newest": iso_time(one.newest),
                 }
             )
     else:
@@ -40,8 +40,8 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
                 one.model,
                 one.count,
                 one.characters,
-                local_moment(one.oldest),
-                local_moment(one.newest),
+                local_time(one.oldest),
+                local_time(one.newest),
             )
             for one in kept
         ]

@@ -18,7 +18,7 @@ from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import RunBusy
 from abreast.store.port import Driver, RunRow, Store
 
-_LOOK: Final = 0.05  # seconds between two looks at whether it has ended
+_POLL_INTERVAL: Final = 0.05  # seconds between two looks at whether it has ended
 
 
 @click.command("cancel")
@@ -40,21 +40,21 @@ def command(
         row = find_run(opened, run)
         if opened.driven(row.id):
             opened.ask(row.id, "cancel", {"reason": reason}, SYSTEM_CLOCK.wall())
-            said = f"asked {row.driver or 'its driver'} to stop {row.id}"
+            message = f"asked {row.driver or 'its driver'} to stop {row.id}"
             while wait and opened.driven(row.id):
-                pause(_LOOK)
+                pause(_POLL_INTERVAL)
             if wait:
-                said = f"{row.id} is {opened.get(row.id).state}"
+                message = f"{row.id} is {opened.get(row.id).state}"
         else:
-            said = _end(opened, row, reason)
+            message = _cancel_undriven(opened, row, reason)
         if as_json:
             say_json(facts_of_run(opened, opened.get(row.id)))
         elif not quiet:
-            tell(said)
+            tell(message)
     return 0
 
 
-def _end(store: Store, row: RunRow, reason: str) -> str:
+def _cancel_undriven(store: Store, row: RunRow, reason: str) -> str:
     """Cancel a run that nobody drives: one that crashed or waits to be resumed."""
     if row.state in ("done", "cancelled"):
         return f"{row.id} is over already ({row.state})"

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from abreast.cli import options, units
-from abreast.cli.commands.watch import can_redraw, canvas_of, cursor_back, make_console, show
+from abreast.cli.commands.watch import can_redraw, canvas_of, make_console, restore_cursor, show
 from abreast.cli.config import Config
-from abreast.cli.demo.commands import LANES, NAME, WIDTH, story, tell_story
+from abreast.cli.demo.commands import LANES, NAME, WIDTH, demo_items, run_commands
 from abreast.cli.demo.crash import command as crash
-from abreast.cli.demo.reviews import MODEL, Fetching, reviews, run_reviews, table
+from abreast.cli.demo.reviews import MODEL, WeightsFetch, reviews, run_reviews, table
 from abreast.cli.demo.workflow import quickstart, run_quickstart
 from abreast.cli.errors import UsageError
 from abreast.cli.stores import StoreChoice
@@ -42,29 +42,29 @@ from abreast.views.lanes import LaneChart
 if TYPE_CHECKING:
     from rich.console import Console
 
-_REDRAWN: Final = 12  # times per second
+_REDRAWS_PER_SECOND: Final = 12  # times per second
 _COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
 _HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
-_PATIENCE: Final = 200
-_ASK: Final = "'Name the country of {}.' --max-tokens 20"
-_PAGE: Final = (
+_EVENT_POLLS: Final = 200
+_EXAMPLE_PROMPT: Final = "'Name the country of {}.' --max-tokens 20"
+_UI_PURPOSE: Final = (
     "all runs, lanes and replies as a page in the browser; leave it open, and start another run"
 )
-_PAGE_AND_EXTRA: Final = f"{_PAGE} (first: pip install starlette uvicorn plotly)"
-_TRY: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
+_UI_PURPOSE_WITH_INSTALL: Final = f"{_UI_PURPOSE} (first: pip install starlette uvicorn plotly)"
+_EXAMPLE_COMMAND: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
 
 
-class DemoStage:
+class DemoDisplay:
     """What there is to see of the demo's run: it observes the events, and takes what comes out."""
 
-    def __init__(self, console: Console, *, aloud: bool) -> None:
+    def __init__(self, console: Console, *, prints: bool) -> None:
         """With `aloud`, each outcome is said as it comes, for those who see no picture meanwhile."""
         self.run = NAME
         self.rows: list[Row] = []
         self._ended: list[str] = []
         self._chart = LaneChart()
         self._console = console
-        self._aloud = aloud
+        self._prints = prints
         self._lock = Lock()
 
     def __call__(self, event: Event) -> None:
@@ -81,13 +81,13 @@ class DemoStage:
     def released(self, outcome: Outcome[Any]) -> None:
         """An outcome left, in its turn."""
         self.rows.append({**row_of(outcome), "lane": outcome.lane})
-        if self._aloud:
+        if self._prints:
             if len(self.rows) == 1:
                 say(_HEAD.rstrip())
             say(self._line(self.rows[-1]).rstrip())
             sys.stdout.flush()
 
-    def picture(self) -> Any:  # noqa: ANN401
+    def drawing(self) -> Any:  # noqa: ANN401
         """The lanes as they are now."""
         from abreast.cli.terminal.lane_drawing import draw
 
@@ -101,8 +101,12 @@ class DemoStage:
         """Draw it again and again meanwhile."""
         from rich.live import Live
 
-        live = Live(get_renderable=self.picture, console=self._console, refresh_per_second=_REDRAWN)
-        with cursor_back(self._console), live:
+        live = Live(
+            get_renderable=self.drawing,
+            console=self._console,
+            refresh_per_second=_REDRAWS_PER_SECOND,
+        )
+        with restore_cursor(self._console), live:
             yield
 
     def table(self) -> Iterator[str]:
@@ -120,7 +124,7 @@ class DemoStage:
             else f"({row['error']['message'].partition(':')[0]})"
         )
         for _ in range(
-            _PATIENCE
+            _EVENT_POLLS
         ):  # events come by a thread of their own, a moment before the outcome or after it
             if row["key"] in self._ended:
                 break
@@ -162,41 +166,45 @@ def command(
         wide = units.number(width, least=1)
     except ValueError as error:
         raise UsageError(f"--width: {error}") from None
-    fetching = None if no_model else Fetching()
+    weights = None if no_model else WeightsFetch()
     choice = StoreChoice(Config.load(), store)
     console = make_console()
     redraws = can_redraw(console) and not as_json
-    stage = DemoStage(console, aloud=not redraws and not as_json)
+    display = DemoDisplay(console, prints=not redraws and not as_json)
     if not as_json:
         slots = ", ".join(f"{name}: {count} at once" for name, count in LANES.items())
         say(
-            f"{len(list(story()))} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n"
+            f"{len(list(demo_items()))} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n"
         )
         sys.stdout.flush()
     with choice.open() as opened:
-        with stage.live() if redraws else nullcontext():
-            asyncio.run(tell_story(opened, [stage], stage.opened, stage.released))
+        with display.live() if redraws else nullcontext():
+            asyncio.run(run_commands(opened, [display], display.opened, display.released))
         if not as_json:
-            _tell_story(stage, console, redraws=redraws)
-        judged = (
-            _Judged()
-            if fetching is None
-            else _judge(opened, fetching, reviews()[:number], wide, aloud=not as_json)
+            _print_commands_part(display, console, redraws=redraws)
+        reviews_result = (
+            _ReviewsResult()
+            if weights is None
+            else _judge_reviews(opened, weights, reviews()[:number], wide, prints=not as_json)
         )
-    flowed = {} if judged.why_not else _flow(choice, aloud=not as_json)
-    following = next_commands(choice, stage.run, model=not judged.why_not)
+    workflow_facts = {} if reviews_result.why_not else _run_workflow(choice, prints=not as_json)
+    next_steps = next_commands(choice, display.run, model=not reviews_result.why_not)
     if as_json:
-        pasted = [words for words, _ in following]
-        facts = {"run": stage.run, "store": choice.place, "items": stage.rows, "next": pasted}
-        told = {"run": judged.run, "items": judged.rows, "why_not": judged.why_not or None}
-        say_json({**facts, "reviews": told, "workflow": flowed or None})
+        pasted = [words for words, _ in next_steps]
+        facts = {"run": display.run, "store": choice.place, "items": display.rows, "next": pasted}
+        reviews_facts = {
+            "run": reviews_result.run,
+            "items": reviews_result.rows,
+            "why_not": reviews_result.why_not or None,
+        }
+        say_json({**facts, "reviews": reviews_facts, "workflow": workflow_facts or None})
     else:
-        _tell_next(choice, following)
+        _print_next(choice, next_steps)
     return 0
 
 
 @dataclass(slots=True)
-class _Judged:
+class _ReviewsResult:
     """What became of the reviews."""
 
     run: str = ""
@@ -204,50 +212,50 @@ class _Judged:
     why_not: str = "it was not wanted"
 
 
-def _judge(
-    store: Store, fetching: Fetching, asked: list[Row], width: int, *, aloud: bool
-) -> _Judged:
+def _judge_reviews(
+    store: Store, weights: WeightsFetch, chosen: list[Row], width: int, *, prints: bool
+) -> _ReviewsResult:
     """Have the model judge the reviews, and show a few."""
-    line = _Line() if aloud else None
-    say_line = line.show if line else lambda _: None
+    line = _StatusLine() if prints else None
+    show_status = line.show if line else lambda _: None
     try:
-        why_not = fetching.wait(say_line)
+        why_not = weights.wait(show_status)
         if why_not:
-            if aloud:
+            if prints:
                 say(f"\nThe model's part is left out: {why_not}")
-            return _Judged(why_not=why_not)
-        if aloud:
+            return _ReviewsResult(why_not=why_not)
+        if prints:
             say(
-                f"\nNow {len(asked)} reviews, judged by a real model in this process ({MODEL}), {width} at once:\n"
+                f"\nNow {len(chosen)} reviews, judged by a real model in this process ({MODEL}), {width} at once:\n"
             )
             sys.stdout.flush()
         run, rows = run_reviews(
-            store, asked, width, lambda done, of: say_line(f"{done} of {of} reviews judged")
+            store, chosen, width, lambda done, of: show_status(f"{done} of {of} reviews judged")
         )
     finally:
-        fetching.stop()
+        weights.stop()
         if line:
             line.end()
-    if aloud:
+    if prints:
         say("\n".join(table(rows)))
-    return _Judged(run, rows, "")
+    return _ReviewsResult(run, rows, "")
 
 
-def _flow(choice: StoreChoice, *, aloud: bool) -> dict[str, Any]:
+def _run_workflow(choice: StoreChoice, *, prints: bool) -> dict[str, Any]:
     """Run a workflow, and show what it says."""
-    if aloud:
+    if prints:
         say(
-            f"\nAnd a workflow: six questions, three at once, written down in a file\n\n  $ {_flow_words(choice)}\n"
+            f"\nAnd a workflow: six questions, three at once, written down in a file\n\n  $ {_workflow_command(choice)}\n"
         )
         sys.stdout.flush()
-    return run_quickstart(choice.place, aloud=aloud)
+    return run_quickstart(choice.place, prints=prints)
 
 
-def _flow_words(choice: StoreChoice) -> str:
-    return f"{how_to_call()} run {shlex.quote(_short(quickstart()))}{choice.flag}"
+def _workflow_command(choice: StoreChoice) -> str:
+    return f"{abreast_command()} run {shlex.quote(_short_path(quickstart()))}{choice.flag}"
 
 
-class _Line:
+class _StatusLine:
     """One line on stderr that is written again and again; nothing where that is no terminal."""
 
     def __init__(self) -> None:
@@ -265,42 +273,44 @@ class _Line:
 command.add_command(crash)
 
 
-def _tell_story(stage: DemoStage, console: Console, *, redraws: bool) -> None:
+def _print_commands_part(display: DemoDisplay, console: Console, *, redraws: bool) -> None:
     say("")
     if redraws:
-        say("\n".join(stage.table()))
+        say("\n".join(display.table()))
     else:
-        show(console, stage.picture())
-    wrote = " ".join(row["stdout"].strip() for row in stage.rows if row["state"] == "done")
+        show(console, display.drawing())
+    wrote = " ".join(row["stdout"].strip() for row in display.rows if row["state"] == "done")
     say(f"\nThey ended in one order and left in another, that of the items:\n  {wrote}")
     sys.stdout.flush()
 
 
-def _tell_next(choice: StoreChoice, following: Sequence[tuple[str, str]]) -> None:
+def _print_next(choice: StoreChoice, next_steps: Sequence[tuple[str, str]]) -> None:
     say("\nNext, to paste:")
-    for words, why in following:
+    for words, why in next_steps:
         say(f"\n  # {why}\n  {words}")
-    say(f"\nThe runs are kept in {_short(choice.place)} for that; nothing else was left here.")
+    say(f"\nThe runs are kept in {_short_path(choice.place)} for that; nothing else was left here.")
 
 
 def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[tuple[str, str]]:
     """A few commands that work in this directory and shell, and what each is for."""
-    call = how_to_call()
-    asking = f"printf '%s\\n' Paris Rome Oslo | {call} map{choice.flag} --prompt {_ASK}"
+    call = abreast_command()
+    prompt_command = (
+        f"printf '%s\\n' Paris Rome Oslo | {call} map{choice.flag} --prompt {_EXAMPLE_PROMPT}"
+    )
     return [
         (f"{call} watch {run}{choice.flag}", "these lanes again, from the store"),
         (
-            f"seq 1 9 | {call} map{choice.flag} --width 3 -- {_TRY}",
+            f"seq 1 9 | {call} map{choice.flag} --width 3 -- {_EXAMPLE_COMMAND}",
             "your own: a command for every line of the input",
         ),
         *(
             [
                 (
-                    asking,
+                    prompt_command,
                     "your own: a question about every line; -m openai/gpt-4o-mini asks another model",
                 ),
                 (
-                    f"{_flow_words(choice)} --input width=6",
+                    f"{_workflow_command(choice)} --input width=6",
                     "that workflow again, six at once; its file is a start",
                 ),
             ]
@@ -310,25 +320,27 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
         (f"{call} demo crash", "a run that is killed, and goes on as if nothing had happened"),
         (
             f"{call} ui{choice.flag}",
-            _PAGE if find_spec("starlette") and find_spec("uvicorn") else _PAGE_AND_EXTRA,
+            _UI_PURPOSE
+            if find_spec("starlette") and find_spec("uvicorn")
+            else _UI_PURPOSE_WITH_INSTALL,
         ),
     ]
 
 
-def how_to_call() -> str:
+def abreast_command() -> str:
     """What to type here to get this very abreast."""
     beside = Path(sys.executable).with_name("abreast")
     found = shutil.which("abreast")
     if found is not None and beside.exists() and Path(found).samefile(beside):
         return "abreast"
     if beside.exists():
-        return shlex.quote(_short(str(beside)))
+        return shlex.quote(_short_path(str(beside)))
     path = os.environ.get("PYTHONPATH")
     here = f"PYTHONPATH={shlex.quote(path)} " if path else ""
-    return f"{here}{shlex.quote(_short(sys.executable))} -m abreast"
+    return f"{here}{shlex.quote(_short_path(sys.executable))} -m abreast"
 
 
-def _short(path: str) -> str:
+def _short_path(path: str) -> str:
     """A path as it is seen from here, if it lies beneath."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path

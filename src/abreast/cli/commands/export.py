@@ -17,7 +17,7 @@ import click
 
 from abreast.cli import options
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, system_words, tell
+from abreast.cli.errors import UsageError, os_error_text, tell
 from abreast.cli.jobs.map.recorded import each_result, row_of_recorded
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.outcome_text import Row, json_line
@@ -50,9 +50,16 @@ _COLUMNS: Final = (
     "output_tokens",
     "usd",
 )
-_WHOLE: Final = ("index", "exit_code", "attempts", "requests", "input_tokens", "output_tokens")
-_NUMBERS: Final = ("seconds", "queued", "waited", "backoff", "usd")
-_PAGE: Final = 1000
+_INTEGER_COLUMNS: Final = (
+    "index",
+    "exit_code",
+    "attempts",
+    "requests",
+    "input_tokens",
+    "output_tokens",
+)
+_FLOAT_COLUMNS: Final = ("seconds", "queued", "waited", "backoff", "usd")
+_ROWS_PER_BATCH: Final = 1000
 PAGE: Final = "html"
 """The format that is the page of a run, not its results."""
 
@@ -95,7 +102,7 @@ def command(
 
     What was cancelled, or ran past the item at which a map stopped, is no result and is left out.
     """
-    chosen = _chosen(form, output, as_page=as_page, as_json=as_json)
+    chosen = _format_of(form, output, as_page=as_page, as_json=as_json)
     if chosen == PAGE:
         return _write_page(StoreChoice(Config.load(), store), run, output, quiet=quiet)
     if chosen == "parquet":
@@ -111,7 +118,7 @@ def command(
     return 0
 
 
-def _chosen(form: str | None, output: str | None, *, as_page: bool, as_json: bool) -> str:
+def _format_of(form: str | None, output: str | None, *, as_page: bool, as_json: bool) -> str:
     """The format: by option, else by the ending of the file, else JSON lines."""
     if as_page:
         if form not in (None, PAGE):
@@ -123,7 +130,7 @@ def _chosen(form: str | None, output: str | None, *, as_page: bool, as_json: boo
                 f"--format: there is no format {form!r}; there are {', '.join(_FORMATS)}"
             )
         return form
-    return "jsonl" if as_json else _by_ending(output)
+    return "jsonl" if as_json else _format_by_suffix(output)
 
 
 def _write_page(choice: StoreChoice, run: str, output: str | None, *, quiet: bool) -> int:
@@ -143,7 +150,7 @@ def _write_page(choice: StoreChoice, run: str, output: str | None, *, quiet: boo
     return 0
 
 
-def _by_ending(output: str | None) -> str:
+def _format_by_suffix(output: str | None) -> str:
     """The format that a file's ending names.
 
     A file without an ending, and a device, gets JSON lines.
@@ -179,7 +186,9 @@ def target(output: str | None) -> Iterator[BinaryIO]:
             yield file
         part.replace(output)
     except OSError as error:
-        raise UsageError(f"--output: {output} can't be written: {system_words(error)}", 1) from None
+        raise UsageError(
+            f"--output: {output} can't be written: {os_error_text(error)}", 1
+        ) from None
     finally:
         part.unlink(missing_ok=True)
 
@@ -202,11 +211,14 @@ def _write_csv(file: BinaryIO, rows: Iterator[Row]) -> int:
 
 def _write_parquet(file: BinaryIO, rows: Iterator[Row]) -> int:
     pa, parquet = _pyarrow()
-    kinds = {**dict.fromkeys(_WHOLE, pa.int64()), **dict.fromkeys(_NUMBERS, pa.float64())}
+    kinds = {
+        **dict.fromkeys(_INTEGER_COLUMNS, pa.int64()),
+        **dict.fromkeys(_FLOAT_COLUMNS, pa.float64()),
+    }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _COLUMNS])
     count = 0
     with parquet.ParquetWriter(file, schema) as writer:
-        while page := [_flat(row) for row in islice(rows, _PAGE)]:
+        while page := [_flat(row) for row in islice(rows, _ROWS_PER_BATCH)]:
             writer.write_table(pa.Table.from_pylist(page, schema))
             count += len(page)
     return count

@@ -11,10 +11,10 @@ import click
 from abreast.cli import options, units
 from abreast.cli.config import BUDGET, KEEP, RETRIES, SEED, TIMEOUT, WIDTH, Config
 from abreast.cli.errors import UsageError, tell
-from abreast.cli.jobs.map.driver import MapStart, OutputOptions, Work, check_work
+from abreast.cli.jobs.map.driver import MapDriver, MapStart, OutputOptions, check_work
 from abreast.cli.jobs.map.input_lines import InputLines, check_input
 from abreast.cli.jobs.map.job import MapJob
-from abreast.cli.jobs.map.template import Planned
+from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.stores import LAST, StoreChoice
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.printer import STDOUT, write_all
@@ -57,7 +57,7 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     metavar="TEXT",
     help="Ask a model about each item, instead of a command; {} is the item.",
 )
-@options.asking
+@options.model_options
 @click.option(
     "--cache",
     is_flag=True,
@@ -119,7 +119,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
     job = _job(config, arguments, given)
     _check(job, given["name"])
     if given["dry_run"]:
-        return _print_plan(job, as_json=given["as_json"])
+        return _print_dry_run(job, as_json=given["as_json"])
     seed = config.get(SEED, given["seed"])
     choice = StoreChoice(config, given["store"])
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
@@ -129,15 +129,15 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
     start = MapStart(given["name"], seed=seed, tags=given["tags"])
     replays = (job.model or "").startswith("replay/")  # a run that must be there already
     with (
-        Work(job, start, choice, view, progress) as work,
+        MapDriver(job, start, choice, view, progress) as driver,
         choice.existing() if replays else choice.open() as store,
     ):
-        return work.run(store)
+        return driver.run(store)
 
 
 def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> MapJob:
     source = given["input_file"]
-    asking = _asking(config, given)
+    model_options = _model_options(config, given)
     return MapJob(
         cwd=os.getcwd(),  # noqa: PTH109 - as a text, and Config has seen that it is there
         command=arguments,
@@ -146,7 +146,7 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
         null=given["null"],
         input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100
         key=given["key"],
-        width=_width(config, asking, given),
+        width=_width(config, model_options, given),
         halt=given["halt"],
         until=_until(given["until"]),
         retries=config.get(RETRIES, given["retries"]),
@@ -155,19 +155,19 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
         executor=given["executor"],
         keep=config.get(KEEP, given["keep"]),
         prompt=given["prompt"],
-        **asking,
+        **model_options,
     )
 
 
-def _width(config: Config, asking: dict[str, Any], given: dict[str, Any]) -> int:
-    if not asking:
+def _width(config: Config, model_options: dict[str, Any], given: dict[str, Any]) -> int:
+    if not model_options:
         return config.get(WIDTH, given["width"])
     from abreast.cli.jobs.map.prompt import width_for
 
-    return width_for(config, asking, given)
+    return width_for(config, model_options, given)
 
 
-def _asking(config: Config, given: dict[str, Any]) -> dict[str, Any]:
+def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
     """How a model is asked; `UsageError` if no model is."""
     names = ("model", "system", "schema", "temperature", "max_tokens", "lane_width", "cache")
     if given["prompt"] is None:
@@ -217,13 +217,13 @@ def _check(job: MapJob, name: str) -> None:
         check_input(job.input)
 
 
-def _print_plan(job: MapJob, *, as_json: bool) -> int:
+def _print_dry_run(job: MapJob, *, as_json: bool) -> int:
     """The commands that would run, one per line, each ready to be pasted into a shell."""
     for index, value in enumerate(
         InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
     ):
         key = job.key_of(value) if job.key_of is not None else position_key(index)
-        words = _planned(job, value, Planned(index, key))
+        words = _dry_run_words(job, value, UnstartedItem(index, key))
         line = (
             json_line({"key": key, "index": index, "argv": words}) if as_json else shlex.join(words)
         )
@@ -231,7 +231,7 @@ def _print_plan(job: MapJob, *, as_json: bool) -> int:
     return 0
 
 
-def _planned(job: MapJob, value: object, where: Planned) -> list[str]:
+def _dry_run_words(job: MapJob, value: object, where: UnstartedItem) -> list[str]:
     """What would be done for one item."""
     if job.command:
         return job.arguments.fill(value, where)

@@ -21,7 +21,7 @@ def command() -> None:
     """Run a study: models x strategies x inputs x repeats; score it, report it, compare two."""
 
 
-choosing = options.group_of(
+selection_options = options.group_of(
     click.option(
         "--model",
         "-m",
@@ -63,7 +63,7 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
 
 
 @command.command("run")
-@choosing
+@selection_options
 @click.option("--rerun-failed", is_flag=True, help="Run failed cells again, too.")
 @click.option("--no-resume", is_flag=True, help="Start a new run, whatever is recorded.")
 @options.dry_run
@@ -98,7 +98,7 @@ def run(*, file: str, **given: Any) -> int:
 
 def run_study(file: str, text: str, **given: Any) -> int:
     """Run a study's file."""
-    from abreast.cli.jobs.matrix.driver import StudyFile, Studying
+    from abreast.cli.jobs.matrix.driver import MatrixDriver, StudyFile
 
     config = Config.load()
     choice = StoreChoice(config, given["store"])
@@ -119,19 +119,19 @@ def run_study(file: str, text: str, **given: Any) -> int:
         repeats,
         bool(given.get("adaptive")),
     )
-    studying = Studying(source, choice, view, report=not given.get("no_report"))
+    driver = MatrixDriver(source, choice, view, report=not given.get("no_report"))
     if given["dry_run"]:
-        from abreast.cli.jobs.matrix.dry_run import say_plan
+        from abreast.cli.jobs.matrix.dry_run import print_dry_run
 
         with choice.look() as looked:
-            return say_plan(studying, looked, as_json=view.json)
+            return print_dry_run(driver, looked, as_json=view.json)
     seed = config.get(SEED, given["seed"])
     with choice.open() as store:
-        row = None if given.get("no_resume") else _newest(store, studying.study.name)
+        row = None if given.get("no_resume") else _newest(store, driver.study.name)
         resume: Resume = (
             "never" if row is None else "retry" if given.get("rerun_failed") else "must"
         )
-        return studying.run(store, row=row, resume=resume, seed=seed, tags=given["tags"])
+        return driver.run(store, row=row, resume=resume, seed=seed, tags=given["tags"])
 
 
 def _number(flag: str, given: str) -> int:

@@ -13,7 +13,7 @@ import click
 from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import FAILED, UsageError, tell
-from abreast.cli.jobs.map.prompt import lanes_here
+from abreast.cli.jobs.map.prompt import configured_lanes
 from abreast.cli.terminal.tables import say_json, say_table
 from abreast.core.errors import CallFailed
 from abreast.models.embedded.weights import KNOWN, cache_directory, fetch, is_present
@@ -40,7 +40,7 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
         return 0
     rows = [
         _facts(lane)
-        for lane in lanes_here(Config.load()).values()
+        for lane in configured_lanes(Config.load()).values()
         if lane.name not in ("scripted", "replay")
     ]
     if as_json:
@@ -49,7 +49,11 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
     else:
         head = ("LANE", "KEY", "WIDTH", "RPM", "TPM", "LEARNED", "WHERE")
         say_table(
-            head, [[_shown(row[name.lower()]) for name in head] for row in map(_worded, rows)]
+            head,
+            [
+                [_cell_text(row[name.lower()]) for name in head]
+                for row in map(_with_width_text, rows)
+            ],
         )
     return 0
 
@@ -65,13 +69,13 @@ def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # 
 
     The download can be cut off and taken up again. What arrives is checked by its hash.
     """
-    split_name(name, lanes_here(Config.load()))
+    split_name(name, configured_lanes(Config.load()))
     if name not in KNOWN:
         raise UsageError(f"{name} is nothing to fetch; there is {', '.join(KNOWN)}")
     weights = KNOWN[name]
     before = is_present(weights)
     try:
-        path = fetch(weights, progress=None if quiet or as_json else _line())
+        path = fetch(weights, progress=None if quiet or as_json else _progress_printer())
     except CallFailed as error:
         tell(str(error))
         return FAILED
@@ -82,7 +86,7 @@ def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # 
     return 0
 
 
-def _line() -> Any:  # noqa: ANN401 - a callback of the fetch
+def _progress_printer() -> Any:  # noqa: ANN401 - a callback of the fetch
     """Progress on one line, where there is a terminal; a line for each stage elsewhere."""
     live, said = sys.stderr.isatty(), [""]
 
@@ -107,17 +111,17 @@ def _facts(lane: LaneSettings) -> dict[str, Any]:
         "adaptive": lane.adaptive,
         "rpm": lane.rpm,
         "tpm": lane.tpm,
-        "learned": _learned(lane),
+        "learned": _learned_text(lane),
         "where": _where(lane),
         "from": lane.place,
     }
 
 
-def _worded(row: dict[str, Any]) -> dict[str, Any]:
+def _with_width_text(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"width": "found out"} if row["adaptive"] else row
 
 
-def _learned(lane: LaneSettings) -> str | None:
+def _learned_text(lane: LaneSettings) -> str | None:
     """What calls on the lane have taught of its provider's limits."""
     if not lane.adaptive:
         return None
@@ -146,7 +150,7 @@ def _where(lane: LaneSettings) -> str:
     return lane.base_url or "by way of litellm"
 
 
-def _shown(value: object) -> object:
+def _cell_text(value: object) -> object:
     if isinstance(value, float):
         return f"{value:g}"
     return "-" if value is None else value

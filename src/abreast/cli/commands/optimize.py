@@ -14,7 +14,7 @@ from abreast.cli.jobs.map.driver import OutputOptions
 from abreast.cli.stores import StoreChoice
 from abreast.jobs.candidates.spec import CandidatesSpec
 
-judging = options.group_of(
+candidate_options = options.group_of(
     click.option(
         "--tests",
         "tests",
@@ -115,7 +115,7 @@ judging = options.group_of(
     metavar="N",
     help="How many are checked at once; 0 and 1 are one by one.  [2]",
 )
-@judging
+@candidate_options
 @click.argument("target", metavar="FILE::FUNCTION")
 def command(*, target: str, **given: Any) -> int:
     """Try candidates for a faster FUNCTION in FILE, and give the best as a patch.
@@ -141,7 +141,7 @@ def run_candidates(
     facts: dict[str, Any], name: str, given: dict[str, Any], *, where: str = ""
 ) -> int:
     """Run it as the flags and `facts` say; `where` is the place in a job file."""
-    from abreast.cli.jobs.candidates.driver import OptimizeStart, Optimizing
+    from abreast.cli.jobs.candidates.driver import CandidatesDriver, CandidatesStart
     from abreast.cli.jobs.sample import check_run_name
 
     config = Config.load()
@@ -173,22 +173,22 @@ def run_candidates(
     choice = StoreChoice(config, given["store"])
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
     cwd = os.getcwd()  # noqa: PTH109 - as a text
-    optimizing = Optimizing(spec, choice, view, cwd=cwd, must_win=name == "verify")
+    driver = CandidatesDriver(spec, choice, view, cwd=cwd, must_win=name == "verify")
     if given.get("dry_run") or given.get("check"):
-        return optimizing.say_plan()
+        return driver.print_dry_run()
     with choice.open() as store:
-        start = OptimizeStart(
+        start = CandidatesStart(
             given.get("name") or name, config.get(SEED, given["seed"]), given["tags"]
         )
-        return optimizing.run(store, start)
+        return driver.run(store, start)
 
 
-_LEAST = {"proposals": 1, "blocks": 4}
+_MINIMUM = {"proposals": 1, "blocks": 4}
 
 
 def _number(word: str, given: object) -> int | None:
     try:
-        return None if given is None else units.number(given, least=_LEAST.get(word, 0))
+        return None if given is None else units.number(given, least=_MINIMUM.get(word, 0))
     except ValueError as error:
         raise UsageError(f"--{word}: {error}") from None
 

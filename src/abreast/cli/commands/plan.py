@@ -10,7 +10,7 @@ import click
 
 from abreast.cli import options
 from abreast.cli.config import BUDGET, SEED, Config
-from abreast.cli.errors import UsageError, system_words, tell
+from abreast.cli.errors import UsageError, os_error_text, tell
 from abreast.cli.jobs.map.driver import OutputOptions
 from abreast.cli.jobs.plan.job import KIND, ORDERS, PlanJob, make_plan, repair_tree
 from abreast.cli.jobs.plan.leftovers import clear_leftovers
@@ -29,7 +29,7 @@ def command() -> None:
     """
 
 
-dividing = options.group_of(
+division_options = options.group_of(
     click.option("--max-depth", metavar="N", help="Divide no deeper; the root is 0.  [8]"),
     click.option("--min-files", metavar="N", help="Leave parts of so few files whole.  [10]"),
     click.option("--max-files", metavar="N", help="Divide parts that have more."),
@@ -37,7 +37,7 @@ dividing = options.group_of(
 )
 
 
-checking = click.option(
+check_option = click.option(
     "--check",
     metavar="TEXT",
     help="What must pass on the merge, if it passed before, by sh: {tests} are those that import what was changed.",
@@ -45,7 +45,7 @@ checking = click.option(
 
 
 @command.command("show")
-@dividing
+@division_options
 @click.option("--ids", is_flag=True, help="Show the ids of subplans, too.")
 @click.option(
     "--html",
@@ -57,25 +57,25 @@ checking = click.option(
 @click.argument("path", metavar="[PATH]", default=".")
 def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any) -> int:
     """Show the tree of subplans that PATH is divided into, and why each part is divided or not."""
-    plan, imports = _look_at(path, given)
+    plan, imports = _plan_of(path, given)
     if html is not None:
         return _write_page(plan, imports, path, html)
-    return say_plan(plan, imports, ids=ids, as_json=as_json)
+    return print_plan(plan, imports, ids=ids, as_json=as_json)
 
 
 @command.command("score")
-@dividing
+@division_options
 @options.as_json
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
 def score(*, path: str, as_json: bool, **given: Any) -> int:
     """Say how well PATH divides, before anything is spent: cuts, hubs, likely conflicts, the gain of each width."""
-    plan, imports = _look_at(path, given)
-    return say_plan(plan, imports, as_json=as_json, only_score=True)
+    plan, imports = _plan_of(path, given)
+    return print_plan(plan, imports, as_json=as_json, only_score=True)
 
 
 @command.command("run")
-@dividing
+@division_options
 @click.option(
     "--command",
     metavar="TEXT",
@@ -130,7 +130,7 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 @options.retries
 @options.timeout
 @options.budget
-@checking
+@check_option
 @click.option("--name", metavar="TEXT", default="plan", help="What the run is called.  [plan]")
 @click.option(
     "--tag",
@@ -182,14 +182,14 @@ def run_job(
     quiet: bool,
 ) -> int:
     """Start a plan, by flags or from a file; the exit code."""
-    from abreast.cli.jobs.plan.driver import Planning, PlanStart
+    from abreast.cli.jobs.plan.driver import PlanDriver, PlanStart
     from abreast.cli.jobs.sample import check_run_name
 
     check_run_name(name)
     choice = StoreChoice(config, store)
-    planning = Planning(job, choice, OutputOptions(as_json, quiet, options.is_verbose()))
+    driver = PlanDriver(job, choice, OutputOptions(as_json, quiet, options.is_verbose()))
     with choice.open() as opened:
-        return planning.run(opened, PlanStart(name, config.get(SEED, seed), tags))
+        return driver.run(opened, PlanStart(name, config.get(SEED, seed), tags))
 
 
 @command.command("resume")
@@ -251,7 +251,7 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
     default=True,
     help="Look first whether it compiles, imports resolve, checks pass.",
 )
-@checking
+@check_option
 @options.dry_run
 @options.common
 @options.run
@@ -282,7 +282,7 @@ def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) ->
     return undo_run(run, StoreChoice(Config.load(), store), dry_run=dry_run, as_json=as_json)
 
 
-def _look_at(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
+def _plan_of(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
     """The plan of a directory, once what killed plans have left there is cleared up."""
     made = make_plan(path, given)
     clear_leftovers(Path(path))
@@ -295,12 +295,12 @@ def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:
     try:
         write_page(plan, score_of(plan, imports), Path(path).resolve().name or path, html)
     except OSError as error:
-        raise UsageError(f"--html: {html} can't be written ({system_words(error)})") from None
+        raise UsageError(f"--html: {html} can't be written ({os_error_text(error)})") from None
     tell(f"wrote {html}")
     return 0
 
 
-def say_plan(
+def print_plan(
     plan: Plan,
     imports: Imports,
     *,

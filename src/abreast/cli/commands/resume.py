@@ -14,7 +14,7 @@ from abreast.cli.errors import UsageError, tell
 from abreast.cli.jobs.map.driver import OutputOptions
 from abreast.cli.jobs.map.job import KIND, MapJob
 from abreast.cli.jobs.map.recorded import tally
-from abreast.cli.jobs.resume import drive_again
+from abreast.cli.jobs.resume import resume_map
 from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.core.run_end import is_over
 from abreast.run.run import Resume
@@ -73,26 +73,26 @@ def command(
             tell("nothing to resume: no run is waiting to go on")
             return 0
         if is_over(row.state, row.reason) and not retry_failed and not inputs:
-            return _over(opened, row, choice)
+            return _print_ended(opened, row, choice)
         if row.kind in _JOBS:
             raised = None if budget is None else config.get(BUDGET, budget)
             wider = None if width is None else config.get(WIDTH, width)
             view = OutputOptions(as_json, quiet, options.is_verbose())
-            again = Again(opened, row, choice, view, raised, inputs, retry_failed, wider)
-            return _JOBS[row.kind](again)
+            request = ResumeRequest(opened, row, choice, view, raised, inputs, retry_failed, wider)
+            return _JOBS[row.kind](request)
         changes = {
             "width": None if width is None else config.get(WIDTH, width),
             "retries": None if retries is None else config.get(RETRIES, retries),
             "timeout": None if timeout is None else config.get(TIMEOUT, timeout),
             "budget": None if budget is None else config.get(BUDGET, budget),
         }
-        job = MapJob.of_run(row).but(**changes)
+        job = MapJob.of_run(row).with_changes(**changes)
         how: Resume = "retry" if retry_failed else "must"
-        return drive_again(opened, row, job, choice, resume=how, as_json=as_json, quiet=quiet)
+        return resume_map(opened, row, job, choice, resume=how, as_json=as_json, quiet=quiet)
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class ResumeRequest:
     """A run of a job that goes on, and with what."""
 
     store: Store
@@ -110,68 +110,73 @@ class Again:
             raise UsageError(f"--input is for workflows, and {self.row.id} is a {self.row.kind}")
 
 
-def _sample(again: Again) -> int:
-    from abreast.cli.jobs.sample import SampleStart, Sampling
+def _sample(request: ResumeRequest) -> int:
+    from abreast.cli.jobs.sample import SampleDriver, SampleStart
 
-    again.no_inputs()
-    sampling = Sampling.of_run(again.row, again.choice, again.view, again.budget)
-    sampling.check()
-    return sampling.run(
-        again.store, SampleStart(again.row.name, resume="must", run_id=again.row.id)
+    request.no_inputs()
+    driver = SampleDriver.of_run(request.row, request.choice, request.view, request.budget)
+    driver.check()
+    return driver.run(
+        request.store, SampleStart(request.row.name, resume="must", run_id=request.row.id)
     )
 
 
-def _workflow(again: Again) -> int:
-    from abreast.cli.jobs.workflow.resume import resume_flow
+def _workflow(request: ResumeRequest) -> int:
+    from abreast.cli.jobs.workflow.resume import resume_workflow
 
-    return resume_flow(
-        again.store,
-        again.row,
-        again.choice,
-        again.view,
-        again.inputs,
-        retry=again.retry,
-        budget=again.budget,
-        width=again.width,
+    return resume_workflow(
+        request.store,
+        request.row,
+        request.choice,
+        request.view,
+        request.inputs,
+        retry=request.retry,
+        budget=request.budget,
+        width=request.width,
     )
 
 
-def _matrix(again: Again) -> int:
+def _matrix(request: ResumeRequest) -> int:
     from abreast.cli.jobs.matrix.resume import resume_study
 
-    again.no_inputs()
+    request.no_inputs()
     return resume_study(
-        again.store, again.row, again.choice, again.view, retry=again.retry, budget=again.budget
+        request.store,
+        request.row,
+        request.choice,
+        request.view,
+        retry=request.retry,
+        budget=request.budget,
     )
 
 
-def _plan(again: Again) -> int:
-    from abreast.cli.jobs.plan.driver import Planning, PlanStart
+def _plan(request: ResumeRequest) -> int:
+    from abreast.cli.jobs.plan.driver import PlanDriver, PlanStart
     from abreast.cli.jobs.plan.job import PlanJob
 
-    again.no_inputs()
+    request.no_inputs()
     start = PlanStart(
-        again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id
+        request.row.name, resume="retry" if request.retry else "failed", run_id=request.row.id
     )
-    return Planning(PlanJob.of_run(again.row, again.budget), again.choice, again.view).run(
-        again.store, start
-    )
+    return PlanDriver(
+        PlanJob.of_run(request.row, request.budget), request.choice, request.view
+    ).run(request.store, start)
 
 
-def _candidates(again: Again) -> int:
-    from abreast.cli.jobs.candidates.driver import OptimizeStart, Optimizing
+def _candidates(request: ResumeRequest) -> int:
+    from abreast.cli.jobs.candidates.driver import CandidatesDriver, CandidatesStart
 
-    again.no_inputs()
-    optimizing = Optimizing.of_run(again.row, again.choice, again.view, again.budget)
-    return optimizing.run(
-        again.store,
-        OptimizeStart(
-            again.row.name, resume="retry" if again.retry else "failed", run_id=again.row.id
+    request.no_inputs()
+    driver = CandidatesDriver.of_run(request.row, request.choice, request.view, request.budget)
+    return driver.run(
+        request.store,
+        CandidatesStart(
+            request.row.name, resume="retry" if request.retry else "failed", run_id=request.row.id
         ),
     )
 
 
-_JOBS: Final[dict[str, Callable[[Again], int]]] = {
+_JOBS: Final[dict[str, Callable[[ResumeRequest], int]]] = {
     "sample": _sample,
     "workflow": _workflow,
     "matrix": _matrix,
@@ -194,12 +199,12 @@ def newest_unfinished(store: Store, kinds: Container[str]) -> RunRow | None:
     )
 
 
-def _over(store: Store, row: RunRow, choice: StoreChoice) -> int:
+def _print_ended(store: Store, row: RunRow, choice: StoreChoice) -> int:
     failed = tally(store, row.id).failed
     if failed and row.kind in (KIND, "workflow", "plan", "matrix"):
-        again = f"retry {row.id}" if row.kind == KIND else f"resume {row.id} --only-failed"
+        request = f"retry {row.id}" if row.kind == KIND else f"resume {row.id} --only-failed"
         tell(
-            f"{row.id} is {row.state}, with {failed} failed; run those again with: abreast {again}{choice.flag}"
+            f"{row.id} is {row.state}, with {failed} failed; run those again with: abreast {request}{choice.flag}"
         )
     else:
         tell(f"{row.id} is {row.state}; see its results with: abreast export {row.id}{choice.flag}")

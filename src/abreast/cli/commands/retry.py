@@ -10,7 +10,7 @@ from abreast.cli.config import RETRIES, TIMEOUT, WIDTH, Config
 from abreast.cli.errors import UsageError, tell
 from abreast.cli.jobs.map.job import MapJob
 from abreast.cli.jobs.map.recorded import tally
-from abreast.cli.jobs.resume import drive_again
+from abreast.cli.jobs.resume import resume_map
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.core.item import unescape
 from abreast.store.port import RunRow, Store
@@ -48,12 +48,12 @@ def command(
             "retries": None if retries is None else config.get(RETRIES, retries),
             "timeout": None if timeout is None else config.get(TIMEOUT, timeout),
         }
-        job = MapJob.of_run(row).but(**changes)
+        job = MapJob.of_run(row).with_changes(**changes)
         named = tuple(_failed_key(opened, row, key) for key in keys)
         if row.state == "done" and not tally(opened, row.id).failed:
             tell(f"nothing to retry: no item of {row.id} failed")
             return 0
-        return drive_again(
+        return resume_map(
             opened, row, job, choice, resume="retry", keys=named, as_json=as_json, quiet=quiet
         )
 

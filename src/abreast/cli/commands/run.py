@@ -11,7 +11,7 @@ import click
 
 from abreast.cli import options
 from abreast.cli.config import BUDGET, SEED, WIDTH, Config
-from abreast.cli.errors import UsageError, one_line, system_words
+from abreast.cli.errors import UsageError, one_line, os_error_text
 from abreast.cli.jobs.map.driver import OutputOptions
 from abreast.cli.stores import LAST, StoreChoice
 from abreast.core.errors import WorkflowInvalid
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from abreast.jobs.files.yaml_nodes import YamlNode
     from abreast.jobs.sample.spec import SampleSpec
 
-_LONGEST: Final = 5 << 20  # bytes of a job file
-_RUN_ID: Final = "SPECKIT_WORKFLOW_RUN_ID"
+_MAX_FILE_BYTES: Final = 5 << 20  # bytes of a job file
+_RUN_ID_VARIABLE: Final = "SPECKIT_WORKFLOW_RUN_ID"
 """The variable that has the id of a workflow's run, as spec-kit's users give it."""
 _JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")
 
@@ -115,11 +115,13 @@ def read_text(file: str) -> str:
     """A job file's text; `UsageError` says why it can't be had."""
     try:
         with Path(file).open("rb") as opened:
-            found = opened.read(_LONGEST + 1)
+            found = opened.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{file} can't be read ({system_words(error)})") from None
-    if len(found) > _LONGEST:
-        raise UsageError(f"{file} has more than {_LONGEST >> 20} MiB, which no job file needs")
+        raise UsageError(f"{file} can't be read ({os_error_text(error)})") from None
+    if len(found) > _MAX_FILE_BYTES:
+        raise UsageError(
+            f"{file} has more than {_MAX_FILE_BYTES >> 20} MiB, which no job file needs"
+        )
     try:
         return found.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -154,13 +156,18 @@ def _run_workflow(
     **given: Any,
 ) -> int:
     from abreast.cli.jobs.sample import check_run_name
-    from abreast.cli.jobs.workflow.driver import FlowFile, Flowing, FlowStart, split_inputs
+    from abreast.cli.jobs.workflow.driver import (
+        WorkflowDriver,
+        WorkflowFile,
+        WorkflowStart,
+        split_inputs,
+    )
 
     config, cwd = Config.load(), os.getcwd()  # noqa: PTH109 - as a text
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
     budget = config.get(BUDGET, given["budget"])
     most = None if width is None else config.get(WIDTH, width)
-    source = FlowFile(
+    source = WorkflowFile(
         file,
         text,
         str(Path(file).resolve().parent),
@@ -171,19 +178,19 @@ def _run_workflow(
     workflow = source.workflow()
     if given["check"]:
         from abreast.cli.jobs.workflow.check import check_runners, check_tables
-        from abreast.cli.jobs.workflow.dry_run import say_checked
+        from abreast.cli.jobs.workflow.dry_run import print_checked
         from abreast.cli.jobs.workflow.runners import check_arguments
 
         check_tables(workflow, config)
         check_arguments(workflow, config)
         check_runners(workflow, config)
-        return say_checked(workflow, as_json=view.json)
+        return print_checked(workflow, as_json=view.json)
     values, verdicts = split_inputs(inputs, workflow)
     source = source.with_more(values, verdicts)
-    run_id = None if name else _given_id()
+    run_id = None if name else _run_id_from_environment()
     name = name or run_id or workflow.id
     check_run_name(name)
-    flowing = Flowing(
+    driver = WorkflowDriver(
         source,
         StoreChoice(config, given["store"]),
         view,
@@ -191,34 +198,36 @@ def _run_workflow(
         inputs_needed=not given["dry_run"],
     )
     if given["dry_run"]:
-        from abreast.cli.jobs.workflow.dry_run import say_plan
+        from abreast.cli.jobs.workflow.dry_run import print_dry_run
 
-        return say_plan(flowing, config, as_json=view.json)
-    flowing.say_warnings()
-    start = FlowStart(name, config.get(SEED, given["seed"]), given["tags"], run_id=run_id)
+        return print_dry_run(driver, config, as_json=view.json)
+    driver.print_warnings()
+    start = WorkflowStart(name, config.get(SEED, given["seed"]), given["tags"], run_id=run_id)
     if given["simulate"] or given["outputs_of"]:
         from abreast.cli.jobs.workflow.dry_run import rehearsal_of
 
-        return flowing.run(
+        return driver.run(
             None, start, rehearsal_of(StoreChoice(config, given["store"]), given["outputs_of"])
         )
     with StoreChoice(config, given["store"]).open() as store:
-        return flowing.run(store, start)
+        return driver.run(store, start)
 
 
-def _given_id() -> str | None:
+def _run_id_from_environment() -> str | None:
     """The id that the environment gives the run.
 
     Not that of a run around it, which the variable gave already.
     """
     from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 
-    given = os.environ.get(_RUN_ID, "").strip()
+    given = os.environ.get(_RUN_ID_VARIABLE, "").strip()
     if not given or given == os.environ.get(RUN_VARIABLE):
         return None
     if given == LAST or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", given):
         rule = f"letters, digits, _ and -, the first a letter or a digit; and {LAST!r} stands for the newest run"
-        raise UsageError(f"{_RUN_ID}: {given!r} can't be the id of a run, which has {rule}")
+        raise UsageError(
+            f"{_RUN_ID_VARIABLE}: {given!r} can't be the id of a run, which has {rule}"
+        )
     return given
 
 
@@ -251,7 +260,13 @@ def _run_candidates(file: str, facts: object, *, inputs: tuple[str, ...], **give
 def _run_sample(
     file: str, facts: object, *, inputs: tuple[str, ...], name: str | None, **given: Any
 ) -> int:
-    from abreast.cli.jobs.sample import SampleStart, Sampling, check_run_name, say_plan, seed_of
+    from abreast.cli.jobs.sample import (
+        SampleDriver,
+        SampleStart,
+        check_run_name,
+        print_dry_run,
+        seed_of,
+    )
 
     for flag in ("simulate", "outputs_of"):
         if given[flag]:
@@ -264,17 +279,17 @@ def _run_sample(
     check_run_name(name or "sample")
     spec = _sample_spec(file, facts, given)
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    sampling = Sampling(spec, StoreChoice(config, given["store"]), view, cwd=os.getcwd())  # noqa: PTH109
+    driver = SampleDriver(spec, StoreChoice(config, given["store"]), view, cwd=os.getcwd())  # noqa: PTH109
     if given["dry_run"]:
-        return say_plan(sampling, as_json=given["as_json"])
-    sampling.check()
+        return print_dry_run(driver, as_json=given["as_json"])
+    driver.check()
     if given["check"]:
         return 0
     start = SampleStart(
         name or "sample", seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"]
     )
-    with sampling.store() as store:
-        return sampling.run(store, start)
+    with driver.store() as store:
+        return driver.run(store, start)
 
 
 def _sample_spec(file: str, facts: object, given: dict[str, Any]) -> SampleSpec:

@@ -11,7 +11,7 @@ from abreast.cli.commands.show import facts_of_run
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, tell
 from abreast.cli.stores import StoreChoice, state_of
-from abreast.cli.terminal.tables import local_moment, say_json, say_table, span
+from abreast.cli.terminal.tables import duration_text, local_time, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, RunState, Store
 
@@ -86,21 +86,21 @@ def _counts(store: Store, row: RunRow) -> dict[str, object]:
 
 def _items(store: Store, row: RunRow) -> str:
     found = store.count_states(row.id, COUNTED)
-    said = ", ".join(
+    text = ", ".join(
         f"{found[state]:,} {state}" for state in ("done", "failed", "cancelled") if found.get(state)
     )
-    return f"more than {COUNTED:,}" if sum(found.values()) >= COUNTED else said
+    return f"more than {COUNTED:,}" if sum(found.values()) >= COUNTED else text
 
 
 def _cells(store: Store, row: RunRow) -> tuple[object, ...]:
     state = state_of(store, row)
     until = row.ended if row.ended is not None else SYSTEM_CLOCK.wall()
-    took = "" if state == "crashed" else span(max(0.0, until - row.created))
+    took = "" if state == "crashed" else duration_text(max(0.0, until - row.created))
     return (
         row.id,
         state,
         _items(store, row),
-        local_moment(row.created),
+        local_time(row.created),
         took,
         " ".join(row.tags),
         row.reason,

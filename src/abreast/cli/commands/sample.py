@@ -13,7 +13,13 @@ from abreast.cli.config import BUDGET, SEED, Config
 from abreast.cli.errors import UsageError
 from abreast.cli.jobs.map.driver import OutputOptions
 from abreast.cli.jobs.map.prompt import default_model, read_schema, read_temperature, read_tokens
-from abreast.cli.jobs.sample import SampleStart, Sampling, check_run_name, say_plan, seed_of
+from abreast.cli.jobs.sample import (
+    SampleDriver,
+    SampleStart,
+    check_run_name,
+    print_dry_run,
+    seed_of,
+)
 from abreast.cli.stores import StoreChoice
 from abreast.jobs.sample.arguments import ERRORS
 from abreast.jobs.sample.branch_order import PICKS
@@ -22,7 +28,7 @@ from abreast.jobs.sample.strategies import STRATEGIES
 
 
 @click.command("sample")
-@options.asking
+@options.model_options
 @click.option(
     "--check", "checks", metavar="TEXT", multiple=True, help="What a draw must be; may be repeated."
 )
@@ -96,15 +102,15 @@ def command(question: str, **given: Any) -> int:
     spec = _spec(config, question, given)
     choice = StoreChoice(config, given["store"])
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    sampling = Sampling(spec, choice, view, cwd=os.getcwd(), lane_width=given["lane_width"])  # noqa: PTH109
+    driver = SampleDriver(spec, choice, view, cwd=os.getcwd(), lane_width=given["lane_width"])  # noqa: PTH109
     if given["dry_run"]:
-        return say_plan(sampling, as_json=given["as_json"])
-    sampling.check()
+        return print_dry_run(driver, as_json=given["as_json"])
+    driver.check()
     start = SampleStart(
         given["name"], seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"]
     )
-    with sampling.store() as store:
-        return sampling.run(store, start)
+    with driver.store() as store:
+        return driver.run(store, start)
 
 
 def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:

@@ -16,7 +16,7 @@ from abreast.cli.jobs.map.job import ITEMS, KIND, MANIFEST
 from abreast.cli.jobs.map.recorded import each_result, row_of_recorded, tally
 from abreast.cli.stores import StoreChoice, find_run, state_of
 from abreast.cli.terminal.outcome_text import Row
-from abreast.cli.terminal.tables import local_moment, moment, say, say_facts, say_json
+from abreast.cli.terminal.tables import iso_time, local_time, say, say_facts, say_json
 from abreast.cli.terminal.visible import visible
 from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from abreast.jobs.workflow.steps.step_paths import StepPaths
 
 WORKFLOW: Final = "workflow"
-_SHOWN: Final = 10  # failed items named
+_MAX_FAILED: Final = 10  # failed items named
 
 
 @click.command("show")
@@ -86,7 +86,7 @@ def _show_limits(store: Store, row: RunRow, key: str | None, *, as_json: bool) -
         return
     view = WatchView(store, row, None, limits=True)
     view.look()
-    say_json(view.pictures.snapshot(view.chart, view.id, view.state, view.now))
+    say_json(view.drawing.snapshot(view.chart, view.id, view.state, view.now))
 
 
 def facts_of_run(store: Store, row: RunRow) -> Row:
@@ -97,8 +97,8 @@ def facts_of_run(store: Store, row: RunRow) -> Row:
         "kind": row.kind,
         "state": state_of(store, row),
         "reason": row.reason,
-        "created": moment(row.created),
-        "ended": moment(row.ended),
+        "created": iso_time(row.created),
+        "ended": iso_time(row.ended),
         "seed": row.seed,
         "tags": list(row.tags),
         "drivers": row.epoch,
@@ -180,7 +180,7 @@ def _usage_facts(totals: CallTotals) -> Row:
     return {"usage": usage, "cut_off": totals.cut_off if totals.cut_off["requests"] else None}
 
 
-def _used(totals: CallTotals) -> str:
+def _usage_text(totals: CallTotals) -> str:
     return "; ".join(
         f"{model}: {used.requests:,} requests, {used.input_tokens:,} + {used.output_tokens:,} tokens"
         + (", unknown cost" if used.usd is None else f", {used.usd:.4g} usd" if used.usd else "")
@@ -188,7 +188,7 @@ def _used(totals: CallTotals) -> str:
     )
 
 
-def said_of_cut_off(totals: CallTotals) -> str | None:
+def describe_cut_off(totals: CallTotals) -> str | None:
     """What calls took that were cut off, in words; None if there were none."""
     lost = totals.cut_off
     if not lost["requests"]:
@@ -210,7 +210,7 @@ def _counts(store: Store, row: RunRow) -> dict[str, int]:
 def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
     state = state_of(store, row)
     counts, totals = _counts(store, row), totals_of(store, row)
-    said = ", ".join(
+    counts_text = ", ".join(
         f"{number} {name}" for name, number in counts.items() if number or name == "done"
     )
     say_facts(
@@ -218,14 +218,14 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
             "run": row.id,
             "state": state,
             "reason": row.reason,
-            "items": said,
-            "timing": _on_timing(timing_dependent(store, row)),
-            "command": _started_with(row),
+            "items": counts_text,
+            "timing": _timing_text(timing_dependent(store, row)),
+            "command": _command_text(row),
             "directory": row.manifest.get("cwd"),
-            "started": local_moment(row.created),
-            "ended": local_moment(row.ended),
-            "used": _used(totals),
-            "cut off": said_of_cut_off(totals),
+            "started": local_time(row.created),
+            "ended": local_time(row.ended),
+            "used": _usage_text(totals),
+            "cut off": describe_cut_off(totals),
             "drivers": row.epoch if row.epoch > 1 else None,
             "driver": row.driver if state == "running" else None,
             "seed": row.seed,
@@ -235,18 +235,18 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
     )
     failed = [found for found in each_result(store, row.id) if found.data["state"] == "failed"]
     steps = step_paths_of(store, row) if failed else None
-    for found in failed[:_SHOWN]:
+    for found in failed[:_MAX_FAILED]:
         error = row_of_recorded(found)["error"]
         name = next(iter(steps.ids(found.path)), "") if steps is not None else ""
         name = name or found.path.rpartition("/")[2]
         say(f"  {one_line(name)}: {one_line(error['message']) or error['type']}")
-    if len(failed) > _SHOWN:
-        say(f"  and {len(failed) - _SHOWN} more")
+    if len(failed) > _MAX_FAILED:
+        say(f"  and {len(failed) - _MAX_FAILED} more")
     if hint := _next_step(row, state, counts["failed"]):
         say(f"\n{hint}{choice.flag}")
 
 
-def _on_timing(why: list[str]) -> str:
+def _timing_text(why: list[str]) -> str:
     return f"outcomes depend on it: {', '.join(why)}" if why else ""
 
 
@@ -263,10 +263,10 @@ def _next_step(row: RunRow, state: str, failed: int) -> str:
     return f"run the failed again with: abreast {again}" if failed and again else ""
 
 
-def _started_with(row: RunRow) -> str:
-    sampled = row.manifest.get("sample")
-    if isinstance(sampled, dict):
-        return f"sample {shlex.quote(str(sampled.get('prompt')))} --model {sampled.get('model')}"
+def _command_text(row: RunRow) -> str:
+    sample_facts = row.manifest.get("sample")
+    if isinstance(sample_facts, dict):
+        return f"sample {shlex.quote(str(sample_facts.get('prompt')))} --model {sample_facts.get('model')}"
     facts = row.manifest.get(MANIFEST)
     if isinstance(facts, dict):
         words = facts.get("command")

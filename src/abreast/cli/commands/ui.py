@@ -15,17 +15,17 @@ import click
 
 from abreast.cli import options, units
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, system_words, tell
+from abreast.cli.errors import UsageError, os_error_text, tell
 from abreast.cli.jobs.background_start import Launcher
 from abreast.cli.jobs.map.job import KIND, MapJob
-from abreast.cli.jobs.map.template import Planned
+from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say, say_json
 from abreast.store.port import RunRow
 
 _LOOPBACK: Final = "127.0.0.1"
-_SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-_SHORTEST: Final = 8  # characters; a shorter secret is in every other word
+_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_MIN_SECRET_LENGTH: Final = 8  # characters; a shorter secret is in every other word
 
 
 @click.command("ui")
@@ -52,7 +52,7 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     at gates.
     """
     try:
-        wanted = units.number(port, least=0)
+        port_number = units.number(port, least=0)
     except ValueError as error:
         raise UsageError(f"--port: {error}") from None
     _check_host(host, allow_others=allow_others)
@@ -62,12 +62,12 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     except ImportError:
         raise UsageError(NEEDS_UI) from None
     choice = StoreChoice(Config.load(), store)
-    with choice.open(reads=True) as opened, _listening(host, wanted) as listening:
-        number = listening.getsockname()[1]
+    with choice.open(reads=True) as opened, _open_socket(host, port_number) as listener:
+        number = listener.getsockname()[1]
         token = secrets.token_urlsafe(24)
         names = (
             {host, "localhost"}
-            if _is_here(host)
+            if _is_loopback(host)
             else {host, socket.gethostname(), *_addresses(host)}
         )
         site = Site(
@@ -81,12 +81,12 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
         )
         address = f"http://{_bracketed(host)}:{number}{site.base}?token={token}"
         say_json({"address": address}) if as_json else say(address)
-        if not as_json and not _is_here(host):
+        if not as_json and not _is_loopback(host):
             tell(
                 "other machines can reach it: who has the token may act, and the line is not encrypted"
             )
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
-            Server(site).run(sockets=[listening])
+            Server(site).run(sockets=[listener])
     return 0
 
 
@@ -96,14 +96,14 @@ NEEDS_UI: Final = (
 
 
 def _check_host(host: str, *, allow_others: bool) -> None:
-    if not _is_here(host) and not allow_others:
+    if not _is_loopback(host) and not allow_others:
         raise UsageError(
             f"--host: on {host} other machines reach the page, read prompts and replies, and may act with its token, "
             "over a line that is not encrypted; if that is wanted, add --allow-others"
         )
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
@@ -126,12 +126,12 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        why = system_words(error) if isinstance(error, OSError) else "there is no such port"
+        why = os_error_text(error) if isinstance(error, OSError) else "there is no such port"
         raise UsageError(
             f"--port: {host}:{port} can't be listened on ({why}); name another, or 0"
         ) from None
@@ -142,7 +142,7 @@ def secrets_here(environment: Mapping[str, str]) -> list[str]:
     found = {
         value
         for name, value in environment.items()
-        if _SECRET.search(name) and len(value) >= _SHORTEST
+        if _SECRET_NAME.search(name) and len(value) >= _MIN_SECRET_LENGTH
     }
     return sorted(found, key=len, reverse=True)
 
@@ -158,7 +158,11 @@ def prompt_of(row: RunRow, key: str, value: object) -> str | None:
             if job.prompt is None:
                 return None
             index = int(key) if key.isdecimal() else 0
-            return job.prompt if value is None else job.question.fill(value, Planned(index, key))[0]
+            return (
+                job.prompt
+                if value is None
+                else job.question.fill(value, UnstartedItem(index, key))[0]
+            )
         except (UsageError, ValueError, LookupError):
             return None
     facts = row.manifest.get(row.kind)

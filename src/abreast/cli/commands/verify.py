@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from abreast.cli.commands.optimize import judging, run_candidates
+from abreast.cli.commands.optimize import candidate_options, run_candidates
 
 
 @click.command("verify")
 @click.option(
     "--target", metavar="FILE::FUNCTION", required=True, help="The function that it makes faster."
 )
-@judging
+@candidate_options
 @click.argument("patch", metavar="PATCH")
 def command(*, patch: str, target: str, **given: Any) -> int:
     """Say whether PATCH, a patch or a Python file, does what the code did before, and is faster.

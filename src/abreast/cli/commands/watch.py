@@ -14,7 +14,7 @@ import click
 
 from abreast.cli import options, units
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, system_words, tell
+from abreast.cli.errors import UsageError, os_error_text, tell
 from abreast.cli.stores import LAST, StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json
 from abreast.core.clock import SYSTEM_CLOCK, pause
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
     from abreast.cli.terminal.lane_drawing import Canvas
 
-_EVERY: Final = 0.2  # seconds between two looks
-_WINDOW: Final = 60.0  # seconds that are seen of a run that goes on
+_LOOK_INTERVAL: Final = 0.2  # seconds between two looks
+_LIVE_WINDOW: Final = 60.0  # seconds that are seen of a run that goes on
 _PAGE: Final = 500  # events
-_PAGE_WIDTH: Final = 100  # columns of a picture that goes to a file or a pipe
-_PLAIN_EVERY: Final = 5  # looks between two lines where nothing can be redrawn
-_QUIET: Final = 5  # looks without an event before it is asked whether anybody drives the run
+_FILE_WIDTH: Final = 100  # columns of a picture that goes to a file or a pipe
+_LOOKS_PER_LINE: Final = 5  # looks between two lines where nothing can be redrawn
+_QUIET_LOOKS: Final = 5  # looks without an event before it is asked whether anybody drives the run
 
 
-def _pictures(*, limits: bool) -> ModuleType:
+def _drawing_module(*, limits: bool) -> ModuleType:
     """What draws: imported only by who looks, as rich takes its time."""
     if limits:
-        from abreast.cli.terminal import limit_drawing as limit_picture
+        from abreast.cli.terminal import limit_drawing as limit_drawing
 
-        return limit_picture
-    from abreast.cli.terminal import lane_drawing as picture
+        return limit_drawing
+    from abreast.cli.terminal import lane_drawing as drawing
 
-    return picture
+    return drawing
 
 
 class WatchView:
@@ -63,11 +63,11 @@ class WatchView:
         self.state: str = row.state
         self._store = store
         self._after = 0
-        self._quiet = 0
+        self._quiet_looks = 0
         self._driven = row.state == RUNNING and store.driven(row.id)
         make = LimitChart if limits else LaneChart
-        self.chart: Any = make(window or _WINDOW, whole=window is None and not self._driven)
-        self.pictures: Any = _pictures(limits=limits)
+        self.chart: Any = make(window or _LIVE_WINDOW, whole=window is None and not self._driven)
+        self.drawing: Any = _drawing_module(limits=limits)
 
     @property
     def over(self) -> bool:
@@ -86,11 +86,11 @@ class WatchView:
         )  # before the events: its end is not believed until all before it are read
         news = self._read(row)
         self.state = row.state
-        self._quiet = 0 if news else self._quiet + 1
+        self._quiet_looks = 0 if news else self._quiet_looks + 1
         # Asking takes the lock for a moment where nobody has it, so it is asked only when nothing
         # else is heard.
-        if self.state == RUNNING and (self._quiet >= _QUIET or not self._driven):
-            self._quiet = 0
+        if self.state == RUNNING and (self._quiet_looks >= _QUIET_LOOKS or not self._driven):
+            self._quiet_looks = 0
             self._driven = self._store.driven(self.id)
             row = self._store.get(self.id)
             if not self._driven and row.state == RUNNING:
@@ -113,7 +113,7 @@ class WatchView:
 
     def draw(self, console: Console) -> Any:  # noqa: ANN401 - what rich prints
         """The picture, as large as there is room."""
-        return self.pictures.draw(self.chart, self.id, self.state, self.now, canvas_of(console))
+        return self.drawing.draw(self.chart, self.id, self.state, self.now, canvas_of(console))
 
 
 @click.command("watch")
@@ -169,11 +169,11 @@ def _seconds(window: str | None) -> float | None:
 
 def _watch(view: WatchView, *, once: bool, as_json: bool) -> None:
     view.look()
-    pictures = view.pictures
+    drawing = view.drawing
     if as_json:
-        _repeat(
+        _report_changes(
             view,
-            lambda: say_json(pictures.snapshot(view.chart, view.id, view.state, view.now)),
+            lambda: say_json(drawing.snapshot(view.chart, view.id, view.state, view.now)),
             once=once,
         )
         return
@@ -182,9 +182,11 @@ def _watch(view: WatchView, *, once: bool, as_json: bool) -> None:
         _live(view, console)
         return
     if not once and not view.over:
-        line = pictures.one_liner
-        _repeat(
-            view, lambda: say(line(view.chart, view.id, view.state, view.now)), every=_PLAIN_EVERY
+        line = drawing.summary_line
+        _report_changes(
+            view,
+            lambda: say(line(view.chart, view.id, view.state, view.now)),
+            every=_LOOKS_PER_LINE,
         )
     show(console, view.draw(console))
 
@@ -197,13 +199,13 @@ def draw_once(store: Store, run: str, *, limits: bool = False) -> None:
     show(console, view.draw(console))
 
 
-def _repeat(view: WatchView, report: Any, *, once: bool = False, every: int = 1) -> None:  # noqa: ANN401
+def _report_changes(view: WatchView, report: Any, *, once: bool = False, every: int = 1) -> None:  # noqa: ANN401
     """Report now, whenever there are news, and at the end."""
     report()
     sys.stdout.flush()
     news, looks = False, 0
     while not view.over and not once:
-        pause(_EVERY)
+        pause(_LOOK_INTERVAL)
         news, looks = view.look() or news, looks + 1
         if (news and looks % every == 0) or view.over:
             news = False
@@ -215,14 +217,16 @@ def _live(view: WatchView, console: Console) -> None:
     from rich.live import Live
 
     with (
-        cursor_back(console),
+        restore_cursor(console),
         Live(
             view.draw(console), console=console, auto_refresh=False, vertical_overflow="crop"
         ) as live,
     ):
         took = 0.0
         while not view.over:
-            pause(max(_EVERY, 2 * took))  # where there is much to draw, it is drawn less often
+            pause(
+                max(_LOOK_INTERVAL, 2 * took)
+            )  # where there is much to draw, it is drawn less often
             began = SYSTEM_CLOCK.now()
             view.look()
             live.update(view.draw(console), refresh=True)
@@ -230,7 +234,7 @@ def _live(view: WatchView, console: Console) -> None:
 
 
 @contextmanager
-def cursor_back(console: Console) -> Iterator[None]:
+def restore_cursor(console: Console) -> Iterator[None]:
     """Show the cursor at the end, also when Live is interrupted before it has begun."""
     try:
         yield
@@ -266,19 +270,19 @@ def canvas_of(console: Console) -> Canvas:
     )
 
 
-def show(console: Console, picture: Any) -> None:  # noqa: ANN401
+def show(console: Console, drawing: Any) -> None:  # noqa: ANN401
     """Print a picture, whatever it is printed to."""
     if console.is_terminal:
-        console.print(picture, crop=True)
+        console.print(drawing, crop=True)
     else:
-        say("\n".join(line.rstrip() for line in picture.plain.splitlines()))
+        say("\n".join(line.rstrip() for line in drawing.plain.splitlines()))
 
 
 def _write_svg(view: WatchView, file: str) -> None:
     try:
         Path(file).write_text(
-            view.pictures.svg(view.chart, view.id, view.state, view.now), encoding="utf-8"
+            view.drawing.svg(view.chart, view.id, view.state, view.now), encoding="utf-8"
         )
     except OSError as error:
-        raise UsageError(f"--svg: {file} can't be written: {system_words(error)}", 1) from None
+        raise UsageError(f"--svg: {file} can't be written: {os_error_text(error)}", 1) from None
     tell(f"the picture of {view.id} is in {file}")

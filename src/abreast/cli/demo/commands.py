@@ -23,10 +23,10 @@ SAYING: Final = (
 )
 STUMBLE: Final = "(stumble)"
 
-_QUICK: Final = (0.9, 0.5, 1.3, 0.7, 0.6, 1.1, 0.4, 1.5, 0.8)
-_SLOW: Final = (0.9, 0.6, 0.5, 0.9, 0.4, 0.7)
-_LATER: Final = 9  # the item whose first attempt fails
-_NEVER: Final = 17  # the item that fails for good
+_QUICK_SECONDS: Final = (0.9, 0.5, 1.3, 0.7, 0.6, 1.1, 0.4, 1.5, 0.8)
+_SLOW_SECONDS: Final = (0.9, 0.6, 0.5, 0.9, 0.4, 0.7)
+_RETRIED_INDEX: Final = 9  # the item whose first attempt fails
+_FAILING_INDEX: Final = 17  # the item that fails for good
 _SCRIPT: Final = """
 sleep "$2"
 case "$3" in
@@ -36,21 +36,23 @@ esac
 echo "$1"
 """
 
-Word: TypeAlias = dict[str, Any]
+DemoItem: TypeAlias = dict[str, Any]
 
 
-def story() -> Iterator[Word]:
+def demo_items() -> Iterator[DemoItem]:
     """The items: a word each, how long its command takes, in which lane, and whether it ends well."""
     words = SAYING.split()
-    words.insert(_NEVER, STUMBLE)
+    words.insert(_FAILING_INDEX, STUMBLE)
     for index, word in enumerate(words):
         slow = index % WIDTH == 1
-        seconds = _SLOW[index // WIDTH] if slow else _QUICK[index % len(_QUICK)]
-        ends = {_LATER: "later", _NEVER: "never"}.get(index, "well")
+        seconds = (
+            _SLOW_SECONDS[index // WIDTH] if slow else _QUICK_SECONDS[index % len(_QUICK_SECONDS)]
+        )
+        ends = {_RETRIED_INDEX: "later", _FAILING_INDEX: "never"}.get(index, "well")
         yield {"word": word, "seconds": seconds, "lane": "slow" if slow else "quick", "ends": ends}
 
 
-async def tell_story(
+async def run_commands(
     store: Store,
     hooks: Sequence[object],
     opened: Callable[[str], None],
@@ -60,7 +62,7 @@ async def tell_story(
     lanes = {name: Slots(slots) for name, slots in LANES.items()}
     async with Commands() as commands:
 
-        async def say(word: Word) -> dict[str, object]:
+        async def run_word(word: DemoItem) -> dict[str, object]:
             parts = (word["word"], str(word["seconds"]), word["ends"], str(current().attempt))
             finished = await commands.run(["sh", "-c", _SCRIPT, "sh", *parts])
             wrote = {"stdout": finished.stdout.decode(), "stderr": finished.stderr.decode()}
@@ -73,9 +75,9 @@ async def tell_story(
             NAME, store=store, lanes=lanes, resume="never", hooks=hooks, kind=NAME
         ) as run:
             opened(run.id or "")
-            words = run.intake("story", story())
+            words = run.intake("story", demo_items())
             retry = Retry(1, base=0.4)
             async for outcome in run.map(
-                say, words, width=WIDTH, lane=lambda word: str(word["lane"]), retry=retry
+                run_word, words, width=WIDTH, lane=lambda word: str(word["lane"]), retry=retry
             ):
                 released(outcome)

@@ -30,16 +30,16 @@ from abreast.store.port import Store, each_event, each_outcome
 ITEMS: Final = 40
 WIDTH: Final = 4
 NAME: Final = "crash"
-_ENOUGH: Final = 15  # recorded items, and it is killed
+_KILL_AFTER_ITEMS: Final = 15  # recorded items, and it is killed
 _SEED: Final = "7"  # of both runs: what an item sees of it must be the same, too
-_PATIENCE: Final = 60.0  # seconds; past that something is wrong with the machine, or with us
-_LOOK: Final = 0.01
+_TIMEOUT: Final = 60.0  # seconds; past that something is wrong with the machine, or with us
+_POLL_INTERVAL: Final = 0.01
 _SCRIPT: Final = """
 printf x >> "$2/$1"
 sleep "0.$((10 + $1 * 7 % 10))"
 echo "$1 squared is $(($1 * $1)), and its seed is $3"
 """
-_DIFFER: Final = (
+_TIMING_FIELDS: Final = (
     "seconds",
     "queued",
     "waited",
@@ -50,7 +50,7 @@ Report = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class DemoFound:
+class CrashResult:
     """What was seen."""
 
     items: int
@@ -85,15 +85,15 @@ def command(*, store: str | None, as_json: bool) -> int:
     """
     began = SYSTEM_CLOCK.now()
     if not as_json:
-        _say(
+        _print_step(
             f"{ITEMS} commands, {WIDTH} at once:",
             "`abreast map`, killed in the middle, then `abreast resume`\n",
         )
     with tempfile.TemporaryDirectory(prefix="abreast-demo-") as folder:
         place = Path(store).absolute() if store else Path(folder, "abreast.db")
         with closing(find_store(place)) as opened:
-            trial = DemoTrial(opened, place, Path(folder))
-            found = trial.hold((lambda *_: None) if as_json else _say)
+            trial = CrashTrial(opened, place, Path(folder))
+            found = trial.run((lambda *_: None) if as_json else _print_step)
             if not as_json:
                 say("")
                 draw_once(opened, trial.killed)
@@ -108,12 +108,12 @@ def command(*, store: str | None, as_json: bool) -> int:
     return DONE if found.holds else FAILED
 
 
-def _say(what: str, more: str) -> None:
+def _print_step(what: str, more: str) -> None:
     say(f"{what:27} {more}".rstrip())
     sys.stdout.flush()
 
 
-def surroundings() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """The environment without any settings of the user's, and in which this very abreast is found from anywhere."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")
@@ -126,7 +126,7 @@ def surroundings() -> dict[str, str]:
     return {**environment, "PYTHONPATH": os.pathsep.join(places)}
 
 
-class DemoTrial:
+class CrashTrial:
     """Two runs of the same items in one store.
 
     Each item counts its executions in a file of its own.
@@ -142,7 +142,7 @@ class DemoTrial:
             "".join(f"{item}\n" for item in range(ITEMS)), encoding="utf-8"
         )
 
-    def hold(self, report: Report) -> DemoFound:
+    def run(self, report: Report) -> CrashResult:
         """Do it all; what was seen."""
         self._kill(self._start("killed"), self._newest())
         recorded, before = self._recorded(), self._executed()
@@ -151,33 +151,35 @@ class DemoTrial:
             f"killed at item {at} of {ITEMS}",
             f"{self.killed}: SIGKILL, with {len(recorded)} recorded",
         )
-        said = self._finish(self._abreast("resume", self.killed))
+        output = self._finish(self._abreast("resume", self.killed))
         report("resumed", f"{self.killed}: {len(self._recorded())} recorded")
-        calm_said = self._finish(self._start("calm"))
-        calm = self._newest()
-        report("left alone, for comparison", f"{calm}: {ITEMS} items")
-        after, digests = self._executed(), (self._digest(self.killed), self._digest(calm))
-        flying = tuple(
+        undisturbed_output = self._finish(self._start("calm"))
+        undisturbed = self._newest()
+        report("left alone, for comparison", f"{undisturbed}: {ITEMS} items")
+        after, digests = self._executed(), (self._digest(self.killed), self._digest(undisturbed))
+        ran_again = tuple(
             sorted(key for key, times in after.items() if times > 1 and key not in recorded)
         )
-        found = DemoFound(
+        found = CrashResult(
             ITEMS,
             at,
             len(recorded),
             resumed=len(self._recorded()) == ITEMS,
-            same_bytes=digests[0] == digests[1] and said == calm_said,
+            same_bytes=digests[0] == digests[1] and output == undisturbed_output,
             sha256=digests,
             recorded_ran_again=sum(after[key] != before[key] for key in recorded),
-            in_flight=flying,
+            in_flight=ran_again,
         )
         report(
             "same bytes" if found.same_bytes else "OTHER BYTES",
             f"sha256 {digests[0][:16]} and {digests[1][:16]}",
         )
         unrecorded = (
-            f"{len(flying)} in flight did ({', '.join(flying)}): nothing was recorded of them"
+            f"{len(ran_again)} in flight did ({', '.join(ran_again)}): nothing was recorded of them"
         )
-        report(f"{found.recorded_ran_again} recorded items ran again", unrecorded if flying else "")
+        report(
+            f"{found.recorded_ran_again} recorded items ran again", unrecorded if ran_again else ""
+        )
         return found
 
     def _start(self, counts: str) -> subprocess.Popen[bytes]:
@@ -202,7 +204,7 @@ class DemoTrial:
         return subprocess.Popen(
             [sys.executable, "-m", "abreast", verb, "--store", str(self._place), *arguments],
             cwd=self._folder,
-            env=surroundings(),
+            env=clean_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -212,30 +214,30 @@ class DemoTrial:
         """Wait for its end; what it wrote."""
         with process:
             try:
-                said, complaint = process.communicate(timeout=_PATIENCE)
+                output, errors = process.communicate(timeout=_TIMEOUT)
             finally:
                 process.kill()
         if process.returncode != DONE:
             raise UsageError(
-                f"the demo's own run failed: {one_line(complaint.decode('utf-8', 'replace'))}",
+                f"the demo's own run failed: {one_line(errors.decode('utf-8', 'replace'))}",
                 FAILED,
             )
-        return said
+        return output
 
     def _kill(self, process: subprocess.Popen[bytes], before: str) -> None:
         """Kill it as soon as enough is recorded, and something that is under way too: the picture shows both."""
-        deadline = SYSTEM_CLOCK.now() + _PATIENCE
+        deadline = SYSTEM_CLOCK.now() + _TIMEOUT
         with process:
             try:
                 while process.poll() is None and SYSTEM_CLOCK.now() < deadline:
                     self.killed = self._newest()
                     if (
                         self.killed != before
-                        and len(self._recorded()) >= _ENOUGH
-                        and self._under_way()
+                        and len(self._recorded()) >= _KILL_AFTER_ITEMS
+                        and self._running()
                     ):
                         break
-                    pause(_LOOK)
+                    pause(_POLL_INTERVAL)
             finally:
                 process.kill()
         if process.returncode >= 0 or self.killed == before:
@@ -250,7 +252,7 @@ class DemoTrial:
             outcome.path.rpartition("/")[2] for outcome in each_outcome(self._store, self.killed)
         }
 
-    def _under_way(self) -> set[str]:
+    def _running(self) -> set[str]:
         """Items that are known to have begun, and not to have ended."""
         begun = each_event(self._store, self.killed, {ITEM_STARTED})
         return {event.path.rpartition("/")[2] for event in begun} - self._recorded()
@@ -264,7 +266,7 @@ class DemoTrial:
         """Of all that is exported of a run, but how long it took."""
         rows = (row_of_recorded(recorded) for recorded in each_result(self._store, run))
         lines = (
-            json_line({name: value for name, value in row.items() if name not in _DIFFER})
+            json_line({name: value for name, value in row.items() if name not in _TIMING_FIELDS})
             for row in rows
         )
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from abreast.assembly.names import open_model, open_run
-from abreast.cli.terminal.outcome_text import Row, how
+from abreast.cli.terminal.outcome_text import Row, outcome_sentence
 from abreast.core.errors import CallFailed
 from abreast.core.outcome import Done, Outcome
 from abreast.models.embedded.weights import SMOLLM2, fetch, is_present
@@ -22,7 +22,7 @@ MODEL: Final = "local/smollm2"
 SEED: Final = 7
 
 
-class Fetching:
+class WeightsFetch:
     """Fetches the model's weights in a thread of its own, while there is something else to look at."""
 
     def __init__(self) -> None:
@@ -33,17 +33,17 @@ class Fetching:
         self.stage = ""
         self._error: CallFailed | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="abreast-fetch", daemon=True)
+        self._thread = threading.Thread(target=self._fetch, name="abreast-fetch", daemon=True)
         if self.needed:
             self._thread.start()
 
-    def _work(self) -> None:
+    def _fetch(self) -> None:
         try:
-            fetch(SMOLLM2, progress=self._note, stop=self._stop)
+            fetch(SMOLLM2, progress=self._set_progress, stop=self._stop)
         except CallFailed as error:
             self._error = error
 
-    def _note(self, done: int, total: int, stage: str) -> None:
+    def _set_progress(self, done: int, total: int, stage: str) -> None:
         self.done, self.total, self.stage = done, total, stage
 
     def wait(self, tell: Callable[[str], None]) -> str:
@@ -51,7 +51,7 @@ class Fetching:
         if self.missing:
             return "the embedded model needs one more package: pip install 'abreast[local]'"
         while self.needed and self._thread.is_alive():
-            self._thread.join(_LOOK)
+            self._thread.join(_POLL_INTERVAL)
             if self.total:
                 tell(f"{self.stage} {MODEL}: {self.done / 1e6:.0f} of {self.total / 1e6:.0f} MB")
         return "" if self._error is None else str(self._error)
@@ -61,7 +61,7 @@ class Fetching:
         self._stop.set()
 
 
-_LOOK: Final = 0.2  # seconds between two words about how far the fetching is
+_POLL_INTERVAL: Final = 0.2  # seconds between two words about how far the fetching is
 
 
 def question() -> Row:
@@ -80,7 +80,7 @@ def reviews() -> list[Row]:
 
 async def judge(
     store: Store,
-    asked: Sequence[Row],
+    chosen: Sequence[Row],
     width: int,
     opened: Callable[[str], None],
     released: Callable[[Outcome[Any]], None],
@@ -105,20 +105,20 @@ async def judge(
             value: Any = reply.value
             return str(value[wording["field"]])
 
-        async for outcome in run.map(label, asked, width=width):
+        async for outcome in run.map(label, chosen, width=width):
             released(outcome)
 
 
 def run_reviews(
-    store: Store, asked: Sequence[Row], width: int, progress: Callable[[int, int], None]
+    store: Store, chosen: Sequence[Row], width: int, progress: Callable[[int, int], None]
 ) -> tuple[str, list[Row]]:
     """Do it; the run's id, and for each review what was said and what is right."""
     rows: list[Row] = []
     ids = [""]
 
     def released(outcome: Outcome[Any]) -> None:
-        review = asked[outcome.index]
-        said = outcome.value if isinstance(outcome, Done) else how(outcome)
+        review = chosen[outcome.index]
+        said = outcome.value if isinstance(outcome, Done) else outcome_sentence(outcome)
         rows.append(
             {
                 "text": review["text"],
@@ -128,24 +128,28 @@ def run_reviews(
                 "output_tokens": outcome.usage.output_tokens,
             }
         )
-        progress(len(rows), len(asked))
+        progress(len(rows), len(chosen))
 
-    asyncio.run(judge(store, asked, width, ids.append, released))
+    asyncio.run(judge(store, chosen, width, ids.append, released))
     return ids[-1], rows
 
 
 def table(rows: list[Row]) -> Iterator[str]:
     """A few of the reviews, and how many were judged as a person would."""
     yield f"{'said':10} {'right':10} review"
-    for row in rows[:_SHOWN]:
-        text = row["text"] if len(row["text"]) <= _WIDE else f"{row['text'][: _WIDE - 3]}..."
+    for row in rows[:_TABLE_ROWS]:
+        text = (
+            row["text"]
+            if len(row["text"]) <= _TEXT_WIDTH
+            else f"{row['text'][: _TEXT_WIDTH - 3]}..."
+        )
         yield f"{row['said']:10} {row['right']:10} {text}"
-    if len(rows) > _SHOWN:
-        yield f"... and {len(rows) - _SHOWN} more"
+    if len(rows) > _TABLE_ROWS:
+        yield f"... and {len(rows) - _TABLE_ROWS} more"
     right = sum(row["said"] == row["right"] for row in rows)
     tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
     yield f"\n{right} of {len(rows)} as a person says; {len(rows)} calls, {tokens:,} tokens, 0 usd, no key."
 
 
-_SHOWN: Final = 8
-_WIDE: Final = 76
+_TABLE_ROWS: Final = 8
+_TEXT_WIDTH: Final = 76

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.cli.demo.crash import surroundings
+from abreast.cli.demo.crash import clean_environment
 from abreast.cli.demo.reviews import MODEL
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line
 
 NAME: Final = "examples/quickstart.yaml"
-_OWN: Final = Path(__file__).with_name("data") / "quickstart.yaml"
-_KEPT: Final = (
+_PACKAGED_FILE: Final = Path(__file__).with_name("data") / "quickstart.yaml"
+_PASSED_VARIABLES: Final = (
     "ABREAST_CACHE",
     "ABREAST_LOCAL_THREADS",
 )  # where the weights are, and how they are used
@@ -25,12 +25,12 @@ def quickstart() -> str:
     """The workflow's file: the one of the repository, where this is it, or else the same one of the package."""
     here = Path(NAME)
     try:
-        return NAME if here.read_bytes() == _OWN.read_bytes() else str(_OWN)
+        return NAME if here.read_bytes() == _PACKAGED_FILE.read_bytes() else str(_PACKAGED_FILE)
     except OSError:
-        return str(_OWN)
+        return str(_PACKAGED_FILE)
 
 
-def run_quickstart(store: str, *, aloud: bool) -> dict[str, Any]:
+def run_quickstart(store: str, *, prints: bool) -> dict[str, Any]:
     """Run it; `aloud`, it says its own results, otherwise they are returned.
 
     Raises `UsageError` if it fails.
@@ -46,20 +46,20 @@ def run_quickstart(store: str, *, aloud: bool) -> dict[str, Any]:
         "--model",
         MODEL,
     ]
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    told = None if aloud else subprocess.PIPE
-    ended = subprocess.run(
-        words if aloud else [*words, "--json"],
-        env=surroundings() | kept,
+    passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+    stream = None if prints else subprocess.PIPE
+    finished = subprocess.run(
+        words if prints else [*words, "--json"],
+        env=clean_environment() | passed,
         stdin=subprocess.DEVNULL,
-        stdout=told,
-        stderr=told,
+        stdout=stream,
+        stderr=stream,
         check=False,
     )
-    if ended.returncode != DONE:
-        why = "" if aloud else f": {one_line(ended.stderr.decode('utf-8', 'replace'))}"
+    if finished.returncode != DONE:
+        why = "" if prints else f": {one_line(finished.stderr.decode('utf-8', 'replace'))}"
         raise UsageError(f"the demo's own workflow failed{why}", FAILED)
-    if aloud:
+    if prints:
         return {}
-    found: dict[str, Any] = json.loads(ended.stdout)
+    found: dict[str, Any] = json.loads(finished.stdout)
     return {"run": found["run"], "status": found["status"], "outputs": found["outputs"]}

@@ -1,1 +1,1 @@
-"""From a job's file or flags to its exit code."""
+"""Drivers of jobs: each runs a job from its file or flags to the exit code."""

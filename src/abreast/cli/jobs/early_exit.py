@@ -1,4 +1,4 @@
-"""How a run that the command line drives is stopped before its end: one sentence, its exit code, and how to go on."""
+"""What is printed when a run stops early: one sentence and the command that resumes it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from abreast.cli.stores import StoreChoice
 from abreast.core.errors import AbreastError, BudgetSpent, StoreGone
 
 STOPS: Final = (KeyboardInterrupt, asyncio.CancelledError, AbreastError)
-"""What stops a run, wherever it comes from."""
+"""The exceptions that stop a run early."""
 
 
-class CutShort(NamedTuple):
-    """Why it stopped, the exit code, and what must be added to go on."""
+class EarlyExit(NamedTuple):
+    """Why a run stopped, its exit code, and options that `abreast resume` needs."""
 
     why: str
     code: int
@@ -23,7 +23,7 @@ class CutShort(NamedTuple):
     resumable: bool = True
 
     def tell(self, run_id: str, choice: StoreChoice) -> int:
-        """Say so, and how to go on with what there is of the run; the exit code."""
+        """Print it with the command that resumes the run; return the exit code."""
         hint = (
             f"; go on with: abreast resume {run_id}{self.more}{choice.flag}"
             if run_id and self.resumable
@@ -33,10 +33,10 @@ class CutShort(NamedTuple):
         return self.code
 
 
-def cut_short_by(error: BaseException, interrupts: Interrupts) -> CutShort:
-    """What to say of one of the `STOPS`."""
+def early_exit_by(error: BaseException, interrupts: Interrupts) -> EarlyExit:
+    """The early exit for one of the `STOPS`."""
     if isinstance(error, BudgetSpent):
-        return CutShort(str(error), SPENT, " --budget MORE")
+        return EarlyExit(str(error), SPENT, " --budget MORE")
     if isinstance(error, AbreastError):
-        return CutShort(*explain(error), resumable=not isinstance(error, StoreGone))
-    return CutShort(interrupts.word, interrupts.code)
+        return EarlyExit(*explain(error), resumable=not isinstance(error, StoreGone))
+    return EarlyExit(interrupts.word, interrupts.code)

@@ -1,4 +1,4 @@
-"""What `resume` and `retry` share: finding a run that can go on, and driving it from its manifest."""
+"""Resumes a recorded map from its manifest, for `abreast resume` and `abreast retry`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from abreast.cli import options
 from abreast.cli.errors import UsageError
-from abreast.cli.jobs.map.driver import MapStart, OutputOptions, Work, check_work
+from abreast.cli.jobs.map.driver import MapDriver, MapStart, OutputOptions, check_work
 from abreast.cli.jobs.map.input_lines import check_input
 from abreast.cli.jobs.map.job import INPUT, MapJob
 from abreast.cli.jobs.map.recorded import tally
@@ -18,10 +18,10 @@ from abreast.core.item import escape
 from abreast.run.run import Resume
 from abreast.store.port import RunRow, Store
 
-_PAGE: Final = 1000
+_EVENTS_PER_PAGE: Final = 1000
 
 
-def drive_again(
+def resume_map(
     store: Store,
     row: RunRow,
     job: MapJob,
@@ -32,7 +32,7 @@ def drive_again(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Go on with a run; the exit code."""
+    """Resume a map's run; return the exit code."""
     complete = _input_complete(store, row)
     _check(row, job, complete=complete)
     view = OutputOptions(as_json, quiet, options.is_verbose())
@@ -45,13 +45,13 @@ def drive_again(
         input_complete=complete,
         input_lost=not complete and not store.events(row.id, kinds={ITEM_READ}, limit=1),
     )
-    with Work(job, start, choice, view, progress) as work:
-        return work.run(store)
+    with MapDriver(job, start, choice, view, progress) as driver:
+        return driver.run(store)
 
 
 def _check(row: RunRow, job: MapJob, *, complete: bool) -> None:
-    """Refuse what can be seen to be wrong before the run is taken over."""
-    if not os.path.isdir(job.cwd):  # noqa: PTH112
+    """Raise `UsageError` for errors that are visible before the run is taken over."""
+    if not os.path.isdir(job.cwd):  # noqa: PTH112 - a recorded text, not a Path
         raise UsageError(
             f"{row.id} ran in {job.cwd}, which is gone; put it back, for its commands run there"
         )
@@ -62,8 +62,8 @@ def _check(row: RunRow, job: MapJob, *, complete: bool) -> None:
         check_input(job.input)
     elif os.isatty(0):
         raise UsageError(
-            f"the input of {row.id} was cut off before it was read to its end; hand the same items in again: "
-            f"abreast resume {row.id} < items"
+            f"the input of {row.id} was cut off before it was read to its end; "
+            f"hand the same items in again: abreast resume {row.id} < items"
         )
 
 
@@ -76,6 +76,6 @@ def _input_complete(store: Store, row: RunRow) -> bool:
 def _progress(store: Store, row: RunRow, *, complete: bool) -> Progress:
     count = tally(store, row.id)
     read = after = 0
-    while page := store.events(row.id, after=after, kinds={ITEM_READ}, limit=_PAGE):
+    while page := store.events(row.id, after=after, kinds={ITEM_READ}, limit=_EVENTS_PER_PAGE):
         read, after = read + sum(map(count_read, page)), page[-1].seq
     return Progress(row.id, read=read, complete=complete, done=count.done, failed=count.failed)

@@ -6,7 +6,7 @@ from abreast.cli.terminal.live_line import LiveLine
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 
 
-class OptimizeLine(LiveLine):
+class CandidatesLine(LiveLine):
     """An observer of events."""
 
     def __init__(self) -> None:
@@ -14,7 +14,7 @@ class OptimizeLine(LiveLine):
         super().__init__()
         self._checked: list[str] = []
         self._measured = ""
-        self._over: set[str] = set()
+        self._ended: set[str] = set()
 
     def __call__(self, event: Event) -> None:
         """Follow what begins and ends; draw."""
@@ -24,13 +24,13 @@ class OptimizeLine(LiveLine):
         began, kind, name = event.kind == ITEM_STARTED, parts[2], parts[3]
         if kind.startswith("measure"):
             self._measured = name if began else ""
-            self._over |= set() if began else {name}
+            self._ended |= set() if began else {name}
         elif kind.startswith("candidate") and len(parts) > 4 and parts[4].startswith("behaviour"):  # noqa: PLR2004
             if began:
                 self._checked.append(name)
             elif name in self._checked:
                 self._checked.remove(name)
-                self._over.add(name)
+                self._ended.add(name)
         self.show(self.text())
 
     def text(self) -> str:
@@ -38,4 +38,4 @@ class OptimizeLine(LiveLine):
         if self._measured:
             return f"measuring {self._measured}, alone"
         lanes = "  ".join(f"[{name}]" for name in self._checked)
-        return f"behaviour  {lanes}  {len(self._over)} checked"
+        return f"behaviour  {lanes}  {len(self._ended)} checked"

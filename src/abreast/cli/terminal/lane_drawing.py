@@ -51,14 +51,14 @@ _ASCII_MARKS: Final = {**_MARKS, DONE: "#=", RUNNING: ">>", WAITING: ".."}
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
-_PARTS: Final = len(_BLOCKS)  # of a cell
-_LEAST: Final = 0.05  # seconds that a picture shows at least
-_LEAST_LIVE: Final = (
+_PARTS_PER_CELL: Final = len(_BLOCKS)  # of a cell
+_MIN_SECONDS: Final = 0.05  # seconds that a picture shows at least
+_MIN_SECONDS_LIVE: Final = (
     5.0  # the same while the run goes on, so that its first bars don't shrink all the time
 )
-_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)
+_TICK_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)
 
-Shown: TypeAlias = tuple[Strip, list[list[LaneBar]]]
+VisibleLane: TypeAlias = tuple[Strip, list[list[LaneBar]]]
 Shade: TypeAlias = "tuple[str, int] | None"
 """What a part of a cell is painted with: a state in one of its two shades, or nothing."""
 
@@ -75,7 +75,7 @@ class DrawingFrame:
     def of(cls, chart: LaneChart | LimitChart, now: float, columns: int) -> DrawingFrame:
         """All that the chart still has."""
         begin = 0.0 if chart.whole else max(0.0, now - chart.window)
-        least = _LEAST_LIVE if chart.state == RUNNING else _LEAST
+        least = _MIN_SECONDS_LIVE if chart.state == RUNNING else _MIN_SECONDS
         return cls(begin, max(now, begin + least), columns)
 
     def place(self, when: float) -> float:
@@ -91,10 +91,10 @@ class DrawingFrame:
 
 def _round_step(least: float) -> float:
     """The shortest round time that is not shorter than this."""
-    if least > _STEPS[-1]:
+    if least > _TICK_STEPS[-1]:
         return 60 * _round_step(least / 60)
     power = 1.0 if least > 1 else 10.0 ** math.floor(math.log10(least))
-    return next(step * power for step in _STEPS if step * power >= least * 0.999)
+    return next(step * power for step in _TICK_STEPS if step * power >= least * 0.999)
 
 
 def clock(seconds: float) -> str:
@@ -110,32 +110,32 @@ def clock(seconds: float) -> str:
 # --- in words --------------------------------------------------------------------------------------------------------
 
 
-def words(chart: LaneChart, now: float) -> list[tuple[str, str]]:
+def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
     """What is worth saying, each with the state whose colour it has."""
     counts = chart.counts
     of = f" of {chart.read}{'' if chart.complete else '+'}" if chart.read > chart.settled else ""
-    said = [(f"{counts.done}{of} done", DONE)]
+    parts = [(f"{counts.done}{of} done", DONE)]
     others = (
         (name, getattr(counts, name)) for name in (FAILED, RUNNING, WAITING, RETRIED, CANCELLED)
     )
-    said += [(f"{count} {name}", name) for name, count in others if count]
+    parts += [(f"{count} {name}", name) for name, count in others if count]
     if counts.speculative:
-        said.append((f"{counts.speculative} past the stop", CANCELLED))
+        parts.append((f"{counts.speculative} past the stop", CANCELLED))
     rate = chart.rate(now) if chart.state == RUNNING else chart.settled / now if now else 0.0
-    said += [(f"{rate:.1f}/s", ""), (f"peak {chart.peak}", "")]
+    parts += [(f"{rate:.1f}/s", ""), (f"peak {chart.peak}", "")]
     if chart.usage.requests:
         tokens = chart.usage.input_tokens + chart.usage.output_tokens
         dollars = f", {chart.usage.usd:.4f} usd" if chart.usage.usd is not None else ""
-        said.append((f"{chart.usage.requests} req, {tokens} tok{dollars}", ""))
-    return said
+        parts.append((f"{chart.usage.requests} req, {tokens} tok{dollars}", ""))
+    return parts
 
 
-def one_liner(chart: LaneChart, run: str, state: str, now: float) -> str:
+def summary_line(chart: LaneChart, run: str, state: str, now: float) -> str:
     """The run in one line of plain text."""
-    return f"{one_line(run)} {state} {_after(chart, now)}: {', '.join(said for said, _ in words(chart, now))}"
+    return f"{one_line(run)} {state} {_elapsed(chart, now)}: {', '.join(parts for parts, _ in summary_parts(chart, now))}"
 
 
-def _after(chart: LaneChart, now: float) -> str:
+def _elapsed(chart: LaneChart, now: float) -> str:
     return f"{'for' if chart.state == RUNNING else 'after'} {clock(round(now, 1))}"
 
 
@@ -180,17 +180,17 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
     )
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
     lines = [_header(chart, run, state, now), Text()]
-    shown = _shown(chart, frame, canvas.height - 5 - 2 * len(chart.strips))
+    shown = _visible_lanes(chart, frame, canvas.height - 5 - 2 * len(chart.strips))
     for strip, rows in shown:
         for bars in rows:
             name = _name(strip) if bars is rows[0] else ""
             lines.append(
                 Text()
                 .append(set_cell_size(name, margin), "bold")
-                .append_text(_bars(bars, frame, chart.seams, canvas))
+                .append_text(_bar_row(bars, frame, chart.seams, canvas))
             )
         if strip.waiting.steps:
-            lines.append(_levels(strip, frame, margin, _most_waiting(chart), canvas))
+            lines.append(_waiting_row(strip, frame, margin, _most_waiting(chart), canvas))
         if hidden := len(strip.rows) - len(rows):
             lines.append(Text(f"{'':{margin}}and {hidden} more rows", "dim"))
     lines += [
@@ -209,15 +209,15 @@ def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
     line = (
         Text()
         .append(f"{one_line(run)}  ", "bold")
-        .append(state, _ink(state if state in _COLOURS else CANCELLED))
+        .append(state, _text_style(state if state in _COLOURS else CANCELLED))
     )
-    line.append(f" {_after(chart, now)}", "dim")
-    for said, kind in words(chart, now):
-        line.append("   ").append(said, _ink(kind) if kind else "dim")
+    line.append(f" {_elapsed(chart, now)}", "dim")
+    for parts, kind in summary_parts(chart, now):
+        line.append("   ").append(parts, _text_style(kind) if kind else "dim")
     return line
 
 
-def _shown(chart: LaneChart, frame: DrawingFrame, room: int) -> list[Shown]:
+def _visible_lanes(chart: LaneChart, frame: DrawingFrame, room: int) -> list[VisibleLane]:
     """The lanes with those of their rows that have something to show, as many as there is room for."""
     lanes = [
         (strip, [row for row in strip.rows if row.seen_since(frame.begin)])
@@ -233,66 +233,66 @@ def _shown(chart: LaneChart, frame: DrawingFrame, room: int) -> list[Shown]:
     return [(strip, rows) for strip, rows in shown if rows]
 
 
-def _bars(
+def _bar_row(
     bars: Sequence[LaneBar], frame: DrawingFrame, seams: Iterable[float], canvas: Canvas
 ) -> Text:
     """One row."""
-    parts: list[Shade] = [None] * (frame.columns * _PARTS)
+    parts: list[Shade] = [None] * (frame.columns * _PARTS_PER_CELL)
     names: dict[int, tuple[str, Style]] = {}
     for bar in bars:
         since, start, end = (
-            round(frame.place(when) * _PARTS) for when in (bar.since, bar.start, bar.end)
+            round(frame.place(when) * _PARTS_PER_CELL) for when in (bar.since, bar.start, bar.end)
         )
         start = min(start, len(parts) - 1)
         parts[since:start] = [(WAITING, 0)] * (start - since)
         end = max(end, start + 1)
         parts[start:end] = [(bar.state, bar.nth % 2)] * (end - start)
-        if end - start > 2 * _PARTS:
-            names |= _inscription(bar, -(-start // _PARTS), end // _PARTS)
+        if end - start > 2 * _PARTS_PER_CELL:
+            names |= _label_cells(bar, -(-start // _PARTS_PER_CELL), end // _PARTS_PER_CELL)
     edges = {math.ceil(frame.place(seam)) for seam in seams if frame.begin < seam < frame.end}
     text = Text()
     for column in range(frame.columns):
-        cell = parts[column * _PARTS : (column + 1) * _PARTS]
+        cell = parts[column * _PARTS_PER_CELL : (column + 1) * _PARTS_PER_CELL]
         if column in edges and cell[0] in (None, (WAITING, 0)):
-            text.append(":" if canvas.ascii else "┊", _ink(CRASHED))
+            text.append(":" if canvas.ascii else "┊", _text_style(CRASHED))
         elif canvas.colour and not canvas.ascii:
-            text.append(*(names[column] if column in names else _cell(cell)))
+            text.append(*(names[column] if column in names else _coloured_cell(cell)))
         else:
-            text.append(names[column][0] if column in names else _mark(cell, canvas))
+            text.append(names[column][0] if column in names else _plain_cell(cell, canvas))
     return text
 
 
-def _inscription(bar: LaneBar, first: int, after: int) -> dict[int, tuple[str, Style]]:
+def _label_cells(bar: LaneBar, first: int, after: int) -> dict[int, tuple[str, Style]]:
     """The item's key, on the cells of a bar that is long enough for it."""
-    said = _short(bar)
+    parts = _bar_label(bar)
     room = after - first - 2
-    if not 0 < len(said) <= room:
+    if not 0 < len(parts) <= room:
         return {}
-    at = first + 1 + (room - len(said)) // 2
+    at = first + 1 + (room - len(parts)) // 2
     style = Style(color="#0b0f14", bgcolor=_COLOURS[bar.state][bar.nth % 2])
-    return {at + number: (char, style) for number, char in enumerate(said)}
+    return {at + number: (char, style) for number, char in enumerate(parts)}
 
 
-def _short(bar: LaneBar) -> str:
+def _bar_label(bar: LaneBar) -> str:
     """The item's key as it is written on its bar; nothing on one that stands for several."""
-    said = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
-    return said if cell_len(said) == len(said) else ""
+    parts = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
+    return parts if cell_len(parts) == len(parts) else ""
 
 
-def _cell(parts: Sequence[Shade]) -> tuple[str, Style]:
+def _coloured_cell(parts: Sequence[Shade]) -> tuple[str, Style]:
     """One cell in colour: up to two shades, the first one as wide as it is."""
     left = parts[0]
-    width = next((at for at, part in enumerate(parts) if part != left), _PARTS)
-    if width == _PARTS:
-        return ("─" if left and left[0] == WAITING else " "), _fill(left)
+    width = next((at for at, part in enumerate(parts) if part != left), _PARTS_PER_CELL)
+    if width == _PARTS_PER_CELL:
+        return ("─" if left and left[0] == WAITING else " "), _cell_style(left)
     rest = parts[width:]
     right = max(rest, key=rest.count)
     left, right = (None if shade and shade[0] == WAITING else shade for shade in (left, right))
-    return _BLOCKS[width], _edge(left, right)
+    return _BLOCKS[width], _edge_style(left, right)
 
 
 @cache
-def _fill(shade: Shade) -> Style:
+def _cell_style(shade: Shade) -> Style:
     if shade is None:
         return Style()
     colour = _COLOURS[shade[0]][shade[1]]
@@ -300,7 +300,7 @@ def _fill(shade: Shade) -> Style:
 
 
 @cache
-def _edge(left: Shade, right: Shade) -> Style:
+def _edge_style(left: Shade, right: Shade) -> Style:
     """Of a block that is `left` and has `right` behind it.
 
     Where there is no left, the block is the background's.
@@ -314,23 +314,24 @@ def _edge(left: Shade, right: Shade) -> Style:
 
 
 @cache
-def _ink(state: str) -> Style:
+def _text_style(state: str) -> Style:
     return Style(color=_COLOURS[state][1])
 
 
-def _mark(parts: Sequence[Shade], canvas: Canvas) -> str:
+def _plain_cell(parts: Sequence[Shade], canvas: Canvas) -> str:
     """One cell without colours."""
     most = max(parts, key=lambda part: (parts.count(part), part is not None))
     return (_ASCII_MARKS if canvas.ascii else _MARKS)[most[0]][most[1]] if most else " "
 
 
-def _levels(strip: Strip, frame: DrawingFrame, margin: int, most: int, canvas: Canvas) -> Text:
+def _waiting_row(strip: Strip, frame: DrawingFrame, margin: int, most: int, canvas: Canvas) -> Text:
     """How many waited, as a line of small columns."""
     columns = _highest(strip, frame)
     marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
     line = "".join(marks[-(-value * (len(marks) - 1) // most)] for value in columns)
     return Text(
-        f"{f'{max(columns)} {WAITING}':{margin}}{line}", _ink(WAITING) if canvas.colour else ""
+        f"{f'{max(columns)} {WAITING}':{margin}}{line}",
+        _text_style(WAITING) if canvas.colour else "",
     )
 
 
@@ -362,7 +363,7 @@ def _axis(frame: DrawingFrame, canvas: Canvas) -> str:
     return line
 
 
-def _states(shown: Iterable[Shown]) -> list[str]:
+def _states(shown: Iterable[VisibleLane]) -> list[str]:
     """Those that are to be seen."""
     found = {bar.state for _, rows in shown for bars in rows for bar in bars}
     if any(strip.waiting.steps for strip, _ in shown):
@@ -370,22 +371,26 @@ def _states(shown: Iterable[Shown]) -> list[str]:
     return [state for state in _COLOURS if state in found]
 
 
-def _legend(shown: Iterable[Shown], canvas: Canvas) -> Text:
+def _legend(shown: Iterable[VisibleLane], canvas: Canvas) -> Text:
     line = Text()
     for state in _states(shown):
         mark = (_ASCII_MARKS if canvas.ascii else _MARKS)[state][0]
         mark = "─" if state == WAITING and canvas.colour else "■" if canvas.colour else mark
-        line.append(mark, _ink(state)).append(f" {state}   ", "dim")
+        line.append(mark, _text_style(state)).append(f" {state}   ", "dim")
     return line
 
 
 # --- as an SVG -------------------------------------------------------------------------------------------------------
 
-_WIDE, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 104, 28, 72, 62  # pixels
-_HIGH, _STEP, _HILL = 20, 24, 30  # of a bar, from row to row, of the hill of those that wait
-_MOST_ROWS: Final = 32
-_MOST_BARS: Final = 1500  # keeps the file under 60 KB
-_FEW_BARS: Final = 250  # up to so many get round corners and their names
+_SVG_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 104, 28, 72, 62  # pixels
+_BAR_HEIGHT, _ROW_HEIGHT, _WAITING_HEIGHT = (
+    20,
+    24,
+    30,
+)  # of a bar, from row to row, of the hill of those that wait
+_MAX_ROWS: Final = 32
+_MAX_BARS: Final = 1500  # keeps the file under 60 KB
+_MAX_LABELLED_BARS: Final = 250  # up to so many get round corners and their names
 _GREY: Final = "#9aa4b2"
 _SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}">
 <title>{title}</title>
@@ -399,49 +404,52 @@ _SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="
 
 def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
     """The picture as a file of its own: nothing in it is fetched from elsewhere."""
-    frame = DrawingFrame.of(chart, now, _WIDE - _LEFT - _RIGHT)
+    frame = DrawingFrame.of(chart, now, _SVG_WIDTH - _LEFT - _RIGHT)
     body: list[str] = []
     y = _TOP
-    shown = _fewer(_shown(chart, frame, _MOST_ROWS), frame)
-    few = sum(len(bars) for _, rows in shown for bars in rows) <= _FEW_BARS
+    shown = _merge_bars(_visible_lanes(chart, frame, _MAX_ROWS), frame)
+    few = sum(len(bars) for _, rows in shown for bars in rows) <= _MAX_LABELLED_BARS
     for strip, rows in shown:
-        body.append(_said(20, y + 15, _name(strip), "b"))
+        body.append(_svg_text(20, y + 15, _name(strip), "b"))
         if hidden := len(strip.rows) - len(rows):
-            body.append(_said(20, y + 15 + _STEP, f"+{hidden} rows"))
+            body.append(_svg_text(20, y + 15 + _ROW_HEIGHT, f"+{hidden} rows"))
         for bars in rows:
             body += (_svg_bar(bar, frame, y) for bar in bars) if few else _svg_bars(bars, frame, y)
-            y += _STEP
+            y += _ROW_HEIGHT
         if strip.waiting.steps:
-            body += _hill(strip, frame, y, _most_waiting(chart))
-            y += _HILL
+            body += _waiting_area(strip, frame, y, _most_waiting(chart))
+            y += _WAITING_HEIGHT
         y += 10
     grid = [f'<path d="M{_LEFT + x} {_TOP - 8}V{y}" stroke="#222a35"/>' for x, _ in frame.ticks(90)]
-    grid += (_said(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
+    grid += (_svg_text(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
     for seam in chart.seams:
         x = _LEFT + frame.place(seam)
         body.append(
             f'<path d="M{x:.1f} {_TOP - 14}V{y}" stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"/>'
         )
-        body.append(_said(round(x), _TOP - 17, "resumed", "m"))
-    head = [_said(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
+        body.append(_svg_text(round(x), _TOP - 17, "resumed", "m"))
+    head = [_svg_text(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
     parts = "\n".join([*head, *grid, *body, *_svg_legend(shown, y + 46)])
     return _SVG.format(
-        wide=_WIDE, high=y + _BOTTOM, title=escape(one_liner(chart, run, state, now)), body=parts
+        wide=_SVG_WIDTH,
+        high=y + _BOTTOM,
+        title=escape(summary_line(chart, run, state, now)),
+        body=parts,
     )
 
 
-def _fewer(shown: list[Shown], frame: DrawingFrame) -> list[Shown]:
+def _merge_bars(shown: list[VisibleLane], frame: DrawingFrame) -> list[VisibleLane]:
     """The same with so few bars that the file stays small."""
-    most = _MOST_BARS // max(1, sum(len(rows) for _, rows in shown))
+    most = _MAX_BARS // max(1, sum(len(rows) for _, rows in shown))
     return [
-        (strip, [_at_most(most, bars, frame.end - frame.begin) for bars in rows])
+        (strip, [_merge_row(most, bars, frame.end - frame.begin) for bars in rows])
         for strip, rows in shown
     ]
 
 
-def _at_most(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
+def _merge_row(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
     """Neighbours become one: first those of one kind, which change the picture least."""
-    grain = length / _WIDE
+    grain = length / _SVG_WIDTH
     while len(bars) > most:
         grain *= 2
         joined = bars[:1]
@@ -465,7 +473,7 @@ def _svg_bars(bars: Iterable[LaneBar], frame: DrawingFrame, y: int) -> Iterator[
         start, end = (_LEFT + frame.place(when) for when in (bar.start, bar.end))
         width = max(0.6, end - start - 0.4)
         shapes[bar.state] = (
-            f"{shapes.get(bar.state, '')}M{start:.1f} {y}h{width:.1f}v{_HIGH}h-{width:.1f}"
+            f"{shapes.get(bar.state, '')}M{start:.1f} {y}h{width:.1f}v{_BAR_HEIGHT}h-{width:.1f}"
         )
     return (f'<path d="{shape}" fill="{_COLOURS[state][1]}"/>' for state, shape in shapes.items())
 
@@ -473,46 +481,48 @@ def _svg_bars(bars: Iterable[LaneBar], frame: DrawingFrame, y: int) -> Iterator[
 def _svg_bar(bar: LaneBar, frame: DrawingFrame, y: int) -> str:
     since, start, end = (_LEFT + frame.place(when) for when in (bar.since, bar.start, bar.end))
     width = max(1.0, end - start - 1)
-    size = f'width="{width:.1f}" height="{_HIGH}" rx="{min(4, width / 2):.1f}"'
+    size = f'width="{width:.1f}" height="{_BAR_HEIGHT}" rx="{min(4, width / 2):.1f}"'
     drawn = f'<rect x="{start:.1f}" y="{y}" {size} fill="{_COLOURS[bar.state][1]}"/>'
     if start - since > 1:
         drawn += f'<path d="M{since:.1f} {y + 10}H{start:.1f}" stroke="{_COLOURS[WAITING][0]}" stroke-dasharray="2 2"/>'
-    said = _short(bar)
-    if said and width > 7 * len(said) + 4:
-        drawn += _said(round(start + width / 2), y + 14, said, "k")
+    parts = _bar_label(bar)
+    if parts and width > 7 * len(parts) + 4:
+        drawn += _svg_text(round(start + width / 2), y + 14, parts, "k")
     return drawn
 
 
-def _hill(strip: Strip, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
+def _waiting_area(strip: Strip, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
     """How many waited over time."""
     heights = _highest(strip, DrawingFrame(frame.begin, frame.end, frame.columns // 4))
     if top := max(heights):
-        foot = y + _HILL - 6
-        points = "".join(f"V{foot - (_HILL - 8) * height / most:.1f}h4" for height in heights)
+        foot = y + _WAITING_HEIGHT - 6
+        points = "".join(
+            f"V{foot - (_WAITING_HEIGHT - 8) * height / most:.1f}h4" for height in heights
+        )
         yield f'<path d="M{_LEFT} {foot}{points}V{foot}z" fill="{_COLOURS[WAITING][0]}" opacity=".45"/>'
-        yield _said(20, y + 18, f"{top} {WAITING}")
+        yield _svg_text(20, y + 18, f"{top} {WAITING}")
 
 
 def _headline(chart: LaneChart, state: str, now: float, x: int) -> str:
-    spans = [(state, state), (f" {_after(chart, now)}", "")]
-    for said, kind in words(chart, now):
-        spans += ((" · ", ""), (said, kind))
+    spans = [(state, state), (f" {_elapsed(chart, now)}", "")]
+    for parts, kind in summary_parts(chart, now):
+        spans += ((" · ", ""), (parts, kind))
     inked = (
-        f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{said}</tspan>'
-        for said, kind in spans
+        f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{parts}</tspan>'
+        for parts, kind in spans
     )
     return f'<text x="{x}" y="30" xml:space="preserve">{"".join(inked)}</text>'
 
 
-def _svg_legend(shown: Iterable[Shown], y: int) -> Iterator[str]:
+def _svg_legend(shown: Iterable[VisibleLane], y: int) -> Iterator[str]:
     x = _LEFT
     for state in _states(shown):
         faint = 0.45 if state == WAITING else 1
         shape = f'y="{y - 10}" width="12" height="12" rx="3" opacity="{faint}"'
-        yield f'<rect x="{x}" {shape} fill="{_COLOURS[state][1]}"/>{_said(x + 18, y, state)}'
+        yield f'<rect x="{x}" {shape} fill="{_COLOURS[state][1]}"/>{_svg_text(x + 18, y, state)}'
         x += 42 + 8 * len(state)
 
 
-def _said(x: float, y: float, said: str, kind: str = "") -> str:
+def _svg_text(x: float, y: float, parts: str, kind: str = "") -> str:
     styled = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}"{styled}>{escape(said)}</text>'
+    return f'<text x="{x}" y="{y}"{styled}>{escape(parts)}</text>'

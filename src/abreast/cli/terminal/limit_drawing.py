@@ -17,18 +17,23 @@ from abreast.cli.terminal.lane_drawing import Canvas, DrawingFrame, clock
 from abreast.views.lane_rows import RUNNING, LaneLevel
 from abreast.views.limits import CONCURRENCY, CallFlow, LimitChart
 
-_HIGH: Final = 8  # lines of a plot
+_PLOT_LINES: Final = 8  # lines of a plot
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " ....####"
 _MARGIN: Final = 8
-_LISTED: Final = 12  # decisions that are put into words
-_WORDS: Final = {"requests": "rpm", "tokens": "tpm", "input": "input tpm", "output": "output tpm"}
+_MAX_DECISIONS: Final = 12  # decisions that are put into words
+_RATE_UNITS: Final = {
+    "requests": "rpm",
+    "tokens": "tpm",
+    "input": "input tpm",
+    "output": "output tpm",
+}
 
 
-def one_liner(chart: LimitChart, run: str, state: str, now: float) -> str:
+def summary_line(chart: LimitChart, run: str, state: str, now: float) -> str:
     """The lanes in one line of plain text."""
-    said = "; ".join(f"{flow.name}: {_words(flow)}" for flow in chart.flows.values())
-    return f"{run} {state} {_after(chart, now)}: {said or 'no call to a model yet'}"
+    parts = "; ".join(f"{flow.name}: {_summary(flow)}" for flow in chart.flows.values())
+    return f"{run} {state} {_elapsed(chart, now)}: {parts or 'no call to a model yet'}"
 
 
 def snapshot(chart: LimitChart, run: str, state: str, now: float) -> dict[str, Any]:
@@ -51,51 +56,51 @@ def draw(chart: LimitChart, run: str, state: str, now: float, canvas: Canvas) ->
     """All lanes, one below the other."""
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - _MARGIN))
     lines = [
-        Text().append(f"{one_line(run)}  ", "bold").append(f"{state} {_after(chart, now)}", "dim")
+        Text().append(f"{one_line(run)}  ", "bold").append(f"{state} {_elapsed(chart, now)}", "dim")
     ]
     if not chart.flows:
         lines.append(Text("no call to a model is recorded"))
     for flow in chart.flows.values():
         lines += [
             Text(),
-            Text().append(one_line(flow.name), "bold").append(f"  {_words(flow)}", "dim"),
+            Text().append(one_line(flow.name), "bold").append(f"  {_summary(flow)}", "dim"),
         ]
         lines += _plot(flow, frame, canvas)
         shown = list(flow.decisions)
         listed = (
             shown
-            if len(shown) <= _LISTED
-            else [*shown[: _LISTED // 2], None, *shown[-_LISTED // 2 :]]
+            if len(shown) <= _MAX_DECISIONS
+            else [*shown[: _MAX_DECISIONS // 2], None, *shown[-_MAX_DECISIONS // 2 :]]
         )
         for decision in listed:
-            told = (
+            text = (
                 "..."
                 if decision is None
                 else f"{clock(round(decision.at, 2)):>9}  {decision.spoken()}"
             )
             lines.append(
                 Text(
-                    f"{'':{_MARGIN}}{one_line(told)}",
+                    f"{'':{_MARGIN}}{one_line(text)}",
                     "yellow" if decision and decision.cause == "429" else "",
                 )
             )
     return Text("\n", no_wrap=True, end="").join(lines)
 
 
-def _after(chart: LimitChart, now: float) -> str:
+def _elapsed(chart: LimitChart, now: float) -> str:
     return f"{'for' if chart.state == RUNNING else 'after'} {clock(round(now, 1))}"
 
 
-def _words(flow: CallFlow) -> str:
-    said = [f"{flow.flying.value} in flight, {flow.peak} at most"]
+def _summary(flow: CallFlow) -> str:
+    parts = [f"{flow.flying.value} in flight, {flow.peak} at most"]
     if (limit := flow.allowed(CONCURRENCY)) is not None:
-        said.append(f"{limit:,.0f} allowed")
-    said += [
+        parts.append(f"{limit:,.0f} allowed")
+    parts += [
         f"{rate:,.0f} {word}"
-        for name, word in _WORDS.items()
+        for name, word in _RATE_UNITS.items()
         if (rate := flow.allowed(name)) is not None
     ]
-    return ", ".join([*said, f"{flow.calls} calls", f"{flow.rejections} times turned away"])
+    return ", ".join([*parts, f"{flow.calls} calls", f"{flow.rejections} times turned away"])
 
 
 def _plot(flow: CallFlow, frame: DrawingFrame, canvas: Canvas) -> Iterator[Text]:
@@ -107,13 +112,13 @@ def _plot(flow: CallFlow, frame: DrawingFrame, canvas: Canvas) -> Iterator[Text]
     top = max(top, *(round(limit) for limit in reached if limit is not None), 1)
     marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
     line = "=" if canvas.ascii else "─"
-    for row in range(_HIGH, 0, -1):
+    for row in range(_PLOT_LINES, 0, -1):
         cells = []
         for value, limit in zip(flying, reached, strict=True):
-            full = value * _HIGH / top - (row - 1)
-            at_limit = limit is not None and row - 1 < limit * _HIGH / top <= row
+            full = value * _PLOT_LINES / top - (row - 1)
+            at_limit = limit is not None and row - 1 < limit * _PLOT_LINES / top <= row
             cells.append(line if at_limit and full < 1 else marks[max(0, min(8, round(8 * full)))])
-        name = f"{top}" if row == _HIGH else "0" if row == 1 else ""
+        name = f"{top}" if row == _PLOT_LINES else "0" if row == 1 else ""
         yield (
             Text(f"{name:>{_MARGIN - 2}} ")
             .append(f"{'|' if canvas.ascii else '│'}", "dim")
@@ -153,7 +158,7 @@ def _limits(flow: CallFlow, frame: DrawingFrame) -> list[float | None]:
 
 # --- as an SVG -------------------------------------------------------------------------------------------------------
 
-_WIDE, _LEFT, _RIGHT, _TALL, _TOP = 960, 64, 24, 150, 64  # pixels
+_SVG_WIDTH, _LEFT, _RIGHT, _LANE_HEIGHT, _TOP = 960, 64, 24, 150, 64  # pixels
 _SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}">
 <title>{title}</title>
 <style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#9aa4b2}}
@@ -167,48 +172,48 @@ _FLYING, _LIMIT, _REJECTED = "#2f76e8", "#e3b341", "#e5484d"
 
 def svg(chart: LimitChart, run: str, state: str, now: float) -> str:
     """The picture as a file of its own: nothing in it is fetched from elsewhere."""
-    frame = DrawingFrame.of(chart, now, _WIDE - _LEFT - _RIGHT)
+    frame = DrawingFrame.of(chart, now, _SVG_WIDTH - _LEFT - _RIGHT)
     body = [
-        _said(20, 30, run, "b"),
-        _said(20 + 8 * (len(run) + 2), 30, f"{state} {_after(chart, now)}"),
+        _svg_text(20, 30, run, "b"),
+        _svg_text(20 + 8 * (len(run) + 2), 30, f"{state} {_elapsed(chart, now)}"),
     ]
     y = _TOP
     for flow in chart.flows.values():
-        body += _lane(flow, frame, y)
-        y += _TALL + 70
+        body += _svg_lane(flow, frame, y)
+        y += _LANE_HEIGHT + 70
     keys = ((_FLYING, "in flight"), (_LIMIT, "allowed"), (_REJECTED, "turned away"))
     for place, (colour, word) in enumerate(keys):
         x = _LEFT + 130 * place
         body.append(
-            f'<rect x="{x}" y="{y - 12}" width="12" height="12" rx="3" fill="{colour}"/>{_said(x + 18, y - 2, word)}'
+            f'<rect x="{x}" y="{y - 12}" width="12" height="12" rx="3" fill="{colour}"/>{_svg_text(x + 18, y - 2, word)}'
         )
-    title = escape(one_liner(chart, run, state, now))
-    return _SVG.format(wide=_WIDE, high=y + 18, title=title, body="\n".join(body))
+    title = escape(summary_line(chart, run, state, now))
+    return _SVG.format(wide=_SVG_WIDTH, high=y + 18, title=title, body="\n".join(body))
 
 
-def _lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
+def _svg_lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
     step = 4
     narrow = DrawingFrame(frame.begin, frame.end, frame.columns // step)
     flying, limits = highest(flow.flying, narrow), _limits(flow, narrow)
     top = max([*flying, 1])
     shown = [limit if limit is not None and limit <= 1.5 * top else None for limit in limits]
     top = round(1.1 * max(top, *(limit for limit in shown if limit is not None), 1))
-    foot = y + 24 + _TALL
-    yield _said(20, y + 10, flow.name, "b") + _said(
-        20 + 8 * (len(flow.name) + 2), y + 10, _words(flow)
+    foot = y + 24 + _LANE_HEIGHT
+    yield _svg_text(20, y + 10, flow.name, "b") + _svg_text(
+        20 + 8 * (len(flow.name) + 2), y + 10, _summary(flow)
     )
     for part in (0, top // 2, top):
-        height = foot - _TALL * part / top
-        yield f'<path d="M{_LEFT} {height:.1f}H{_WIDE - _RIGHT}" stroke="#222a35"/>'
-        yield _said(_LEFT - 8, height + 4, f"{part}", "e")
+        height = foot - _LANE_HEIGHT * part / top
+        yield f'<path d="M{_LEFT} {height:.1f}H{_SVG_WIDTH - _RIGHT}" stroke="#222a35"/>'
+        yield _svg_text(_LEFT - 8, height + 4, f"{part}", "e")
     for x, name in frame.ticks(110):
-        yield _said(_LEFT + x, foot + 18, name, "m")
-    area = "".join(f"V{foot - _TALL * value / top:.1f}h{step}" for value in flying)
+        yield _svg_text(_LEFT + x, foot + 18, name, "m")
+    area = "".join(f"V{foot - _LANE_HEIGHT * value / top:.1f}h{step}" for value in flying)
     yield f'<path d="M{_LEFT} {foot}{area}V{foot}z" fill="{_FLYING}" opacity=".55"/>'
     line, pen = "", False
     for column, limit in enumerate(shown):
         if limit is not None:
-            height = foot - _TALL * limit / top
+            height = foot - _LANE_HEIGHT * limit / top
             line += f"{'' if pen else f'M{_LEFT + step * column} {height:.1f}'}V{height:.1f}h{step}"
         pen = limit is not None
     if line:
@@ -222,6 +227,6 @@ def _lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
         yield f'<path d="{cuts}" stroke="{_REJECTED}" stroke-width="2"/>'
 
 
-def _said(x: float, y: float, said: str, kind: str = "") -> str:
+def _svg_text(x: float, y: float, parts: str, kind: str = "") -> str:
     styled = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:g}" y="{y:g}"{styled}>{escape(said)}</text>'
+    return f'<text x="{x:g}" y="{y:g}"{styled}>{escape(parts)}</text>'

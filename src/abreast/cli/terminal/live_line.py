@@ -12,7 +12,7 @@ from abreast.cli.errors import one_line
 from abreast.cli.signals import Interrupts
 
 
-class Closes(Protocol):
+class ClosableLine(Protocol):
     """A live line that can be erased for good."""
 
     def close(self, *, wait: bool = True) -> None:
@@ -65,12 +65,12 @@ class LiveLine:
 
 
 @contextmanager
-def showing(line: Closes | None, interrupts: Interrupts) -> Iterator[None]:
+def closing_line(line: ClosableLine | None, interrupts: Interrupts) -> Iterator[None]:
     """Erase the line when the block ends or a signal comes, before a word is said about either."""
     if line is None:
         yield
         return
-    interrupts.call_first(lambda: line.close(wait=False))
+    interrupts.on_first_signal(lambda: line.close(wait=False))
     try:
         yield
     finally:

@@ -11,12 +11,12 @@ from abreast.core.outcome import Outcome
 from abreast.jobs.matrix.call_notes import LaneCount
 from abreast.jobs.matrix.job import LaneTally, MatrixTally
 
-_EVERY: Final = 0.1
+_DRAW_INTERVAL: Final = 0.1
 _MINUTE: Final = 60.0
-_MANY: Final = 90  # of a unit, before the next larger is used
+_MAX_OF_UNIT: Final = 90  # of a unit, before the next larger is used
 
 
-class StudyLine(LiveLine):
+class MatrixLine(LiveLine):
     """Hears of each cell that ends, and draws once in a while."""
 
     def __init__(
@@ -31,7 +31,7 @@ class StudyLine(LiveLine):
         self._widths = widths
         self._tally = MatrixTally()
         self._lanes: Mapping[str, LaneCount] = {}
-        self._began = SYSTEM_CLOCK.now() if now is None else now
+        self._started_at = SYSTEM_CLOCK.now() if now is None else now
         self._drawn = 0.0
 
     def watch(self, tally: MatrixTally, lanes: Mapping[str, LaneCount]) -> None:
@@ -41,7 +41,7 @@ class StudyLine(LiveLine):
     def __call__(self, _lane: str, _outcome: Outcome[Any]) -> None:
         """A cell has ended."""
         now = SYSTEM_CLOCK.now()
-        if now - self._drawn >= _EVERY:
+        if now - self._drawn >= _DRAW_INTERVAL:
             self._drawn = now
             self.show(self.text(now))
 
@@ -52,42 +52,42 @@ class StudyLine(LiveLine):
             f"{name} {lane.now}/{self._widths.get(name, lane.now)}"
             for name, lane in self._lanes.items()
         )
-        turned = sum(lane.throttled for lane in self._lanes.values())
+        rejections = sum(lane.throttled for lane in self._lanes.values())
         parts = [
             f"{tally.done + tally.failed}/{sum(self._cells.values())} cells",
             tally.failed and f"{tally.failed} failed",
             lanes,
-            turned and f"{turned} x 429",
-            self._cost(),
-            self._left(now),
+            rejections and f"{rejections} x 429",
+            self._cost_text(),
+            self._remaining_text(now),
         ]
         return "  ".join(str(part) for part in parts if part)
 
-    def _cost(self) -> str:
+    def _cost_text(self) -> str:
         """What is spent, and what it will have been at the end if cells go on costing what they did."""
-        held = self._tally.lanes
-        spent = sum(lane.usd for lane in held.values())
+        lanes_by_name = self._tally.lanes
+        spent = sum(lane.usd for lane in lanes_by_name.values())
         whole = spent + sum(
-            lane.usd / _ended(lane) * self._open(name)
-            for name, lane in held.items()
+            lane.usd / _ended(lane) * self._open_cells(name)
+            for name, lane in lanes_by_name.items()
             if _ended(lane)
         )
         return f"{spent:.4g} of about {whole:.3g} usd" if spent else ""
 
-    def _left(self, now: float) -> str:
+    def _remaining_text(self, now: float) -> str:
         """When the lane ends that ends last, going by what this driver has done.
 
         Lanes are not each other's pace.
         """
-        paces = {
-            name: (now - self._began) / lane.fresh * self._open(name)
+        seconds_left = {
+            name: (now - self._started_at) / lane.fresh * self._open_cells(name)
             for name, lane in self._tally.lanes.items()
             if lane.fresh
         }
-        last = max(paces, key=lambda name: paces[name], default=None)
-        return "" if last is None else f"{_shown(paces[last])} left ({last})"
+        last = max(seconds_left, key=lambda name: seconds_left[name], default=None)
+        return "" if last is None else f"{_duration_text(seconds_left[last])} left ({last})"
 
-    def _open(self, name: str) -> int:
+    def _open_cells(self, name: str) -> int:
         return max(0, self._cells.get(name, 0) - _ended(self._tally.lanes[name]))
 
 
@@ -95,8 +95,8 @@ def _ended(lane: LaneTally) -> int:
     return lane.done + lane.failed
 
 
-def _shown(seconds: float) -> str:
-    if seconds < _MANY:
+def _duration_text(seconds: float) -> str:
+    if seconds < _MAX_OF_UNIT:
         return f"{seconds:.0f} s"
     minutes = seconds / _MINUTE
-    return f"{minutes:.0f} min" if minutes < _MANY else f"{minutes / _MINUTE:.1f} h"
+    return f"{minutes:.0f} min" if minutes < _MAX_OF_UNIT else f"{minutes / _MINUTE:.1f} h"

@@ -17,7 +17,7 @@ from abreast.store.codec import codec
 Row: TypeAlias = dict[str, Any]
 
 _JSON: Final = codec.json_writer()
-_WROTE: Final = ("stdout", "stderr")
+_STREAMS: Final = ("stdout", "stderr")
 _OWN_ERRORS: Final = (
     "abreast.cli.jobs.map.command.",
     "abreast.executors.commands.",
@@ -45,16 +45,16 @@ def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
     if isinstance(outcome, Done):
         value = outcome.value
         if is_command(value):
-            return _wrote(value)
-        return [] if value is None else [(STDOUT, _text(value))]
+            return _stream_pieces(value)
+        return [] if value is None else [(STDOUT, _value_line(value))]
     pieces: list[Piece] = []
     if isinstance(outcome, Failed):
-        pieces += _wrote(left_by(outcome.error))
+        pieces += _stream_pieces(left_by(outcome.error))
     if not quiet:
         pieces.append(
             (
                 STDERR,
-                f"abreast: item {one_line(outcome.key)} {how(outcome)}\n".encode(
+                f"abreast: item {one_line(outcome.key)} {outcome_sentence(outcome)}\n".encode(
                     "utf-8", "replace"
                 ),
             )
@@ -67,10 +67,10 @@ def pieces_as_json(outcome: Outcome[Any], *, run_id: str) -> list[Piece]:
     return [(STDOUT, f"{json_line({'run': run_id, **row_of(outcome)})}\n".encode())]
 
 
-def how(outcome: Outcome[Any]) -> str:
+def outcome_sentence(outcome: Outcome[Any]) -> str:
     """What became of an item that isn't done, in words."""
     if isinstance(outcome, Failed):
-        return f"failed: {one_line(sentence_of(outcome.error))}"
+        return f"failed: {one_line(error_sentence(outcome.error))}"
     return (
         f"was cancelled: {one_line(outcome.reason)}"
         if isinstance(outcome, Cancelled)
@@ -86,10 +86,12 @@ def row_of(outcome: Outcome[Any]) -> Row:
     row: Row = {"key": outcome.key, "index": outcome.index, "state": outcome.state}
     if isinstance(outcome, Done):
         row |= (
-            written(outcome.value) if is_command(outcome.value) else {"value": plain(outcome.value)}
+            command_row(outcome.value)
+            if is_command(outcome.value)
+            else {"value": plain(outcome.value)}
         )
     elif isinstance(outcome, Failed):
-        row |= written(left_by(outcome.error))
+        row |= command_row(left_by(outcome.error))
         row["error"] = error_row(outcome.error)
     else:
         row["reason"] = outcome.reason
@@ -103,7 +105,7 @@ def error_row(error: BaseException) -> Row:
 
     Of a model's call with HTTP's status and what came instead of a reply.
     """
-    kind, message = _parts(error)
+    kind, message = _type_and_message(error)
     details = getattr(error, "details", None)
     kept = details if isinstance(details, dict) else {}
     return {"type": kind, "message": message} | {
@@ -118,9 +120,9 @@ def is_command(value: object) -> bool:
     )
 
 
-def sentence_of(error: BaseException) -> str:
+def error_sentence(error: BaseException) -> str:
     """A failure in one sentence; errors that abreast names itself speak for themselves."""
-    kind, message = _parts(error)
+    kind, message = _type_and_message(error)
     return (
         message
         if message and kind.startswith(_OWN_ERRORS)
@@ -135,40 +137,42 @@ def plain(value: object) -> object:
     return value if codec.is_scalar(value) else codec.decode_plain(codec.encode(value, "a value"))
 
 
-def _parts(error: BaseException) -> tuple[str, str]:
+def _type_and_message(error: BaseException) -> tuple[str, str]:
     if isinstance(error, RecordedError):
         return error.kind, error.message
     return codec.type_name(type(error)), str(error)
 
 
-def _wrote(left: Mapping[str, Any]) -> list[Piece]:
-    if not left.get("stdout") and not left.get("stderr"):
+def _stream_pieces(result: Mapping[str, Any]) -> list[Piece]:
+    if not result.get("stdout") and not result.get("stderr"):
         return []
     return [
         (where, data)
         for where, name in ((STDOUT, "stdout"), (STDERR, "stderr"))
-        if (data := _bytes(left.get(name)))
+        if (data := _bytes(result.get(name)))
     ]
 
 
-def _bytes(wrote: object) -> bytes:
-    return wrote if isinstance(wrote, bytes) else wrote.encode() if isinstance(wrote, str) else b""
+def _bytes(output: object) -> bytes:
+    return (
+        output if isinstance(output, bytes) else output.encode() if isinstance(output, str) else b""
+    )
 
 
-def written(left: Mapping[str, Any]) -> Row:
+def command_row(result: Mapping[str, Any]) -> Row:
     """What a command left, in JSON's own types; bytes that are no text are there in base64 too."""
-    row: Row = dict(left)
-    for name in _WROTE:
-        wrote = row.get(name)
-        if isinstance(wrote, dict):  # as the store shows bytes to people
-            wrote = base64.b64decode(wrote.get("base64", ""))
-        if isinstance(wrote, bytes):
-            row[name] = wrote.decode("utf-8", "replace")
-            row[f"{name}_base64"] = base64.b64encode(wrote).decode("ascii")
+    row: Row = dict(result)
+    for name in _STREAMS:
+        output = row.get(name)
+        if isinstance(output, dict):  # as the store shows bytes to people
+            output = base64.b64decode(output.get("base64", ""))
+        if isinstance(output, bytes):
+            row[name] = output.decode("utf-8", "replace")
+            row[f"{name}_base64"] = base64.b64encode(output).decode("ascii")
     return row
 
 
-def _text(value: object) -> bytes:
+def _value_line(value: object) -> bytes:
     """A function's value as a line."""
     text = value if isinstance(value, str) else visible_json(_JSON(plain(value)))
     return f"{text}\n".encode("utf-8", "replace")

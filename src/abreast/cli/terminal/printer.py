@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
 from typing import Final, TypeAlias
 
-from abreast.cli.errors import FAILED, PIPE_CLOSED, UsageError, system_words
+from abreast.cli.errors import FAILED, PIPE_CLOSED, UsageError, os_error_text
 from abreast.cli.terminal.visible import for_file
 
 STDOUT: Final = 1
@@ -45,7 +45,7 @@ class Printer:
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._around = around
-        threading.Thread(target=self._work, name="abreast-printer", daemon=True).start()
+        threading.Thread(target=self._write_forever, name="abreast-printer", daemon=True).start()
 
     async def write(self, pieces: Sequence[Piece]) -> None:
         """Write them and wait until they are taken.
@@ -58,7 +58,7 @@ class Printer:
             self._jobs.put((pieces, written))
             await written
 
-    def _work(self) -> None:
+    def _write_forever(self) -> None:
         while True:
             pieces, written = self._jobs.get()
             error: BaseException | None = None
@@ -89,7 +89,7 @@ def write_all(where: int, data: bytes) -> None:
             if error.errno == errno.EPIPE:
                 raise OutputLost from None
             raise OutputLost(
-                f"the results can't be written to stdout: {system_words(error)}", FAILED
+                f"the results can't be written to stdout: {os_error_text(error)}", FAILED
             ) from None
 
 

@@ -26,7 +26,7 @@ from abreast.core.events import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-_EVERY: Final = 0.1  # seconds between two drawings of the line
+_DRAW_INTERVAL: Final = 0.1  # seconds between two drawings of the line
 
 
 def wants_progress() -> bool:
@@ -50,10 +50,10 @@ class Progress:
         self._name = name
         self._read, self._complete = read, complete
         self._done, self._failed, self._running = done, failed, 0
-        self._before = done + failed
-        self._began = self._drawn = SYSTEM_CLOCK.now()
+        self._done_before = done + failed
+        self._started_at = self._drawn = SYSTEM_CLOCK.now()
         self._visible = self._closed = False
-        self._tokens, self._usd, self._held = 0, 0.0, 0
+        self._tokens, self._usd, self._rejections = 0, 0.0, 0
 
     def __call__(self, event: Event) -> None:
         """Count what happened, and draw once in a while."""
@@ -68,13 +68,13 @@ class Progress:
         elif event.kind == CALL_SETTLED:
             self._count_call(event)
         elif event.kind == LIMIT_CHANGED and event.data.get("cause") == "429":
-            self._held += 1
+            self._rejections += 1
         elif event.kind == ITEM_SETTLED:
             self._running -= 1
             self._done += event.data.get("state") == "done"
             self._failed += event.data.get("state") == "failed"
         now = SYSTEM_CLOCK.now()
-        if now - self._drawn >= _EVERY:
+        if now - self._drawn >= _DRAW_INTERVAL:
             self._drawn = now
             with self._lock:
                 self._draw()
@@ -127,14 +127,16 @@ class Progress:
         from rich.text import Text
 
         over = self._done + self._failed
-        elapsed = max(SYSTEM_CLOCK.now() - self._began, 1e-3)
+        elapsed = max(SYSTEM_CLOCK.now() - self._started_at, 1e-3)
         line = Text(f"{one_line(self._name)}  {over}/{self._read}{'' if self._complete else '+'}  ")
         line.append(f"{self._running} running", "cyan")
         if self._failed:
             line.append(f"  {self._failed} failed", "red")
-        line.append(f"  {(over - self._before) / elapsed:.1f}/s", "dim")
+        line.append(f"  {(over - self._done_before) / elapsed:.1f}/s", "dim")
         if self._tokens:
             line.append(f"  {self._tokens:,} tokens", "dim")
         if self._usd:
             line.append(f"  {self._usd:.4g} usd", "dim")
-        return line.append(f"  held {self._held} times", "yellow") if self._held else line
+        return (
+            line.append(f"  held {self._rejections} times", "yellow") if self._rejections else line
+        )

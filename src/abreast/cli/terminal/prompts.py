@@ -16,17 +16,17 @@ from abreast.executors.tasks import LocalExecutor
 from abreast.jobs.workflow.spec import WorkflowInput
 from abreast.jobs.workflow.tools import GateQuestion
 
-_LINES: Final = 200  # of a file that is shown
+_MAX_FILE_LINES: Final = 200  # of a file that is shown
 
 
-class PromptLine(Protocol):
+class ErasableLine(Protocol):
     """Something that is drawn on the terminal and must stand aside."""
 
     def end(self) -> None:
         """Take it away."""
 
 
-def someone_is_there() -> bool:
+def can_prompt() -> bool:
     """Whether there is a person to ask."""
     return (
         sys.stdin is not None
@@ -43,13 +43,15 @@ def ask_for_input(one: WorkflowInput) -> str:
     return str(click.prompt(f"{one_line(words)}{choices}", err=True, hide_input=one.secret))
 
 
-def decide_on_terminal(line: PromptLine | None) -> Callable[[GateQuestion], Awaitable[str | None]]:
+def decide_on_terminal(
+    line: ErasableLine | None,
+) -> Callable[[GateQuestion], Awaitable[str | None]]:
     """Asks in a thread, so that all else goes on."""
 
     async def decide(question: GateQuestion) -> str | None:
         if line is not None:
             line.end()
-        bound = LocalExecutor().bind(_decide, 1)
+        bound = LocalExecutor().bind(_ask_on_terminal, 1)
         try:
             return await bound.async_call(question)
         finally:
@@ -58,11 +60,11 @@ def decide_on_terminal(line: PromptLine | None) -> Callable[[GateQuestion], Awai
     return decide
 
 
-def _decide(question: GateQuestion) -> str:
+def _ask_on_terminal(question: GateQuestion) -> str:
     say = _say
     say(f"\n{one_line(question.step)}: {question.message}\n")
     if question.show_file:
-        for text in _shown(question.show_file):
+        for text in _file_lines(question.show_file):
             say(f"  {text}\n")
     for number, option in enumerate(question.options, 1):
         say(f"  [{number}] {option}\n")
@@ -88,10 +90,10 @@ def _say(text: str) -> None:
     sys.stderr.write(visible(text))
 
 
-def _shown(path: str) -> list[str]:
+def _file_lines(path: str) -> list[str]:
     try:
         with Path(path).open(encoding="utf-8") as file:
-            lines = [one_line(text) for text in islice(file, _LINES + 1)]
+            lines = [one_line(text) for text in islice(file, _MAX_FILE_LINES + 1)]
     except (OSError, ValueError) as error:
         return [f"({path} can't be read: {one_line(str(error))})"]
-    return [*lines[:_LINES], "..."] if len(lines) > _LINES else lines
+    return [*lines[:_MAX_FILE_LINES], "..."] if len(lines) > _MAX_FILE_LINES else lines

@@ -46,7 +46,7 @@ def say_facts(facts: Mapping[str, object]) -> None:
             say(f"{name.ljust(width)}  {one_line(str(value))}", bold=width)
 
 
-def moment(when: float | None) -> str | None:
+def iso_time(when: float | None) -> str | None:
     """A time of day for programs: ISO 8601, in UTC."""
     return (
         None
@@ -55,7 +55,7 @@ def moment(when: float | None) -> str | None:
     )
 
 
-def local_moment(when: float | None) -> str:
+def local_time(when: float | None) -> str:
     """A time of day for people, where they are."""
     return (
         ""
@@ -64,7 +64,7 @@ def local_moment(when: float | None) -> str:
     )
 
 
-def span(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A length of time for people."""
     if seconds < 60:  # noqa: PLR2004
         return f"{seconds:.1f} s"

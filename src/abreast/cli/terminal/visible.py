@@ -11,12 +11,16 @@ import os
 import re
 from typing import Final
 
-_DIRECTION: Final = (
+_DIRECTION_MARKS: Final = (
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that override the direction of writing
 )
-_OTHERS: Final = f"\x7f-\x9f\u2028\u2029{_DIRECTION}"  # what JSON leaves as it is
-_ESCAPED: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f{_OTHERS}\udc80-\udcff]|\r(?!\n)")
-_ESCAPED_IN_JSON: Final = re.compile(f"[{_OTHERS}]")
+_NOT_ESCAPED_BY_JSON: Final = (
+    f"\x7f-\x9f\u2028\u2029{_DIRECTION_MARKS}"  # what JSON leaves as it is
+)
+_ESCAPED: Final = re.compile(
+    f"[\x00-\x08\x0b\x0c\x0e-\x1f{_NOT_ESCAPED_BY_JSON}\udc80-\udcff]|\r(?!\n)"
+)
+_ESCAPED_IN_JSON: Final = re.compile(f"[{_NOT_ESCAPED_BY_JSON}]")
 
 
 def visible(text: str) -> str:
@@ -25,7 +29,7 @@ def visible(text: str) -> str:
     >>> visible("\x1b[2Jgone?\n")
     '\\x1b[2Jgone?\n'
     """
-    return _ESCAPED.sub(_written, text)
+    return _ESCAPED.sub(_escape, text)
 
 
 def visible_json(line: str) -> str:
@@ -40,7 +44,7 @@ def for_file(descriptor: int, data: bytes) -> bytes:
     return visible(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-def _written(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     if 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004 - a byte that is no text, as `surrogateescape` reads it
         code -= 0xDC00

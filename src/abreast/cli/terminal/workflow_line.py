@@ -8,11 +8,11 @@ from abreast.cli.terminal.live_line import LiveLine
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 
-_EVERY: Final = 0.1
-_WIDE: Final = 60
+_DRAW_INTERVAL: Final = 0.1
+_PATH_WIDTH: Final = 60
 
 
-class StepLine(LiveLine):
+class WorkflowLine(LiveLine):
     """An observer of events that draws the line."""
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class StepLine(LiveLine):
         else:
             return
         now = SYSTEM_CLOCK.now()
-        if now - self._drawn < _EVERY:
+        if now - self._drawn < _DRAW_INTERVAL:
             return
         self._drawn = now
         failed = f", {self._failed} failed" if self._failed else ""
-        where = event.path.partition("/")[2][-_WIDE:]
+        where = event.path.partition("/")[2][-_PATH_WIDTH:]
         self.show(f"{self._done} done{failed}, {self._running} running  {where}")

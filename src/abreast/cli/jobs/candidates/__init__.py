@@ -1,1 +1,1 @@
-"""Drives runs of candidates."""
+"""The candidates job: its driver and its permanent failures."""

@@ -1,4 +1,4 @@
-"""Drives a run of candidates from its plain words to its exit code, whether it is new or goes on."""
+"""Drives a run of candidates, new or resumed, from its specification to its exit code."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from typing import Any, Final
 from abreast.assembly.names import open_model, open_run
 from abreast.cli import units
 from abreast.cli.config import Config
-from abreast.cli.errors import DONE, FAILED, UsageError, one_line, system_words, tell
-from abreast.cli.jobs.candidates.failures import INCURABLE, stopped_for_good
-from abreast.cli.jobs.early_exit import STOPS, CutShort, cut_short_by
-from abreast.cli.jobs.map.driver import OutputOptions, entered
-from abreast.cli.jobs.map.process_groups import Groups
-from abreast.cli.jobs.map.prompt import lanes_here
-from abreast.cli.jobs.matrix.page import shown
+from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, tell
+from abreast.cli.jobs.candidates.failures import PERMANENT_FAILURES, permanent_exit
+from abreast.cli.jobs.early_exit import STOPS, EarlyExit, early_exit_by
+from abreast.cli.jobs.map.driver import OutputOptions, enter_run
+from abreast.cli.jobs.map.process_groups import ProcessGroups
+from abreast.cli.jobs.map.prompt import configured_lanes
+from abreast.cli.jobs.matrix.page import short_path
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import FOLDER, StoreChoice
-from abreast.cli.terminal.candidates_line import OptimizeLine
-from abreast.cli.terminal.live_line import showing
+from abreast.cli.terminal.candidates_line import CandidatesLine
+from abreast.cli.terminal.live_line import closing_line
 from abreast.cli.terminal.progress import wants_progress
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
@@ -63,12 +63,12 @@ from abreast.worktrees.background import StopRequest, aside
 from abreast.worktrees.git import GitFailed, find_repository
 
 KIND: Final = "candidates"
-_PATIENCE: Final = 60.0  # seconds that an interpreter may take to start
+_INTERPRETER_TIMEOUT: Final = 60.0  # seconds that an interpreter may take to start
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizeStart:
-    """Which run it is to be: a new one, or one that goes on."""
+class CandidatesStart:
+    """Whether the run is new or resumed, and its name, seed and tags."""
 
     name: str
     seed: int | None = None
@@ -77,11 +77,8 @@ class OptimizeStart:
     run_id: str | None = None
 
 
-class Optimizing:
-    """One driving of a run of candidates.
-
-    With `must_win`, it fails unless a candidate is faster.
-    """
+class CandidatesDriver:
+    """Drives one run of candidates; with `must_win`, it fails unless a candidate is faster."""
 
     def __init__(
         self,
@@ -92,31 +89,32 @@ class Optimizing:
         cwd: str,
         must_win: bool = False,
     ) -> None:
-        """`UsageError` if anything that can be seen beforehand is wrong.
+        """Find the target and the tests; nothing starts before `run`.
 
-        Nothing starts before `run`.
+        Raises `UsageError` for errors that are visible beforehand.
         """
         self._spec, self._choice, self._view, self._cwd = spec, choice, view, Path(cwd)
         self._must_win = must_win
-        self._root, self.target = self._found()
+        self._root, self.target = self._find_target()
         self._original = read_source(self._root / self.target.file)
-        self._lanes: dict[str, LaneSettings] = lanes_here(Config.load(self._cwd))
+        self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(self._cwd))
         self._check_model()
-        self._bench = Evaluator(self.target, self._original, self._tests(), self._bounds())
+        self._bench = Evaluator(self.target, self._original, self._tests(), self._read_bounds())
         self._trials: Trials | None = None
         self._failed = False
         self._run_id = ""
-        self._began = SYSTEM_CLOCK.now()
+        self._started_at = SYSTEM_CLOCK.now()
 
     @classmethod
     def of_run(
         cls, row: RunRow, choice: StoreChoice, view: OutputOptions, budget: str | None = None
-    ) -> Optimizing:
-        """That of a recorded run."""
+    ) -> CandidatesDriver:
+        """The driver of a recorded run, with another budget if one is given."""
         facts: Any = row.manifest.get(KIND)
         if not isinstance(facts, dict):
             raise UsageError(
-                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+                f"{row.id} was made by another version of abreast, "
+                "and this one doesn't know all of it"
             )
         spec = CandidatesSpec.of(
             {word: value for word, value in facts["spec"].items() if value is not None}
@@ -124,10 +122,10 @@ class Optimizing:
         changed = replace(spec, budget=budget or spec.budget)
         return cls(changed, choice, view, cwd=facts["cwd"], must_win=bool(facts["must_win"]))
 
-    # --- what is asked ------------------------------------------------------------------------------------------------
+    # --- reading the specification ---------------------------------------------------------------
 
-    def _found(self) -> tuple[Path, Target]:
-        """The top of the project, and the target in it."""
+    def _find_target(self) -> tuple[Path, Target]:
+        """The root of the project, and the target in it."""
         file, mark, name = self._spec.target.partition("::")
         path = (self._cwd / file).resolve()
         place = path.parent if path.parent.is_dir() else self._cwd
@@ -154,15 +152,14 @@ class Optimizing:
             names.append(f"{path.relative_to(self._root).as_posix()}{mark}{rest}")
         python = self._spec.python or sys.executable
         if self._spec.python and os.sep in python:
-            python = str(
-                self._cwd / python
-            )  # not resolved: a virtual environment is where its link is
+            # Not resolved: the link's own place decides which virtual environment it is.
+            python = str(self._cwd / python)
         if shutil.which(python) is None:
             raise UsageError(f"--python: there is no {python}")
         _check_pytest(python, self._root)
         return Tests(tuple(names), python)
 
-    def _bounds(self) -> Bounds:
+    def _read_bounds(self) -> Bounds:
         spec = self._spec
         cpu = units.duration(spec.timeout)
         rules = replace(STRICT if spec.compare == "strict" else LOOSE, exceptions=spec.exceptions)  # type: ignore[arg-type]
@@ -185,8 +182,8 @@ class Optimizing:
             except ValueError as error:
                 raise UsageError(f"--model: {error}") from None
 
-    def say_plan(self) -> int:
-        """What would be tried, before anything is."""
+    def print_dry_run(self) -> int:
+        """Print what would be tried; return the exit code."""
         spec = self._spec
         facts = {
             "target": str(self.target),
@@ -201,28 +198,32 @@ class Optimizing:
         say_json(facts) if self._view.json else say_facts(facts)
         return DONE
 
-    # --- running ------------------------------------------------------------------------------------------------------
+    # --- running ---------------------------------------------------------------------------------
 
-    def run(self, store: Store, start: OptimizeStart) -> int:
-        """Do it; the exit code."""
+    def run(self, store: Store, start: CandidatesStart) -> int:
+        """Run the candidates; return the exit code."""
         with asyncio.Runner() as runner:
             return runner.run(self._drive(store, start))
 
-    async def _drive(self, store: Store, start: OptimizeStart) -> int:
-        line = OptimizeLine() if wants_progress() and not self._view.quiet else None
-        stopped: CutShort | None = None
-        with Interrupts(Groups().kill) as interrupts:
+    async def _drive(self, store: Store, start: CandidatesStart) -> int:
+        line = CandidatesLine() if wants_progress() and not self._view.quiet else None
+        stopped: EarlyExit | None = None
+        with Interrupts(ProcessGroups().kill) as interrupts:
             try:
-                with showing(line, interrupts):
-                    await self._work(store, start, interrupts, line)
-            except INCURABLE as error:
-                stopped = stopped_for_good(error)
+                with closing_line(line, interrupts):
+                    await self._open_and_run(store, start, interrupts, line)
+            except PERMANENT_FAILURES as error:
+                stopped = permanent_exit(error)
             except STOPS as error:
-                stopped = cut_short_by(error, interrupts)
-        return self._ended(stopped)
+                stopped = early_exit_by(error, interrupts)
+        return self._print_end(stopped)
 
-    async def _work(
-        self, store: Store, start: OptimizeStart, interrupts: Interrupts, line: OptimizeLine | None
+    async def _open_and_run(
+        self,
+        store: Store,
+        start: CandidatesStart,
+        interrupts: Interrupts,
+        line: CandidatesLine | None,
     ) -> None:
         spec = self._spec
         async with AsyncExitStack() as stack:
@@ -252,14 +253,14 @@ class Optimizing:
                 manifest={KIND: facts},
             )
             how = EvaluationOptions(max(1, spec.width), repairs=spec.repairs, refine=spec.refine)
-            setting = CandidatesContext(
+            context = CandidatesContext(
                 self.target, self._original, self._root, self._bench, author, how
             )
-            self._trials = trials = Trials(setting, lambda text: tell(one_line(text)))
-            async with entered(run, interrupts):
+            self._trials = trials = Trials(context, lambda text: tell(one_line(text)))
+            async with enter_run(run, interrupts):
                 self._run_id = run.id or ""
                 await trials.run(run, lambda: self._proposals(run, author))
-                interrupts.let_be()
+                interrupts.stop_cancelling()
                 self._failed = run.results.why_failed is not None
 
     async def _proposals(self, run: Run, author: ModelAuthor | None) -> Sequence[Proposal]:
@@ -276,7 +277,7 @@ class Optimizing:
         return await author.propose(run, spec.proposals, max(1, spec.width)) if author else []
 
     def _read_proposals(self, stop: StopRequest) -> list[Proposal]:
-        """Candidates that are there already: it blocks while files are read and git works."""
+        """Candidates from files or commits; it blocks while files are read and git works."""
         spec, here = self._spec, self._cwd
         if spec.candidates is not None:
             return from_directory(here / spec.candidates)
@@ -292,7 +293,7 @@ class Optimizing:
         )
 
     async def _from_command(self, run: Run, command: str) -> list[Proposal]:
-        """Candidates that a command prints: it runs once for each, in a directory of its own."""
+        """Candidates that a command prints: it runs once for each, each time in a new directory."""
         found: list[Proposal] = []
         async with Commands() as commands:
 
@@ -312,13 +313,13 @@ class Optimizing:
                         env=environment,
                     )
                 finally:
-                    await aside(
-                        lambda _: shutil.rmtree(place, ignore_errors=True)
-                    )  # it may have written much
+                    # In a thread, as the command may have written many files.
+                    await aside(lambda _: shutil.rmtree(place, ignore_errors=True))
                 if finished.exit_code:
-                    said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+                    errors = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+                    code = finished.exit_code
                     raise CandidateInvalid(
-                        f"the command ended with exit code {finished.exit_code} {' '.join(said)}"
+                        f"the command ended with exit code {code} {' '.join(errors)}"
                     )
                 return "\n".join(blocks_of(finished.stdout.decode("utf-8", "replace"))[:1])
 
@@ -335,10 +336,10 @@ class Optimizing:
                         found.append(Proposal(name, "", "command", fault="error", reason=reason))
         return found
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- reporting -------------------------------------------------------------------------------
 
     def report(self) -> CandidatesReport:
-        """What is known by now."""
+        """The report of what is known so far."""
         trials = self._trials
         if trials is None or not self._bench.seen:
             return CandidatesReport(self.target, self._original, trials.tried if trials else ())
@@ -347,21 +348,21 @@ class Optimizing:
             self.target, self._original, trials.tried, bench.original, bench.inputs, trials.profile
         )
 
-    def _ended(self, stopped: CutShort | None) -> int:
+    def _print_end(self, stopped: EarlyExit | None) -> int:
         report = self.report()
         if stopped is not None and not any(one.timed or one.checked for one in report.tried):
             return stopped.tell(self._run_id, self._choice)
         if self._view.json:
             say_json(report.plain())
         elif not self._view.quiet:
-            self._say(report)
-        self._write(report)
+            self._print_report(report)
+        self._write_files(report)
         if stopped is not None:
             return stopped.tell(self._run_id, self._choice)
         lost = self._failed or (self._must_win and report.winner is None)
         return FAILED if lost else DONE
 
-    def _say(self, report: CandidatesReport) -> None:
+    def _print_report(self, report: CandidatesReport) -> None:
         if report.tried:
             say_table(("candidate", "verdict", "speed", "interval", "memory", "why"), report.rows())
         for line in report.counterexamples():
@@ -384,12 +385,12 @@ class Optimizing:
             tell(f"confinement: {one_line(report.walls)}")
             if report.uncounted:
                 tell(f"instructions are not counted: {one_line(report.uncounted)}")
-            seconds = SYSTEM_CLOCK.now() - self._began
+            seconds = SYSTEM_CLOCK.now() - self._started_at
             noise = "" if report.noise_floor is None else f", noise floor {report.noise_floor:.1%}"
             tell(f"{len(report.tried)} candidates in {seconds:.1f} s{noise} ({self._run_id})")
 
-    def _write(self, report: CandidatesReport) -> None:
-        """The page, and the winner's patch: beside the store, the patch also where it was asked for."""
+    def _write_files(self, report: CandidatesReport) -> None:
+        """Write the page beside the store, and the winner's patch there or to `--output`."""
         folder = (self._choice.path.parent if self._choice.path else self._cwd / FOLDER) / "reports"
         name = file_name(self._run_id or KIND)
         named = folder / f"{name}.patch"
@@ -401,7 +402,7 @@ class Optimizing:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, "utf-8", newline="")
             except OSError as error:
-                tell(f"{path} was not written: {system_words(error)}")
+                tell(f"{path} was not written: {os_error_text(error)}")
             else:
                 what = (
                     "the report is"
@@ -409,19 +410,26 @@ class Optimizing:
                     else "apply the winner with: git apply"
                 )
                 if not (self._view.json or self._view.quiet):
-                    tell(f"{what} {shown(path)}")
+                    tell(f"{what} {short_path(path)}")
 
 
 def _check_pytest(python: str, root: Path) -> None:
-    """`UsageError` unless the project's interpreter has pytest: else the first candidates are asked for in vain."""
+    """Raise `UsageError` unless the project's interpreter has pytest.
+
+    Otherwise the first candidates would be requested from a model, and paid, in vain.
+    """
     look = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('pytest') is None))"
     try:
         found = subprocess.run(
-            [python, "-c", look], cwd=root, capture_output=True, timeout=_PATIENCE, check=False
+            [python, "-c", look],
+            cwd=root,
+            capture_output=True,
+            timeout=_INTERPRETER_TIMEOUT,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"--python: {python} can't be run: {one_line(str(error))}") from None
-    if found.returncode == 3:  # noqa: PLR2004 - any other failure is told with the tests' own words
+    if found.returncode == 3:  # noqa: PLR2004 - the code above; other failures show in the tests
         raise UsageError(
             f"--python: pytest is not installed for {python}, and the tests are run by it"
         )

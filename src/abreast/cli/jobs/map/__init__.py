@@ -1,1 +1,1 @@
-"""Drives `abreast map`."""
+"""The map job: its options, input, work, driver and recorded results."""

@@ -1,4 +1,4 @@
-"""An item's work as a Python function: `--call pkg.mod:fn`."""
+"""Finds the Python function of `--call pkg.mod:fn`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from abreast.cli.errors import UsageError, one_line
 
 
 def find_function(call: str, cwd: str) -> Callable[[Any], Any]:
-    """The function of that name, its module imported as a script in `cwd` would.
+    """The function of that name; its module is imported as a script in `cwd` would import it.
 
-    `UsageError` says what is missing.
+    Raises `UsageError` if the module or the function does not exist.
     """
     module_name, mark, path = call.partition(":")
     if not mark or not all(

@@ -1,4 +1,4 @@
-"""Drives a MapJob from its first item to its exit code, whether it is new, resumed or retried."""
+"""Drives a map, new, resumed or retried, from its first item to its exit code."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from abreast.assembly.names import open_run
 from abreast.cli.errors import DONE, FAILED, UsageError, tell
-from abreast.cli.jobs.early_exit import STOPS, CutShort, cut_short_by
+from abreast.cli.jobs.early_exit import STOPS, EarlyExit, early_exit_by
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.map.command import CommandWork, check_command
 from abreast.cli.jobs.map.input_lines import InputLines
 from abreast.cli.jobs.map.job import INPUT, ITEMS, KIND, MapJob
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, Groups, end_leftovers
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import showing
+from abreast.cli.terminal.live_line import closing_line
 from abreast.cli.terminal.outcome_text import pieces_as_json, pieces_as_text
 from abreast.cli.terminal.printer import OutputLost, Piece, Printer
 from abreast.cli.terminal.progress import Progress
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from abreast.executors.supervisor.client import Started
     from abreast.run.calls.model import Caller
 
-_BATCH: Final = 256  # outcomes printed at once
+_PRINT_BATCH: Final = 256  # outcomes printed at once
 
 
 @record(frozen=True, slots=True)
 class OutputOptions:
-    """How much a person wants to see, and in which form."""
+    """--json, --quiet, --verbose."""
 
     json: bool = False
     quiet: bool = False
@@ -53,7 +53,7 @@ class OutputOptions:
 
 @record(frozen=True, slots=True)
 class MapStart:
-    """Which run it is to be: a new one, or one that goes on."""
+    """Whether the run is new or resumed, and its name, seed and tags."""
 
     name: str
     seed: int | None = None
@@ -63,11 +63,11 @@ class MapStart:
     retry_keys: tuple[str, ...] = ()
     input_complete: bool = False
     input_lost: bool = False
-    """An earlier driver died before it had read anything: to be given nothing now is not the same as no items."""
+    """An earlier driver died before it had read anything: an empty input is now an error."""
 
 
 @record(slots=True)
-class _Count:
+class _Counts:
     done: int = 0
     failed: int = 0
     last_failed: str | None = None
@@ -82,11 +82,11 @@ class _Count:
             self.used = self.used + outcome.usage
 
 
-class Work:
-    """One driving of a job. `run` blocks until it is over and gives the exit code.
+class MapDriver:
+    """Drives one run of a map; `run` blocks until the run ends and returns the exit code.
 
-    with Work(job, start, choice, view, progress) as work, choice.open() as store:
-        return work.run(store)
+    with MapDriver(job, start, choice, view, progress) as driver, choice.open() as store:
+        return driver.run(store)
     """
 
     def __init__(
@@ -97,59 +97,62 @@ class Work:
         view: OutputOptions,
         progress: Progress | None,
     ) -> None:
-        """Nothing starts before it is entered."""
+        """Nothing starts before the driver is entered."""
         self._job = job
         self._start = start
         self._choice = choice
         self._view = view
         self._progress = progress
-        self._groups = Groups()
-        self._count = _Count()
+        self._groups = ProcessGroups()
+        self._counts = _Counts()
         self._run_id = ""
-        self._lost: OutputLost | None = None
+        self._output_error: OutputLost | None = None
         self._caller: Caller | None = None
-        self._began = SYSTEM_CLOCK.now()
-        self._early: Started | None = None
+        self._started_at = SYSTEM_CLOCK.now()
+        self._started_early: Started | None = None
 
     def __enter__(self) -> Self:
-        """Let what runs commands start up while the store and the run are opened."""
+        """Start the supervisor of commands early: it starts while the store and run are opened."""
         if self._job.command:
             from abreast.executors.supervisor.client import Started
 
-            self._early = Started(os.getcwd())  # noqa: PTH109 - a text, as Config has seen that it is there
+            self._started_early = Started(os.getcwd())  # noqa: PTH109 - passed on as text
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it, if it came to nothing."""
-        if self._early is not None:
-            self._early.end()
+        """End the supervisor if the run was never opened."""
+        if self._started_early is not None:
+            self._started_early.end()
 
     def run(self, store: Store) -> int:
-        """Do it; the exit code. What a person should know is told on stderr."""
+        """Run the map; return the exit code. Messages are printed on stderr."""
         warnings.simplefilter("always", LeftBehind)
         if self._job.command:
-            warnings.simplefilter(
-                "ignore", FunctionChanged
-            )  # what runs the command is ours, and may change
+            # The function that runs the command is part of abreast, and may change.
+            warnings.simplefilter("ignore", FunctionChanged)
         with asyncio.Runner() as runner:
             return runner.run(self._drive(store))
 
     async def _drive(self, store: Store) -> int:
         with Interrupts(self._groups.kill) as interrupts:
             try:
-                with showing(self._progress, interrupts):
-                    await self._work(store, interrupts)
+                with closing_line(self._progress, interrupts):
+                    await self._open_and_run(store, interrupts)
             except StoppedAtFailure:
                 pass
             except STOPS as error:
-                if self._lost is None or isinstance(error, AbreastError):
-                    return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
-                return self._stopped(self._lost) if str(self._lost) else self._lost.code
+                if self._output_error is None or isinstance(error, AbreastError):
+                    return early_exit_by(error, interrupts).tell(self._run_id, self._choice)
+                return (
+                    self._print_stop(self._output_error)
+                    if str(self._output_error)
+                    else self._output_error.code
+                )
             except UsageError as error:
-                return self._stopped(error)
-        return self._ended()
+                return self._print_stop(error)
+        return self._print_end()
 
-    async def _work(self, store: Store, interrupts: Interrupts) -> None:
+    async def _open_and_run(self, store: Store, interrupts: Interrupts) -> None:
         start, job = self._start, self._job
         hooks = [self._progress] if self._progress is not None else []
         self._caller = caller = _caller(job, store)
@@ -168,11 +171,11 @@ class Work:
             manifest=job.manifest(),
             lanes={caller.lane.name: caller.lane.limits} if caller else None,
         )
-        async with AsyncExitStack() as stack:  # what does the work ends last
+        async with AsyncExitStack() as stack:  # the supervisor and the model close after the run
             commands = await stack.enter_async_context(self._commands()) if job.command else None
-            await self._worked(run, store, interrupts, stack, commands)
+            await self._run_items(run, store, interrupts, stack, commands)
 
-    async def _worked(
+    async def _run_items(
         self,
         run: Run,
         store: Store,
@@ -181,7 +184,7 @@ class Work:
         commands: Commands | None,
     ) -> None:
         caller = self._caller
-        async with entered(run, interrupts):
+        async with enter_run(run, interrupts):
             if caller is not None:
                 await stack.enter_async_context(caller)
             self._run_id = run.id or ""
@@ -193,23 +196,22 @@ class Work:
                 and not self._view.quiet
             ):
                 tell(
-                    f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind"
+                    f"ended {ended} process group(s) that an earlier driver of {self._run_id} "
+                    "had left behind"
                 )
             try:
-                await self._release(run, self._function(commands))
+                await self._print_outcomes(run, self._function(commands))
             except OutputLost as error:
-                self._lost = error
+                self._output_error = error
                 raise asyncio.CancelledError from error
-            interrupts.let_be()
-            if (
-                self._job.halt and self._count.last_failed is not None
-            ):  # told to the run, which is then not "done"
-                raise StoppedAtFailure(self._count.last_failed)
+            interrupts.stop_cancelling()
+            if self._job.halt and self._counts.last_failed is not None:
+                raise StoppedAtFailure(self._counts.last_failed)  # so that the run isn't "done"
 
-    async def _release(self, run: Run, function: Callable[[Any], Any]) -> None:
-        """Print outcomes as they come, until there are no more."""
+    async def _print_outcomes(self, run: Run, function: Callable[[Any], Any]) -> None:
+        """Run the items, and print their outcomes as they are released."""
         job = self._job
-        # What may be answered from the cache must not wait for a lane: there, only its call does.
+        # An item that may be answered from the cache must not wait for a lane: only its call does.
         lane = self._caller.lane.name if self._caller and not job.cache else None
         aside = self._progress.aside if self._progress is not None else nullcontext
         printer, render = Printer(aside), self._render()
@@ -225,21 +227,21 @@ class Work:
             timeout=job.timeout,
             lane=lane,
         )
-        async for batch in outcomes.batches(_BATCH):
+        async for batch in outcomes.batches(_PRINT_BATCH):
             pieces: list[Piece] = []
             for outcome in batch:
-                self._count.add(outcome)
+                self._counts.add(outcome)
                 pieces += render(outcome)
             await printer.write(pieces)
 
     def _commands(self) -> Commands:
         from abreast.executors.commands import Commands
 
-        early, self._early = self._early, None
+        early, self._started_early = self._started_early, None
         return Commands(early)
 
     def _function(self, commands: Commands | None) -> Callable[[Any], Any]:
-        """What to call with each item."""
+        """The function to call with each item."""
         job = self._job
         if job.call is not None:
             return find_function(job.call, job.cwd)
@@ -258,16 +260,17 @@ class Work:
         if start.input_complete:
             return ()
         lines = InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
-        return self._not_nothing(lines) if start.input_lost else lines
+        return self._require_items(lines) if start.input_lost else lines
 
-    def _not_nothing(self, lines: Iterable[object]) -> Iterator[object]:
+    def _require_items(self, lines: Iterable[object]) -> Iterator[object]:
         empty = True
         for item in lines:
             empty = False
             yield item
         if empty:
             raise UsageError(
-                f"{self._run_id} died before it had read any of its input; hand it the items again on stdin"
+                f"{self._run_id} died before it had read any of its input; "
+                "hand it the items again on stdin"
             )
 
     def _render(self) -> Callable[[Outcome[Any]], list[Piece]]:
@@ -275,18 +278,18 @@ class Work:
             return partial(pieces_as_json, run_id=self._run_id)
         return partial(pieces_as_text, quiet=self._view.quiet)
 
-    def _stopped(self, error: UsageError | OutputLost) -> int:
-        return CutShort(str(error), error.code).tell(self._run_id, self._choice)
+    def _print_stop(self, error: UsageError | OutputLost) -> int:
+        return EarlyExit(str(error), error.code).tell(self._run_id, self._choice)
 
-    def _ended(self) -> int:
-        """Say how it went, if it went wrong or somebody watches."""
-        count, until = self._count, self._job.until
+    def _print_end(self) -> int:
+        """Print a summary if items failed or stderr is a terminal; return the exit code."""
+        count, until = self._counts, self._job.until
         short = until is not None and count.done < until
         bad = short or (until is None and count.failed > 0)
         if not self._view.quiet and (
             bad or self._progress is not None or self._view.verbose or self._caller
         ):
-            seconds = SYSTEM_CLOCK.now() - self._began
+            seconds = SYSTEM_CLOCK.now() - self._started_at
             parts = [f"{count.done} done"] + ([f"{count.failed} failed"] if count.failed else [])
             if short:
                 parts.append(f"{until} were wanted")
@@ -295,12 +298,14 @@ class Work:
                 if count.failed and bad
                 else ""
             )
-            tell(f"{', '.join(parts)} in {seconds:.1f} s{self._spent()} ({self._run_id}){hint}")
+            tell(
+                f"{', '.join(parts)} in {seconds:.1f} s{self._usage_text()} ({self._run_id}){hint}"
+            )
         return FAILED if bad else DONE
 
-    def _spent(self) -> str:
-        """What was used, if models were asked."""
-        used = self._count.used
+    def _usage_text(self) -> str:
+        """Requests, tokens and cost, if models were asked."""
+        used = self._counts.used
         if self._caller is None:
             return ""
         cost = (
@@ -310,21 +315,22 @@ class Work:
             if used.usd is None
             else f", {used.usd:.4g} usd"
         )
-        tokens = f"{used.input_tokens:,} + {used.output_tokens:,} tokens{' (estimated)' if used.estimate else ''}"
+        estimated = " (estimated)" if used.estimate else ""
+        tokens = f"{used.input_tokens:,} + {used.output_tokens:,} tokens{estimated}"
         return f", {used.requests:,} requests, {tokens}{cost}"
 
 
 @asynccontextmanager
-async def entered(run: Run, interrupts: Interrupts) -> AsyncIterator[None]:
-    """The run, opened so that a signal is heard even if its store can't be had."""
+async def enter_run(run: Run, interrupts: Interrupts) -> AsyncIterator[None]:
+    """Open the run; a signal interrupts it even while it waits for a locked store."""
     async with AsyncExitStack() as stack:
-        with interrupts.raising():
+        with interrupts.raise_immediately():
             await stack.enter_async_context(run)
         yield
 
 
 def check_work(job: MapJob) -> None:
-    """Refuse what can be seen to be wrong with the job's work before anything starts."""
+    """Raise `UsageError` for errors in the job's work that are visible before anything starts."""
     if job.call is not None:
         find_function(job.call, job.cwd)
     elif job.prompt is not None:

@@ -1,4 +1,4 @@
-"""Items from a pipe or a file: one per line, as text or as JSON, read by the piece and never all at once."""
+"""Reads items from a pipe or a file: one per line, as text or JSON, never all at once."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from abreast.cli.errors import UsageError, one_line, system_words
+from abreast.cli.errors import UsageError, one_line, os_error_text
 
-LONGEST: Final = 16 << 20
-"""Bytes of the longest line that is taken."""
-_PIECE: Final = 1 << 16
+MAX_LINE_BYTES: Final = 16 << 20
+"""The longest line that is accepted."""
+_READ_BYTES: Final = 1 << 16
 STDIN: Final = "the input"
 
 
 class InputLines:
     """The items of one input, in order.
 
-    A line that is no item raises `UsageError` with its place, in its place.
+    A line that is not an item raises `UsageError` with its number when it is reached.
 
-    It is read by file descriptor: a thread that waits in the interpreter's own stdin would hold its
-    lock at exit.
+    The input is read by file descriptor: a thread that waits in `sys.stdin` would hold its lock at
+    exit.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class InputLines:
         null: bool,
         check: Callable[[object, int], None],
     ) -> None:
-        """From the file `source`, or stdin.
+        """Read the file `source`, or stdin if it is None.
 
-        `check` raises a ValueError for an item that can't be worked on.
+        `check` raises a ValueError for an item that lacks what the job needs.
         """
         self._source = source
         self._name = source or STDIN
         self._json = json_items
-        self._mark = b"\0" if null else b"\n"
+        self._terminator = b"\0" if null else b"\n"
         self._check = check
 
     def __iter__(self) -> Iterator[object]:
@@ -54,7 +54,7 @@ class InputLines:
 
     def _items(self, opened: int) -> Iterator[object]:
         index = 0
-        for number, raw in enumerate(self._raw(opened), start=1):
+        for number, raw in enumerate(self._raw_lines(opened), start=1):
             if not raw.strip(b"\r") or (self._json and not raw.strip()):
                 continue
             try:
@@ -79,44 +79,46 @@ class InputLines:
             return json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
             raise ValueError(
-                f"it is not JSON ({error.msg} at column {error.colno}); leave out --jsonl for plain lines"
+                f"it is not JSON ({error.msg} at column {error.colno}); "
+                "leave out --jsonl for plain lines"
             ) from None
         except RecursionError:
             raise ValueError("its JSON is nested too deeply") from None
 
-    def _raw(self, opened: int) -> Iterator[bytes]:
+    def _raw_lines(self, opened: int) -> Iterator[bytes]:
         rest = bytearray()
         number = 1
         while piece := self._read(opened):
-            first, *others = piece.split(self._mark)
+            first, *others = piece.split(self._terminator)
             rest += first
             for other in others:
                 yield bytes(rest)
                 number += 1
                 rest = bytearray(other)
-            if len(rest) > LONGEST:
+            if len(rest) > MAX_LINE_BYTES:
                 raise UsageError(
-                    f"{self._name}, line {number}: it is longer than {LONGEST >> 20} MiB, the most an item may have"
+                    f"{self._name}, line {number}: it is longer than {MAX_LINE_BYTES >> 20} MiB, "
+                    "the most an item may have"
                 )
         if rest:
             yield bytes(rest)
 
     def _read(self, opened: int) -> bytes:
         try:
-            return os.read(opened, _PIECE)
+            return os.read(opened, _READ_BYTES)
         except OSError as error:
-            raise UsageError(f"{self._name} can't be read: {system_words(error)}") from None
+            raise UsageError(f"{self._name} can't be read: {os_error_text(error)}") from None
 
 
 def open_input(path: str) -> int:
-    """Open an input file, or wait for the writer of a FIFO.
+    """Open an input file; a FIFO waits for its writer.
 
-    `UsageError` says what is wrong with it.
+    Raises `UsageError` if the file can't be read.
     """
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        why = system_words(error) if isinstance(error, OSError) else str(error)
+        why = os_error_text(error) if isinstance(error, OSError) else str(error)
         raise UsageError(f"--input: {one_line(path)} can't be read: {why}") from None
     if stat.S_ISDIR(os.fstat(opened).st_mode):
         os.close(opened)
@@ -125,9 +127,9 @@ def open_input(path: str) -> int:
 
 
 def check_input(path: str) -> None:
-    """Refuse an input that can be seen to be wrong before anything starts.
+    """Raise `UsageError` if the input can't be read.
 
-    A FIFO is left for its reader to open.
+    A FIFO is not opened here: opening it would wait for its writer.
     """
     try:
         if stat.S_ISFIFO(Path(path).stat().st_mode):

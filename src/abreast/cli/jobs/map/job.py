@@ -1,4 +1,4 @@
-"""What `abreast map` was asked to do: plain facts that a run's manifest keeps, so that a resume needs nothing else."""
+"""The options of `abreast map`, as a run's manifest stores them for a resume."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError
-from abreast.cli.jobs.map.template import ItemTemplate, Planned
+from abreast.cli.jobs.map.template import ItemTemplate, UnstartedItem
 from abreast.core.frozen import record
 from abreast.core.item import position_key
 from abreast.store.port import JsonValue, RunRow
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KIND: Final = "map"
 MANIFEST: Final = "map"
-"""Where in a run's manifest its MapJob is."""
+"""The key of the MapJob in a run's manifest."""
 ITEMS: Final = "items"
 """The map's name in its run, so the item 0007 of a run named `map` is `map/items/0007`."""
 INPUT: Final = "input"
@@ -28,7 +28,7 @@ INPUT: Final = "input"
 
 @record(frozen=True)
 class MapJob:
-    """One `abreast map`: the command or the call, how items are read, and the options of the map."""
+    """One `abreast map`: its command, function or prompt, its input, and the map's options."""
 
     cwd: str
     command: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class MapJob:
     lane_width: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what depends on several options at once."""
+        """Check options that exclude or require each other."""
         given = [
             name
             for name, value in (
@@ -75,26 +75,27 @@ class MapJob:
             raise UsageError("--executor is for --call; a command is a process of its own anyway")
 
     def manifest(self) -> dict[str, JsonValue]:
-        """As it is kept in the run's manifest."""
+        """The job as the run's manifest stores it."""
         facts: dict[str, Any] = asdict(self)
         return {MANIFEST: {**facts, "command": list(self.command)}}
 
     @classmethod
     def of_run(cls, row: RunRow) -> MapJob:
-        """The job of a recorded run; `UsageError` says what to do with a run that has none."""
+        """The job of a recorded run; raises `UsageError` for a run that a script has started."""
         facts = row.manifest.get(MANIFEST)
         if row.kind != KIND or not isinstance(facts, Mapping):
-            raise UsageError(_started_by(row))
+            raise UsageError(_started_by_script(row))
         try:
             known: dict[str, Any] = {**facts}
             return cls(**{**known, "command": tuple(known["command"])})
         except (TypeError, KeyError):
             raise UsageError(
-                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+                f"{row.id} was made by another version of abreast, "
+                "and this one doesn't know all of it"
             ) from None
 
-    def but(self, **changes: object) -> MapJob:
-        """The same with those changes that aren't None."""
+    def with_changes(self, **changes: object) -> MapJob:
+        """A copy with those changes that aren't None."""
         given: dict[str, Any] = {
             name: value for name, value in changes.items() if value is not None
         }
@@ -102,50 +103,51 @@ class MapJob:
 
     @cached_property
     def arguments(self) -> ItemTemplate:
-        """The command, to be filled in for each item."""
+        """The command as a template that is filled in for each item."""
         return ItemTemplate(
             self.command, json_items=self.jsonl, option="the command", add_item=True
         )
 
     @cached_property
     def question(self) -> ItemTemplate:
-        """The prompt, to be filled in for each item."""
-        asked = ItemTemplate((self.prompt or "",), json_items=self.jsonl, option="--prompt")
-        if asked.uses_item:
-            return asked
+        """The prompt as a template; the item is added at its end if no placeholder names it."""
+        template = ItemTemplate((self.prompt or "",), json_items=self.jsonl, option="--prompt")
+        if template.uses_item:
+            return template
         return ItemTemplate((f"{self.prompt}\n\n{{}}",), json_items=self.jsonl, option="--prompt")
 
     @cached_property
     def lanes(self) -> dict[str, LaneSettings]:
-        """How models are reached from where the job was started."""
-        from abreast.cli.jobs.map.prompt import lanes_here
+        """The lanes as configured in the directory where the job was started."""
+        from abreast.cli.jobs.map.prompt import configured_lanes
 
-        return lanes_here(Config.load(Path(self.cwd)), self.lane_width)
+        return configured_lanes(Config.load(Path(self.cwd)), self.lane_width)
 
     @cached_property
     def key_of(self) -> Callable[[Any], str] | None:
-        """The function that gives an item its key; None for its position."""
+        """The function that returns an item's key; None if keys are positions."""
         if self.key is None:
             return None
         template = ItemTemplate((self.key,), json_items=self.jsonl, option="--key")
         if not template.names_item:
             raise UsageError(
-                "--key: a key is made from the item, as in --key '{.id}' or --key '{}'; leave it out for positions"
+                "--key: a key is made from the item, as in --key '{.id}' or --key '{}'; "
+                "leave it out for positions"
             )
-        return lambda value: template.fill(value, Planned(0, ""))[0]
+        return lambda value: template.fill(value, UnstartedItem(0, ""))[0]
 
     def check_item(self, value: object, index: int) -> None:
-        """A ValueError for an item that lacks what the command or the key needs of it."""
+        """Raise ValueError for an item that lacks a field of the command, the prompt or the key."""
         key = self.key_of(value) if self.key_of is not None else position_key(index)
         if not key:
             raise ValueError("its key is empty")
         if self.command:
-            self.arguments.fill(value, Planned(index, key))
+            self.arguments.fill(value, UnstartedItem(index, key))
         elif self.prompt:
-            self.question.fill(value, Planned(index, key))
+            self.question.fill(value, UnstartedItem(index, key))
 
 
-def _started_by(row: RunRow) -> str:
+def _started_by_script(row: RunRow) -> str:
     argv = row.manifest.get("argv")
     words = (
         " ".join(str(word) for word in argv)
@@ -153,4 +155,7 @@ def _started_by(row: RunRow) -> str:
         else str(row.manifest.get("script") or "")
     )
     where = row.manifest.get("cwd")
-    return f"{row.id} was made by a script, which knows what to do: start it again ({words.strip()}, in {where})"
+    return (
+        f"{row.id} was made by a script, which knows what to do: "
+        f"start it again ({words.strip()}, in {where})"
+    )

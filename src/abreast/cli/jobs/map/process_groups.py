@@ -1,4 +1,4 @@
-"""The process groups of a run: noted as they start, ended at once in need, and after a crash ended at resume."""
+"""Records the process groups of a run, kills them, and ends those that a crashed driver left."""
 
 from __future__ import annotations
 
@@ -18,59 +18,61 @@ from abreast.store.port import Store, each_event
 
 CHILD_STARTED: Final = "child-started"
 RUN_VARIABLE: Final = "ABREAST_RUN_ID"
-"""Names its run to every child, and in a child's environment to us."""
+"""The environment variable with the run's id: set for every child, and read to identify one."""
 
 _PROC: Final = Path("/proc")
-# seconds; most commands of a large number end sooner, and asking for their birth costs a tenth
-_YOUNG: Final = 0.05
-_PATIENCE: Final = 2.0  # seconds until killed processes are gone
-_STEP: Final = 0.01
+# Most commands of a large map end sooner; reading the start time of each would cost 10% of a run.
+_SHORT_LIVED_SECONDS: Final = 0.05
+_KILL_TIMEOUT: Final = 2.0  # seconds until killed processes are gone
+_POLL_INTERVAL: Final = 0.01
 
 
-class Groups:
-    """The process groups that this driver has alive."""
+class ProcessGroups:
+    """The process groups of this driver that are alive."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without any."""
         self._alive: dict[int, _Child] = {}
-        self._looking = False
+        self._scheduled = False
 
     def started(self, item: CurrentItem, group: int) -> None:
-        """A child of the item began: remember its group here, and if it lives on for a moment in the journal."""
+        """Remember the group of a new child; the journal records it if it lives for 50 ms."""
         self._alive[group] = _Child(item, group, SYSTEM_CLOCK.now())
-        self._look_later()
+        self._schedule_recording()
 
     def ended(self, group: int) -> None:
-        """The group is no more."""
+        """Forget a group that has ended."""
         self._alive.pop(group, None)
 
     def kill(self) -> None:
-        """End all of them now, without a word."""
+        """Kill all of them with SIGKILL; it does not wait."""
         for group in self._alive:
             _kill(group)
 
-    def _look_later(self) -> None:
-        # One timer for all: most children are gone before it goes off, and one each would cost as
-        # much as their start.
-        if not self._looking:
-            self._looking = True
-            asyncio.get_running_loop().call_later(_YOUNG, self._look)
+    def _schedule_recording(self) -> None:
+        # One timer for all: most children end before it fires, and a timer for each would cost as
+        # much as starting the child.
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_later(_SHORT_LIVED_SECONDS, self._record_long_lived)
 
-    def _look(self) -> None:
-        """Write down those that are no longer young."""
-        self._looking = False
+    def _record_long_lived(self) -> None:
+        """Record the groups that have lived long enough in the journal."""
+        self._scheduled = False
         now = SYSTEM_CLOCK.now()
         for child in self._alive.values():
-            if not child.noted and now - child.since >= _YOUNG:
+            if not child.noted and now - child.since >= _SHORT_LIVED_SECONDS:
                 child.noted = True
-                child.item.note(CHILD_STARTED, pgid=child.group, born=born(child.group))
+                child.item.note(
+                    CHILD_STARTED, pgid=child.group, start_stamp=start_stamp(child.group)
+                )
         if any(not child.noted for child in self._alive.values()):
-            self._look_later()
+            self._schedule_recording()
 
 
 @record(slots=True)
 class _Child:
-    """A process group, whose it is, and whether the journal knows of it."""
+    """A process group, its item, and whether it is recorded in the journal."""
 
     item: CurrentItem
     group: int
@@ -79,42 +81,42 @@ class _Child:
 
 
 class _Stat(NamedTuple):
-    """What the kernel says of a process."""
+    """Facts about a process from /proc."""
 
     pid: int
     group: int
-    born: str
+    start_stamp: str
     alive: bool
 
 
-def born(pid: int) -> str | None:
-    """When a process began, in a form that no other process will ever have with this pid.
+def start_stamp(pid: int) -> str | None:
+    """The boot id and start time of a process, which no later process with this pid can have.
 
-    None if nobody can say.
+    None if the system has no /proc, or the process has ended.
     """
     found = _stat(pid)
-    return found.born if found else None
+    return found.start_stamp if found else None
 
 
 async def end_leftovers(store: Store, run_id: str) -> int:
-    """End the process groups that earlier drivers of the run have left behind; how many there were.
+    """End the process groups that earlier drivers of the run left behind; return their number.
 
-    A group is theirs if its leader is the recorded process, or if one of its members has the run's
-    id in its environment: a number alone might be another's by now.
+    A group belongs to the run if its leader is the recorded process, or if one of its members has
+    the run's id in its environment: the number alone may have been reused by another process.
     """
     recorded = dict(_recorded(store, run_id))
-    theirs = {
+    leftovers = {
         stat.group
         for stat in _processes()
-        if stat.group in recorded and _is_theirs(stat, recorded, run_id)
+        if stat.group in recorded and _belongs_to_run(stat, recorded, run_id)
     }
-    theirs -= {os.getpgrp(), 0, 1}
-    for group in theirs:
+    leftovers -= {os.getpgrp(), 0, 1}
+    for group in leftovers:
         _kill(group)
-    deadline = SYSTEM_CLOCK.now() + _PATIENCE
-    while any(stat.group in theirs for stat in _processes()) and SYSTEM_CLOCK.now() < deadline:
-        await sleep_until(SYSTEM_CLOCK, SYSTEM_CLOCK.now() + _STEP)
-    return len(theirs)
+    deadline = SYSTEM_CLOCK.now() + _KILL_TIMEOUT
+    while any(stat.group in leftovers for stat in _processes()) and SYSTEM_CLOCK.now() < deadline:
+        await sleep_until(SYSTEM_CLOCK, SYSTEM_CLOCK.now() + _POLL_INTERVAL)
+    return len(leftovers)
 
 
 def _recorded(store: Store, run_id: str) -> Iterator[tuple[int, str | None]]:
@@ -124,9 +126,9 @@ def _recorded(store: Store, run_id: str) -> Iterator[tuple[int, str | None]]:
             yield group, when if isinstance(when, str) else None
 
 
-def _is_theirs(stat: _Stat, recorded: dict[int, str | None], run_id: str) -> bool:
+def _belongs_to_run(stat: _Stat, recorded: dict[int, str | None], run_id: str) -> bool:
     if stat.pid == stat.group and recorded[stat.group] is not None:
-        return stat.born == recorded[stat.group]
+        return stat.start_stamp == recorded[stat.group]
     try:
         environment = (_PROC / str(stat.pid) / "environ").read_bytes()
     except OSError:
@@ -135,9 +137,9 @@ def _is_theirs(stat: _Stat, recorded: dict[int, str | None], run_id: str) -> boo
 
 
 def _processes() -> Iterator[_Stat]:
-    """All processes that are alive; none where the system has no /proc."""
+    """All living processes; none if the system has no /proc."""
     with suppress(OSError):
-        for name in os.listdir(_PROC):  # noqa: PTH208 - hundreds of names, each looked at once
+        for name in os.listdir(_PROC):  # noqa: PTH208 - hundreds of names, texts are cheaper
             if name.isdecimal() and (stat := _stat(int(name))) and stat.alive:
                 yield stat
 
@@ -147,14 +149,13 @@ def _stat(pid: int) -> _Stat | None:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
     except OSError:
         return None
-    fields = text[
-        text.rindex(")") + 2 :
-    ].split()  # the name before it may have spaces and parentheses of its own
-    return _Stat(pid, int(fields[2]), f"{_boot()}:{fields[19]}", fields[0] not in "ZX")
+    # The process's name comes before ")", and may contain spaces and parentheses itself.
+    fields = text[text.rindex(")") + 2 :].split()
+    return _Stat(pid, int(fields[2]), f"{_boot_id()}:{fields[19]}", fields[0] not in "ZX")
 
 
 @cache
-def _boot() -> str:
+def _boot_id() -> str:
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""An item's work as a question to a model: the prompt filled in, its lane, and the options of a call."""
+"""Asks a model about each item: prompt, lanes, and the options of a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from abreast.assembly.names import open_model
 from abreast.cli import units
 from abreast.cli.config import DEFAULT, WIDTH, Config
-from abreast.cli.errors import UsageError, system_words
+from abreast.cli.errors import UsageError, os_error_text
 from abreast.cli.jobs.map.job import MapJob
 from abreast.limits.budget import Budget
 from abreast.models.lanes import LaneSettings, check_keys, split_name
@@ -20,12 +20,12 @@ from abreast.run.calls.model import Caller
 from abreast.run.current import current_item
 from abreast.store.port import Store
 
-WIDE: Final = 256
-"""Items at once whose lane finds out by itself how many of them it takes."""
+ADAPTIVE_WIDTH: Final = 256
+"""The width of a map whose adaptive lane limits the calls at once by itself."""
 
 
-def lanes_here(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:
-    """The lanes as they are configured, with the widths that the command line gives."""
+def configured_lanes(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:
+    """The configured lanes, with the widths of `--lane-width`."""
     lanes = config.lanes()
     for name, width in lane_widths(widths, lanes).items():
         lanes[name] = replace(lanes[name], width=width, adaptive=False, capped=True)
@@ -33,9 +33,9 @@ def lanes_here(config: Config, widths: str | None = None) -> dict[str, LaneSetti
 
 
 def lane_widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[str, int]:
-    """What `--lane-width` says: `4` for all lanes, `a=1,b=8` for some.
+    """The widths of `--lane-width`: `4` for all lanes, `a=1,b=8` for some.
 
-    `UsageError` says what is wrong with it.
+    Raises `UsageError` for a bad number or an unknown lane.
     """
     if given is None:
         return {}
@@ -48,39 +48,43 @@ def lane_widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[st
             raise UsageError(f"--lane-width: {error}") from None
         if equals and name.strip() not in lanes:
             raise UsageError(
-                f"--lane-width: there is no lane {name.strip()!r}; there are {', '.join(sorted(lanes))}"
+                f"--lane-width: there is no lane {name.strip()!r}; "
+                f"there are {', '.join(sorted(lanes))}"
             )
         widths |= {name.strip(): width} if equals else dict.fromkeys(lanes, width)
     return widths
 
 
-def width_for(config: Config, asking: Mapping[str, Any], given: Mapping[str, Any]) -> int:
-    """How many items at once: as many as the lane takes, unless somebody says how many or what is asked may be in vain.
+def width_for(config: Config, model_options: Mapping[str, Any], given: Mapping[str, Any]) -> int:
+    """How many items run at once: as many as an adaptive lane takes, unless a width is set.
 
-    Past the stop of --until or --halt, what runs is wasted; that is not for a lane to decide.
+    With --until or --halt the usual width is used: items that run past the stop are wasted, and a
+    lane can't know how many those are.
     """
     found = config.find(WIDTH, given["width"])
-    if found.source != DEFAULT or not asking or given["until"] is not None or given["halt"]:
+    if found.source != DEFAULT or not model_options or given["until"] is not None or given["halt"]:
         return found.value
-    lane = lanes_here(config, asking["lane_width"]).get(asking["model"].partition("/")[0])
-    return WIDE if lane is not None and lane.adaptive else found.value
+    lane = configured_lanes(config, model_options["lane_width"]).get(
+        model_options["model"].partition("/")[0]
+    )
+    return ADAPTIVE_WIDTH if lane is not None and lane.adaptive else found.value
 
 
 def read_schema(path: str | None) -> dict[str, Any] | None:
-    """The JSON schema in a file; `UsageError` says what is wrong with it."""
+    """The JSON schema in a file; raises `UsageError` if it can't be read or is no schema."""
     if path is None:
         return None
     try:
         schema = json.loads(Path(path).read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"--schema: {path} can't be read ({system_words(error)})") from None
+        raise UsageError(f"--schema: {path} can't be read ({os_error_text(error)})") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--schema: {path} is not JSON: {error}") from None
     return check_schema(schema, f"--schema: {path}")
 
 
 def check_schema(schema: object, where: str) -> dict[str, Any]:
-    """A schema that replies can be checked against."""
+    """The schema, checked; raises `UsageError` if replies can't be checked against it."""
     from abreast.models.schema import check_schema as check
 
     if not isinstance(schema, dict):
@@ -93,20 +97,20 @@ def check_schema(schema: object, where: str) -> dict[str, Any]:
 
 
 def read_temperature(given: str | None) -> float | None:
-    """A number of at least 0."""
+    """The value of `--temperature`: a number of at least 0."""
     if given is None:
         return None
     try:
         amount = float(given)
     except ValueError:
         amount = -1.0
-    if not 0 <= amount <= 100:  # noqa: PLR2004 - nan is neither
+    if not 0 <= amount <= 100:  # noqa: PLR2004 - nan fails too
         raise UsageError(f"--temperature must be a number of at least 0, not {units.shown(given)}")
     return amount
 
 
 def read_tokens(given: str | None) -> int | None:
-    """A whole number of at least 1."""
+    """The value of `--max-tokens`: a whole number of at least 1."""
     try:
         return None if given is None else units.number(given, least=1)
     except ValueError as error:
@@ -114,19 +118,20 @@ def read_tokens(given: str | None) -> int | None:
 
 
 def check_prompt(job: MapJob) -> None:
-    """Refuse what can be seen to be wrong before anything is asked: the model's name, its key, the schema."""
+    """Raise an error if the model's name, its key, the schema or the budget is wrong."""
     settings, _ = split_name(job.model or "", job.lanes)
     check_keys([settings])
     if job.schema is not None:
         check_schema(job.schema, "--schema")
     _ = job.question
-    if settings.kind != "replay":  # which is in the store, and that isn't open yet
+    if settings.kind != "replay":  # its replies are in the store, which isn't open yet
         budgets = (Budget.parse(job.budget),) if job.budget else ()
-        _open(job).reserve(Request(()), budgets)  # a cap on money wants a price
+        # Raises if the budget limits money and the model's price is unknown.
+        _open(job).reserve(Request(()), budgets)
 
 
 def open_caller(job: MapJob, store: Store) -> Caller:
-    """The job's model, ready to be asked."""
+    """Open the job's model."""
     return _open(job, store=store, cache=job.cache)
 
 
@@ -138,18 +143,15 @@ def _open(job: MapJob, **where: Any) -> Caller:
 
 
 class PromptWork:
-    """Asks the job's question about an item.
-
-    Its value is the reply's text, or with a schema the reply's value.
-    """
+    """Asks the job's question about an item; the value is the reply's text, or its JSON value."""
 
     def __init__(self, job: MapJob, caller: Caller) -> None:
-        """Ask this model."""
+        """Ask through `caller`."""
         self._job = job
         self._caller = caller
 
-    async def __call__(self, value: Any) -> Json:  # noqa: ANN401 - an item is what its line says
-        """Ask once."""
+    async def __call__(self, value: Any) -> Json:  # noqa: ANN401 - any JSON value
+        """Ask about one item."""
         item = current_item()
         if item is None:
             raise RuntimeError("a question is asked inside an item of a map")
@@ -164,8 +166,8 @@ class PromptWork:
         return reply.value if job.schema is not None else reply.text
 
 
-def said(reply: Reply) -> dict[str, Any]:
-    """A reply in JSON's own types."""
+def reply_as_json(reply: Reply) -> dict[str, Any]:
+    """A reply as JSON values."""
     used = reply.usage
     row: dict[str, Any] = {"text": reply.text}
     if reply.value is not None:
@@ -188,7 +190,7 @@ def said(reply: Reply) -> dict[str, Any]:
 
 
 def default_model(config: Config, flag: str | None) -> str:
-    """The model that is asked if none is named."""
+    """The model of the flag, or else the configured one."""
     from abreast.cli.config import MODEL
 
     return config.get(MODEL, flag)

@@ -1,7 +1,4 @@
-"""Placeholders: what of an item goes where in a command.
-
-Values become arguments, never shell code.
-"""
+"""Placeholders in commands, prompts and keys; values become arguments, never shell code."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ from abreast.cli.errors import UsageError
 from abreast.core.frozen import record
 
 
-class Where(Protocol):
+class TemplateItem(Protocol):
     """The item that a template is filled in for."""
 
     @property
     def index(self) -> int:
-        """Its place, from 0."""
+        """Its position, from 0."""
 
     @property
     def key(self) -> str:
@@ -30,7 +27,7 @@ class Where(Protocol):
 
     @property
     def attempt(self) -> int:
-        """Which attempt it is, from 1."""
+        """The number of the attempt, from 1."""
 
     @property
     def seed(self) -> int:
@@ -38,8 +35,8 @@ class Where(Protocol):
 
 
 @record(frozen=True, slots=True)
-class Planned:
-    """An item that isn't under way."""
+class UnstartedItem:
+    """An item that has not started."""
 
     index: int
     key: str
@@ -47,16 +44,18 @@ class Planned:
     seed: int = 0
 
 
-_MARK: Final = re.compile(r"\{(?P<name>#|key|attempt|seed|/|//|/\.|\.|(?:\.[A-Za-z0-9_$-]+)+|)\}")
-_ABOUT: Final[Mapping[str, Callable[[Where], str]]] = {
-    "#": lambda where: str(where.index + 1),
-    "key": lambda where: where.key,
-    "attempt": lambda where: str(where.attempt),
-    "seed": lambda where: str(where.seed),
+_PLACEHOLDER: Final = re.compile(
+    r"\{(?P<name>#|key|attempt|seed|/|//|/\.|\.|(?:\.[A-Za-z0-9_$-]+)+|)\}"
+)
+_ABOUT: Final[Mapping[str, Callable[[TemplateItem], str]]] = {
+    "#": lambda item: str(item.index + 1),
+    "key": lambda item: item.key,
+    "attempt": lambda item: str(item.attempt),
+    "seed": lambda item: str(item.seed),
 }
-_OURS: Final = frozenset({"#", "attempt", "seed"})  # numbers that we made
+_GENERATED: Final = frozenset({"#", "attempt", "seed"})  # numbers that abreast generates
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
-_TAKES_CODE: Final = re.compile(r"-[a-zA-Z]*c")
+_CODE_OPTION: Final = re.compile(r"-[a-zA-Z]*c")
 _PATHS: Final[Mapping[str, Callable[[PurePosixPath], PurePosixPath]]] = {
     ".": lambda path: path.with_suffix(""),
     "/": lambda path: PurePosixPath(path.name),
@@ -66,12 +65,12 @@ _PATHS: Final[Mapping[str, Callable[[PurePosixPath], PurePosixPath]]] = {
 
 
 class ItemTemplate:
-    """Some texts with placeholders in them.
+    """Texts with placeholders.
 
-    `{}` is the whole item, `{.field}` a field of a JSON item (`{.user.name}`, `{.tags.0}`), `{#}` the item's number
-    from 1, `{key}` its key, `{attempt}` the number of the attempt, `{seed}` the item's own seed. For lines that are
-    paths also GNU parallel's `{.}` (without extension), `{/}` (name), `{//}` (directory), `{/.}` (name without
-    extension). Any other braces stand for themselves.
+    `{}` is the whole item, `{.field}` a field of a JSON item (`{.user.name}`, `{.tags.0}`), `{#}`
+    the item's number from 1, `{key}` its key, `{attempt}` the number of the attempt, `{seed}` the
+    item's own seed. For lines that are paths also GNU parallel's `{.}` (without extension), `{/}`
+    (name), `{//}` (directory), `{/.}` (name without extension). Other braces are left as they are.
     """
 
     def __init__(
@@ -79,20 +78,22 @@ class ItemTemplate:
     ) -> None:
         """Check the placeholders.
 
-        With `add_item`, `{}` is added where none of them names the item.
+        With `add_item`, `{}` is appended if no placeholder names the item.
         """
-        names = [match["name"] for text in texts for match in _MARK.finditer(text)]
+        names = [match["name"] for text in texts for match in _PLACEHOLDER.finditer(text)]
         for name in names:
             if name.startswith(".") and name != "." and not json_items:
                 raise UsageError(
-                    f"{option}: {{{name}}} is a field of a JSON item; add --jsonl, or write {{}} for the whole line"
+                    f"{option}: {{{name}}} is a field of a JSON item; "
+                    "add --jsonl, or write {} for the whole line"
                 )
             if name in _PATHS and json_items:
                 raise UsageError(
-                    f"{option}: {{{name}}} works on lines that are paths, not with --jsonl; write {{.field}}"
+                    f"{option}: {{{name}}} works on lines that are paths, not with --jsonl; "
+                    "write {.field}"
                 )
         if add_item:
-            _refuse_code(texts)
+            _refuse_shell_code(texts)
         if add_item and all(name in _ABOUT for name in names):
             texts = (*texts, "{}")
         self.texts = tuple(texts)
@@ -100,52 +101,52 @@ class ItemTemplate:
 
     @property
     def uses_item(self) -> bool:
-        """Whether anything of the item itself goes into it."""
+        """Whether a placeholder stands for the item or a part of it."""
         return any(part not in _ABOUT for parts in self._parts for part in parts[1::2])
 
     @property
     def names_item(self) -> bool:
-        """Whether it depends on what the item is, and on nothing else about it."""
+        """Whether all placeholders, at least one, stand for the item or a part of it."""
         names = {part for parts in self._parts for part in parts[1::2]}
         return bool(names) and not names & set(_ABOUT)
 
-    def fill(self, value: object, where: Where) -> list[str]:
+    def fill(self, value: object, item: TemplateItem) -> list[str]:
         """The texts for one item.
 
-        A ValueError for a field that it doesn't have, or text that no argument can hold.
+        Raises ValueError for a field that the item lacks, or text that no argument can hold.
         """
-        return [
-            parts[0] if len(parts) == 1 else _fill(parts, value, where) for parts in self._parts
-        ]
+        return [parts[0] if len(parts) == 1 else _fill(parts, value, item) for parts in self._parts]
 
 
-def _refuse_code(texts: Sequence[str]) -> None:
-    """Refuse an item's text in the code of a shell: there it would be run, whatever it says."""
+def _refuse_shell_code(texts: Sequence[str]) -> None:
+    """Raise `UsageError` for an item's text inside shell code, where it would be executed."""
     if not texts or PurePosixPath(texts[0]).name not in _SHELLS:
         return
-    code = next((text for option, text in pairwise(texts[1:]) if _TAKES_CODE.fullmatch(option)), "")
-    if any(match["name"] not in _OURS for match in _MARK.finditer(code)):
+    code = next(
+        (text for option, text in pairwise(texts[1:]) if _CODE_OPTION.fullmatch(option)), ""
+    )
+    if any(match["name"] not in _GENERATED for match in _PLACEHOLDER.finditer(code)):
         name = texts[0]
         raise UsageError(
-            f"the command: {code!r} is shell code, in which an item's text would be run; hand it over as an "
-            f"argument: {name} -c '... \"$1\" ...' {name} {{}}"
+            f"the command: {code!r} is shell code, in which an item's text would be run; "
+            f"hand it over as an argument: {name} -c '... \"$1\" ...' {name} {{}}"
         )
 
 
 def _split(text: str) -> tuple[str, ...]:
-    """Plain text and names of placeholders in turn."""
+    """Plain text and the names of placeholders, alternating."""
     parts: list[str] = []
     end = 0
-    for match in _MARK.finditer(text):
+    for match in _PLACEHOLDER.finditer(text):
         parts += (text[end : match.start()], match["name"])
         end = match.end()
     return (*parts, text[end:])
 
 
-def _fill(parts: tuple[str, ...], value: object, where: Where) -> str:
+def _fill(parts: tuple[str, ...], value: object, item: TemplateItem) -> str:
     filled = parts[0]
     for name, text in zip(parts[1::2], parts[2::2], strict=True):
-        filled += _worth(name, value, where) + text
+        filled += _value_of(name, value, item) + text
     if "\0" in filled:
         raise ValueError("it contains a NUL character, which no argument can")
     if not filled.isascii():
@@ -156,11 +157,11 @@ def _fill(parts: tuple[str, ...], value: object, where: Where) -> str:
     return filled
 
 
-def _worth(name: str, value: object, where: Where) -> str:
+def _value_of(name: str, value: object, item: TemplateItem) -> str:
     if name == "":
         return _text(value)
     if name in _ABOUT:
-        return _ABOUT[name](where)
+        return _ABOUT[name](item)
     if name in _PATHS:
         return (
             str(_PATHS[name](PurePosixPath(_text(value))))

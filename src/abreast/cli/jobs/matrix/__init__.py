@@ -1,1 +1,1 @@
-"""Drives studies."""
+"""The matrix job: its driver, dry run, report and export of a study."""

@@ -1,4 +1,4 @@
-"""Drives a study from its file to its exit code, whether it is new or goes on."""
+"""Drives a study, new or resumed, from its file to its exit code."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from abreast.assembly.matrix_tools import BenchKit, source_of
 from abreast.assembly.names import open_run
 from abreast.assembly.workflow_tools import Tools
 from abreast.cli.config import Config
-from abreast.cli.errors import DONE, FAILED, UsageError, one_line, system_words, tell
-from abreast.cli.jobs.early_exit import STOPS, cut_short_by
+from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, tell
+from abreast.cli.jobs.early_exit import STOPS, early_exit_by
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.map.driver import OutputOptions, entered
-from abreast.cli.jobs.map.process_groups import Groups
-from abreast.cli.jobs.map.prompt import WIDE, lane_widths, lanes_here
+from abreast.cli.jobs.map.driver import OutputOptions, enter_run
+from abreast.cli.jobs.map.process_groups import ProcessGroups
+from abreast.cli.jobs.map.prompt import ADAPTIVE_WIDTH, configured_lanes, lane_widths
 from abreast.cli.jobs.matrix.page import (
     STUDY_GIVEN,
     design_of,
     manifest_of,
     report_path,
-    shown,
+    short_path,
     write_page,
 )
 from abreast.cli.jobs.matrix.provenance import provenance
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import showing
-from abreast.cli.terminal.matrix_line import StudyLine
+from abreast.cli.terminal.live_line import closing_line
+from abreast.cli.terminal.matrix_line import MatrixLine
 from abreast.cli.terminal.progress import wants_progress
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
@@ -47,17 +47,17 @@ from abreast.store.codec import codec
 from abreast.store.port import JsonValue, RunRow, Store
 
 KIND: Final = "matrix"
-_NAMED: Final = 5
-_UNLIMITED: Final = ("scripted", "replay")  # kinds of lanes that ask no provider
+_MAX_NAMES: Final = 5
+_UNLIMITED_KINDS: Final = ("scripted", "replay")  # kinds of lanes that ask no provider
 
 
 class NotAsked(Halted):
-    """Some cells have no reply yet, and no model was to be asked: the run can go on."""
+    """Some cells have no reply yet, and offline no model is asked; the run can be resumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyFile:
-    """A study's file as it was read, and what was asked of it: what a run's manifest keeps."""
+    """A study's file as it was read, and the options given with it, as a manifest stores them."""
 
     file: str
     text: str
@@ -72,7 +72,7 @@ class StudyFile:
     adaptive: bool = False
 
     def manifest(self) -> dict[str, JsonValue]:
-        """As a run keeps it."""
+        """The file and its options as a run's manifest stores them."""
         return {KIND: asdict(self)}
 
     @classmethod
@@ -81,13 +81,14 @@ class StudyFile:
         facts: Any = manifest_of(store, row).get(KIND)
         if not isinstance(facts, dict):
             raise UsageError(
-                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+                f"{row.id} was made by another version of abreast, "
+                "and this one doesn't know all of it"
             )
         return cls(**facts)
 
 
-class Studying:
-    """One driving of a study."""
+class MatrixDriver:
+    """Drives one run of a study."""
 
     def __init__(
         self,
@@ -98,39 +99,42 @@ class Studying:
         report: bool = True,
         offline: bool = False,
     ) -> None:
-        """`UsageError` if the file is wrong, or names what is not there.
+        """Read the study; nothing starts before `run`.
 
-        Nothing starts before `run`.
-
-        `offline`, cells ask no model that was not asked before; judges are asked.
+        With `offline`, cells make no new calls to models, but judges are asked. Raises
+        `UsageError` if the file is wrong, or an option names something that isn't in it.
         """
         self.source = source
         self._offline = offline
-        self._reported = report
+        self._wants_report = report
         self._choice = choice
         self._view = view
         self.directory = Path(source.directory)
         self._config = Config.load(self.directory)
         self.study = self._load()
-        configured = lanes_here(self._config)
+        configured = configured_lanes(self._config)
         given = lane_widths(
             None if source.lane_width is None else str(source.lane_width), configured
         )
         self.lanes: dict[str, LaneSettings] = {
-            name: _widened(lane, given.get(name), self.study.lane_width, adaptive=source.adaptive)
+            name: _with_width(
+                lane, given.get(name), self.study.lane_width, adaptive=source.adaptive
+            )
             for name, lane in configured.items()
         }
         self.widths = self._widths(given)
-        self.barred = self._barred()
-        self.wanted = without(self._wanted(), set(self.barred))
-        self._groups = Groups()
+        self.unavailable = self._find_unavailable()
+        self.wanted = without(self._wanted(), set(self.unavailable))
+        self._groups = ProcessGroups()
         self._run_id = ""
-        self._began = SYSTEM_CLOCK.now()
+        self._started_at = SYSTEM_CLOCK.now()
 
     def _widths(self, given: Mapping[str, int]) -> dict[str, int]:
-        """How many requests at once each lane takes, and how many cells at once a lane without a limit."""
+        """How many requests at once each lane takes; for a lane without a limit, how many cells."""
         limited = {
-            name: lane.width for name, lane in self.lanes.items() if lane.kind not in _UNLIMITED
+            name: lane.width
+            for name, lane in self.lanes.items()
+            if lane.kind not in _UNLIMITED_KINDS
         }
         every = (
             self.source.lane_width
@@ -139,13 +143,15 @@ class Studying:
         )
         return {**dict.fromkeys((*self.study.lanes(), *self.lanes), every), **given, **limited}
 
-    def _at_once(self) -> dict[str, int]:
-        """How wide lanes can become."""
+    def _max_widths(self) -> dict[str, int]:
+        """The largest width that each lane can grow to."""
         found = {name for name, lane in self.lanes.items() if lane.adaptive and not lane.capped}
-        return {name: WIDE if name in found else width for name, width in self.widths.items()}
+        return {
+            name: ADAPTIVE_WIDTH if name in found else width for name, width in self.widths.items()
+        }
 
-    def _told_width(self) -> int | str:
-        """The width of the study's lanes as a report says it."""
+    def _width_text(self) -> int | str:
+        """The width of the study's lanes, as reports show it."""
         widths = {lane: self.widths[lane] for lane in self.study.lanes() if lane != CONTROL_LANE}
         every = set(widths.values())
         return (
@@ -196,7 +202,8 @@ class Studying:
             for name in given:
                 if name not in known:
                     raise UsageError(
-                        f"{flag}: there is no {name!r} in {source.file}; there are {', '.join(known[:20])}"
+                        f"{flag}: there is no {name!r} in {source.file}; "
+                        f"there are {', '.join(known[:20])}"
                     )
         return CellChoice(
             frozenset(source.models),
@@ -205,18 +212,18 @@ class Studying:
             source.repeats,
         )
 
-    def _barred(self) -> dict[tuple[str, str], str]:
+    def _find_unavailable(self) -> dict[tuple[str, str], str]:
         """The arms that can't run here, and why."""
         found: dict[tuple[str, str], str] = {}
         for model in self.study.models:
-            why = None if self._offline else self._why_not_asked(model.name)
+            why = None if self._offline else self._why_unavailable(model.name)
             for strategy in self.study.strategies:
                 reason = why or (strategy.code if strategy.code.startswith("missing: ") else None)
                 if reason:
                     found[model.label, strategy.name] = reason
         return found
 
-    def _why_not_asked(self, model: str) -> str | None:
+    def _why_unavailable(self, model: str) -> str | None:
         """Why a model can't be asked here; None if it can."""
         try:
             lane, _ = split_name(model, self.lanes)
@@ -226,10 +233,10 @@ class Studying:
             return f"no key for {lane.name} ({lane.api_key_env})"
         return missing_extra(lane)
 
-    def say_before(self, store: Store | None, row: RunRow | None) -> int:
-        """What can't run, what is there already and what runs again, and why.
+    def print_before(self, store: Store | None, row: RunRow | None) -> int:
+        """Print which arms can't run, which cells are recorded and which run again, and why.
 
-        How many cells can run.
+        Returns how many cells can run.
         """
         study = self.study
         cells = sum(self._per_lane().values())
@@ -238,35 +245,37 @@ class Studying:
         for line, text in study.warnings:
             tell(f"{self.source.file}:{line}: warning: {text}")
         reasons: dict[str, list[str]] = {}
-        for (model, strategy), why in self.barred.items():
+        for (model, strategy), why in self.unavailable.items():
             reasons.setdefault(why, []).append(f"{model} x {strategy}")
         for why, arms in reasons.items():
             tell(f"can't run: {', '.join(arms)}: {one_line(why)}")
         if store is not None and row is not None:
             found = changes(store, row, study, self.wanted)
             for why, keys in found.again.items():
-                named = ", ".join(keys[:_NAMED]) + (
-                    f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+                names = ", ".join(keys[:_MAX_NAMES]) + (
+                    f" and {len(keys) - _MAX_NAMES} more" if len(keys) > _MAX_NAMES else ""
                 )
-                tell(f"{len(keys)} cells run again, because {why}: {named}")
+                tell(f"{len(keys)} cells run again, because {why}: {names}")
             tell(
-                f"goes on with {row.id}: {found.recorded} of {cells} cells are recorded, {found.missing} are missing"
+                f"goes on with {row.id}: {found.recorded} of {cells} cells are recorded, "
+                f"{found.missing} are missing"
             )
-            self._say_left_out(store, row)
+            self._print_left_out(store, row)
         return cells
 
     def _per_lane(self) -> dict[str, int]:
-        """How many cells each lane has, of those that are wanted and can run."""
+        """How many of the selected cells that can run each lane has."""
         study = self.study
         return {lane: sum(1 for _ in study.cells(lane, self.wanted)) for lane in study.lanes()}
 
-    def _say_left_out(self, store: Store, row: RunRow) -> None:
+    def _print_left_out(self, store: Store, row: RunRow) -> None:
         current = CurrentCells(Design.of(self.study))
         for one in cells_of(store, row):
             current.passes(one)
         if current.said is not None:
             tell(
-                f"{current.said}: what is recorded of them stays, but is in no report and no export without --all"
+                f"{current.said}: what is recorded of them stays, "
+                "but is in no report and no export without --all"
             )
 
     def run(
@@ -278,13 +287,13 @@ class Studying:
         seed: int | None = None,
         tags: tuple[str, ...] = (),
     ) -> int:
-        """Do it; the exit code."""
-        cells = self.say_before(store, row)
+        """Run the study; return the exit code."""
+        cells = self.print_before(store, row)
         if not cells:
             raise UsageError("no cell can run: nothing was chosen, or nothing chosen can run here")
         with asyncio.Runner() as runner:
             name = row.name if row else self.study.name
-            budget = None if self._offline else self.source.budget  # which is for the cells
+            budget = None if self._offline else self.source.budget  # it limits the cells
             run = open_run(
                 name,
                 store=store,
@@ -297,13 +306,13 @@ class Studying:
                 manifest=self._manifest(),
             )
             code, matrix = runner.run(self._drive(store, run, row, cells))
-        return code if matrix is None else self._tell(store, matrix, cells)
+        return code if matrix is None else self._print_result(store, matrix, cells)
 
     def _manifest(self) -> dict[str, JsonValue]:
         lanes = {model.name: self._lane_of(model.name) for model in self.study.models}
         facts = provenance(
             self.directory,
-            self._told_width(),
+            self._width_text(),
             [lane for lane in lanes.values() if lane is not None],
         )
         return {
@@ -315,15 +324,15 @@ class Studying:
     def _lane_of(self, model: str) -> LaneSettings | None:
         try:
             return split_name(model, self.lanes)[0]
-        except ValueError:  # said beforehand, as one that can't run
+        except ValueError:  # `print_before` has named it already
             return None
 
     async def _drive(
         self, store: Store, run: Run, row: RunRow | None, cells: int
     ) -> tuple[int, Matrix | None]:
-        """The exit code if it was stopped, the matrix if it came to its end."""
+        """Run it; return the exit code, and the matrix unless the run stopped early."""
         line = (
-            StudyLine(self._per_lane(), self.widths)
+            MatrixLine(self._per_lane(), self.widths)
             if wants_progress() and not self._view.quiet
             else None
         )
@@ -345,47 +354,53 @@ class Studying:
                 self.study,
                 bench,
                 self.wanted,
-                width=self._at_once(),
+                width=self._max_widths(),
                 told=line,
                 only=self._answered(store, row),
             )
             if line is not None:
                 line.watch(matrix.tally, bench.lanes)
             try:
-                with showing(line, interrupts):
-                    async with bench, entered(run, interrupts):
+                with closing_line(line, interrupts):
+                    async with bench, enter_run(run, interrupts):
                         self._run_id = run.id or ""
-                        self._note_source(store, run)
-                        self._charge(store, run)
+                        self._record_source(store, run)
+                        self._charge_budget(store, run)
                         tally = await matrix.run(run)
-                        interrupts.let_be()
-                        self._check_asked(cells, sum(lane.cells for lane in tally.lanes.values()))
+                        interrupts.stop_cancelling()
+                        self._check_all_answered(
+                            cells, sum(lane.cells for lane in tally.lanes.values())
+                        )
             except NotAsked as error:
-                self._say_not_asked(error)
+                self._print_not_asked(error)
             except STOPS as error:
-                code = cut_short_by(error, interrupts).tell(self._run_id, self._choice)
+                code = early_exit_by(error, interrupts).tell(self._run_id, self._choice)
         return code, None if code else matrix
 
     def _answered(self, store: Store, row: RunRow | None) -> frozenset[str] | None:
-        """The cells to run where no model may be asked; None for all."""
+        """The cells to run if no model may be asked; None for all."""
         return (
             answered(store, row, self.study, self.wanted)
             if self._offline and row is not None
             else None
         )
 
-    def _check_asked(self, cells: int, ran: int) -> None:
+    def _check_all_answered(self, cells: int, ran: int) -> None:
         if self._offline and ran < cells:
             raise NotAsked(f"{cells - ran} of {cells} cells have no reply yet")
 
-    def _say_not_asked(self, error: NotAsked) -> None:
+    def _print_not_asked(self, error: NotAsked) -> None:
         if not self._view.quiet:
             tell(
-                f"{error}, and are not scored; ask for them with: abreast matrix run {self.source.file}"
+                f"{error}, and are not scored; "
+                f"ask for them with: abreast matrix run {self.source.file}"
             )
 
-    def _note_source(self, store: Store, run: Run) -> None:
-        """What was asked for this time, if it is not what was asked for before: `abreast resume` goes by it."""
+    def _record_source(self, store: Store, run: Run) -> None:
+        """Record the file and options of this driver if they differ from those recorded before.
+
+        `abreast resume` uses the newest ones.
+        """
         journal = run.setting.journal
         if not run.resumed or journal is None:
             return
@@ -396,26 +411,28 @@ class Studying:
         ):
             journal.emit(STUDY_GIVEN, run.path, body=codec.encode(self._manifest(), run.path))
 
-    def _charge(self, store: Store, run: Run) -> None:
-        """A budget is for all that the run has cost: also by drivers that had none, and by cells superseded since."""
+    def _charge_budget(self, store: Store, run: Run) -> None:
+        """Charge the budget with everything that the run has cost.
+
+        That includes drivers without a budget, and cells that have been superseded since.
+        """
         if run.resumed and run.budget is not None:
             known, spent = run.budget.spent, spent_of(store, store.get(self._run_id))
             run.budget.restore(
                 {name: max(0.0, amount - known[name]) for name, amount in spent.items()}
             )
 
-    def _tell(self, store: Store, matrix: Matrix, cells: int) -> int:
+    def _print_result(self, store: Store, matrix: Matrix, cells: int) -> int:
         tally = matrix.tally
         if not (self._view.json or self._view.quiet):
-            seconds = SYSTEM_CLOCK.now() - self._began
+            seconds = SYSTEM_CLOCK.now() - self._started_at
             failed = f", {tally.failed} failed" if tally.failed else ""
             tell(f"{tally.done} of {cells} cells done{failed} in {seconds:.1f} s ({self._run_id})")
             for name, lacking in sorted(tally.unscored.items()):
                 why = one_line(f"{lacking.example}: {lacking.why}")
-                tell(
-                    f"the score {name} could not be given in {lacking.cells} cells, for example {why}"
-                )
-        report = self._report(store) if self._reported else None
+                cells_text = f"could not be given in {lacking.cells} cells"
+                tell(f"the score {name} {cells_text}, for example {why}")
+        report = self._write_report(store) if self._wants_report else None
         if self._view.json:
             words = ("cells", "done", "failed")
             lanes = {
@@ -437,35 +454,40 @@ class Studying:
             )
         return FAILED if tally.failed or tally.unscored else DONE
 
-    def _report(self, store: Store) -> str | None:
-        """Write the report; why there is none is told, and no error of the study."""
+    def _write_report(self, store: Store) -> str | None:
+        """Write the report and return its path; print why if it can't be written.
+
+        A missing report is no error of the study.
+        """
         row = store.get(self._run_id)
         path = report_path(row, self._choice)
         try:
             write_page(store, row, path)
         except ImportError:
-            said = "for a report: pip install 'abreast[report]', then abreast matrix report"
-            said = f"{said} {self._run_id}{self._choice.flag}"
+            message = "for a report: pip install 'abreast[report]', then abreast matrix report"
+            message = f"{message} {self._run_id}{self._choice.flag}"
         except OSError as error:
-            said = f"the report was not written: {path}: {system_words(error)}"
+            message = f"the report was not written: {path}: {os_error_text(error)}"
         else:
             if not (self._view.json or self._view.quiet):
-                tell(f"the report is {shown(path)}")
+                tell(f"the report is {short_path(path)}")
             return str(path)
         if not self._view.quiet:
-            tell(said)
+            tell(message)
         return None
 
 
-def _widened(lane: LaneSettings, given: int | None, usual: int, *, adaptive: bool) -> LaneSettings:
-    """As wide as `--lane-width`, abreast.toml or else the study says, and no wider.
+def _with_width(
+    lane: LaneSettings, given: int | None, default: int, *, adaptive: bool
+) -> LaneSettings:
+    """The lane with the width of `--lane-width`, abreast.toml or else the study, as its cap.
 
-    A lane that grows would measure the provider's queue, so it does that only if it was asked for.
+    A lane that grows would measure the provider's queue, so it grows only with `--adaptive`.
     """
-    if lane.kind in _UNLIMITED:
+    if lane.kind in _UNLIMITED_KINDS:
         return lane
     grows = adaptive and lane.adaptive
-    width = given or (lane.width if lane.capped else usual)
+    width = given or (lane.width if lane.capped else default)
     return replace(
         lane, width=width, adaptive=grows, capped=not grows or given is not None or lane.capped
     )

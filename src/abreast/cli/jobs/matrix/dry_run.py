@@ -1,4 +1,4 @@
-"""`abreast matrix run --dry-run`: what a study would cost, and how long it would take, before anything is spent."""
+"""`abreast matrix run --dry-run`: prints what a study would cost, and how long it would take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from abreast.assembly.names import open_model
-from abreast.cli.jobs.matrix.driver import Studying
+from abreast.cli.jobs.matrix.driver import MatrixDriver
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.jobs.matrix.forecast import ArmSeen, Forecast, ForecastInterval, forecast
 from abreast.jobs.matrix.recorded_rows import rows_of
@@ -16,24 +16,24 @@ from abreast.jobs.matrix.spec import CONTROL_LANE, ModelArm, StudyInput, StudySt
 from abreast.models.port import SHORT_REPLY_TOKENS, Message, Request
 from abreast.store.port import Store
 
-_SECONDS: Final = 2.0  # of a call, if nothing is known of its model
+_DEFAULT_CALL_SECONDS: Final = 2.0  # if nothing is known about the model
 
 
-def say_plan(studying: Studying, store: Store | None, *, as_json: bool) -> int:
-    """Cells, calls, tokens, money and time, with intervals, and the lane that ends last."""
-    study = studying.study
+def print_dry_run(driver: MatrixDriver, store: Store | None, *, as_json: bool) -> int:
+    """Print cells, tokens, cost and time with intervals, and the lane that ends last."""
+    study = driver.study
     row = store.newest(study.name) if store is not None else None
-    studying.say_before(store if row is not None and row.kind == "matrix" else None, row)
+    driver.print_before(store if row is not None and row.kind == "matrix" else None, row)
     seen = _history(store, study.name)
     left = Counter(
         (cell.model.label, cell.strategy.name)
         for lane in study.lanes()
         if lane != CONTROL_LANE
-        for cell in study.cells(lane, studying.wanted)
+        for cell in study.cells(lane, driver.wanted)
     )
     arms = [
-        _arm(
-            studying,
+        _arm_estimate(
+            driver,
             model,
             strategy,
             left[model.label, strategy.name],
@@ -43,18 +43,17 @@ def say_plan(studying: Studying, store: Store | None, *, as_json: bool) -> int:
         for strategy in study.strategies
         if left[model.label, strategy.name]
     ]
-    found = forecast(arms, studying.widths)
+    found = forecast(arms, driver.widths)
     if as_json:
         say_json(_as_json(found, left))
         return 0
     say_table(("model", "strategy", "cells"), [(*arm, count) for arm, count in left.items()])
-    controls = sum(1 for _ in study.cells(CONTROL_LANE, studying.wanted)) if study.controls else 0
+    controls = sum(1 for _ in study.cells(CONTROL_LANE, driver.wanted)) if study.controls else 0
     say(f"{found.cells} cells, and {controls} of controls, which ask nobody")
-    say(f"tokens: {_shown(found.tokens, '{:,.0f}')}")
-    say(f"cost: {_shown(found.usd, '{:.4g}')} usd")
-    say(
-        f"time: {_shown(found.seconds, '{:,.0f}')} s; the lane that ends last is {found.bottleneck}"
-    )
+    say(f"tokens: {_interval_text(found.tokens, '{:,.0f}')}")
+    say(f"cost: {_interval_text(found.usd, '{:.4g}')} usd")
+    seconds = _interval_text(found.seconds, "{:,.0f}")
+    say(f"time: {seconds} s; the lane that ends last is {found.bottleneck}")
     return 0
 
 
@@ -68,11 +67,11 @@ def _history(store: Store | None, name: str) -> dict[tuple[str, str], list[Row]]
     return found
 
 
-def _arm(
-    studying: Studying, model: ModelArm, strategy: StudyStrategy, left: int, rows: list[Row]
+def _arm_estimate(
+    driver: MatrixDriver, model: ModelArm, strategy: StudyStrategy, left: int, rows: list[Row]
 ) -> ArmSeen:
-    tokens, usd, seconds = _guess(studying, model, strategy, studying.study.inputs[0])
-    judge_tokens, judge_usd = _judges(studying)
+    tokens, usd, seconds = _estimate(driver, model, strategy, driver.study.inputs[0])
+    judge_tokens, judge_usd = _judge_cost(driver)
     return ArmSeen(
         model.lane,
         left,
@@ -83,27 +82,27 @@ def _arm(
     )
 
 
-def _judges(studying: Studying) -> tuple[float, float]:
-    """Tokens and money of all verdicts on one cell, which no row counts.
+def _judge_cost(driver: MatrixDriver) -> tuple[float, float]:
+    """Tokens and cost of all verdicts on one cell, which rows don't count.
 
-    Each judge may think before it answers.
+    Each judge is given room to think before it answers.
     """
-    study, tokens, usd = studying.study, 0.0, 0.0
+    study, tokens, usd = driver.study, 0.0, 0.0
     for spec in study.scores:
         if spec.kind == "judge":
-            caller = open_model(spec.model or study.models[0].name, lanes=studying.lanes)
-            asked = f"{spec.argument}{study.inputs[0].value}"
+            caller = open_model(spec.model or study.models[0].name, lanes=driver.lanes)
+            prompt = f"{spec.argument}{study.inputs[0].value}"
             need, _ = caller.reserve(
-                Request((Message("user", asked),), max_tokens=SHORT_REPLY_TOKENS), ()
+                Request((Message("user", prompt),), max_tokens=SHORT_REPLY_TOKENS), ()
             )
             tokens, usd = tokens + need.tokens, usd + need.usd
     return tokens, usd
 
 
-def _guess(
-    studying: Studying, model: ModelArm, strategy: StudyStrategy, one: StudyInput
+def _estimate(
+    driver: MatrixDriver, model: ModelArm, strategy: StudyStrategy, one: StudyInput
 ) -> tuple[float, float, float]:
-    """Tokens, money and seconds of a cell, by the length of its prompt."""
+    """Tokens, cost and seconds of a cell, estimated by the length of its prompt."""
     text = str(one.value)
     if strategy.prompt is not None:
         text = str(strategy.prompt.value({"input": dict(one.value)}))
@@ -111,12 +110,12 @@ def _guess(
     draws = 1
     if strategy.kind == "sample":
         draws = int(strategy.facts.get("breadth", 1)) * int(strategy.facts.get("depth", 1))
-    caller = open_model(model.name, lanes=studying.lanes)
+    caller = open_model(model.name, lanes=driver.lanes)
     need, _ = caller.reserve(Request((Message("user", text),), max_tokens=most), ())
-    return float(need.tokens * draws), need.usd * draws, _SECONDS * draws
+    return float(need.tokens * draws), need.usd * draws, _DEFAULT_CALL_SECONDS * draws
 
 
-def _shown(interval: ForecastInterval, form: str) -> str:
+def _interval_text(interval: ForecastInterval, form: str) -> str:
     low, likely, high = (form.format(amount) for amount in interval)
     return f"about {likely} ({low} to {high})"
 

@@ -1,14 +1,15 @@
-"""`abreast matrix init`: a small study to begin with."""
+"""`abreast matrix init`: writes a small example study."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from abreast.cli.errors import UsageError, system_words, tell
+from abreast.cli.errors import UsageError, os_error_text, tell
 
 _STUDY: Final = """\
-# A study: every model answers every input by every strategy. Run it with: abreast matrix run {file}
+# A study: every model answers every input by every strategy.
+# Run it with: abreast matrix run {file}
 matrix:
   models: [local/smollm2]
   strategies:
@@ -17,7 +18,8 @@ matrix:
       max_tokens: 8
       temperature: 0
     polite:
-      prompt: "Please, tell me the name of the capital of {{{{ input.country }}}}, and nothing else."
+      prompt: "Please, tell me the name of the capital of \
+{{{{ input.country }}}}, and nothing else."
       max_tokens: 8
       temperature: 0
   inputs: {data}
@@ -34,7 +36,7 @@ _INPUTS: Final = """\
 
 
 def write_study(file: str) -> int:
-    """Write a study and its inputs, unless they are there."""
+    """Write a study and its inputs; raises `UsageError` if one of the files exists."""
     path = Path(file)
     data = path.with_name(f"{path.stem}-inputs.jsonl")
     for one, text in ((path, _STUDY.format(file=file, data=data.name)), (data, _INPUTS)):
@@ -44,6 +46,6 @@ def write_study(file: str) -> int:
         except FileExistsError:
             raise UsageError(f"{one} is there already; name another file, or remove it") from None
         except OSError as error:
-            raise UsageError(f"{one} can't be written: {system_words(error)}", 1) from None
+            raise UsageError(f"{one} can't be written: {os_error_text(error)}", 1) from None
     tell(f"wrote {path} and {data}; run it with: abreast matrix run {path}")
     return 0

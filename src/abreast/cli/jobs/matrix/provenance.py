@@ -1,4 +1,4 @@
-"""Where and with what a study ran: versions, the commit, the table of prices and its date."""
+"""Collects where and with what a study ran: versions, commit, table of prices and its date."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from abreast.models.lanes import LaneSettings
 from abreast.models.price import table_date
 from abreast.store.port import JsonValue
 
-_ASKING: Final = ("aiohttp", "xllamacpp", "litellm")  # what models are asked through
-_TABLED: Final = (
+_CLIENT_PACKAGES: Final = ("aiohttp", "xllamacpp", "litellm")  # packages that make the calls
+_PRICED_KINDS: Final = (
     "openai",
     "anthropic",
     "gemini",
-)  # kinds of lanes that may have prices of the table
+)  # kinds of lanes whose prices may come from the table
 
 
 def provenance(
     directory: Path, width: int | str, lanes: Sequence[LaneSettings]
 ) -> dict[str, JsonValue]:
-    """What a run keeps of where it was made; `lanes` are those of its models."""
+    """The provenance that a run stores; `lanes` are those of its models."""
     status = subprocess.run(
         [
             shutil.which("git") or "git",
@@ -44,9 +44,9 @@ def provenance(
         text=True,
         check=False,
     )
-    told = status.stdout.splitlines() if status.returncode == 0 else []
+    status_lines = status.stdout.splitlines() if status.returncode == 0 else []
     commit = next(
-        (line.rpartition(" ")[2] for line in told if line.startswith("# branch.oid ")), None
+        (line.rpartition(" ")[2] for line in status_lines if line.startswith("# branch.oid ")), None
     )
     return {
         "abreast": VERSION,
@@ -55,8 +55,8 @@ def provenance(
         "python": platform.python_version(),
         "platform": platform.platform(),
         "commit": commit,
-        "dirty": any(not line.startswith("#") for line in told) if told else None,
-        "prices": _prices(lanes),
+        "dirty": any(not line.startswith("#") for line in status_lines) if status_lines else None,
+        "prices": _price_source(lanes),
         "lane_width": width,
         "argv": list(sys.argv[1:]),
     }
@@ -64,7 +64,7 @@ def provenance(
 
 def _packages() -> str:
     return ", ".join(
-        f"{name} {version}" for name in _ASKING if (version := _version(name)) is not None
+        f"{name} {version}" for name in _CLIENT_PACKAGES if (version := _version(name)) is not None
     )
 
 
@@ -75,12 +75,12 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _prices(lanes: Sequence[LaneSettings]) -> str:
-    """Which table prices were taken from, and of when it is.
+def _price_source(lanes: Sequence[LaneSettings]) -> str:
+    """Which table prices were taken from, and its date.
 
     It is read only if some lane has no price of its own.
     """
-    if not any(lane.kind in _TABLED and lane.price is None for lane in lanes):
+    if not any(lane.kind in _PRICED_KINDS and lane.price is None for lane in lanes):
         return "those that the lanes have themselves"
     version = _version("genai-prices")
     if version is None:

@@ -1,4 +1,4 @@
-"""What is made of a study's rows: the report, other scores, an export, a comparison."""
+"""Uses of a study's recorded rows: report, new scores, export, comparison."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.cli.commands.export import target
-from abreast.cli.errors import UsageError, system_words, tell
+from abreast.cli.errors import UsageError, os_error_text, tell
 from abreast.cli.jobs.map.driver import OutputOptions
-from abreast.cli.jobs.matrix.driver import KIND, StudyFile, Studying
-from abreast.cli.jobs.matrix.page import design_of, report_path, shown, write_page
+from abreast.cli.jobs.matrix.driver import KIND, MatrixDriver, StudyFile
+from abreast.cli.jobs.matrix.page import design_of, report_path, short_path, write_page
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.tables import say, say_json
@@ -24,7 +24,7 @@ from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.rows import Row
 from abreast.store.port import RunRow, Store
 
-_FLAT: Final = (
+_FLAT_COLUMNS: Final = (
     "cell",
     "lane",
     "model",
@@ -49,11 +49,11 @@ _FLAT: Final = (
     "in_flight",
 )
 
-_JUDGED: Final = ("judge_input_tokens", "judge_output_tokens", "judge_usd")
+_JUDGE_COLUMNS: Final = ("judge_input_tokens", "judge_output_tokens", "judge_usd")
 
 
 def study_run(store: Store, wanted: str) -> RunRow:
-    """The run of a study; `UsageError` if it is of another kind."""
+    """The run of a study; raises `UsageError` if it is of another kind."""
     row = find_run(store, wanted)
     if row.kind != KIND:
         raise UsageError(f"{row.id} is no study, but a {row.kind}")
@@ -63,7 +63,7 @@ def study_run(store: Store, wanted: str) -> RunRow:
 def write_report(
     wanted: str, out: str | None, choice: StoreChoice, *, every: bool, as_json: bool
 ) -> int:
-    """Write a report; where it is, is printed."""
+    """Write a report, and print its path; return the exit code."""
     with choice.existing(reads=True) as store:
         row = study_run(store, wanted)
         if next(rows_of(store, row), None) is None:
@@ -72,43 +72,44 @@ def write_report(
         try:
             count = write_page(store, row, path, every=every)
         except OSError as error:
-            raise UsageError(f"{path} can't be written: {system_words(error)}", 1) from None
+            raise UsageError(f"{path} can't be written: {os_error_text(error)}", 1) from None
         except ImportError as error:
             raise UsageError(str(error)) from None
     if as_json:
         say_json({"run": row.id, "rows": count, "report": str(path)})
     else:
-        say(shown(path))
+        say(short_path(path))
     return 0
 
 
 def rescore(
     file: str, text: str, choice: StoreChoice, view: OutputOptions, *, report: bool = True
 ) -> int:
-    """Score what is recorded by the scores that the file has now."""
+    """Score the recorded replies by the scores that the file has now; return the exit code."""
     with choice.existing() as store:
         directory = str(Path(file).resolve().parent)
-        fresh = Studying(StudyFile(file, text, directory), choice, view)
-        row = store.newest(fresh.study.name)
+        current_driver = MatrixDriver(StudyFile(file, text, directory), choice, view)
+        row = store.newest(current_driver.study.name)
         if row is None or row.kind != KIND:
             raise UsageError(
-                f"there is no run of {fresh.study.name!r} to score; run it first: abreast matrix run {file}"
+                f"there is no run of {current_driver.study.name!r} to score; "
+                f"run it first: abreast matrix run {file}"
             )
         earlier = StudyFile.of_run(store, row)
         source = replace(earlier, text=text, file=file, directory=directory)
-        studying = Studying(source, choice, view, report=report, offline=True)
-        return studying.run(store, row=row, resume="must", seed=None, tags=())
+        driver = MatrixDriver(source, choice, view, report=report, offline=True)
+        return driver.run(store, row=row, resume="must", seed=None, tags=())
 
 
-# --- export and comparison --------------------------------------------------------------------------------------------
+# --- export and comparison -----------------------------------------------------------------------
 
 
 def export_rows(
     wanted: str, form: str, out: str | None, choice: StoreChoice, *, every: bool
 ) -> int:
-    """Write one row for each cell of the study's file.
+    """Write one row for each cell of the study's file; return the exit code.
 
-    With `every`, for those too that are no longer in it.
+    With `every`, cells that are no longer in the file are written too.
     """
     if form == "parquet" and out is None:
         raise UsageError("Parquet is not for reading on a terminal; name a file with --out FILE")
@@ -142,9 +143,9 @@ def _flat(row: Row) -> dict[str, Any]:
         if isinstance(row.truth, str) or row.truth is None
         else json.dumps(row.truth, ensure_ascii=False)
     )
-    judged = {name: getattr(row, name) for name in _JUDGED}
+    judged = {name: getattr(row, name) for name in _JUDGE_COLUMNS}
     return {
-        **{name: getattr(row, name) for name in _FLAT},
+        **{name: getattr(row, name) for name in _FLAT_COLUMNS},
         "truth": truth,
         **scores,
         **errors,
@@ -179,7 +180,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
 
 
 def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool) -> int:
-    """What differs between two runs, cell by cell."""
+    """Print what differs between two runs, cell by cell; return the exit code."""
     from abreast.jobs.matrix.report.changes import compare
     from abreast.jobs.matrix.report.markdown import changes_markdown
 
@@ -195,17 +196,17 @@ def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool)
     except ImportError as error:
         raise UsageError(str(error)) from None
     if as_json:
-        say_json({"first": ids[0], "second": ids[1], "changes": _plain(found)})
+        say_json({"first": ids[0], "second": ids[1], "changes": _as_json(found)})
     else:
         say(changes_markdown(found, *ids).rstrip("\n"))
     return 0
 
 
-def _plain(found: Any) -> Any:  # noqa: ANN401 - frozen records within each other
+def _as_json(found: Any) -> Any:  # noqa: ANN401 - frozen records within each other
     if hasattr(found, "__dataclass_fields__"):
-        return {name: _plain(getattr(found, name)) for name in found.__dataclass_fields__}
+        return {name: _as_json(getattr(found, name)) for name in found.__dataclass_fields__}
     if isinstance(found, (list, tuple)) and not hasattr(found, "_fields"):
-        return [_plain(one) for one in found]
+        return [_as_json(one) for one in found]
     if hasattr(found, "_asdict"):
-        return {name: _plain(value) for name, value in found._asdict().items()}
+        return {name: _as_json(value) for name, value in found._asdict().items()}
     return found

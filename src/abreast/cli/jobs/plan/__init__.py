@@ -1,1 +1,1 @@
-"""Drives plans."""
+"""The plan job: its options, driver, apply and undo."""

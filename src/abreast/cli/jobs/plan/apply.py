@@ -1,4 +1,4 @@
-"""Merges what the subplans of a run did into its directory, if nothing stands in the way."""
+"""Merges the results of a run's subplans into its directory, unless something prevents it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from abreast.cli.errors import DONE, FAILED, UsageError, explain, system_words, tell
-from abreast.cli.jobs.map.process_groups import Groups
+from abreast.cli.errors import DONE, FAILED, UsageError, explain, os_error_text, tell
+from abreast.cli.jobs.map.process_groups import ProcessGroups
 from abreast.cli.jobs.plan.driver import snapshots_of
 from abreast.cli.jobs.plan.job import KIND, PlanJob, repair_tree
 from abreast.cli.jobs.plan.leftovers import clear_leftovers
@@ -39,7 +39,7 @@ from abreast.worktrees.pool import open_worktrees
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """How to merge, and what to look at before it is written."""
+    """How to merge, and which checks run before anything is written."""
 
     strategy: str = "three-way"
     outside: str = "refuse"
@@ -52,35 +52,35 @@ class ApplyOptions:
 
 
 @dataclass(slots=True)
-class _Recorded:
-    """What the subplans of a run have done, in the order of their names, and which files each had."""
+class _RecordedPlan:
+    """The results of a run's subplans, in the order of their names, and the files of each."""
 
     changes: list[Change] = field(default_factory=list)
     files: dict[str, list[str]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
-    """How each one that has an outcome ended, at last."""
+    """The newest state of each subplan that has an outcome."""
     leaves: list[str] | None = None
-    """All subplans of the run; None if it is so old that it doesn't say."""
+    """All subplans of the run; None for an old run that did not record them."""
     replaced: list[str] = field(default_factory=list)
-    """Those that were done when the tree was divided otherwise, and whose files were done again."""
+    """Subplans of an earlier division of the tree whose files another subplan has done again."""
 
     def not_done(self, plan: Plan) -> dict[str, str]:
-        """The subplans that are not done, and what became of them."""
+        """The subplans that are not done, and the state of each."""
         leaves = [leaf.id for leaf in plan.leaves] if self.leaves is None else self.leaves
         return {leaf: self.states.get(leaf, "not run") for leaf in leaves if leaf not in self.files}
 
 
 def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
-    """Merge, look at it, write it; the exit code."""
+    """Merge, check, write; return the exit code."""
     row, job, recorded = find_plan(wanted, choice)
     with asyncio.Runner() as runner:
-        return runner.run(_Applying(job, row.id, recorded, options).drive())
+        return runner.run(_ApplyDriver(job, row.id, recorded, options).drive())
 
 
-def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, _Recorded]:
-    """A recorded plan, and what it did.
+def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, _RecordedPlan]:
+    """A recorded plan, and its results.
 
-    A killed apply in its directory is repaired. `UsageError` if there is none.
+    Repairs a killed apply in its directory first. Raises `UsageError` if there is no such plan.
     """
     with choice.existing() as store:
         row = find_run(store, wanted)
@@ -94,7 +94,7 @@ def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, _Recor
     return row, job, recorded
 
 
-def _recorded(store: Store, row: RunRow) -> _Recorded:
+def _recorded(store: Store, row: RunRow) -> _RecordedPlan:
     found: dict[str, Any] = {}
     states: dict[str, str] = {}
     leaves: list[str] | None = None
@@ -105,19 +105,18 @@ def _recorded(store: Store, row: RunRow) -> _Recorded:
             leaves = [node["id"] for node in nodes if node["id"] not in inner]
             continue
         parts = event.path.split("/")
-        if len(parts) != 3 or parts[1] != SUBPLANS:  # noqa: PLR2004
+        if len(parts) != 3 or parts[1] != SUBPLANS:  # noqa: PLR2004 - run/subplans/leaf
             continue
         leaf = parts[2]
         states[leaf] = str(event.data.get("state"))
         if states[leaf] == "done" and event.body:
             found[leaf] = codec.decode(event.body)
-        elif (
-            states[leaf] == "failed"
-        ):  # also one that was done before, and ran again as its files had changed
+        elif states[leaf] == "failed":
+            # It may have been done before, and have run again because its files had changed.
             found.pop(leaf, None)
     replaced = _replaced(found, leaves)
     found = {leaf: facts for leaf, facts in found.items() if leaf not in replaced}
-    return _Recorded(
+    return _RecordedPlan(
         [Change(leaf, found[leaf]["base"], found[leaf]["result"]) for leaf in sorted(found)],
         {leaf: found[leaf]["files"] for leaf in sorted(found)},
         states,
@@ -127,21 +126,26 @@ def _recorded(store: Store, row: RunRow) -> _Recorded:
 
 
 def _replaced(found: Mapping[str, Any], leaves: Sequence[str] | None) -> list[str]:
-    """Subplans of an earlier division whose files a subplan of the newest one has done: that counts, and only once."""
+    """Subplans of an earlier division whose files a subplan of the newest division has done.
+
+    Only the newer result counts.
+    """
     now = set(found) if leaves is None else set(leaves)
     again = {path for leaf in now & set(found) for path in found[leaf]["files"]}
     return sorted(leaf for leaf in set(found) - now if not again.isdisjoint(found[leaf]["files"]))
 
 
-class _Applying:
-    """One merge of a run into its directory."""
+class _ApplyDriver:
+    """Merges one run into its directory."""
 
-    def __init__(self, job: PlanJob, run: str, recorded: _Recorded, options: ApplyOptions) -> None:
+    def __init__(
+        self, job: PlanJob, run: str, recorded: _RecordedPlan, options: ApplyOptions
+    ) -> None:
         self._job = job
         self._run = run
         self._recorded = recorded
         self._options = options
-        self._groups = Groups()
+        self._groups = ProcessGroups()
         self._root = Path(job.path)
         self._snapshots: Snapshots = snapshots_of(job.path)
 
@@ -157,9 +161,8 @@ class _Applying:
                 tell(why)
                 return code
             except OSError as error:
-                tell(
-                    f"nothing was written: {printable(str(error.filename or self._root))}: {system_words(error)}"
-                )
+                place = printable(str(error.filename or self._root))
+                tell(f"nothing was written: {place}: {os_error_text(error)}")
                 return FAILED
 
     async def _merge(self, interrupts: Interrupts) -> int:
@@ -199,15 +202,20 @@ class _Applying:
             ]
         paths: tuple[str, ...] = ()
         if not blocked and self._options.gate:
-            looked = await self._look(Whole(merged, changes, merge_some, imports, self._snapshots))
+            looked = await self._check(Whole(merged, changes, merge_some, imports, self._snapshots))
             blocked, notes = [str(each) for each in looked.faults], [*notes, *looked.notes]
         if not blocked and not self._options.dry_run:
-            interrupts.let_be()
+            interrupts.stop_cancelling()
             paths = self._write(merged, set(merged.merged) - {each.leaf for each in left})
-        return self._say(_Result(merged, blocked, notes, paths, [str(each) for each in left]))
+        return self._print_result(
+            _ApplyResult(merged, blocked, notes, paths, [str(each) for each in left])
+        )
 
     def _write(self, merged: Merged, finished: set[str]) -> tuple[str, ...]:
-        """Write it, and let go of what these leaves have made; an undo holds that again."""
+        """Write the merge, and release the held results of these leaves.
+
+        They are stored in the record of the apply, so that an undo can hold them again.
+        """
         kept = HeldResults(self._snapshots)
         held = [
             [each.leaf, each.how, each.tree]
@@ -221,16 +229,16 @@ class _Applying:
         return paths
 
     def _in_order(self, plan: Plan) -> list[Change]:
-        """The changes in the order of the plan; what it doesn't have any more comes last."""
+        """The changes in the order of the plan; those of removed subplans come last."""
         order = {leaf.id: place for place, leaf in enumerate(plan.leaves)}
         return sorted(
             self._recorded.changes, key=lambda each: (order.get(each.leaf, len(order)), each.leaf)
         )
 
     def _ownership(self, plan: Plan) -> Ownership:
-        """A file belongs to the subplan that had it when it ran.
+        """The owner of each file: the subplan that had it when it ran.
 
-        The tree may divide otherwise by now.
+        The tree may be divided differently now.
         """
         had = self._recorded.files
         taken = {path for files in had.values() for path in files}
@@ -240,7 +248,7 @@ class _Applying:
         leaves = {leaf: files for leaf, files in others.items() if leaf not in had} | had
         return Ownership(leaves, list_submodules(self._root))
 
-    async def _look(self, whole: Whole) -> Looked:
+    async def _check(self, whole: Whole) -> Looked:
         looked = await look_at_imports(whole)
         command = self._options.check or self._job.check
         if looked.faults or command is None:
@@ -251,7 +259,7 @@ class _Applying:
             processes = Processes(commands, self._groups.started, self._groups.ended)
             return await MergeCheck(command, trees.slots[0], processes).look(whole)
 
-    def _say(self, result: _Result) -> int:
+    def _print_result(self, result: _ApplyResult) -> int:
         merged, blocked = result.merged, result.blocked
         overwritten = [str(each) for each in merged.overwritten]
         if self._options.as_json:
@@ -280,12 +288,12 @@ class _Applying:
         tell(
             f"{len(merged.merged)} subplans can be merged"
             if self._options.dry_run
-            else f"{self._files(result)} files written, from {len(merged.merged)} subplans"
+            else f"{self._count_files(result)} files written, from {len(merged.merged)} subplans"
         )
         return DONE
 
-    def _files(self, result: _Result) -> int:
-        """How many files were written: one that was renamed is one."""
+    def _count_files(self, result: _ApplyResult) -> int:
+        """How many files were written; a renamed file counts once."""
         if not result.paths:
             return 0
         return len(result.paths) - len(
@@ -294,12 +302,12 @@ class _Applying:
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
-    """What came of an apply."""
+class _ApplyResult:
+    """The result of an apply."""
 
     merged: Merged
     blocked: list[str]
     notes: list[str]
     paths: tuple[str, ...]
     left: list[str]
-    """Requests that were left out because they were to be."""
+    """Requests that `--leave-requests` left out."""

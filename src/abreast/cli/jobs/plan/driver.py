@@ -13,10 +13,10 @@ from typing import Any
 from abreast.assembly.names import open_model, open_run
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
-from abreast.cli.jobs.early_exit import STOPS, cut_short_by
+from abreast.cli.jobs.early_exit import STOPS, early_exit_by
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.map.driver import OutputOptions, entered
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, Groups, end_leftovers
+from abreast.cli.jobs.map.driver import OutputOptions, enter_run
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
 from abreast.cli.jobs.plan.job import KIND, PlanJob
 from abreast.cli.jobs.plan.leftovers import clear_leftovers
 from abreast.cli.signals import Interrupts
@@ -43,7 +43,7 @@ from abreast.worktrees.pool import Worktrees, open_worktrees
 
 @dataclass(frozen=True, slots=True)
 class PlanStart:
-    """Which run it is to be: a new one, or one that goes on."""
+    """Whether the run is new or resumed, and its name, seed and tags."""
 
     name: str
     seed: int | None = None
@@ -53,7 +53,7 @@ class PlanStart:
 
 
 def snapshots_of(path: str) -> Snapshots:
-    """Where the trees of a directory's plans are kept: beside its runs."""
+    """The snapshots of a directory's plans, in its folder for runs."""
     home = Path(path) / FOLDER
     home.mkdir(exist_ok=True)
     if not (home / ".gitignore").exists():
@@ -61,20 +61,20 @@ def snapshots_of(path: str) -> Snapshots:
     return Snapshots(home / "plan.git")
 
 
-class Planning:
-    """One driving of a plan."""
+class PlanDriver:
+    """Drives one run of a plan."""
 
     def __init__(self, job: PlanJob, choice: StoreChoice, view: OutputOptions) -> None:
-        """`UsageError` if it can't be divided, or its work can't be done.
+        """Divide the directory; nothing starts before `run`.
 
-        Nothing starts before `run`.
+        Raises `UsageError` if it can't be divided, or its work can't be done.
         """
         if shutil.which("git") is None:
             raise UsageError("a plan needs git, which is not on the PATH")
         self._job = job
         self._choice = choice
         self._view = view
-        self._groups = Groups()
+        self._groups = ProcessGroups()
         self._run_id = ""
         if job.call is not None:
             find_function(job.call, job.home)
@@ -86,24 +86,23 @@ class Planning:
 
     def _check_model(self) -> None:
         budgets = (Budget.parse(self._job.budget),) if self._job.budget else ()
-        if not (self._job.model or "").startswith(
-            "replay/"
-        ):  # which is in the store, and that isn't open yet
+        # The replies of a replay are in the store, which isn't open yet.
+        if not (self._job.model or "").startswith("replay/"):
             self._open_model(None).reserve(Request(()), budgets)
 
     def _open_model(self, store: Store | None) -> Caller:
-        from abreast.cli.jobs.map.prompt import default_model, lanes_here
+        from abreast.cli.jobs.map.prompt import configured_lanes, default_model
 
         config = Config.load(Path(self._job.home))
         try:
             return open_model(
-                default_model(config, self._job.model), lanes=lanes_here(config), store=store
+                default_model(config, self._job.model), lanes=configured_lanes(config), store=store
             )
         except (ValueError, OSError) as error:
             raise UsageError(f"--model: {error}") from None
 
     def run(self, store: Store, start: PlanStart) -> int:
-        """Do it; the exit code."""
+        """Run the plan; return the exit code."""
         with asyncio.Runner() as runner:
             return runner.run(self._drive(store, start))
 
@@ -111,14 +110,14 @@ class Planning:
         found: list[PlanResult] = []
         with Interrupts(self._groups.kill) as interrupts:
             try:
-                await self._work(store, start, interrupts, found)
+                await self._open_and_run(store, start, interrupts, found)
             except PlanFailed:
                 pass
             except STOPS as error:
-                return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
-        return self._tell(found[0])
+                return early_exit_by(error, interrupts).tell(self._run_id, self._choice)
+        return self._print_result(found[0])
 
-    async def _work(
+    async def _open_and_run(
         self, store: Store, start: PlanStart, interrupts: Interrupts, found: list[PlanResult]
     ) -> None:
         job = self._job
@@ -154,24 +153,28 @@ class Planning:
                 manifest=job.manifest(),
                 lanes=lanes,
             )
-            async with entered(run, interrupts):
+            async with enter_run(run, interrupts):
                 self._run_id = run.id or ""
-                os.environ[RUN_VARIABLE] = self._run_id  # commands get the environment as it is now
+                os.environ[RUN_VARIABLE] = self._run_id  # before Commands copies the environment
                 task = await self._task(stack, caller)
-                began = PartStart(base, all_needs(self._plan, self._needs or {}))
-                work = in_worktrees(task, snapshots, began, self._run_id, job.prompt or "")
+                start_state = PartStart(base, all_needs(self._plan, self._needs or {}))
+                work = in_worktrees(task, snapshots, start_state, self._run_id, job.prompt or "")
                 found.append(
                     await run_plan(
-                        run, self._plan, work, self._how(trees), job.around(), done=began.done
+                        run,
+                        self._plan,
+                        work,
+                        self._options(trees),
+                        job.around(),
+                        done=start_state.done,
                     )
                 )
-                interrupts.let_be()
+                interrupts.stop_cancelling()
                 if not found[0].ok:
-                    raise PlanFailed(
-                        f"{sum(one.state != 'done' for one in found[0].subplans)} subplans are not done"
-                    )
+                    missing = sum(one.state != "done" for one in found[0].subplans)
+                    raise PlanFailed(f"{missing} subplans are not done")
 
-    def _how(self, trees: Worktrees) -> PlanOptions:
+    def _options(self, trees: Worktrees) -> PlanOptions:
         job = self._job
         width = 1 if job.order == "sequential" else len(trees.slots)
         return PlanOptions(width, job.fail_fast, job.retries, job.timeout, WORKTREES, self._needs)
@@ -181,21 +184,21 @@ class Planning:
         if caller is not None:
             from abreast.jobs.plan.work.edit import EditTask
 
-            asking = Request((), temperature=job.temperature, max_tokens=job.reply_tokens)
-            return EditTask(caller, Ownership.of(self._plan), repairs=job.repairs, request=asking)
+            request = Request((), temperature=job.temperature, max_tokens=job.reply_tokens)
+            return EditTask(caller, Ownership.of(self._plan), repairs=job.repairs, request=request)
         commands = await stack.enter_async_context(Commands())
         processes = Processes(commands, self._groups.started, self._groups.ended)
         if job.call is not None:
             return CallTask(job.call, job.home, processes)
         return CommandTask(job.command or "", processes)
 
-    def _tell(self, result: PlanResult) -> int:
+    def _print_result(self, result: PlanResult) -> int:
         if self._view.json:
             say_json(
                 {
                     "run": self._run_id,
                     "peak": result.peak,
-                    "subplans": [_plain(one) for one in result.subplans],
+                    "subplans": [_as_json(one) for one in result.subplans],
                 }
             )
         elif not self._view.quiet:
@@ -208,12 +211,13 @@ class Planning:
                 else f"; the others again: abreast resume {self._run_id}{self._choice.flag}"
             )
             tell(
-                f"{done} of {len(result.subplans)} subplans done, {result.peak} at once ({self._run_id}){more}"
+                f"{done} of {len(result.subplans)} subplans done, {result.peak} at once "
+                f"({self._run_id}){more}"
             )
             if done:
                 tell(f"merge them with: abreast plan apply {self._run_id}{self._choice.flag}")
         return DONE if result.ok else FAILED
 
 
-def _plain(one: Any) -> dict[str, JsonValue]:  # noqa: ANN401 - a frozen record
+def _as_json(one: Any) -> dict[str, JsonValue]:  # noqa: ANN401 - a frozen record
     return asdict(one)

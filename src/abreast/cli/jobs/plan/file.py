@@ -1,18 +1,18 @@
-"""A plan from a job file: `plan:` with the words that `abreast plan run` has as flags."""
+"""Reads a plan from a job file: `plan:` has the keys that `abreast plan run` has as flags."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from abreast.cli.commands.plan import run_job, say_plan
+from abreast.cli.commands.plan import print_plan, run_job
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import UsageError
 from abreast.cli.jobs.plan.job import PlanJob
 from abreast.cli.terminal.tables import say_json
 from abreast.jobs.files.yaml_nodes import YamlNode
 
-_FOREIGN = ("inputs", "simulate", "outputs_of")
+_WORKFLOW_FLAGS = ("inputs", "simulate", "outputs_of")
 
 
 def run_file(
@@ -25,17 +25,18 @@ def run_file(
     dry_run: bool,
     **given: Any,
 ) -> int:
-    """Run the plan in a file's `plan:`, or only check it, or only show it; the exit code."""
-    for flag in _FOREIGN:
+    """Run, check or show the plan of a file; return the exit code."""
+    for flag in _WORKFLOW_FLAGS:
         if given.pop(flag):
             raise UsageError(
-                f"--{flag.removesuffix('s').replace('_', '-')} is for workflows, and {file} holds a plan"
+                f"--{flag.removesuffix('s').replace('_', '-')} is for workflows, "
+                f"and {file} holds a plan"
             )
     config = Config.load()
     budget = config.get(BUDGET, given.pop("budget"))
     job = read_job(file, node, {"model": model, "budget": budget})
     if dry_run:
-        return say_plan(*job.divided(), as_json=given["as_json"])
+        return print_plan(*job.divided(), as_json=given["as_json"])
     if check:
         job.divided()
         if given["as_json"]:
@@ -45,14 +46,15 @@ def run_file(
 
 
 def read_job(file: str, node: YamlNode, flags: dict[str, Any]) -> PlanJob:
-    """What the file asks for, and flags that are given in its stead.
+    """The job of a file; `flags` override its keys.
 
-    `UsageError` has the line of what is wrong.
+    Raises `UsageError` with the line of an error.
     """
     place = f"{file}:{node.line}: "
     if node.kind != "mapping":
         raise UsageError(
-            f"{place}plan must be a mapping, such as {{command: 'ruff format {{files}}', width: 10}}"
+            f"{place}plan must be a mapping, "
+            "such as {command: 'ruff format {files}', width: 10}"
         )
 
     def spell(word: str) -> str:
@@ -60,4 +62,4 @@ def read_job(file: str, node: YamlNode, flags: dict[str, Any]) -> PlanJob:
 
     facts = {word: value.plain() for word, value in node.items()}
     given = {word: value for word, value in flags.items() if value is not None}
-    return PlanJob.of({**facts, **given}, os.getcwd(), spell, place)  # noqa: PTH109 - as a text
+    return PlanJob.of({**facts, **given}, os.getcwd(), spell, place)  # noqa: PTH109 - stored as text

@@ -1,4 +1,4 @@
-"""What a plan was asked to do: plain facts, from flags or a file, that a run's manifest keeps."""
+"""The options of a plan, from flags or a file, as a run's manifest stores them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from abreast.worktrees.merge.repair import repair
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens")
-"""The words that say how far to divide."""
+"""The keys that decide how far to divide."""
 
 
 def _number(least: int) -> Callable[[object], int]:
@@ -50,7 +50,7 @@ def _order(given: object) -> str:
     return str(given)
 
 
-def _warmth(given: object) -> float:
+def _temperature(given: object) -> float:
     try:
         found = (
             float(given)
@@ -59,50 +59,50 @@ def _warmth(given: object) -> float:
         )
     except ValueError:
         found = -1.0
-    if not 0 <= found <= 100:  # noqa: PLR2004 - nan is neither
+    if not 0 <= found <= 100:  # noqa: PLR2004 - nan fails too
         raise ValueError(f"it must be a number of at least 0, not {units.shown(given)}")
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
-    """A word of a plan: what reads it (a ValueError says what is wrong), and its JSON schema."""
+class _Key:
+    """A key of a plan: the function that reads its value, or raises ValueError; its JSON schema."""
 
     read: Callable[[Any], Any]
     schema: dict[str, Any]
 
 
-def _whole(least: int) -> _Word:
-    return _Word(_number(least), {"type": "integer", "minimum": least})
+def _integer_key(least: int) -> _Key:
+    return _Key(_number(least), {"type": "integer", "minimum": least})
 
 
-_A_TEXT: Final = _Word(_text, {"type": "string", "minLength": 1})
-_WORDS: Final[dict[str, _Word]] = {
-    "path": _A_TEXT,
-    "command": _A_TEXT,
-    "call": _A_TEXT,
-    "prompt": _A_TEXT,
-    "model": _A_TEXT,
-    "width": _whole(1),
-    "order": _Word(_order, {"enum": list(ORDERS)}),
-    "fail_fast": _Word(_flag, {"type": "boolean"}),
-    "retries": _whole(0),
-    "timeout": _Word(units.duration, {"type": ["string", "number"]}),
-    "budget": _Word(units.budget, {"type": "string", "minLength": 1}),
-    "check": _A_TEXT,
-    "repairs": _whole(0),
-    "temperature": _Word(_warmth, {"type": "number", "minimum": 0}),
-    "reply_tokens": _whole(1),
-    "max_depth": _whole(0),
-    "min_files": _whole(1),
-    "max_files": _whole(1),
-    "max_tokens": _whole(1),
+_TEXT_KEY: Final = _Key(_text, {"type": "string", "minLength": 1})
+_KEYS: Final[dict[str, _Key]] = {
+    "path": _TEXT_KEY,
+    "command": _TEXT_KEY,
+    "call": _TEXT_KEY,
+    "prompt": _TEXT_KEY,
+    "model": _TEXT_KEY,
+    "width": _integer_key(1),
+    "order": _Key(_order, {"enum": list(ORDERS)}),
+    "fail_fast": _Key(_flag, {"type": "boolean"}),
+    "retries": _integer_key(0),
+    "timeout": _Key(units.duration, {"type": ["string", "number"]}),
+    "budget": _Key(units.budget, {"type": "string", "minLength": 1}),
+    "check": _TEXT_KEY,
+    "repairs": _integer_key(0),
+    "temperature": _Key(_temperature, {"type": "number", "minimum": 0}),
+    "reply_tokens": _integer_key(1),
+    "max_depth": _integer_key(0),
+    "min_files": _integer_key(1),
+    "max_files": _integer_key(1),
+    "max_tokens": _integer_key(1),
 }
-"""The words of a plan, in flags and files."""
+"""The keys of a plan, in flags and files."""
 
 
 def plan_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of a plan's file: what an editor can know."""
+    """JSON Schema (draft 2020-12) of a plan's file, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A plan",
@@ -114,7 +114,7 @@ def plan_schema() -> dict[str, Any]:
                 "type": "object",
                 "anyOf": [{"required": [word]} for word in ("command", "call", "prompt")],
                 "not": {"required": ["command", "call"]},
-                "properties": {word: known.schema for word, known in _WORDS.items()},
+                "properties": {word: known.schema for word, known in _KEYS.items()},
                 "additionalProperties": False,
             }
         },
@@ -123,11 +123,11 @@ def plan_schema() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PlanJob:
-    """What is asked of a plan: how to divide, what the work of a subplan is, and how it is run."""
+    """The options of a plan: how to divide, the work of a subplan, and how subplans are run."""
 
     path: str
     home: str
-    """The directory that it was asked in: functions are found from there."""
+    """The directory where the command was started: functions are imported from there."""
     command: str | None = None
     call: str | None = None
     prompt: str | None = None
@@ -151,20 +151,21 @@ class PlanJob:
     def of(
         cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str], place: str = ""
     ) -> PlanJob:
-        """From words and what they are given.
+        """Read a job from its keys and values.
 
-        `spell` says how and where one is written, `place` where all are.
+        For error messages, `spell` says how and where a key is written, and `place` where the
+        plan is.
         """
         read: dict[str, Any] = {}
         for word, given in facts.items():
-            if word not in _WORDS:
-                close = get_close_matches(word, _WORDS, 1)
-                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_WORDS)}"
+            if word not in _KEYS:
+                close = get_close_matches(word, _KEYS, 1)
+                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_KEYS)}"
                 raise UsageError(f"{spell(word)}: there is no {word!r} in a plan; {hint}")
             if given is None:
                 continue
             try:
-                read[word] = _WORDS[word].read(given)
+                read[word] = _KEYS[word].read(given)
             except (ValueError, TypeError) as error:
                 raise UsageError(f"{spell(word)}: {error}") from None
         _check_work(read, spell, place)
@@ -173,21 +174,25 @@ class PlanJob:
 
     @classmethod
     def of_run(cls, row: RunRow, budget: str | None = None) -> PlanJob:
-        """Of a recorded run, with another budget if one is given."""
+        """The job of a recorded run, with another budget if one is given."""
         facts: Any = row.manifest.get(KIND)
         if not isinstance(facts, dict) or set(facts) != {each.name for each in fields(cls)}:
             raise UsageError(
-                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+                f"{row.id} was made by another version of abreast, "
+                "and this one doesn't know all of it"
             )
         return cls(**{**facts, "budget": budget or facts["budget"]})
 
     def manifest(self) -> dict[str, JsonValue]:
-        """As it is kept in the run's manifest."""
+        """The job as the run's manifest stores it."""
         return {KIND: asdict(self)}
 
     def around(self) -> str:
-        """A name for all that a subplan's work depends on besides its files: with another, it is run again."""
-        told = [
+        """A digest of all that a subplan's work depends on besides its files.
+
+        A recorded subplan with another digest is run again.
+        """
+        settings = [
             self.command,
             self.call,
             self.prompt,
@@ -195,36 +200,38 @@ class PlanJob:
             self.temperature,
             self.reply_tokens,
         ]
-        return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=8).hexdigest()
 
     def divided(self) -> tuple[Plan, Imports]:
-        """The plan of its directory as it is now."""
+        """The plan of the directory as it is now."""
         return make_plan(self.path, {word: getattr(self, word) for word in DIVIDING})
 
 
 def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str) -> None:
-    """One kind of work, and nothing that belongs to another."""
+    """Raise `UsageError` unless there is one kind of work, without options of another."""
     if "command" in read and "call" in read:
         raise UsageError(
             f"{spell('command')} and {spell('call')} exclude each other; leave one of them out"
         )
     if "command" not in read and "call" not in read and "prompt" not in read:
         raise UsageError(
-            f"{place}it is not said what to do: give {spell('command')}, {spell('call')} or {spell('prompt')}"
+            f"{place}it is not said what to do: "
+            f"give {spell('command')}, {spell('call')} or {spell('prompt')}"
         )
     if "command" in read or "call" in read:
         for word in ("model", "repairs", "temperature", "reply_tokens"):
             if word in read:
                 kind = "command" if "command" in read else "call"
                 raise UsageError(
-                    f"{spell(word)} is for a model, and {spell(kind)} asks none; leave one of them out"
+                    f"{spell(word)} is for a model, and {spell(kind)} asks none; "
+                    "leave one of them out"
                 )
 
 
 def repair_tree(root: Path) -> None:
-    """Take back or complete what a killed apply has left, and say so.
+    """Undo or complete a killed apply, and print what was done.
 
-    `UsageError` if that can't be.
+    Raises `UsageError` if that is impossible.
     """
     try:
         for line in repair(root):
@@ -238,7 +245,7 @@ def repair_tree(root: Path) -> None:
 def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
     """The plan of a directory, after a killed apply is repaired.
 
-    `UsageError` says what can't be.
+    Raises `UsageError` if the directory can't be divided.
     """
     root = Path(path)
     if not root.is_dir():
@@ -248,7 +255,7 @@ def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
     for word in DIVIDING:
         if given.get(word) is not None:
             try:
-                numbers[word] = _WORDS[word].read(given[word])
+                numbers[word] = _KEYS[word].read(given[word])
             except ValueError as error:
                 raise UsageError(f"--{word.replace('_', '-')}: {error}") from None
     try:

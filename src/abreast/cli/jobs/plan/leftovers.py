@@ -1,4 +1,4 @@
-"""Cleans up after plans whose driver was killed."""
+"""Cleans up the worktrees of plans whose driver was killed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from abreast.worktrees.pool import has_pools, reap_worktrees
 
 
 def clear_leftovers(root: Path) -> None:
-    """Hold what killed drivers have left in worktrees of the repository of `root`, remove these, and say what is held.
+    """Save the results that killed drivers left in worktrees of `root`, and remove the worktrees.
 
-    What can't be held is left as it is; a directory that can't be written to is no reason not to
-    look at a plan.
+    Prints what is saved. Worktrees that can't be saved are left as they are, and errors are only
+    printed: a plan can be shown in a read-only directory too.
     """
     try:
         if not has_pools(root):

@@ -1,10 +1,10 @@
-"""Takes back what an apply wrote, if its files were not changed since."""
+"""Undoes an apply, if its files were not changed since."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from abreast.cli.errors import DONE, FAILED, UsageError, explain, system_words, tell
+from abreast.cli.errors import DONE, FAILED, UsageError, explain, os_error_text, tell
 from abreast.cli.jobs.plan.apply import find_plan
 from abreast.cli.jobs.plan.driver import snapshots_of
 from abreast.cli.jobs.plan.job import KIND, PlanJob, repair_tree
@@ -18,7 +18,7 @@ from abreast.worktrees.merge.undo import Applied, applies, changed_since, undo
 
 
 def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json: bool) -> int:
-    """Take back the newest apply, of a run or of all; the exit code."""
+    """Undo the newest apply, of one run or of all; return the exit code."""
     root, applied = _newest(choice) if wanted is None else _newest_of(wanted, choice)
     run = str(applied.record["run"])
     clear_leftovers(root)
@@ -32,7 +32,7 @@ def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json:
         raise UsageError(why, code) from None
     except OSError as error:
         raise UsageError(
-            f"nothing was taken back: {error.filename or root}: {system_words(error)}", FAILED
+            f"nothing was taken back: {error.filename or root}: {os_error_text(error)}", FAILED
         ) from None
     restored = [] if changed else list(applied.paths)
     if as_json:
@@ -84,7 +84,7 @@ def _applies(root: Path) -> list[Applied]:
 
 
 def _hold_again(root: Path, run: str, applied: Applied) -> None:
-    """What the subplans made was let go of as it was applied: it is only there again, then."""
+    """Hold the results of the subplans again: the apply released them."""
     kept = HeldResults(snapshots_of(str(root)))
     for leaf, how, tree in applied.record["held"]:
         kept.hold(run, leaf, how, tree)

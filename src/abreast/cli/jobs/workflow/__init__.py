@@ -1,1 +1,1 @@
-"""Drives workflows."""
+"""The workflow job: its driver, checks, dry run and printed result."""

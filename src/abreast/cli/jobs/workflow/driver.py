@@ -1,4 +1,4 @@
-"""Drives a workflow from its file to its exit code, whether it is new or goes on."""
+"""Drives a workflow, new or resumed, from its file to its exit code."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from abreast.assembly.names import lane_of, open_run
 from abreast.assembly.workflow_tools import RunTools, Tools, find_kinds
 from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
-from abreast.cli.jobs.early_exit import STOPS, CutShort, cut_short_by
+from abreast.cli.jobs.early_exit import STOPS, EarlyExit, early_exit_by
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.map.driver import OutputOptions, entered
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, Groups, end_leftovers
-from abreast.cli.jobs.map.prompt import lanes_here
+from abreast.cli.jobs.map.driver import OutputOptions, enter_run
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
+from abreast.cli.jobs.map.prompt import configured_lanes
 from abreast.cli.jobs.workflow.check import check_programs, check_runners, check_tables
 from abreast.cli.jobs.workflow.runners import check_arguments
-from abreast.cli.jobs.workflow.text import shown_text
+from abreast.cli.jobs.workflow.text import result_text
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import showing
+from abreast.cli.terminal.live_line import closing_line
 from abreast.cli.terminal.printer import STDOUT, write_all
 from abreast.cli.terminal.progress import wants_progress
-from abreast.cli.terminal.prompts import ask_for_input, decide_on_terminal, someone_is_there
+from abreast.cli.terminal.prompts import ask_for_input, can_prompt, decide_on_terminal
 from abreast.cli.terminal.tables import say_json
-from abreast.cli.terminal.workflow_line import StepLine
+from abreast.cli.terminal.workflow_line import WorkflowLine
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
 from abreast.jobs.workflow.inputs import resolve_inputs
@@ -45,16 +45,16 @@ from abreast.store.port import JsonValue, RunRow, Store, each_event
 
 KIND: Final = "workflow"
 INPUTS_GIVEN: Final = "inputs-given"
-"""The event that keeps what a run was given when it went on."""
+"""The event with the inputs and verdicts that a run was given when it was resumed."""
 
 
 class FlowFailed(AbreastError):
-    """A workflow did not get to its end; the sentence is its step's own."""
+    """A step of a workflow failed; the message is the step's."""
 
 
 @dataclass(frozen=True, slots=True)
-class FlowStart:
-    """Which run it is to be: a new one, or one that goes on."""
+class WorkflowStart:
+    """Whether the run is new or resumed, and its name, seed and tags."""
 
     name: str
     seed: int | None = None
@@ -62,12 +62,12 @@ class FlowStart:
     resume: Resume = "never"
     run_id: str | None = None
     more: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What it is given now, beside what it was given before."""
+    """Inputs and verdicts of this resume, in addition to the recorded ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class FlowFile:
-    """A workflow's file as it was read, and what it was given: what a run's manifest keeps."""
+class WorkflowFile:
+    """A workflow's file as it was read, and its options, as a run's manifest stores them."""
 
     file: str
     text: str
@@ -77,10 +77,10 @@ class FlowFile:
     budget: str | None = None
     model: str | None = None
     width: int | None = None
-    """Steps of the whole run at once, if the command line says how many."""
+    """The most steps of the whole run at once; None if `--width` is not given."""
 
     def workflow(self) -> Workflow:
-        """The workflow, checked; `UsageError` has all its problems."""
+        """The workflow, checked; raises `UsageError` with all its problems."""
         from abreast.jobs.sample.spec import SampleSpec
 
         def wrong_sample(facts: Mapping[str, Any]) -> str | None:
@@ -105,7 +105,7 @@ class FlowFile:
             raise UsageError(one_line(str(error))) from None
 
     def manifest(self, secrets: Collection[str] = ()) -> dict[str, JsonValue]:
-        """As a run keeps it: without the values of these inputs, which must be given again."""
+        """What a run stores: without the values of secret inputs, which must be given again."""
         given = {name: value for name, value in self.given.items() if name not in secrets}
         return {
             "workflow": {
@@ -121,17 +121,18 @@ class FlowFile:
         }
 
     @classmethod
-    def of_run(cls, store: Store, row: RunRow) -> FlowFile:
-        """The file of a recorded run, with the inputs that it was given since.
+    def of_run(cls, store: Store, row: RunRow) -> WorkflowFile:
+        """The file of a recorded run, with the inputs that later resumes have given.
 
-        Not with the verdicts: each answered what its gate showed then. A gate that has passed is
-        recorded, and one that is to be asked again, having been rejected or reading something else
-        now, must not be answered by an old word.
+        Recorded verdicts are left out: each answered what its gate showed then. A gate that has
+        passed is recorded. A gate that is asked again, because it was rejected or reads other
+        values now, must not be answered by an old verdict.
         """
         facts: Any = row.manifest.get(KIND)
         if not isinstance(facts, dict) or not isinstance(facts.get("text"), str):
             raise UsageError(
-                f"{row.id} was made by another version of abreast, and this one doesn't know all of it"
+                f"{row.id} was made by another version of abreast, "
+                "and this one doesn't know all of it"
             )
         source = cls(**facts)
         for event in each_event(store, row.id, {INPUTS_GIVEN}):
@@ -139,13 +140,13 @@ class FlowFile:
             source = source.with_more(later.get("given", {}), {})
         return source
 
-    def with_more(self, given: Mapping[str, Any], verdicts: Mapping[str, str]) -> FlowFile:
-        """The same, with other inputs and verdicts."""
+    def with_more(self, given: Mapping[str, Any], verdicts: Mapping[str, str]) -> WorkflowFile:
+        """A copy with further inputs and verdicts."""
         return replace(self, given={**self.given, **given}, verdicts={**self.verdicts, **verdicts})
 
 
 def split_inputs(words: Sequence[str], workflow: Workflow) -> tuple[dict[str, str], dict[str, str]]:
-    """What `--input NAME=VALUE` gives: the inputs, and the verdicts of gates that go by their ids."""
+    """Split `--input NAME=VALUE` into inputs and verdicts, whose names are ids of gates."""
     given: dict[str, str] = {}
     verdicts: dict[str, str] = {}
     known, gates = {one.name for one in workflow.inputs}, gates_of(workflow.steps)
@@ -160,21 +161,22 @@ def split_inputs(words: Sequence[str], workflow: Workflow) -> tuple[dict[str, st
     return given, verdicts
 
 
-class Flowing:
-    """One driving of a workflow."""
+class WorkflowDriver:
+    """Drives one run of a workflow."""
 
     def __init__(
         self,
-        source: FlowFile,
+        source: WorkflowFile,
         choice: StoreChoice,
         view: OutputOptions,
         *,
         cwd: str,
         inputs_needed: bool = True,
     ) -> None:
-        """`UsageError` if the file or what it is given is wrong; nothing starts before `run`.
+        """Read the file and the inputs; nothing starts before `run`.
 
-        Where no `inputs_needed`, as nothing will run, required ones may be missing.
+        Without `inputs_needed`, for a dry run, required inputs may be missing. Raises `UsageError`
+        if the file or an input is wrong.
         """
         self._source = source
         self._choice = choice
@@ -183,7 +185,7 @@ class Flowing:
         self._config = Config.load(Path(cwd))
         self.workflow = source.workflow()
         check_tables(self.workflow, self._config)
-        ask = ask_for_input if inputs_needed and someone_is_there() and not view.json else None
+        ask = ask_for_input if inputs_needed and can_prompt() and not view.json else None
         declared = self.workflow.inputs
         if not inputs_needed:
             declared = tuple(replace(one, required=False) for one in declared)
@@ -194,19 +196,23 @@ class Flowing:
                 "\n".join(f"--input: {line}" for line in str(error).splitlines())
             ) from None
         check_arguments(self.workflow, self._config, self.inputs)
-        self._groups = Groups()
+        self._groups = ProcessGroups()
         self._run_id = ""
-        self._began = SYSTEM_CLOCK.now()
-        self._line = StepLine() if wants_progress() and not view.quiet and not view.json else None
+        self._started_at = SYSTEM_CLOCK.now()
+        self._line = (
+            WorkflowLine() if wants_progress() and not view.quiet and not view.json else None
+        )
 
-    def say_warnings(self) -> None:
-        """What may not be meant, with its line."""
+    def print_warnings(self) -> None:
+        """Print the warnings about the file, each with its line."""
         if not self._view.quiet:
             for line, text in self.workflow.warnings:
                 tell(f"{self._source.file}:{line}: warning: {text}")
 
-    def run(self, store: Store | None, start: FlowStart, rehearsal: Rehearsal | None = None) -> int:
-        """Do it, or rehearse it; the exit code."""
+    def run(
+        self, store: Store | None, start: WorkflowStart, rehearsal: Rehearsal | None = None
+    ) -> int:
+        """Run the workflow, or rehearse it; return the exit code."""
         if rehearsal is None:
             check_runners(self.workflow, self._config, self.inputs)
             check_programs(self.workflow, self._config, self.inputs, cwd=self._cwd)
@@ -214,29 +220,29 @@ class Flowing:
             return runner.run(self._drive(store, start, rehearsal))
 
     async def _drive(
-        self, store: Store | None, start: FlowStart, rehearsal: Rehearsal | None
+        self, store: Store | None, start: WorkflowStart, rehearsal: Rehearsal | None
     ) -> int:
         result: FlowResult | None = None
         with Interrupts(self._groups.kill) as interrupts:
             try:
-                with showing(self._line, interrupts):
-                    result = await self._flow(store, start, interrupts, rehearsal)
+                with closing_line(self._line, interrupts):
+                    result = await self._open_and_run(store, start, interrupts, rehearsal)
             except STOPS as error:
-                return cut_short_by(error, interrupts).tell(self._run_id, self._choice)
+                return early_exit_by(error, interrupts).tell(self._run_id, self._choice)
             except Exception as error:
                 if self._view.verbose:
                     raise
                 where = " ".join(getattr(error, "__notes__", ())) or "in a step"
-                said = f"{type(error).__name__}: {one_line(str(error))}"
-                return CutShort(f"{one_line(where)}: {said}", FAILED).tell(
+                facts = f"{type(error).__name__}: {one_line(str(error))}"
+                return EarlyExit(f"{one_line(where)}: {facts}", FAILED).tell(
                     self._run_id, self._choice
                 )
-        return self._tell(result)
+        return self._print_result(result)
 
-    async def _flow(
+    async def _open_and_run(
         self,
         store: Store | None,
-        start: FlowStart,
+        start: WorkflowStart,
         interrupts: Interrupts,
         rehearsal: Rehearsal | None,
     ) -> FlowResult:
@@ -256,15 +262,14 @@ class Flowing:
             lanes=self._lane_limits(),
         )
         try:
-            async with RunTools(self._tools(store)) as kit, entered(run, interrupts):
+            async with RunTools(self._tools(store)) as kit, enter_run(run, interrupts):
                 self._run_id = run.id or ""
-                os.environ[RUN_VARIABLE] = (
-                    self._run_id
-                )  # commands get the environment as it is when the first starts
+                # Commands get the environment as it is when the first of them starts.
+                os.environ[RUN_VARIABLE] = self._run_id
                 if self._view.verbose and store is not None:
                     tell(f"run {self._run_id} in {store.url}")
                 if run.resumed and store is not None:
-                    await self._clear_up(store)
+                    await self._end_leftovers(store)
                 if start.more and run.setting.journal is not None:
                     body = codec.encode(dict(start.more), run.path)
                     run.setting.journal.emit(INPUTS_GIVEN, run.path, body=body)
@@ -273,9 +278,9 @@ class Flowing:
                 )
                 result = await flow.run(run, self.inputs)
                 found.append(result)
-                interrupts.let_be()
+                interrupts.stop_cancelling()
                 if not result.ok:
-                    raise _ENDS[result.status](why_halted(result))
+                    raise _HALT_ERRORS[result.status](why_halted(result))
         except (FlowFailed, Halted, Paused):
             if not found:
                 raise
@@ -292,7 +297,7 @@ class Flowing:
         )
 
     def _redact(self) -> Callable[[str, object], object] | None:
-        """What is written of prompts and replies has no secrets in it."""
+        """A function that removes secrets from recorded prompts and replies; None without any."""
         secrets = self._secrets()
         return (lambda _path, value: secrets.hide(value)) if secrets else None
 
@@ -300,26 +305,30 @@ class Flowing:
         found, secrets = self._source.manifest(self.secret_names), self._secrets()
         return found | {"argv": secrets.hide(sys.argv)} if secrets else found
 
-    async def _clear_up(self, store: Store) -> None:
+    async def _end_leftovers(self, store: Store) -> None:
         ended = await end_leftovers(store, self._run_id)
         if ended and not self._view.quiet:
             tell(
-                f"ended {ended} process group(s) that an earlier driver of {self._run_id} had left behind"
+                f"ended {ended} process group(s) that an earlier driver of {self._run_id} "
+                "had left behind"
             )
 
     def _lane_limits(self) -> dict[str, Any]:
-        """The lanes that steps name, as they are configured: calls on them keep their rates and what is found out."""
+        """The limits of the lanes that steps name.
+
+        They are those of the configured lanes, so that rates and learned limits apply to steps too.
+        """
         from abreast.jobs.workflow.load.analysis import lanes_of
 
-        known = lanes_here(self._config)
+        known = configured_lanes(self._config)
         return {name: lane_of(known[name]) for name in lanes_of(self.workflow.steps)}
 
     def _tools(self, store: Store | None) -> Tools:
         table = self._config.workflow()
-        asks = someone_is_there() and not self._view.json
+        asks = can_prompt() and not self._view.json
         return Tools(
-            cwd=None if self._cwd == os.getcwd() else self._cwd,
-            lanes=lanes_here(self._config),
+            cwd=None if self._cwd == os.getcwd() else self._cwd,  # noqa: PTH109 - compared as text
+            lanes=configured_lanes(self._config),
             store=store,
             default_model=self._source.model or self._config.get(MODEL),
             runners=self._config.runners(),
@@ -331,8 +340,8 @@ class Flowing:
             **table,
         )
 
-    def say_changes(self, before: Mapping[str, Any]) -> None:
-        """Which inputs differ from before, and which steps read them."""
+    def print_changes(self, before: Mapping[str, Any]) -> None:
+        """Print which inputs differ from before, and which steps read them."""
         names = {*before, *self.inputs} - self.secret_names
         changed = sorted(name for name in names if before.get(name) != self.inputs.get(name))
         if changed and not self._view.quiet:
@@ -340,20 +349,20 @@ class Flowing:
             steps = ", ".join(again) if again else "no step"
             tell(f"changed: {', '.join(changed)}; runs again where what it reads differs: {steps}")
 
-    def _tell(self, result: FlowResult) -> int:
+    def _print_result(self, result: FlowResult) -> int:
         view = self._view
         code = DONE if result.status in ("completed", "paused") else FAILED
         if view.json:
             say_json(result_as_json(result, self._run_id, self.workflow.id))
             return code
-        if result.ok and (text := shown_text(result)):
+        if result.ok and (text := result_text(result)):
             write_all(STDOUT, text.encode("utf-8", "replace"))
-        self._say_loops(result)
+        self._print_loops(result)
         if not view.quiet and (not result.ok or sys.stderr.isatty() or view.verbose):
             tell(self._summary(result))
         return code
 
-    def _say_loops(self, result: FlowResult) -> None:
+    def _print_loops(self, result: FlowResult) -> None:
         for name, record in result.steps.items():
             if (
                 record.output.get("max_reached") is True
@@ -361,19 +370,19 @@ class Flowing:
                 and not self._view.quiet
             ):
                 tell(
-                    f"{name}: stopped after {record.output['max_iterations']} rounds, and its condition still holds"
+                    f"{name}: stopped after {record.output['max_iterations']} rounds, "
+                    "and its condition still holds"
                 )
 
     def _summary(self, result: FlowResult) -> str:
         flag, run_id = self._choice.flag, self._run_id
-        once = {
-            id(record): record for record in result.steps.values()
-        }  # the newest round of a loop has two ids
+        # The newest round of a loop is there by two ids, and is counted once.
+        once = {id(record): record for record in result.steps.values()}
         bad = sum(not record.clean for record in once.values())
-        seconds = SYSTEM_CLOCK.now() - self._began
+        seconds = SYSTEM_CLOCK.now() - self._started_at
         counted = f"{len(once)} steps" + (f", {bad} not done" if bad else "")
         if result.status == "paused":
-            how = f"abreast resume {run_id} --input {_waiting(result)}=approve{flag}"
+            how = f"abreast resume {run_id} --input {_gate_id(result)}=approve{flag}"
             return f"paused: {result.error}; decide with: {how}"
         if result.status == "aborted":
             return f"aborted: {result.error} ({run_id})"
@@ -384,7 +393,7 @@ class Flowing:
         return f"completed: {counted} in {seconds:.1f} s ({run_id}){hint}"
 
 
-_ENDS: Final[dict[str, type[AbreastError]]] = {
+_HALT_ERRORS: Final[dict[str, type[AbreastError]]] = {
     "failed": FlowFailed,
     "aborted": Halted,
     "paused": Paused,
@@ -392,17 +401,17 @@ _ENDS: Final[dict[str, type[AbreastError]]] = {
 
 
 def why_halted(result: FlowResult) -> str:
-    """Why it did not get to its end, in a sentence; of a failure with the step that failed."""
+    """Why the workflow did not complete, in a sentence; for a failure with the failed step."""
     if result.status != "failed" or result.at is None:
         return result.error or result.status
     return f"the step {result.at!r}: {result.error or 'it failed'}"
 
 
 def result_as_json(result: FlowResult, run_id: str, workflow_id: str) -> dict[str, Any]:
-    """A result in JSON's own types: every step by its full id, and what spec-kit's `--json` says, by its names."""
+    """A result as JSON values: every step by its full id, and the fields of spec-kit's `--json`."""
     at = result.at or next(reversed(result.steps), None)
     record = result.steps.get(at) if at is not None else None
-    said: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "run": run_id,
         "run_id": run_id,
         "workflow_id": workflow_id,
@@ -412,7 +421,7 @@ def result_as_json(result: FlowResult, run_id: str, workflow_id: str) -> dict[st
         "error": result.error,
     }
     if record is not None and record.type == "gate" and result.status in ("paused", "aborted"):
-        said["gate"] = {
+        facts["gate"] = {
             "step_id": at,
             **{word: record.output.get(word) for word in ("message", "options", "choice")},
         }
@@ -425,9 +434,9 @@ def result_as_json(result: FlowResult, run_id: str, workflow_id: str) -> dict[st
         }
         for name, record in result.steps.items()
     }
-    return {**said, "outputs": result.outputs, "steps": steps}
+    return {**facts, "outputs": result.outputs, "steps": steps}
 
 
-def _waiting(result: FlowResult) -> str:
-    """The full id of the gate that is waited for."""
+def _gate_id(result: FlowResult) -> str:
+    """The full id of the gate that the run waits for."""
     return result.at or "GATE"

@@ -1,4 +1,4 @@
-"""What is said of a workflow without running it: that its file is right, what it would do at worst, a rehearsal."""
+"""Checks, dry run and rehearsal of a workflow, which run none of its steps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from abreast.assembly.names import open_model
 from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import tell
-from abreast.cli.jobs.map.prompt import lanes_here
-from abreast.cli.jobs.workflow.driver import Flowing
+from abreast.cli.jobs.map.prompt import configured_lanes
+from abreast.cli.jobs.workflow.driver import WorkflowDriver
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.events import ITEM_SETTLED
@@ -22,8 +22,8 @@ from abreast.store.codec import codec
 from abreast.store.port import each_event
 
 
-def say_checked(workflow: Workflow, *, as_json: bool) -> int:
-    """The file is right; what may not be meant in it."""
+def print_checked(workflow: Workflow, *, as_json: bool) -> int:
+    """Print that the file is right, with its warnings; return the exit code."""
     if as_json:
         say_json(
             {
@@ -41,20 +41,20 @@ def say_checked(workflow: Workflow, *, as_json: bool) -> int:
 
 
 @dataclass(slots=True)
-class _Worst:
+class _WorstCase:
     calls: int = 0
     tokens: int = 0
     usd: float | None = 0.0
     unknown: bool = False
 
 
-def say_plan(flowing: Flowing, config: Config, *, as_json: bool) -> int:
-    """The steps, how often each runs at most, and what the calls cost at worst."""
-    planned = plan(flowing.workflow.steps, flowing.inputs)
-    worst = _Worst()
+def print_dry_run(driver: WorkflowDriver, config: Config, *, as_json: bool) -> int:
+    """Print the steps, how often each runs at most, and what the calls cost at worst."""
+    planned = plan(driver.workflow.steps, driver.inputs)
+    worst = _WorstCase()
     for one in planned:
         if isinstance(one.step, (Prompt, Sample)):
-            _add(worst, one, flowing.workflow, config)
+            _add_calls(worst, one, driver.workflow, config)
     if as_json:
         say_json(_as_json(planned, worst))
         return 0
@@ -70,15 +70,15 @@ def say_plan(flowing: Flowing, config: Config, *, as_json: bool) -> int:
     return 0
 
 
-def _add(worst: _Worst, one: PlannedStep, workflow: Workflow, config: Config) -> None:
+def _add_calls(worst: _WorstCase, one: PlannedStep, workflow: Workflow, config: Config) -> None:
     worst.calls += one.calls
     worst.unknown = worst.unknown or bool(one.per)
-    text, most = _asked(one)
-    name = _model(one, workflow) or config.get(MODEL)
+    text, most = _prompt_of(one)
+    name = _model_of(one, workflow) or config.get(MODEL)
     try:
-        caller = open_model(name, lanes=lanes_here(config))
+        caller = open_model(name, lanes=configured_lanes(config))
         need, _ = caller.reserve(Request((Message("user", text),), max_tokens=most), ())
-    except Exception:  # noqa: BLE001 - an agent's model, a missing key: what it costs is its provider's to say
+    except Exception:  # noqa: BLE001 - without a key or a known model, the cost is unknown
         worst.usd = None
         return
     worst.tokens += one.calls * need.tokens
@@ -86,7 +86,7 @@ def _add(worst: _Worst, one: PlannedStep, workflow: Workflow, config: Config) ->
         worst.usd = worst.usd + one.calls * need.usd if caller.price is not None else None
 
 
-def _asked(one: PlannedStep) -> tuple[str, int | None]:
+def _prompt_of(one: PlannedStep) -> tuple[str, int | None]:
     step = one.step
     if isinstance(step, Prompt):
         return step.prompt.text, step.max_tokens
@@ -96,7 +96,7 @@ def _asked(one: PlannedStep) -> tuple[str, int | None]:
     return text, most if isinstance(most, int) else None
 
 
-def _model(one: PlannedStep, workflow: Workflow) -> str | None:
+def _model_of(one: PlannedStep, workflow: Workflow) -> str | None:
     step = one.step
     own = (
         step.model
@@ -113,7 +113,7 @@ def _model(one: PlannedStep, workflow: Workflow) -> str | None:
     return None
 
 
-def _as_json(planned: list[PlannedStep], worst: _Worst) -> dict[str, Any]:
+def _as_json(planned: list[PlannedStep], worst: _WorstCase) -> dict[str, Any]:
     steps = [
         {
             "id": one.step.common.id,
@@ -130,7 +130,7 @@ def _as_json(planned: list[PlannedStep], worst: _Worst) -> dict[str, Any]:
 
 
 def rehearsal_of(choice: StoreChoice, wanted: str | None) -> Rehearsal:
-    """Outputs that are made up, or those of a run where it has them."""
+    """A rehearsal with made-up outputs, or with those of a run where it has them."""
     if wanted is None:
         return Rehearsal()
     recorded: dict[str, dict[str, Any]] = {}
@@ -148,7 +148,7 @@ def rehearsal_of(choice: StoreChoice, wanted: str | None) -> Rehearsal:
 
 
 def _outputs(path: list[str], value: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a recorded item says of steps, by full id."""
+    """The outputs of steps in a recorded item, by full id."""
     if "steps" in value and "last" in value:
         return {name: plain["output"] for name, plain in value["steps"].items()}
     if len(path) == 1 and isinstance(value.get("output"), dict):

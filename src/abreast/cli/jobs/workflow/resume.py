@@ -1,4 +1,4 @@
-"""Going on with a workflow: from its manifest and its journal, with other inputs where some are given."""
+"""Resumes a workflow from its manifest and its journal, with new inputs if some are given."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from dataclasses import replace
 
 from abreast.cli.errors import UsageError
 from abreast.cli.jobs.map.driver import OutputOptions
-from abreast.cli.jobs.workflow.driver import FlowFile, Flowing, FlowStart, split_inputs
+from abreast.cli.jobs.workflow.driver import (
+    WorkflowDriver,
+    WorkflowFile,
+    WorkflowStart,
+    split_inputs,
+)
 from abreast.cli.stores import StoreChoice
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.store.port import JsonValue, RunRow, Store
 
 
-def resume_flow(
+def resume_workflow(
     store: Store,
     row: RunRow,
     choice: StoreChoice,
@@ -26,13 +31,13 @@ def resume_flow(
     budget: str | None,
     width: int | None = None,
 ) -> int:
-    """Go on with it; the exit code. What did not succeed runs again.
+    """Resume it; return the exit code. Steps that did not succeed run again.
 
-    With `retry`, also what may have been done.
+    With `retry`, steps that may have been done run again too.
     """
-    source = FlowFile.of_run(store, row)
+    source = WorkflowFile.of_run(store, row)
     cwd = str(row.manifest.get("cwd") or ".")
-    if not os.path.isdir(cwd):  # noqa: PTH112
+    if not os.path.isdir(cwd):  # noqa: PTH112 - a recorded text, not a Path
         raise UsageError(
             f"{row.id} ran in {cwd}, which is gone; put it back, for its commands run there"
         )
@@ -42,19 +47,19 @@ def resume_flow(
         budget=budget or source.budget,
         width=width or source.width,
     )
-    flowing = Flowing(changed, choice, view, cwd=cwd)
+    driver = WorkflowDriver(changed, choice, view, cwd=cwd)
     with suppress(ValueError):
         before = [
-            replace(one, required=one.required and not one.secret)
-            for one in flowing.workflow.inputs
+            replace(one, required=one.required and not one.secret) for one in driver.workflow.inputs
         ]
-        flowing.say_changes(resolve_inputs(before, source.given))
+        driver.print_changes(resolve_inputs(before, source.given))
     kept: dict[str, JsonValue] = {
-        name: value for name, value in given.items() if name not in flowing.secret_names
+        name: value for name, value in given.items() if name not in driver.secret_names
     }
     more: dict[str, JsonValue] = (
         {"given": kept, "verdicts": dict(verdicts)} if kept or verdicts else {}
     )
-    return flowing.run(
-        store, FlowStart(row.name, resume="retry" if retry else "failed", run_id=row.id, more=more)
+    return driver.run(
+        store,
+        WorkflowStart(row.name, resume="retry" if retry else "failed", run_id=row.id, more=more),
     )

@@ -1,4 +1,4 @@
-"""Checks that the runners of agents can pass on what steps ask of them, before anything runs."""
+"""Checks before a run that the runners of agents can pass on the options of steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from abreast.jobs.workflow.spec import Command, Workflow
 def check_arguments(
     workflow: Workflow, config: Config, inputs: Mapping[str, Any] | None = None
 ) -> None:
-    """Raise `UsageError` for steps whose `integration_args` or `integration_options` a runner would not pass on.
+    """Raise `UsageError` for `integration_args` or `integration_options` without a place in argv.
 
-    An agent that only an expression names is known once there are `inputs`, or else when the step
-    runs.
+    The runner of such a step would not pass them on. An agent named by an expression is checked if
+    `inputs` are given, or else when the step runs.
     """
     asking = [
         one
@@ -38,4 +38,5 @@ def _refusals(agents: list[Agent], runners: Mapping[str, Runner]) -> Iterator[st
         options = step.integration_options if isinstance(step.integration_options, dict) else {}
         refused = runner.refuses(args=bool(step.integration_args), options=options)
         if refused:
-            yield f"{file}:{step.common.line}: the step {step.common.id!r}: the runner {name!r} {refused}"
+            place = f"{file}:{step.common.line}: the step {step.common.id!r}"
+            yield f"{place}: the runner {name!r} {refused}"

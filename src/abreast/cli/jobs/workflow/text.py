@@ -1,4 +1,4 @@
-"""What a person sees of a workflow's result on stdout: its outputs, or else what its last step said."""
+"""The text that a workflow prints on stdout: its outputs, or else its last step's output."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from abreast.jobs.workflow.steps.records import Record, Records
 FAN_OUT: Final = "fan-out"
 
 
-def shown_text(result: FlowResult) -> str:
-    """Its outputs, or else what the last step said; of a fan-out what every item said."""
+def result_text(result: FlowResult) -> str:
+    """The outputs, or else the last step's output; for a fan-out the output of every item."""
     if result.outputs:
         values = list(result.outputs.values())
         found: Any = values[0] if len(values) == 1 else result.outputs
     else:
-        last = _last(result.steps)
+        last = _last_record(result.steps)
         if last is not None and last.type == FAN_OUT:
-            return _each_shown(last.output)
-        found = _said(last.output) if last is not None else None
+            return _fan_out_text(last.output)
+        found = _main_output(last.output) if last is not None else None
     return _as_text(found)
 
 
-def _last(steps: Records) -> Record | None:
-    """The last step that ran; the whole fan-out where it is a step of one of its items."""
+def _last_record(steps: Records) -> Record | None:
+    """The last step that ran; if it belongs to an item of a fan-out, the fan-out."""
     if not steps:
         return None
     last = next(reversed(steps))
@@ -38,15 +38,17 @@ def _last(steps: Records) -> Record | None:
     return steps[next(around, last)]
 
 
-def _each_shown(output: Mapping[str, Any]) -> str:
-    """What every item said, in the order of the items; those of a fan-out within one too."""
+def _fan_out_text(output: Mapping[str, Any]) -> str:
+    """The output of every item, in item order, including items of nested fan-outs."""
     return "".join(
-        _each_shown(one) if "results" in one and "item_count" in one else _as_text(_said(one))
+        _fan_out_text(one)
+        if "results" in one and "item_count" in one
+        else _as_text(_main_output(one))
         for one in output["results"]
     )
 
 
-def _said(output: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what a step gives is anything
+def _main_output(output: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a step's output may be anything
     known = ("text", "stdout", "value", "data")
     rest = {word: value for word, value in output.items() if word != "results"}
     return next((output[word] for word in known if output.get(word) is not None), rest or None)
