@@ -1,4 +1,4 @@
-"""`abreast ask`: one question to a model, its reply as it comes."""
+"""`abreast ask`: asks a model one question, and prints the reply as it is received."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def command(*, question: str, **given: Any) -> int:
     return 0
 
 
-async def _ask(model: Any, text: str, call_options: dict[str, Any], *, streams: bool) -> Reply:  # noqa: ANN401
+async def _ask(model: Any, text: str, call_options: dict[str, Any], *, streams: bool) -> Reply:  # noqa: ANN401 - a Caller
     def hear(piece: str) -> None:
         write_all(STDOUT, piece.encode("utf-8", "replace"))
 
@@ -96,7 +96,8 @@ def _print(reply: Reply, *, as_json: bool, streamed: bool) -> None:
 def _summary(reply: Reply) -> str:
     used = reply.usage
     cost = "unknown cost" if used.usd is None else f"{used.usd:.6g} usd"
-    return f"{used.input_tokens} + {used.output_tokens} tokens, {cost}, {reply.seconds:.2f} s ({reply.model})"
+    tokens = f"{used.input_tokens} + {used.output_tokens} tokens"
+    return f"{tokens}, {cost}, {reply.seconds:.2f} s ({reply.model})"
 
 
 def _stdin() -> str:

@@ -1,4 +1,4 @@
-"""`abreast cache`: the replies that are kept for equal requests."""
+"""`abreast cache`: lists and clears the cached replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`abreast cancel`: ask the driver of a run, in whatever process it is, to stop."""
+"""`abreast cancel`: asks the driver of a run, in any process, to stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import RunBusy
 from abreast.store.port import Driver, RunRow, Store
 
-_POLL_INTERVAL: Final = 0.05  # seconds between two looks at whether it has ended
+_POLL_INTERVAL: Final = 0.05  # seconds between two checks whether it has ended
 
 
 @click.command("cancel")
@@ -55,7 +55,7 @@ def command(
 
 
 def _cancel_undriven(store: Store, row: RunRow, reason: str) -> str:
-    """Cancel a run that nobody drives: one that crashed or waits to be resumed."""
+    """Cancel a run without a driver: one that crashed or waits to be resumed."""
     if row.state in ("done", "cancelled"):
         return f"{row.id} is over already ({row.state})"
     try:

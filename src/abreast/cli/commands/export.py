@@ -1,4 +1,4 @@
-"""`abreast export`: the results of a run as JSON lines, CSV or Parquet, or its page."""
+"""`abreast export`: writes the results of a run as JSON lines, CSV or Parquet, or its page."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _INTEGER_COLUMNS: Final = (
 _FLOAT_COLUMNS: Final = ("seconds", "queued", "waited", "backoff", "usd")
 _ROWS_PER_BATCH: Final = 1000
 PAGE: Final = "html"
-"""The format that is the page of a run, not its results."""
+"""The format of the run's page; the others contain its results."""
 
 
 @click.command("export")
@@ -98,9 +98,8 @@ def command(
 ) -> int:
     """Write the results of RUN, in item order, as JSON lines, CSV or Parquet.
 
-    Or its page, as `abreast ui` shows it.
-
-    What was cancelled, or ran past the item at which a map stopped, is no result and is left out.
+    With --html, write its page, as `abreast ui` shows it. What was cancelled, or ran past the item
+    at which a map stopped, is no result and is left out.
     """
     chosen = _format_of(form, output, as_page=as_page, as_json=as_json)
     if chosen == PAGE:
@@ -119,7 +118,7 @@ def command(
 
 
 def _format_of(form: str | None, output: str | None, *, as_page: bool, as_json: bool) -> str:
-    """The format: by option, else by the ending of the file, else JSON lines."""
+    """The format: by option, else by the suffix of the file, else JSON lines."""
     if as_page:
         if form not in (None, PAGE):
             raise UsageError("--html and --format exclude each other; leave one of them out")
@@ -134,7 +133,7 @@ def _format_of(form: str | None, output: str | None, *, as_page: bool, as_json: 
 
 
 def _write_page(choice: StoreChoice, run: str, output: str | None, *, quiet: bool) -> int:
-    """The run's page: its lanes, items and texts, in a file that is opened without a server."""
+    """Write the run's page: its lanes, items and texts, in a file that needs no server."""
     from abreast.cli.commands.ui import prompt_of, secrets_here
     from abreast.web.export import html
 
@@ -151,9 +150,9 @@ def _write_page(choice: StoreChoice, run: str, output: str | None, *, quiet: boo
 
 
 def _format_by_suffix(output: str | None) -> str:
-    """The format that a file's ending names.
+    """The format that a file's suffix names.
 
-    A file without an ending, and a device, gets JSON lines.
+    A file without a suffix, such as a device, gets JSON lines.
     """
     ending = Path(output).suffix.removeprefix(".").lower() if output else ""
     if not ending:
@@ -173,7 +172,7 @@ def _rows(store: Store, row: RunRow) -> Iterator[Row]:
 
 @contextmanager
 def target(output: str | None) -> Iterator[BinaryIO]:
-    """Where to write: stdout, or a file that appears whole or not at all."""
+    """Open stdout, or a temporary file that replaces `output` when it is complete."""
     if output is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -225,7 +224,7 @@ def _write_parquet(file: BinaryIO, rows: Iterator[Row]) -> int:
 
 
 def _flat(row: Row) -> Row:
-    """One level: the error in two columns, and a value that isn't text as JSON."""
+    """The row on one level: the error in two columns, and a value that isn't text as JSON."""
     error = row.get("error") or {}
     flat = {**row, "error_type": error.get("type"), "error": error.get("message")}
     if not isinstance(flat.get("value", ""), str):

@@ -1,4 +1,4 @@
-"""`abreast map`: a command per line of the input, side by side, in order, journaled."""
+"""`abreast map`: runs a command, a function or a prompt for every line of the input."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
 
     The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is
     spent, 4 if the run was cancelled, 130 after Ctrl-C.
-    """  # noqa: D301 - click wants the character itself: it keeps the next paragraph's lines as they are
+    """  # noqa: D301 - click reads the character \b: the next paragraph is not wrapped
     config = Config.load()
     job = _job(config, arguments, given)
     _check(job, given["name"])
@@ -127,7 +127,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
     if job.input is None and os.isatty(0) and not view.quiet:
         tell("reading the items from the terminal, one per line; end them with Ctrl-D")
     start = MapStart(given["name"], seed=seed, tags=given["tags"])
-    replays = (job.model or "").startswith("replay/")  # a run that must be there already
+    replays = (job.model or "").startswith("replay/")  # of a run that must be in the store
     with (
         MapDriver(job, start, choice, view, progress) as driver,
         choice.existing() if replays else choice.open() as store,
@@ -139,12 +139,12 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
     source = given["input_file"]
     model_options = _model_options(config, given)
     return MapJob(
-        cwd=os.getcwd(),  # noqa: PTH109 - as a text, and Config has seen that it is there
+        cwd=os.getcwd(),  # noqa: PTH109 - stored as text
         command=arguments,
         call=given["call"],
         jsonl=given["jsonl"],
         null=given["null"],
-        input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100
+        input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100 - text
         key=given["key"],
         width=_width(config, model_options, given),
         halt=given["halt"],
@@ -168,13 +168,14 @@ def _width(config: Config, model_options: dict[str, Any], given: dict[str, Any])
 
 
 def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
-    """How a model is asked; `UsageError` if no model is."""
+    """The options of the model's calls; raises `UsageError` for one given without --prompt."""
     names = ("model", "system", "schema", "temperature", "max_tokens", "lane_width", "cache")
     if given["prompt"] is None:
         for name in names:
             if given[name]:
                 raise UsageError(
-                    f"--{name.replace('_', '-')} is for --prompt; write: abreast map --prompt 'Classify: {{}}'"
+                    f"--{name.replace('_', '-')} is for --prompt; "
+                    "write: abreast map --prompt 'Classify: {}'"
                 )
         return {}
     if not given["prompt"].strip():
@@ -200,7 +201,7 @@ def _until(given: str | None) -> int | None:
 
 
 def _check(job: MapJob, name: str) -> None:
-    """Refuse what can be seen to be wrong before anything is read or started."""
+    """Raise `UsageError` for errors that are visible before anything is read or started."""
     if job.executor not in ("local", "process"):
         raise UsageError(
             f"--executor: there is no executor {job.executor!r}; choose local or process"
@@ -218,7 +219,7 @@ def _check(job: MapJob, name: str) -> None:
 
 
 def _print_dry_run(job: MapJob, *, as_json: bool) -> int:
-    """The commands that would run, one per line, each ready to be pasted into a shell."""
+    """Print the commands that would run, one per line, quoted for a shell."""
     for index, value in enumerate(
         InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
     ):
@@ -232,7 +233,7 @@ def _print_dry_run(job: MapJob, *, as_json: bool) -> int:
 
 
 def _dry_run_words(job: MapJob, value: object, where: UnstartedItem) -> list[str]:
-    """What would be done for one item."""
+    """The command of one item; for a prompt, the model and the prompt."""
     if job.command:
         return job.arguments.fill(value, where)
     return (

@@ -1,4 +1,4 @@
-"""`abreast matrix`: models x strategies x inputs x repeats, run, scored, reported."""
+"""`abreast matrix`: runs, scores and reports studies of models x strategies x inputs x repeats."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ selection_options = options.group_of(
         "--provider-concurrency",
         "lane_width",
         metavar="N",
-        help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.  [4]",
+        help="At most so many requests at once per provider, or for some: "
+        "openai=8,anthropic=2.  [4]",
     ),
 )
 
@@ -97,7 +98,7 @@ def run(*, file: str, **given: Any) -> int:
 
 
 def run_study(file: str, text: str, **given: Any) -> int:
-    """Run a study's file."""
+    """Run a study's file; return the exit code."""
     from abreast.cli.jobs.matrix.driver import MatrixDriver, StudyFile
 
     config = Config.load()
@@ -168,7 +169,7 @@ def report(*, run: str, out: str | None, every: bool, store: str | None, as_json
 def score(*, file: str, no_report: bool, store: str | None, as_json: bool, quiet: bool) -> int:
     """Score the replies of FILE's study again, by the scores that it has now.
 
-    No model is asked, but judges.
+    No model is asked, except judges.
     """
     from abreast.cli.commands.run import read_text
     from abreast.cli.jobs.matrix.report import rescore

@@ -1,7 +1,4 @@
-"""`abreast models`: the lanes there are, their keys and limits.
-
-`abreast models get`: fetch the embedded model.
-"""
+"""`abreast models`: lists the lanes, their keys and limits, and fetches the embedded model."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ from abreast.models.lanes import LaneSettings, split_name
 @click.group("models", invoke_without_command=True)
 @options.common
 @click.pass_context
-def command(context: click.Context, *, store: str | None, as_json: bool) -> int:  # noqa: ARG001 - as all commands
-    """List the lanes that models are asked on: where each is, whether its key is there, and its limits.
+def command(context: click.Context, *, store: str | None, as_json: bool) -> int:  # noqa: ARG001 - of all commands
+    """List the lanes that models are asked on: their address, key and limits.
 
     A model is named lane/model, such as openai/gpt-4o-mini or local/smollm2. Others are declared in
     abreast.toml:
@@ -62,12 +59,11 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
 @click.argument("name", metavar="MODEL", default="local/smollm2")
 @options.quiet
 @options.common
-def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # noqa: ARG001 - as all commands
+def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # noqa: ARG001 - of all commands
     """Fetch the weights of an embedded model into the cache, once.
 
-    By default those of local/smollm2.
-
-    The download can be cut off and taken up again. What arrives is checked by its hash.
+    The default is local/smollm2. The download can be cut off and taken up again. What arrives is
+    checked by its hash.
     """
     split_name(name, configured_lanes(Config.load()))
     if name not in KNOWN:
@@ -87,7 +83,7 @@ def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # 
 
 
 def _progress_printer() -> Any:  # noqa: ANN401 - a callback of the fetch
-    """Progress on one line, where there is a terminal; a line for each stage elsewhere."""
+    """A callback that shows progress on one line of a terminal, elsewhere a line per stage."""
     live, said = sys.stderr.isatty(), [""]
 
     def show(done: int, total: int, stage: str) -> None:
@@ -122,7 +118,7 @@ def _with_width_text(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _learned_text(lane: LaneSettings) -> str | None:
-    """What calls on the lane have taught of its provider's limits."""
+    """The limits of the provider that calls on the lane have learned."""
     if not lane.adaptive:
         return None
     from abreast.run.calls.learned_limits import LearnedLimits

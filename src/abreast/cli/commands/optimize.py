@@ -1,4 +1,4 @@
-"""`abreast optimize`: try candidates for a faster function, and give the best that behaves as a patch."""
+"""`abreast optimize`: tries candidates for a faster function, and writes the best as a patch."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ candidate_options = options.group_of(
     click.option(
         "--timeout",
         metavar="TIME",
-        help="CPU time of a run of the tests; a candidate has at least ten times the original's.  [60s]",
+        help="CPU time of a run of the tests; "
+        "a candidate has at least ten times the original's.  [60s]",
     ),
     options.budget,
     options.dry_run,
@@ -80,7 +81,7 @@ candidate_options = options.group_of(
     options.quiet,
     options.common,
 )
-"""What says how candidates are judged."""
+"""How candidates are checked and measured."""
 
 
 @click.command("optimize")
@@ -140,7 +141,7 @@ def command(*, target: str, **given: Any) -> int:
 def run_candidates(
     facts: dict[str, Any], name: str, given: dict[str, Any], *, where: str = ""
 ) -> int:
-    """Run it as the flags and `facts` say; `where` is the place in a job file."""
+    """Run candidates by flags and `facts`; `where` is the place in a job file, for errors."""
     from abreast.cli.jobs.candidates.driver import CandidatesDriver, CandidatesStart
     from abreast.cli.jobs.sample import check_run_name
 
@@ -172,7 +173,7 @@ def run_candidates(
         raise UsageError(one_line(str(error))) from None
     choice = StoreChoice(config, given["store"])
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    cwd = os.getcwd()  # noqa: PTH109 - as a text
+    cwd = os.getcwd()  # noqa: PTH109 - stored as text
     driver = CandidatesDriver(spec, choice, view, cwd=cwd, must_win=name == "verify")
     if given.get("dry_run") or given.get("check"):
         return driver.print_dry_run()
@@ -199,6 +200,6 @@ def _share(given: str) -> float:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%") from None
-    if not 0 <= share < 10:  # noqa: PLR2004
+    if not 0 <= share < 10:  # noqa: PLR2004 - more is certainly a mistake
         raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%")
     return share

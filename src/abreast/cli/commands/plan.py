@@ -1,4 +1,4 @@
-"""`abreast plan`: divide a repository into subplans, run an agent on each in its own worktree, merge the results."""
+"""`abreast plan`: divides a repository into subplans, runs them in worktrees, and merges them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ from abreast.jobs.plan.spec import Plan
 
 @click.group("plan")
 def command() -> None:
-    """Divide a repository into a tree of subplans.
-
-    Run them side by side, each in a worktree of its own; merge.
-    """
+    """Divide a repository into a tree of subplans; run each in its own worktree; merge."""
 
 
 division_options = options.group_of(
@@ -40,7 +37,8 @@ division_options = options.group_of(
 check_option = click.option(
     "--check",
     metavar="TEXT",
-    help="What must pass on the merge, if it passed before, by sh: {tests} are those that import what was changed.",
+    help="What must pass on the merge, if it passed before, by sh: "
+    "{tests} are those that import what was changed.",
 )
 
 
@@ -69,7 +67,10 @@ def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any)
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
 def score(*, path: str, as_json: bool, **given: Any) -> int:
-    """Say how well PATH divides, before anything is spent: cuts, hubs, likely conflicts, the gain of each width."""
+    """Say how well PATH divides, before anything is spent.
+
+    It shows cuts, hubs, likely conflicts, and the gain of each width.
+    """
     plan, imports = _plan_of(path, given)
     return print_plan(plan, imports, as_json=as_json, only_score=True)
 
@@ -79,8 +80,8 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 @click.option(
     "--command",
     metavar="TEXT",
-    help="What to run in each worktree, by sh: {files} are its files; $ABREAST_FILE_LIST has them one per line, "
-    "$ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt.",
+    help="What to run in each worktree, by sh: {files} are its files; $ABREAST_FILE_LIST has them "
+    "one per line, $ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt.",
 )
 @click.option(
     "--call",
@@ -153,9 +154,10 @@ def run(
     quiet: bool,
     **given: Any,
 ) -> int:
-    """Run a command, a function or a model on every subplan of PATH, side by side, each in a worktree of its own.
+    """Run a command, a function or a model on every subplan of PATH, each in its own worktree.
 
-    PATH itself is not touched: `abreast plan apply RUN` merges what was done into it.
+    The subplans run side by side. PATH itself is not touched: `abreast plan apply RUN` merges what
+    was done into it.
 
     \b
       abreast plan run --command 'ruff format {files}' -w 10
@@ -164,7 +166,7 @@ def run(
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
     facts = {**given, "budget": config.get(BUDGET, given["budget"])}
-    job = PlanJob.of(facts, os.getcwd(), lambda word: f"--{word.replace('_', '-')}")  # noqa: PTH109 - as a text
+    job = PlanJob.of(facts, os.getcwd(), lambda word: f"--{word.replace('_', '-')}")  # noqa: PTH109 - text
     return run_job(
         job, config, name=name, tags=tags, seed=seed, store=store, as_json=as_json, quiet=quiet
     )
@@ -181,7 +183,7 @@ def run_job(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Start a plan, by flags or from a file; the exit code."""
+    """Run a plan, from flags or a file; return the exit code."""
     from abreast.cli.jobs.plan.driver import PlanDriver, PlanStart
     from abreast.cli.jobs.sample import check_run_name
 
@@ -204,7 +206,10 @@ def run_job(
 @options.quiet
 @options.common
 def resume(*, run: str | None, store: str | None, **given: Any) -> int:
-    """Go on with RUN, or with the newest plan that did not end: only subplans that are not done are run."""
+    """Go on with RUN, or with the newest plan that did not end.
+
+    Only subplans that are not done are run.
+    """
     from abreast.cli.commands.resume import command as resume_any
     from abreast.cli.commands.resume import newest_unfinished
 
@@ -256,10 +261,10 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
 @options.common
 @options.run
 def apply(*, run: str, store: str | None, **given: Any) -> int:
-    """Merge what the subplans of RUN did into its tree: all of it, or nothing where something stands in the way.
+    """Merge what the subplans of RUN did into its tree: all of it, or nothing on a problem.
 
-    What the merge would break is a fault that the tree doesn't have now; it is told with the subplans to blame.
-    `abreast plan undo` takes an apply back.
+    What the merge would break is a fault that the tree doesn't have now; it is printed with the
+    subplans that cause it. `abreast plan undo` takes an apply back.
     """
     from abreast.cli.jobs.plan.apply import ApplyOptions, apply_run
 
@@ -271,11 +276,11 @@ def apply(*, run: str, store: str | None, **given: Any) -> int:
 @options.common
 @options.optional_run
 def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) -> int:
-    """Take back what `abreast plan apply` wrote for RUN, or the newest apply: files are again as they were before.
+    """Take back what `abreast plan apply` wrote for RUN, or the newest apply.
 
     Contents, permissions, links, deleted and created files, and directories that went with their
-    last file. If one of these files was changed since, it is named, and nothing is taken back. What
-    was before the ten newest applies of a directory is kept.
+    last file are again as they were before. If one of these files was changed since, it is named,
+    and nothing is taken back. What was before the ten newest applies of a directory is kept.
     """
     from abreast.cli.jobs.plan.undo import undo_run
 
@@ -283,7 +288,7 @@ def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) ->
 
 
 def _plan_of(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
-    """The plan of a directory, once what killed plans have left there is cleared up."""
+    """The plan of a directory, after the worktrees of killed plans are cleaned up."""
     made = make_plan(path, given)
     clear_leftovers(Path(path))
     return made

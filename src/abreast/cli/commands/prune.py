@@ -1,4 +1,4 @@
-"""`abreast prune`: remove old runs."""
+"""`abreast prune`: removes old runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def command(
 ) -> int:
     """Remove runs that ended long ago, and give their room back to the disk.
 
-    Interrupted and paused runs wait for someone, and stay unless --state names them.
+    Interrupted and paused runs wait to be resumed, and stay unless --state names them.
     """
     try:
         before = SYSTEM_CLOCK.wall() - units.duration(older_than)

@@ -1,4 +1,4 @@
-"""`abreast resume`: go on with a run, from what its manifest and its journal say."""
+"""`abreast resume`: resumes a run from its manifest and its journal."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """A run of a job that goes on, and with what."""
+    """A run to resume, and the options of the resume."""
 
     store: Store
     row: RunRow
@@ -105,7 +105,7 @@ class ResumeRequest:
     width: int | None = None
 
     def no_inputs(self) -> None:
-        """Refuse inputs where there are none."""
+        """Raise `UsageError` if inputs are given: only workflows have them."""
         if self.inputs:
             raise UsageError(f"--input is for workflows, and {self.row.id} is a {self.row.kind}")
 
@@ -183,11 +183,11 @@ _JOBS: Final[dict[str, Callable[[ResumeRequest], int]]] = {
     "plan": _plan,
     "candidates": _candidates,
 }
-"""How the runs of each kind of job go on; each loads its own modules."""
+"""The function that resumes a run of each kind; each imports its own modules."""
 
 
 def newest_unfinished(store: Store, kinds: Container[str]) -> RunRow | None:
-    """The newest run of these kinds that waits to go on; None if there is none."""
+    """The newest run of these kinds that can be resumed; None if there is none."""
     ours = (row for row in store.runs(limit=1000) if row.kind in kinds)
     return next(
         (
@@ -202,10 +202,9 @@ def newest_unfinished(store: Store, kinds: Container[str]) -> RunRow | None:
 def _print_ended(store: Store, row: RunRow, choice: StoreChoice) -> int:
     failed = tally(store, row.id).failed
     if failed and row.kind in (KIND, "workflow", "plan", "matrix"):
-        request = f"retry {row.id}" if row.kind == KIND else f"resume {row.id} --only-failed"
-        tell(
-            f"{row.id} is {row.state}, with {failed} failed; run those again with: abreast {request}{choice.flag}"
-        )
+        words = f"retry {row.id}" if row.kind == KIND else f"resume {row.id} --only-failed"
+        again = f"run those again with: abreast {words}{choice.flag}"
+        tell(f"{row.id} is {row.state}, with {failed} failed; {again}")
     else:
         tell(f"{row.id} is {row.state}; see its results with: abreast export {row.id}{choice.flag}")
     return 0

@@ -1,4 +1,4 @@
-"""`abreast retry`: run the failed items of a run again."""
+"""`abreast retry`: runs the failed items of a run again."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def _failed_key(store: Store, row: RunRow, key: str) -> str:
     recorded = find_item(store, row, key)
     if recorded.data["state"] != "failed":
         raise UsageError(
-            f"item {key!r} of {row.id} is {recorded.data['state']}, not failed; only failed items are retried"
+            f"item {key!r} of {row.id} is {recorded.data['state']}, not failed; "
+            "only failed items are retried"
         )
     return unescape(recorded.path.rpartition("/")[2])

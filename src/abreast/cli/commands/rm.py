@@ -1,4 +1,4 @@
-"""`abreast rm`: remove runs."""
+"""`abreast rm`: removes runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`abreast run FILE`: run a job file; its top-level key says which job it is."""
+"""`abreast run FILE`: runs a job file, whose top-level key says which job it is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MAX_FILE_BYTES: Final = 5 << 20  # bytes of a job file
 _RUN_ID_VARIABLE: Final = "SPECKIT_WORKFLOW_RUN_ID"
-"""The variable that has the id of a workflow's run, as spec-kit's users give it."""
+"""The environment variable by which users of spec-kit set the id of a workflow's run."""
 _JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")
 
 
@@ -80,7 +80,7 @@ def command(*, file: str, width: str | None, **given: Any) -> int:
       workflow: {id: hello}
       steps:
         - {id: list, type: shell, run: "ls *.md"}
-        - {id: sum, type: prompt, prompt: "In one line, what are these? {{ steps.list.output.stdout }}"}
+        - {id: sum, type: prompt, prompt: "What are these? {{ steps.list.output.stdout }}"}
 
     \b
       sample:
@@ -112,7 +112,7 @@ def command(*, file: str, width: str | None, **given: Any) -> int:
 
 
 def read_text(file: str) -> str:
-    """A job file's text; `UsageError` says why it can't be had."""
+    """A job file's text; raises `UsageError` if it can't be read."""
     try:
         with Path(file).open("rb") as opened:
             found = opened.read(_MAX_FILE_BYTES + 1)
@@ -129,7 +129,7 @@ def read_text(file: str) -> str:
 
 
 def read_node(text: str, file: str) -> YamlNode:
-    """The file's tree; `UsageError` has what is wrong with its YAML, and where."""
+    """The file's YAML nodes; raises `UsageError` with the line of an error."""
     from abreast.jobs.files.problems import Problems
     from abreast.jobs.files.yaml_nodes import read_yaml
 
@@ -141,7 +141,8 @@ def read_node(text: str, file: str) -> YamlNode:
         raise UsageError(str(error)) from None
     if node is None or node.kind != "mapping":
         raise UsageError(
-            f"{file}:1: a job file is a mapping, and says by a top-level key what it is: {', '.join(_JOBS)}"
+            f"{file}:1: a job file is a mapping, and says by a top-level key what it is: "
+            f"{', '.join(_JOBS)}"
         )
     return node
 
@@ -163,7 +164,7 @@ def _run_workflow(
         split_inputs,
     )
 
-    config, cwd = Config.load(), os.getcwd()  # noqa: PTH109 - as a text
+    config, cwd = Config.load(), os.getcwd()  # noqa: PTH109 - stored as text
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
     budget = config.get(BUDGET, given["budget"])
     most = None if width is None else config.get(WIDTH, width)
@@ -214,17 +215,17 @@ def _run_workflow(
 
 
 def _run_id_from_environment() -> str | None:
-    """The id that the environment gives the run.
-
-    Not that of a run around it, which the variable gave already.
-    """
+    """The run's id from the environment; None if it is the id of the run that started this one."""
     from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 
     given = os.environ.get(_RUN_ID_VARIABLE, "").strip()
     if not given or given == os.environ.get(RUN_VARIABLE):
         return None
     if given == LAST or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", given):
-        rule = f"letters, digits, _ and -, the first a letter or a digit; and {LAST!r} stands for the newest run"
+        rule = (
+            "letters, digits, _ and -, the first a letter or a digit; "
+            f"and {LAST!r} stands for the newest run"
+        )
         raise UsageError(
             f"{_RUN_ID_VARIABLE}: {given!r} can't be the id of a run, which has {rule}"
         )
@@ -237,7 +238,8 @@ def _run_matrix(file: str, text: str, *, model: str | None, **given: Any) -> int
     for flag in ("check", "simulate", "outputs_of", "name"):
         if given[flag]:
             raise UsageError(
-                f"--{flag.replace('_', '-')} is not for a matrix; `abreast matrix run --help` says what is"
+                f"--{flag.replace('_', '-')} is not for a matrix; "
+                "`abreast matrix run --help` says what is"
             )
     return run_study(file, text, models=(model,) if model else (), **given)
 
@@ -279,7 +281,8 @@ def _run_sample(
     check_run_name(name or "sample")
     spec = _sample_spec(file, facts, given)
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    driver = SampleDriver(spec, StoreChoice(config, given["store"]), view, cwd=os.getcwd())  # noqa: PTH109
+    cwd = os.getcwd()  # noqa: PTH109 - stored as text
+    driver = SampleDriver(spec, StoreChoice(config, given["store"]), view, cwd=cwd)
     if given["dry_run"]:
         return print_dry_run(driver, as_json=given["as_json"])
     driver.check()

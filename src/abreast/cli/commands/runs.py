@@ -1,4 +1,4 @@
-"""`abreast runs`: the runs of the store, newest first."""
+"""`abreast runs`: lists the runs of the store, newest first."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, RunState, Store
 
 COUNTED: Final = 10_000
-"""Items of one run that are counted: a list of runs comes at once, however large they are.
-
-`show` counts them all.
-"""
+"""The most items of one run that are counted, so that the list is quick; `show` counts all."""
 
 
 @click.command("runs")

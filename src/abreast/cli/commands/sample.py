@@ -1,4 +1,4 @@
-"""`abreast sample`: draw, check, repair, until one draw passes."""
+"""`abreast sample`: draws from a model, checks and repairs, until one draw passes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from abreast.jobs.sample.strategies import STRATEGIES
     "--pick",
     metavar="HOW",
     default="ordered",
-    help="ordered, or first: whoever passes first in time.",
+    help="ordered, or first: the draw that passes first in time.",
 )
 @click.option(
     "--on-error",
@@ -84,25 +84,26 @@ from abreast.jobs.sample.strategies import STRATEGIES
 @options.common
 @click.argument("question", metavar="PROMPT")
 def command(question: str, **given: Any) -> int:
-    """Draw from a model until one draw passes all checks: in N branches side by side, of N rounds each.
+    """Draw from a model, in branches of several rounds side by side, until one draw passes.
 
-    \b abreast sample "Name a colour." --check 'regex ^(red|green|blue)$' --breadth 4 --depth 3
-    abreast sample "A haiku about rain." --check 'lines 3' --check 'judge: mentions rain' --strategy
-    repair -d 3
+    \b
+      abreast sample "Name a colour." --check 'regex ^(red|green|blue)$' --breadth 4 --depth 3
+      abreast sample "A haiku." --check 'lines 3' --check 'judge: is a haiku' --strategy repair -d 3
 
-    Checks: json, regex RE, contains TEXT, lines N, max-words N, min-words N, schema FILE, call
-    PKG.MOD:FN, 'judge: REQUIREMENT'; `hidden` in front keeps one from the model. The winner is the
-    least (round, branch) that passes, the same whatever the delays. If none does and something was
-    raised, that is told; with --on-error collect the best draw is printed all the same. Breadth
-    multiplies the cost, and 429s come sooner; --dry-run says what a sample may cost. The exit code
-    is 0 if a draw passed, 1 if none did, 3 if a budget is spent.
+    A draw must pass all checks: json, regex RE, contains TEXT, lines N, max-words N, min-words N,
+    schema FILE, call PKG.MOD:FN, 'judge: REQUIREMENT'; `hidden` in front keeps one from the model.
+    The winner is the least (round, branch) that passes, the same whatever the delays. If none does
+    and something was raised, that is printed; with --on-error collect the best draw is printed all
+    the same. Breadth multiplies the cost, and 429s come sooner; --dry-run says what a sample may
+    cost. The exit code is 0 if a draw passed, 1 if none did, 3 if a budget is spent.
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
     check_run_name(given["name"])
     spec = _spec(config, question, given)
     choice = StoreChoice(config, given["store"])
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    driver = SampleDriver(spec, choice, view, cwd=os.getcwd(), lane_width=given["lane_width"])  # noqa: PTH109
+    cwd = os.getcwd()  # noqa: PTH109 - stored as text
+    driver = SampleDriver(spec, choice, view, cwd=cwd, lane_width=given["lane_width"])
     if given["dry_run"]:
         return print_dry_run(driver, as_json=given["as_json"])
     driver.check()

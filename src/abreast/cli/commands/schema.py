@@ -1,4 +1,4 @@
-"""`abreast schema`: what a job file may say, for editors that complete and check as one writes."""
+"""`abreast schema`: prints the JSON Schema of a job file, for completion and checks in editors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`abreast show`: a run, or one of its items."""
+"""`abreast show`: shows a run, or one of its items."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from abreast.jobs.workflow.steps.step_paths import StepPaths
 
 WORKFLOW: Final = "workflow"
-_MAX_FAILED: Final = 10  # failed items named
+_MAX_FAILED: Final = 10  # items that are listed
 
 
 @click.command("show")
@@ -90,7 +90,7 @@ def _show_limits(store: Store, row: RunRow, key: str | None, *, as_json: bool) -
 
 
 def facts_of_run(store: Store, row: RunRow) -> Row:
-    """A run in JSON's own types, without what its items did."""
+    """A run as JSON values, without its items."""
     return {
         "run": row.id,
         "name": row.name,
@@ -108,7 +108,10 @@ def facts_of_run(store: Store, row: RunRow) -> Row:
 
 
 def find_item(store: Store, row: RunRow, key: str) -> Recorded:
-    """What is recorded of an item: by its key, its step's full id, the end of its path, or its whole path."""
+    """The recorded item of a key, a step's full id, the end of a path, or a whole path.
+
+    Raises `UsageError` if there is none, or more than one.
+    """
     ours = f"{escape(row.name)}/{ITEMS}/{escape(key)}"
     found = store.recorded(row.id, [ours, key])
     if found:
@@ -117,7 +120,7 @@ def find_item(store: Store, row: RunRow, key: str) -> Recorded:
         rounds = [
             recorded for recorded in each_outcome(store, row.id) if key in steps.ids(recorded.path)
         ]
-        if rounds:  # of a loop the newest is meant
+        if rounds:  # the newest round of a loop
             return max(rounds, key=lambda recorded: recorded.path)
     ends = (f"/{escape(key)}", f"/{key}")
     several = [recorded for recorded in each_outcome(store, row.id) if recorded.path.endswith(ends)]
@@ -129,12 +132,13 @@ def find_item(store: Store, row: RunRow, key: str) -> Recorded:
             f"{row.id} has {len(several)} items {key!r}; name one by its path: {paths}"
         )
     raise UsageError(
-        f"nothing is recorded of an item {key!r} in {row.id}; `abreast export {row.id}` shows what is"
+        f"nothing is recorded of an item {key!r} in {row.id}; "
+        f"`abreast export {row.id}` shows what is"
     )
 
 
 def step_paths_of(store: Store, row: RunRow) -> StepPaths | None:
-    """Which steps the paths of a workflow's run belong to; None for another job."""
+    """The steps that the paths of a workflow's run belong to; None for another job."""
     from abreast.jobs.workflow.job import WORKFLOW_OUTLINED
     from abreast.jobs.workflow.steps.step_paths import StepPaths
 
@@ -153,10 +157,7 @@ def step_paths_of(store: Store, row: RunRow) -> StepPaths | None:
 
 
 def timing_dependent(store: Store, row: RunRow) -> list[str]:
-    """What made outcomes of the run depend on timing.
-
-    Empty if any width would have given the same.
-    """
+    """Why outcomes of the run depend on timing; empty if they are the same at any width."""
     ended = each_event(store, row.id, {MAP_ENDED})
     return sorted(
         {
@@ -169,7 +170,7 @@ def timing_dependent(store: Store, row: RunRow) -> list[str]:
 
 
 def totals_of(store: Store, row: RunRow) -> CallTotals:
-    """What the run's calls to models have used; an unknown price stays unknown."""
+    """The usage of the run's calls to models; the cost is None if a price is unknown."""
     return call_totals(
         each_event(store, row.id, CALL_KINDS), driven=state_of(store, row) == "running"
     )
@@ -182,19 +183,21 @@ def _usage_facts(totals: CallTotals) -> Row:
 
 def _usage_text(totals: CallTotals) -> str:
     return "; ".join(
-        f"{model}: {used.requests:,} requests, {used.input_tokens:,} + {used.output_tokens:,} tokens"
+        f"{model}: {used.requests:,} requests, "
+        f"{used.input_tokens:,} + {used.output_tokens:,} tokens"
         + (", unknown cost" if used.usd is None else f", {used.usd:.4g} usd" if used.usd else "")
         for model, used in sorted(totals.by_model.items())
     )
 
 
 def describe_cut_off(totals: CallTotals) -> str | None:
-    """What calls took that were cut off, in words; None if there were none."""
+    """The usage of calls that were cut off, in words; None if there were none."""
     lost = totals.cut_off
     if not lost["requests"]:
         return None
     cost = f", {lost['usd']:.4g} usd" if lost["usd"] else ""
-    return f"{lost['requests']:,.0f} requests by a stop or a kill, at most {lost['tokens']:,.0f} tokens{cost}"
+    requests = f"{lost['requests']:,.0f} requests by a stop or a kill"
+    return f"{requests}, at most {lost['tokens']:,.0f} tokens{cost}"
 
 
 def _counts(store: Store, row: RunRow) -> dict[str, int]:
@@ -266,7 +269,8 @@ def _next_step(row: RunRow, state: str, failed: int) -> str:
 def _command_text(row: RunRow) -> str:
     sample_facts = row.manifest.get("sample")
     if isinstance(sample_facts, dict):
-        return f"sample {shlex.quote(str(sample_facts.get('prompt')))} --model {sample_facts.get('model')}"
+        prompt = shlex.quote(str(sample_facts.get("prompt")))
+        return f"sample {prompt} --model {sample_facts.get('model')}"
     facts = row.manifest.get(MANIFEST)
     if isinstance(facts, dict):
         words = facts.get("command")

@@ -1,4 +1,4 @@
-"""`abreast ui`: the runs of the store as a page in the browser."""
+"""`abreast ui`: serves the runs of the store as a page for the browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from abreast.store.port import RunRow
 
 _LOOPBACK: Final = "127.0.0.1"
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-_MIN_SECRET_LENGTH: Final = 8  # characters; a shorter secret is in every other word
+_MIN_SECRET_LENGTH: Final = 8  # characters; a shorter one would match parts of words
 
 
 @click.command("ui")
@@ -47,9 +47,9 @@ _MIN_SECRET_LENGTH: Final = 8  # characters; a shorter secret is in every other 
 def command(*, port: str, host: str, allow_others: bool, store: str | None, as_json: bool) -> int:
     """Show the runs of the store as a page in the browser, live, until Ctrl-C.
 
-    It listens on this machine only, unless told otherwise. The address that is printed has a secret
-    path and a token in it: who has these may look at all runs, cancel and resume them, and decide
-    at gates.
+    It listens on this machine only, unless --host names another address. The address that is
+    printed has a secret path and a token in it: with these you can look at all runs, cancel and
+    resume them, and decide at gates.
     """
     try:
         port_number = units.number(port, least=0)
@@ -83,7 +83,8 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
         say_json({"address": address}) if as_json else say(address)
         if not as_json and not _is_loopback(host):
             tell(
-                "other machines can reach it: who has the token may act, and the line is not encrypted"
+                "other machines can reach it: who has the token may act, "
+                "and the line is not encrypted"
             )
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
             Server(site).run(sockets=[listener])
@@ -98,8 +99,9 @@ NEEDS_UI: Final = (
 def _check_host(host: str, *, allow_others: bool) -> None:
     if not _is_loopback(host) and not allow_others:
         raise UsageError(
-            f"--host: on {host} other machines reach the page, read prompts and replies, and may act with its token, "
-            "over a line that is not encrypted; if that is wanted, add --allow-others"
+            f"--host: on {host} other machines reach the page, read prompts and replies, "
+            "and may act with its token, over a line that is not encrypted; "
+            "if that is wanted, add --allow-others"
         )
 
 
@@ -113,8 +115,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _addresses(host: str) -> set[str]:
-    """The addresses by which a machine that listens on all of them may be asked."""
-    if host not in ("0.0.0.0", "::"):  # noqa: S104 - asked for, and explained
+    """The addresses of this machine, if it listens on all of them."""
+    if host not in ("0.0.0.0", "::"):  # noqa: S104 - only with --allow-others
         return set()
     try:
         return {str(found[4][0]) for found in socket.getaddrinfo(socket.gethostname(), None)}
@@ -138,7 +140,7 @@ def _open_socket(host: str, port: int) -> socket.socket:
 
 
 def secrets_here(environment: Mapping[str, str]) -> list[str]:
-    """What must be on no page: the values of variables that are named like keys, the longest first."""
+    """Values that no page may show: those of variables named like keys, the longest first."""
     found = {
         value
         for name, value in environment.items()
@@ -148,10 +150,7 @@ def secrets_here(environment: Mapping[str, str]) -> list[str]:
 
 
 def prompt_of(row: RunRow, key: str, value: object) -> str | None:
-    """What a model was asked about an item, as far as the run's manifest says it.
-
-    None where it doesn't.
-    """
+    """The prompt about an item, from the run's manifest; None if it is not there."""
     if row.kind == KIND:
         try:
             job = MapJob.of_run(row)

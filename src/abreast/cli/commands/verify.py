@@ -1,4 +1,4 @@
-"""`abreast verify`: whether one patch behaves as before and is faster."""
+"""`abreast verify`: checks whether one patch behaves as before and is faster."""
 
 from __future__ import annotations
 

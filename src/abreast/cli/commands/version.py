@@ -1,4 +1,4 @@
-"""`abreast version`: which abreast this is."""
+"""`abreast version`: prints the version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`abreast watch`: the lanes of a run, live from another process, or as they were."""
+"""`abreast watch`: draws the lanes of a run, live from another process, or after its end."""
 
 from __future__ import annotations
 
@@ -29,35 +29,33 @@ if TYPE_CHECKING:
     from abreast.cli.terminal.lane_drawing import Canvas
 
 _LOOK_INTERVAL: Final = 0.2  # seconds between two looks
-_LIVE_WINDOW: Final = 60.0  # seconds that are seen of a run that goes on
-_PAGE: Final = 500  # events
-_FILE_WIDTH: Final = 100  # columns of a picture that goes to a file or a pipe
-_LOOKS_PER_LINE: Final = 5  # looks between two lines where nothing can be redrawn
-_QUIET_LOOKS: Final = 5  # looks without an event before it is asked whether anybody drives the run
+_LIVE_WINDOW: Final = 60.0  # seconds that are drawn of a run that goes on
+_PAGE: Final = 500  # events read at once
+_FILE_WIDTH: Final = 100  # columns of a drawing in a file or a pipe
+_LOOKS_PER_LINE: Final = 5  # between two lines, if nothing can be redrawn
+_QUIET_LOOKS: Final = 5  # without an event, before the run's driver is checked
 
 
 def _drawing_module(*, limits: bool) -> ModuleType:
-    """What draws: imported only by who looks, as rich takes its time."""
+    """The module that draws, imported late: importing rich takes time."""
     if limits:
-        from abreast.cli.terminal import limit_drawing as limit_drawing
+        from abreast.cli.terminal import limit_drawing
 
         return limit_drawing
-    from abreast.cli.terminal import lane_drawing as drawing
+    from abreast.cli.terminal import lane_drawing
 
-    return drawing
+    return lane_drawing
 
 
 class WatchView:
-    """A run in a store as it is seen from outside: each look takes in what is new."""
+    """Follows a run through its store: each look reads the new events."""
 
     def __init__(
         self, store: Store, row: RunRow, window: float | None, *, limits: bool = False
     ) -> None:
-        """Of a run that goes on the last minute is shown, of another all.
+        """Show `window` seconds; by default the last minute of a live run, and all of another.
 
-        Or the `window` that is named.
-
-        With `limits` it is what the limits did, not what items did.
+        With `limits`, the limits are drawn instead of the items.
         """
         self.id = row.id
         self.state: str = row.state
@@ -71,24 +69,23 @@ class WatchView:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the run has ended."""
         return self.state != RUNNING
 
     @property
     def now(self) -> float:
-        """The picture's time."""
+        """The time of the drawing, in seconds since the run started."""
         return float(self.chart.now if self.over else self.chart.at(SYSTEM_CLOCK.wall()))
 
     def look(self) -> bool:
-        """Take in what has happened since the last look; whether there was anything."""
-        row = self._store.get(
-            self.id
-        )  # before the events: its end is not believed until all before it are read
+        """Read the events since the last look; return whether there were any."""
+        # Before the events: an ended run may be shown only after all its events are read.
+        row = self._store.get(self.id)
         news = self._read(row)
         self.state = row.state
         self._quiet_looks = 0 if news else self._quiet_looks + 1
-        # Asking takes the lock for a moment where nobody has it, so it is asked only when nothing
-        # else is heard.
+        # `driven` takes the run's lock for a moment if no driver holds it, so it is called only
+        # when there are no events.
         if self.state == RUNNING and (self._quiet_looks >= _QUIET_LOOKS or not self._driven):
             self._quiet_looks = 0
             self._driven = self._store.driven(self.id)
@@ -112,7 +109,7 @@ class WatchView:
         return news
 
     def draw(self, console: Console) -> Any:  # noqa: ANN401 - what rich prints
-        """The picture, as large as there is room."""
+        """The drawing, in the size of the console."""
         return self.drawing.draw(self.chart, self.id, self.state, self.now, canvas_of(console))
 
 
@@ -124,7 +121,7 @@ class WatchView:
     metavar="TIME",
     help="Show so much of it: 30s, 5min.  [1min; all of a run that has ended]",
 )
-@click.option("--svg", metavar="FILE", help="Write the last picture to this file, too.")
+@click.option("--svg", metavar="FILE", help="Write the last drawing to this file, too.")
 @click.option(
     "--limits",
     is_flag=True,
@@ -192,15 +189,15 @@ def _watch(view: WatchView, *, once: bool, as_json: bool) -> None:
 
 
 def draw_once(store: Store, run: str, *, limits: bool = False) -> None:
-    """Print the picture of a run as it is."""
+    """Print the drawing of a run as it is now."""
     view = WatchView(store, store.get(run), None, limits=limits)
     view.look()
     console = make_console()
     show(console, view.draw(console))
 
 
-def _report_changes(view: WatchView, report: Any, *, once: bool = False, every: int = 1) -> None:  # noqa: ANN401
-    """Report now, whenever there are news, and at the end."""
+def _report_changes(view: WatchView, report: Any, *, once: bool = False, every: int = 1) -> None:  # noqa: ANN401 - any callable
+    """Call `report` now, after new events, and at the end."""
     report()
     sys.stdout.flush()
     news, looks = False, 0
@@ -224,9 +221,7 @@ def _live(view: WatchView, console: Console) -> None:
     ):
         took = 0.0
         while not view.over:
-            pause(
-                max(_LOOK_INTERVAL, 2 * took)
-            )  # where there is much to draw, it is drawn less often
+            pause(max(_LOOK_INTERVAL, 2 * took))  # a slow drawing is updated less often
             began = SYSTEM_CLOCK.now()
             view.look()
             live.update(view.draw(console), refresh=True)
@@ -235,7 +230,7 @@ def _live(view: WatchView, console: Console) -> None:
 
 @contextmanager
 def restore_cursor(console: Console) -> Iterator[None]:
-    """Show the cursor at the end, also when Live is interrupted before it has begun."""
+    """Show the cursor at the end, also if Live is interrupted before it has started."""
     try:
         yield
     finally:
@@ -243,25 +238,25 @@ def restore_cursor(console: Console) -> Iterator[None]:
 
 
 def make_console() -> Console:
-    """Stdout, as rich sees it."""
+    """A rich console for stdout."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False)
 
 
 def can_redraw(console: Console) -> bool:
-    """Whether what was drawn can be drawn over."""
+    """Whether the console can be redrawn in place."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
 def canvas_of(console: Console) -> Canvas:
-    """What can be drawn there; a pipe or a file gets all rows, and as much width as fits a page."""
+    """The canvas of a console; a pipe or a file gets all rows, in a width of 100 columns."""
     from abreast.cli.terminal.lane_drawing import Canvas
 
     plain = not console.encoding.startswith("utf")
     size = console.size
     if not console.is_terminal:
-        return Canvas(width=int(os.environ.get("COLUMNS") or 100), ascii=plain)
+        return Canvas(width=int(os.environ.get("COLUMNS") or _FILE_WIDTH), ascii=plain)
     return Canvas(
         size.width,
         size.height,
@@ -270,8 +265,8 @@ def canvas_of(console: Console) -> Canvas:
     )
 
 
-def show(console: Console, drawing: Any) -> None:  # noqa: ANN401
-    """Print a picture, whatever it is printed to."""
+def show(console: Console, drawing: Any) -> None:  # noqa: ANN401 - a rich Text, imported late
+    """Print a drawing: with rich on a terminal, else as plain lines."""
     if console.is_terminal:
         console.print(drawing, crop=True)
     else:
@@ -285,4 +280,4 @@ def _write_svg(view: WatchView, file: str) -> None:
         )
     except OSError as error:
         raise UsageError(f"--svg: {file} can't be written: {os_error_text(error)}", 1) from None
-    tell(f"the picture of {view.id} is in {file}")
+    tell(f"the drawing of {view.id} is in {file}")

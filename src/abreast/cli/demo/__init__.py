@@ -1,1 +1,1 @@
-"""What `abreast demo` shows."""
+"""The parts of `abreast demo`: commands, reviews, a workflow, and a crash."""

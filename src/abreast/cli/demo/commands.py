@@ -1,4 +1,4 @@
-"""The run that `abreast demo` shows: two dozen real commands of uneven length, in two lanes."""
+"""The first part of `abreast demo`: two dozen commands of uneven length, in two lanes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DemoItem: TypeAlias = dict[str, Any]
 
 
 def demo_items() -> Iterator[DemoItem]:
-    """The items: a word each, how long its command takes, in which lane, and whether it ends well."""
+    """The items: for each a word, its command's seconds, its lane, and whether it succeeds."""
     words = SAYING.split()
     words.insert(_FAILING_INDEX, STUMBLE)
     for index, word in enumerate(words):
@@ -58,7 +58,11 @@ async def run_commands(
     opened: Callable[[str], None],
     released: Callable[[Outcome[Any]], None],
 ) -> None:
-    """Run it; `opened` gets the run's id, `released` each outcome, in item order, as soon as it can leave."""
+    """Run the commands.
+
+    `opened` is called with the run's id, `released` with each outcome, in item order, as soon as
+    it is released.
+    """
     lanes = {name: Slots(slots) for name, slots in LANES.items()}
     async with Commands() as commands:
 

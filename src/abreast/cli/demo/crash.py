@@ -1,4 +1,4 @@
-"""`abreast demo crash`: a run that is killed in the middle, goes on, and is held against one that nobody disturbed."""
+"""`abreast demo crash`: kills a run, resumes it, and compares it with an undisturbed run."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from abreast.store.port import Store, each_event, each_outcome
 ITEMS: Final = 40
 WIDTH: Final = 4
 NAME: Final = "crash"
-_KILL_AFTER_ITEMS: Final = 15  # recorded items, and it is killed
-_SEED: Final = "7"  # of both runs: what an item sees of it must be the same, too
-_TIMEOUT: Final = 60.0  # seconds; past that something is wrong with the machine, or with us
-_POLL_INTERVAL: Final = 0.01
+_KILL_AFTER_ITEMS: Final = 15  # the run is killed once so many are recorded
+_SEED: Final = "7"  # of both runs, as each item prints its own seed
+_TIMEOUT: Final = 60.0  # seconds, after which the demo fails
+_POLL_INTERVAL: Final = 0.01  # seconds
 _SCRIPT: Final = """
 printf x >> "$2/$1"
 sleep "0.$((10 + $1 * 7 % 10))"
@@ -44,14 +44,14 @@ _TIMING_FIELDS: Final = (
     "queued",
     "waited",
     "backoff",
-)  # two runs of the same items differ in nothing else
+)  # the only fields in which two runs of the same items differ
 
 Report = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CrashResult:
-    """What was seen."""
+    """What the trial measured."""
 
     items: int
     killed_at: int
@@ -60,14 +60,14 @@ class CrashResult:
     resumed: bool
     same_bytes: bool
     sha256: tuple[str, str]
-    """Of the outcomes of the run that was killed, and of the other."""
+    """Of the outcomes of the killed run, and of the undisturbed run."""
     recorded_ran_again: int
     in_flight: tuple[str, ...]
-    """The keys of those that had begun without being recorded, and so ran once more."""
+    """The keys of items that had started without being recorded, and so ran again."""
 
     @property
     def holds(self) -> bool:
-        """Whether the promise was kept."""
+        """Whether the outcomes are the same, and no recorded item ran again."""
         kept = self.recorded_ran_again == 0 and len(self.in_flight) <= WIDTH
         return kept and self.resumed and self.same_bytes
 
@@ -79,7 +79,7 @@ class CrashResult:
 @options.as_json
 @options.verbose
 def command(*, store: str | None, as_json: bool) -> int:
-    """Kill a run in the middle with SIGKILL, resume it, and hold it against one that was left alone.
+    """Kill a run in the middle with SIGKILL, resume it, and compare it with one left alone.
 
     Exits with 1 unless the outcomes are the same to the byte and no recorded item ran again.
     """
@@ -114,7 +114,10 @@ def _print_step(what: str, more: str) -> None:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without any settings of the user's, and in which this very abreast is found from anywhere."""
+    """The environment without the user's ABREAST_ settings.
+
+    Its PYTHONPATH starts with this installation of abreast, so that any directory finds it.
+    """
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("ABREAST_")
     }
@@ -133,7 +136,7 @@ class CrashTrial:
     """
 
     def __init__(self, store: Store, place: Path, folder: Path) -> None:
-        """`folder` is for the items and the counts."""
+        """Write the items to `folder`, where the counts are written too."""
         self.killed = ""
         self._store = store
         self._place = place
@@ -143,7 +146,7 @@ class CrashTrial:
         )
 
     def run(self, report: Report) -> CrashResult:
-        """Do it all; what was seen."""
+        """Run the trial, and call `report` after each step."""
         self._kill(self._start("killed"), self._newest())
         recorded, before = self._recorded(), self._executed()
         at = 1 + next(item for item in range(ITEMS) if position_key(item) not in recorded)
@@ -200,7 +203,7 @@ class CrashTrial:
         )
 
     def _abreast(self, verb: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start abreast in a process of its own."""
+        """Start abreast in another process."""
         return subprocess.Popen(
             [sys.executable, "-m", "abreast", verb, "--store", str(self._place), *arguments],
             cwd=self._folder,
@@ -211,7 +214,7 @@ class CrashTrial:
         )
 
     def _finish(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Wait for its end; what it wrote."""
+        """Wait for the process to end, and return its output."""
         with process:
             try:
                 output, errors = process.communicate(timeout=_TIMEOUT)
@@ -225,7 +228,10 @@ class CrashTrial:
         return output
 
     def _kill(self, process: subprocess.Popen[bytes], before: str) -> None:
-        """Kill it as soon as enough is recorded, and something that is under way too: the picture shows both."""
+        """Kill the process when enough items are recorded and others are running.
+
+        The drawing then shows both.
+        """
         deadline = SYSTEM_CLOCK.now() + _TIMEOUT
         with process:
             try:
@@ -253,17 +259,17 @@ class CrashTrial:
         }
 
     def _running(self) -> set[str]:
-        """Items that are known to have begun, and not to have ended."""
+        """The items that have started and are not recorded."""
         begun = each_event(self._store, self.killed, {ITEM_STARTED})
         return {event.path.rpartition("/")[2] for event in begun} - self._recorded()
 
     def _executed(self) -> dict[str, int]:
-        """How many times each item was begun."""
+        """How many times each item has started."""
         counts = (self._folder / "killed").iterdir()
         return {position_key(int(count.name)): count.stat().st_size for count in counts}
 
     def _digest(self, run: str) -> str:
-        """Of all that is exported of a run, but how long it took."""
+        """The SHA-256 of everything that is exported of a run, except times."""
         rows = (row_of_recorded(recorded) for recorded in each_result(self._store, run))
         lines = (
             json_line({name: value for name, value in row.items() if name not in _TIMING_FIELDS})

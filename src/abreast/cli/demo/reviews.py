@@ -1,4 +1,4 @@
-"""The second part of `abreast demo`: forty reviews, each judged by a real language model that runs in this process."""
+"""The second part of `abreast demo`: forty reviews, judged by a model in this process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SEED: Final = 7
 
 
 class WeightsFetch:
-    """Fetches the model's weights in a thread of its own, while there is something else to look at."""
+    """Fetches the model's weights in a thread, while the first part of the demo runs."""
 
     def __init__(self) -> None:
-        """Start, unless they are here, or nothing here could use them."""
+        """Start, unless the weights are here or the package that uses them is missing."""
         self.missing = find_spec("xllamacpp") is None
         self.needed = not self.missing and not is_present(SMOLLM2)
         self.done = self.total = 0
@@ -47,7 +47,7 @@ class WeightsFetch:
         self.done, self.total, self.stage = done, total, stage
 
     def wait(self, tell: Callable[[str], None]) -> str:
-        """Wait for the end; why there is no model, if there is none."""
+        """Wait for the end; return why there is no model, or an empty text."""
         if self.missing:
             return "the embedded model needs one more package: pip install 'abreast[local]'"
         while self.needed and self._thread.is_alive():
@@ -57,15 +57,15 @@ class WeightsFetch:
         return "" if self._error is None else str(self._error)
 
     def stop(self) -> None:
-        """End it soon; what has arrived is kept for the next time."""
+        """Stop the download; the next one continues where it stopped."""
         self._stop.set()
 
 
-_POLL_INTERVAL: Final = 0.2  # seconds between two words about how far the fetching is
+_POLL_INTERVAL: Final = 0.2  # seconds between two messages about the progress
 
 
 def question() -> Row:
-    """What the model is asked about a review: the wording that was found to serve it best."""
+    """The prompt about a review; of those tried, it gave the best answers."""
     found: Row = json.loads(
         files("abreast.models").joinpath("data/reviews.json").read_text("utf-8")
     )
@@ -73,7 +73,7 @@ def question() -> Row:
 
 
 def reviews() -> list[Row]:
-    """The shipped reviews, with what a person would say of each."""
+    """The reviews of the package, with the right label of each."""
     text = files("abreast.models").joinpath("data/reviews.jsonl").read_text("utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
@@ -85,7 +85,7 @@ async def judge(
     opened: Callable[[str], None],
     released: Callable[[Outcome[Any]], None],
 ) -> None:
-    """Ask about each review; `released` gets each outcome, in the order of the reviews."""
+    """Ask about each review; `released` is called with each outcome, in the order of reviews."""
     async with (
         open_model(MODEL) as model,
         open_run(NAME, store=store, seed=SEED, resume="never", kind="demo") as run,
@@ -112,7 +112,7 @@ async def judge(
 def run_reviews(
     store: Store, chosen: Sequence[Row], width: int, progress: Callable[[int, int], None]
 ) -> tuple[str, list[Row]]:
-    """Do it; the run's id, and for each review what was said and what is right."""
+    """Judge the reviews; return the run's id, and for each review the reply and the label."""
     rows: list[Row] = []
     ids = [""]
 
@@ -135,7 +135,7 @@ def run_reviews(
 
 
 def table(rows: list[Row]) -> Iterator[str]:
-    """A few of the reviews, and how many were judged as a person would."""
+    """Lines with a few of the reviews, and how many were judged right."""
     yield f"{'said':10} {'right':10} review"
     for row in rows[:_TABLE_ROWS]:
         text = (
@@ -148,8 +148,9 @@ def table(rows: list[Row]) -> Iterator[str]:
         yield f"... and {len(rows) - _TABLE_ROWS} more"
     right = sum(row["said"] == row["right"] for row in rows)
     tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
-    yield f"\n{right} of {len(rows)} as a person says; {len(rows)} calls, {tokens:,} tokens, 0 usd, no key."
+    calls = f"{len(rows)} calls, {tokens:,} tokens, 0 usd, no key."
+    yield f"\n{right} of {len(rows)} as a person says; {calls}"
 
 
 _TABLE_ROWS: Final = 8
-_TEXT_WIDTH: Final = 76
+_TEXT_WIDTH: Final = 76  # characters of a review

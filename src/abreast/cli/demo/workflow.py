@@ -1,4 +1,4 @@
-"""The last part of `abreast demo`: a workflow, run by `abreast run` in a process of its own, as anybody would."""
+"""The last part of `abreast demo`: a workflow, run by `abreast run` in another process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PACKAGED_FILE: Final = Path(__file__).with_name("data") / "quickstart.yaml"
 _PASSED_VARIABLES: Final = (
     "ABREAST_CACHE",
     "ABREAST_LOCAL_THREADS",
-)  # where the weights are, and how they are used
+)  # where the weights are, and the number of threads
 
 
 def quickstart() -> str:
-    """The workflow's file: the one of the repository, where this is it, or else the same one of the package."""
+    """The workflow's file: the repository's if the working directory has it, else the package's."""
     here = Path(NAME)
     try:
         return NAME if here.read_bytes() == _PACKAGED_FILE.read_bytes() else str(_PACKAGED_FILE)
@@ -31,7 +31,7 @@ def quickstart() -> str:
 
 
 def run_quickstart(store: str, *, prints: bool) -> dict[str, Any]:
-    """Run it; `aloud`, it says its own results, otherwise they are returned.
+    """Run the workflow; with `prints` it prints its results, otherwise they are returned.
 
     Raises `UsageError` if it fails.
     """

@@ -1,1 +1,1 @@
-"""What people see in a terminal: live lines, tables, drawings, prompts."""
+"""Output to a terminal: live lines, tables, drawings, prompts."""

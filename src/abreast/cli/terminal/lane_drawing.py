@@ -1,4 +1,4 @@
-"""The lanes as a picture: in a terminal with rich, in plain text, in words, and as an SVG."""
+"""Draws the lanes of a run: in a terminal with rich, in plain text, in words, and as an SVG."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from abreast.views.limits import LimitChart
 
 WAITING: Final = "waiting"
 
-_COLOURS: Final = {  # two shades each, so that neighbours can be told apart
+_COLOURS: Final = {  # two shades each, so that neighbours differ
     DONE: ("#2f9e4f", "#4fc06f"),
     FAILED: ("#e5484d", "#f2676b"),
     RETRIED: ("#c98a1b", "#e3b341"),
@@ -51,16 +51,16 @@ _ASCII_MARKS: Final = {**_MARKS, DONE: "#=", RUNNING: ">>", WAITING: ".."}
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
-_PARTS_PER_CELL: Final = len(_BLOCKS)  # of a cell
-_MIN_SECONDS: Final = 0.05  # seconds that a picture shows at least
-_MIN_SECONDS_LIVE: Final = (
-    5.0  # the same while the run goes on, so that its first bars don't shrink all the time
-)
-_TICK_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)
+_PARTS_PER_CELL: Final = len(_BLOCKS)
+_MIN_SECONDS: Final = 0.05  # that a drawing spans at least
+_MIN_SECONDS_LIVE: Final = 5.0  # while the run goes on, so that its first bars don't keep shrinking
+_NAME_WIDTH: Final = 20  # characters of a lane's name
+_TICK_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)  # times a power of ten seconds, or of minutes
+_MINUTE: Final = 60  # seconds
 
 VisibleLane: TypeAlias = tuple[Strip, list[list[LaneBar]]]
 Shade: TypeAlias = "tuple[str, int] | None"
-"""What a part of a cell is painted with: a state in one of its two shades, or nothing."""
+"""The colour of a part of a cell: a state in one of its two shades, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class DrawingFrame:
 
     @classmethod
     def of(cls, chart: LaneChart | LimitChart, now: float, columns: int) -> DrawingFrame:
-        """All that the chart still has."""
+        """The whole time that the chart still holds."""
         begin = 0.0 if chart.whole else max(0.0, now - chart.window)
         least = _MIN_SECONDS_LIVE if chart.state == RUNNING else _MIN_SECONDS
         return cls(begin, max(now, begin + least), columns)
@@ -83,14 +83,14 @@ class DrawingFrame:
         return min(max((when - self.begin) / (self.end - self.begin), 0.0), 1.0) * self.columns
 
     def ticks(self, apart: int) -> Iterator[tuple[int, str]]:
-        """Columns of round times with their names, at least so many columns apart."""
+        """Columns of round times with their labels, at least `apart` columns apart."""
         step = _round_step(apart * (self.end - self.begin) / self.columns)
         first, last = math.ceil(self.begin / step - 1e-9), math.floor(self.end / step + 1e-9)
         return ((round(self.place(at * step)), clock(at * step)) for at in range(first, last + 1))
 
 
 def _round_step(least: float) -> float:
-    """The shortest round time that is not shorter than this."""
+    """The shortest round time that is at least `least` seconds."""
     if least > _TICK_STEPS[-1]:
         return 60 * _round_step(least / 60)
     power = 1.0 if least > 1 else 10.0 ** math.floor(math.log10(least))
@@ -99,19 +99,18 @@ def _round_step(least: float) -> float:
 
 def clock(seconds: float) -> str:
     """A time in the run: `0.25 s`, `4 s`, `1:30`, `2:05:00`."""
-    if seconds < 60:  # noqa: PLR2004
+    if seconds < _MINUTE:
         return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
-    minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
-    )
+    minutes, rest = divmod(round(seconds), _MINUTE)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-# --- in words --------------------------------------------------------------------------------------------------------
+# --- in words ------------------------------------------------------------------------------------
 
 
 def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
-    """What is worth saying, each with the state whose colour it has."""
+    """The parts of the summary, each with the state that gives its colour."""
     counts = chart.counts
     of = f" of {chart.read}{'' if chart.complete else '+'}" if chart.read > chart.settled else ""
     parts = [(f"{counts.done}{of} done", DONE)]
@@ -132,7 +131,8 @@ def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
 
 def summary_line(chart: LaneChart, run: str, state: str, now: float) -> str:
     """The run in one line of plain text."""
-    return f"{one_line(run)} {state} {_elapsed(chart, now)}: {', '.join(parts for parts, _ in summary_parts(chart, now))}"
+    parts = ", ".join(part for part, _ in summary_parts(chart, now))
+    return f"{one_line(run)} {state} {_elapsed(chart, now)}: {parts}"
 
 
 def _elapsed(chart: LaneChart, now: float) -> str:
@@ -140,7 +140,7 @@ def _elapsed(chart: LaneChart, now: float) -> str:
 
 
 def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, Any]:
-    """The run in JSON's own types."""
+    """The run as JSON values."""
     lanes = [
         {"lane": strip.name, **asdict(strip.counts), "peak": strip.peak}
         for strip in chart.strips.values()
@@ -160,12 +160,12 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
     }
 
 
-# --- in a terminal ---------------------------------------------------------------------------------------------------
+# --- in a terminal -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """What is drawn on: its size, and whether it has colours and more than ASCII."""
+    """The size of the output, and whether it has colours and more than ASCII."""
 
     width: int = 100
     height: int = 1000
@@ -174,7 +174,7 @@ class Canvas:
 
 
 def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> Text:
-    """The whole picture."""
+    """The whole drawing."""
     margin = (
         max([cell_len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
     )
@@ -202,7 +202,7 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
 
 def _name(strip: Strip) -> str:
     name = one_line(strip.name)
-    return name if len(name) <= 20 else f"{name[:9]}..{name[-9:]}"  # noqa: PLR2004
+    return name if len(name) <= _NAME_WIDTH else f"{name[:9]}..{name[-9:]}"
 
 
 def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
@@ -212,13 +212,13 @@ def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
         .append(state, _text_style(state if state in _COLOURS else CANCELLED))
     )
     line.append(f" {_elapsed(chart, now)}", "dim")
-    for parts, kind in summary_parts(chart, now):
-        line.append("   ").append(parts, _text_style(kind) if kind else "dim")
+    for part, kind in summary_parts(chart, now):
+        line.append("   ").append(part, _text_style(kind) if kind else "dim")
     return line
 
 
 def _visible_lanes(chart: LaneChart, frame: DrawingFrame, room: int) -> list[VisibleLane]:
-    """The lanes with those of their rows that have something to show, as many as there is room for."""
+    """The lanes with their non-empty rows, at most `room` rows in all."""
     lanes = [
         (strip, [row for row in strip.rows if row.seen_since(frame.begin)])
         for strip in chart.strips.values()
@@ -236,7 +236,7 @@ def _visible_lanes(chart: LaneChart, frame: DrawingFrame, room: int) -> list[Vis
 def _bar_row(
     bars: Sequence[LaneBar], frame: DrawingFrame, seams: Iterable[float], canvas: Canvas
 ) -> Text:
-    """One row."""
+    """One row of bars."""
     parts: list[Shade] = [None] * (frame.columns * _PARTS_PER_CELL)
     names: dict[int, tuple[str, Style]] = {}
     for bar in bars:
@@ -263,24 +263,24 @@ def _bar_row(
 
 
 def _label_cells(bar: LaneBar, first: int, after: int) -> dict[int, tuple[str, Style]]:
-    """The item's key, on the cells of a bar that is long enough for it."""
-    parts = _bar_label(bar)
+    """The cells with the item's key; none if the bar is too short for it."""
+    label = _bar_label(bar)
     room = after - first - 2
-    if not 0 < len(parts) <= room:
+    if not 0 < len(label) <= room:
         return {}
-    at = first + 1 + (room - len(parts)) // 2
+    at = first + 1 + (room - len(label)) // 2
     style = Style(color="#0b0f14", bgcolor=_COLOURS[bar.state][bar.nth % 2])
-    return {at + number: (char, style) for number, char in enumerate(parts)}
+    return {at + number: (char, style) for number, char in enumerate(label)}
 
 
 def _bar_label(bar: LaneBar) -> str:
-    """The item's key as it is written on its bar; nothing on one that stands for several."""
-    parts = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
-    return parts if cell_len(parts) == len(parts) else ""
+    """The item's key without leading zeros; empty for a bar of several items."""
+    label = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
+    return label if cell_len(label) == len(label) else ""
 
 
 def _coloured_cell(parts: Sequence[Shade]) -> tuple[str, Style]:
-    """One cell in colour: up to two shades, the first one as wide as it is."""
+    """One cell in colour: the first shade in its exact width, and the most frequent other one."""
     left = parts[0]
     width = next((at for at, part in enumerate(parts) if part != left), _PARTS_PER_CELL)
     if width == _PARTS_PER_CELL:
@@ -301,9 +301,9 @@ def _cell_style(shade: Shade) -> Style:
 
 @cache
 def _edge_style(left: Shade, right: Shade) -> Style:
-    """Of a block that is `left` and has `right` behind it.
+    """The style of a block in the colour of `left`, with `right` as background.
 
-    Where there is no left, the block is the background's.
+    Without `left`, the block has the terminal's background colour.
     """
     colours = [None if shade is None else _COLOURS[shade[0]][shade[1]] for shade in (left, right)]
     return (
@@ -325,7 +325,7 @@ def _plain_cell(parts: Sequence[Shade], canvas: Canvas) -> str:
 
 
 def _waiting_row(strip: Strip, frame: DrawingFrame, margin: int, most: int, canvas: Canvas) -> Text:
-    """How many waited, as a line of small columns."""
+    """How many items waited, as a row of small columns."""
     columns = _highest(strip, frame)
     marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
     line = "".join(marks[-(-value * (len(marks) - 1) // most)] for value in columns)
@@ -336,7 +336,7 @@ def _waiting_row(strip: Strip, frame: DrawingFrame, margin: int, most: int, canv
 
 
 def _most_waiting(chart: LaneChart) -> int:
-    """In any lane, so that all are drawn to one scale."""
+    """The most that waited in any lane: all lanes are drawn to this scale."""
     return max(
         (high for strip in chart.strips.values() for _, high, _ in strip.waiting.steps), default=0
     )
@@ -364,7 +364,7 @@ def _axis(frame: DrawingFrame, canvas: Canvas) -> str:
 
 
 def _states(shown: Iterable[VisibleLane]) -> list[str]:
-    """Those that are to be seen."""
+    """The states that appear in the drawing."""
     found = {bar.state for _, rows in shown for bars in rows for bar in bars}
     if any(strip.waiting.steps for strip, _ in shown):
         found.add(WAITING)
@@ -380,22 +380,25 @@ def _legend(shown: Iterable[VisibleLane], canvas: Canvas) -> Text:
     return line
 
 
-# --- as an SVG -------------------------------------------------------------------------------------------------------
+# --- as an SVG -----------------------------------------------------------------------------------
 
 _SVG_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 104, 28, 72, 62  # pixels
 _BAR_HEIGHT, _ROW_HEIGHT, _WAITING_HEIGHT = (
     20,
     24,
     30,
-)  # of a bar, from row to row, of the hill of those that wait
+)  # pixels; the last one is for how many wait
 _MAX_ROWS: Final = 32
 _MAX_BARS: Final = 1500  # keeps the file under 60 KB
-_MAX_LABELLED_BARS: Final = 250  # up to so many get round corners and their names
+_MAX_LABELLED_BARS: Final = 250  # up to so many get round corners and labels
 _GREY: Final = "#9aa4b2"
-_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}">
+_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" \
+viewBox="0 0 {wide} {high}">
 <title>{title}</title>
-<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#9aa4b2}}
-.b{{font-weight:700;fill:#e6edf3}}.k{{font-size:11px;fill:#0b0f14;text-anchor:middle}}.m{{text-anchor:middle}}</style>
+<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
+fill:#9aa4b2}}
+.b{{font-weight:700;fill:#e6edf3}}.k{{font-size:11px;fill:#0b0f14;text-anchor:middle}}\
+.m{{text-anchor:middle}}</style>
 <rect width="{wide}" height="{high}" rx="10" fill="#0f141b"/>
 {body}
 </svg>
@@ -403,7 +406,7 @@ _SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="
 
 
 def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
-    """The picture as a file of its own: nothing in it is fetched from elsewhere."""
+    """The drawing as a file that loads nothing from elsewhere."""
     frame = DrawingFrame.of(chart, now, _SVG_WIDTH - _LEFT - _RIGHT)
     body: list[str] = []
     y = _TOP
@@ -424,9 +427,8 @@ def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
     grid += (_svg_text(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
     for seam in chart.seams:
         x = _LEFT + frame.place(seam)
-        body.append(
-            f'<path d="M{x:.1f} {_TOP - 14}V{y}" stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"/>'
-        )
+        dashed = f'stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"'
+        body.append(f'<path d="M{x:.1f} {_TOP - 14}V{y}" {dashed}/>')
         body.append(_svg_text(round(x), _TOP - 17, "resumed", "m"))
     head = [_svg_text(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
     parts = "\n".join([*head, *grid, *body, *_svg_legend(shown, y + 46)])
@@ -439,7 +441,7 @@ def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
 
 
 def _merge_bars(shown: list[VisibleLane], frame: DrawingFrame) -> list[VisibleLane]:
-    """The same with so few bars that the file stays small."""
+    """The lanes with neighbouring bars merged, so that the file stays small."""
     most = _MAX_BARS // max(1, sum(len(rows) for _, rows in shown))
     return [
         (strip, [_merge_row(most, bars, frame.end - frame.begin) for bars in rows])
@@ -448,7 +450,7 @@ def _merge_bars(shown: list[VisibleLane], frame: DrawingFrame) -> list[VisibleLa
 
 
 def _merge_row(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
-    """Neighbours become one: first those of one kind, which change the picture least."""
+    """Merge neighbouring bars until `most` are left; those of the same state first."""
     grain = length / _SVG_WIDTH
     while len(bars) > most:
         grain *= 2
@@ -467,7 +469,7 @@ def _merge_row(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
 
 
 def _svg_bars(bars: Iterable[LaneBar], frame: DrawingFrame, y: int) -> Iterator[str]:
-    """A row of many bars, in as few letters as there can be."""
+    """A row of many bars, as one path per state to keep the file small."""
     shapes: dict[str, str] = {}
     for bar in bars:
         start, end = (_LEFT + frame.place(when) for when in (bar.start, bar.end))
@@ -484,32 +486,34 @@ def _svg_bar(bar: LaneBar, frame: DrawingFrame, y: int) -> str:
     size = f'width="{width:.1f}" height="{_BAR_HEIGHT}" rx="{min(4, width / 2):.1f}"'
     drawn = f'<rect x="{start:.1f}" y="{y}" {size} fill="{_COLOURS[bar.state][1]}"/>'
     if start - since > 1:
-        drawn += f'<path d="M{since:.1f} {y + 10}H{start:.1f}" stroke="{_COLOURS[WAITING][0]}" stroke-dasharray="2 2"/>'
-    parts = _bar_label(bar)
-    if parts and width > 7 * len(parts) + 4:
-        drawn += _svg_text(round(start + width / 2), y + 14, parts, "k")
+        dashed = f'stroke="{_COLOURS[WAITING][0]}" stroke-dasharray="2 2"'
+        drawn += f'<path d="M{since:.1f} {y + 10}H{start:.1f}" {dashed}/>'
+    label = _bar_label(bar)
+    if label and width > 7 * len(label) + 4:
+        drawn += _svg_text(round(start + width / 2), y + 14, label, "k")
     return drawn
 
 
 def _waiting_area(strip: Strip, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
-    """How many waited over time."""
+    """How many items waited over time, as an area."""
     heights = _highest(strip, DrawingFrame(frame.begin, frame.end, frame.columns // 4))
     if top := max(heights):
         foot = y + _WAITING_HEIGHT - 6
         points = "".join(
             f"V{foot - (_WAITING_HEIGHT - 8) * height / most:.1f}h4" for height in heights
         )
-        yield f'<path d="M{_LEFT} {foot}{points}V{foot}z" fill="{_COLOURS[WAITING][0]}" opacity=".45"/>'
+        area = f'<path d="M{_LEFT} {foot}{points}V{foot}z"'
+        yield f'{area} fill="{_COLOURS[WAITING][0]}" opacity=".45"/>'
         yield _svg_text(20, y + 18, f"{top} {WAITING}")
 
 
 def _headline(chart: LaneChart, state: str, now: float, x: int) -> str:
     spans = [(state, state), (f" {_elapsed(chart, now)}", "")]
-    for parts, kind in summary_parts(chart, now):
-        spans += ((" · ", ""), (parts, kind))
+    for part, kind in summary_parts(chart, now):
+        spans += ((" · ", ""), (part, kind))
     inked = (
-        f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{parts}</tspan>'
-        for parts, kind in spans
+        f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{text}</tspan>'
+        for text, kind in spans
     )
     return f'<text x="{x}" y="30" xml:space="preserve">{"".join(inked)}</text>'
 
@@ -523,6 +527,6 @@ def _svg_legend(shown: Iterable[VisibleLane], y: int) -> Iterator[str]:
         x += 42 + 8 * len(state)
 
 
-def _svg_text(x: float, y: float, parts: str, kind: str = "") -> str:
+def _svg_text(x: float, y: float, text: str, kind: str = "") -> str:
     styled = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}"{styled}>{escape(parts)}</text>'
+    return f'<text x="{x}" y="{y}"{styled}>{escape(text)}</text>'

@@ -1,7 +1,4 @@
-"""Limits as a picture: calls in flight, how many are allowed, and the decisions.
-
-In a terminal, in words, as an SVG.
-"""
+"""Draws calls in flight, how many are allowed, and each decision: in a terminal or as an SVG."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from abreast.cli.terminal.lane_drawing import Canvas, DrawingFrame, clock
 from abreast.views.lane_rows import RUNNING, LaneLevel
 from abreast.views.limits import CONCURRENCY, CallFlow, LimitChart
 
-_PLOT_LINES: Final = 8  # lines of a plot
+_PLOT_LINES: Final = 8  # height of a plot
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " ....####"
 _MARGIN: Final = 8
-_MAX_DECISIONS: Final = 12  # decisions that are put into words
+_MAX_DECISIONS: Final = 12  # that are listed for a lane
 _RATE_UNITS: Final = {
     "requests": "rpm",
     "tokens": "tpm",
@@ -37,7 +34,7 @@ def summary_line(chart: LimitChart, run: str, state: str, now: float) -> str:
 
 
 def snapshot(chart: LimitChart, run: str, state: str, now: float) -> dict[str, Any]:
-    """The lanes in JSON's own types."""
+    """The lanes as JSON values."""
     lanes = [
         {
             "lane": flow.name,
@@ -156,12 +153,14 @@ def _limits(flow: CallFlow, frame: DrawingFrame) -> list[float | None]:
     return columns
 
 
-# --- as an SVG -------------------------------------------------------------------------------------------------------
+# --- as an SVG -----------------------------------------------------------------------------------
 
 _SVG_WIDTH, _LEFT, _RIGHT, _LANE_HEIGHT, _TOP = 960, 64, 24, 150, 64  # pixels
-_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}">
+_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" \
+viewBox="0 0 {wide} {high}">
 <title>{title}</title>
-<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#9aa4b2}}
+<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
+fill:#9aa4b2}}
 .b{{font-weight:700;fill:#e6edf3}}.m{{text-anchor:middle}}.e{{text-anchor:end}}</style>
 <rect width="{wide}" height="{high}" rx="10" fill="#0f141b"/>
 {body}
@@ -171,7 +170,7 @@ _FLYING, _LIMIT, _REJECTED = "#2f76e8", "#e3b341", "#e5484d"
 
 
 def svg(chart: LimitChart, run: str, state: str, now: float) -> str:
-    """The picture as a file of its own: nothing in it is fetched from elsewhere."""
+    """The drawing as a file that loads nothing from elsewhere."""
     frame = DrawingFrame.of(chart, now, _SVG_WIDTH - _LEFT - _RIGHT)
     body = [
         _svg_text(20, 30, run, "b"),
@@ -184,9 +183,8 @@ def svg(chart: LimitChart, run: str, state: str, now: float) -> str:
     keys = ((_FLYING, "in flight"), (_LIMIT, "allowed"), (_REJECTED, "turned away"))
     for place, (colour, word) in enumerate(keys):
         x = _LEFT + 130 * place
-        body.append(
-            f'<rect x="{x}" y="{y - 12}" width="12" height="12" rx="3" fill="{colour}"/>{_svg_text(x + 18, y - 2, word)}'
-        )
+        square = f'<rect x="{x}" y="{y - 12}" width="12" height="12" rx="3" fill="{colour}"/>'
+        body.append(f"{square}{_svg_text(x + 18, y - 2, word)}")
     title = escape(summary_line(chart, run, state, now))
     return _SVG.format(wide=_SVG_WIDTH, high=y + 18, title=title, body="\n".join(body))
 
@@ -227,6 +225,6 @@ def _svg_lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
         yield f'<path d="{cuts}" stroke="{_REJECTED}" stroke-width="2"/>'
 
 
-def _svg_text(x: float, y: float, parts: str, kind: str = "") -> str:
+def _svg_text(x: float, y: float, text: str, kind: str = "") -> str:
     styled = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:g}" y="{y:g}"{styled}>{escape(parts)}</text>'
+    return f'<text x="{x:g}" y="{y:g}"{styled}>{escape(text)}</text>'

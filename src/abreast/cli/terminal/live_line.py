@@ -1,4 +1,4 @@
-"""A live line at the bottom of a terminal: drawn over itself, and erased before anything else is said."""
+"""A live line at the bottom of a terminal, redrawn in place and erased before other output."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from abreast.cli.signals import Interrupts
 
 
 class ClosableLine(Protocol):
-    """A live line that can be erased for good."""
+    """A live line that can be erased permanently."""
 
     def close(self, *, wait: bool = True) -> None:
         """Erase it; nothing is drawn from now on.
 
-        Without `wait`, it may stay if a thread is drawing right now.
+        Without `wait`, it may stay if a thread is drawing at this moment.
         """
 
 
 class LiveLine:
-    """Draws a text on stderr in place of the one before.
+    """Draws a text on stderr in place of the previous one.
 
-    Observers draw from threads of their own, hence the lock.
+    Observers draw from several threads, hence the lock.
     """
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class LiveLine:
             self._write("")
 
     def close(self, *, wait: bool = True) -> None:
-        """Erase the line for good.
+        """Erase the line permanently.
 
-        Without `wait`, leave it to the next call if a thread is drawing right now.
+        Without `wait`, it may stay until the next call if a thread is drawing at this moment.
         """
         self._closed = True
         if self._lock.acquire(blocking=wait):
@@ -66,7 +66,7 @@ class LiveLine:
 
 @contextmanager
 def closing_line(line: ClosableLine | None, interrupts: Interrupts) -> Iterator[None]:
-    """Erase the line when the block ends or a signal comes, before a word is said about either."""
+    """Erase the line when the block ends or a signal arrives, before a message is printed."""
     if line is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""One live line about a study: cells, lanes, 429s, what it has cost and will cost, and when it will end."""
+"""A live line about a study: cells, lanes, 429s, cost so far and in all, and the time left."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from abreast.core.outcome import Outcome
 from abreast.jobs.matrix.call_notes import LaneCount
 from abreast.jobs.matrix.job import LaneTally, MatrixTally
 
-_DRAW_INTERVAL: Final = 0.1
+_DRAW_INTERVAL: Final = 0.1  # seconds
 _MINUTE: Final = 60.0
-_MAX_OF_UNIT: Final = 90  # of a unit, before the next larger is used
+_MAX_OF_UNIT: Final = 90  # from here on the next larger unit is used
 
 
 class MatrixLine(LiveLine):
-    """Hears of each cell that ends, and draws once in a while."""
+    """Is called for each cell that ends, and draws at most ten times per second."""
 
     def __init__(
         self, cells: Mapping[str, int], widths: Mapping[str, int], now: float | None = None
     ) -> None:
-        """Of so many cells in each lane, so many requests of it at once.
-
-        It began now, unless `now` says otherwise.
-        """
+        """Take each lane's number of cells and width; `now` replaces the clock's start time."""
         super().__init__()
         self._cells = cells
         self._widths = widths
@@ -35,18 +32,18 @@ class MatrixLine(LiveLine):
         self._drawn = 0.0
 
     def watch(self, tally: MatrixTally, lanes: Mapping[str, LaneCount]) -> None:
-        """Look at these when drawing."""
+        """Draw from these counts."""
         self._tally, self._lanes = tally, lanes
 
     def __call__(self, _lane: str, _outcome: Outcome[Any]) -> None:
-        """A cell has ended."""
+        """Draw the line, as a cell has ended."""
         now = SYSTEM_CLOCK.now()
         if now - self._drawn >= _DRAW_INTERVAL:
             self._drawn = now
             self.show(self.text(now))
 
     def text(self, now: float) -> str:
-        """The line."""
+        """The line's text."""
         tally = self._tally
         lanes = "  ".join(
             f"{name} {lane.now}/{self._widths.get(name, lane.now)}"
@@ -64,7 +61,7 @@ class MatrixLine(LiveLine):
         return "  ".join(str(part) for part in parts if part)
 
     def _cost_text(self) -> str:
-        """What is spent, and what it will have been at the end if cells go on costing what they did."""
+        """The cost so far, and the cost at the end if further cells cost the same on average."""
         lanes_by_name = self._tally.lanes
         spent = sum(lane.usd for lane in lanes_by_name.values())
         whole = spent + sum(
@@ -75,9 +72,9 @@ class MatrixLine(LiveLine):
         return f"{spent:.4g} of about {whole:.3g} usd" if spent else ""
 
     def _remaining_text(self, now: float) -> str:
-        """When the lane ends that ends last, going by what this driver has done.
+        """The time until the last lane ends, from the cells that this driver has run.
 
-        Lanes are not each other's pace.
+        It is computed for each lane, as lanes have different speeds.
         """
         seconds_left = {
             name: (now - self._started_at) / lane.fresh * self._open_cells(name)

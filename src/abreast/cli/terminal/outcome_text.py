@@ -1,4 +1,4 @@
-"""Outcomes as people and programs get them: text as the command wrote it, or one JSON object per item."""
+"""Formats outcomes: as text, as the command wrote it, or as one JSON object per item."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ _OWN_ERRORS: Final = (
 def json_line(row: Mapping[str, Any]) -> str:
     """One line of JSON without control characters.
 
-    Half a surrogate pair, which is no text, becomes a question mark.
-
-    JSON has no infinity and no NaN: these become the texts `inf`, `-inf` and `nan`, as in an
-    export.
+    Half a surrogate pair, which can't be encoded, becomes a question mark. Infinity and NaN, which
+    JSON lacks, become the texts `inf`, `-inf` and `nan`, as in an export.
     """
     try:
         text = _JSON(row)
@@ -41,7 +39,7 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 
 def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
-    """What an item wrote, or what its function returned, and a line about its failure."""
+    """An item's output, or its function's value, and a line about its failure."""
     if isinstance(outcome, Done):
         value = outcome.value
         if is_command(value):
@@ -63,12 +61,12 @@ def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
 
 
 def pieces_as_json(outcome: Outcome[Any], *, run_id: str) -> list[Piece]:
-    """One object on a line."""
+    """The outcome as one JSON object on a line."""
     return [(STDOUT, f"{json_line({'run': run_id, **row_of(outcome)})}\n".encode())]
 
 
 def outcome_sentence(outcome: Outcome[Any]) -> str:
-    """What became of an item that isn't done, in words."""
+    """The state of an outcome, with the reason of a failure, in words."""
     if isinstance(outcome, Failed):
         return f"failed: {one_line(error_sentence(outcome.error))}"
     return (
@@ -79,9 +77,9 @@ def outcome_sentence(outcome: Outcome[Any]) -> str:
 
 
 def row_of(outcome: Outcome[Any]) -> Row:
-    """An outcome in JSON's own types. What a command wrote is at the top.
+    """An outcome as JSON values; a command's output is at the top level.
 
-    Bytes that are no text are in base64 too.
+    Output that is not UTF-8 is there in base64 too.
     """
     row: Row = {"key": outcome.key, "index": outcome.index, "state": outcome.state}
     if isinstance(outcome, Done):
@@ -101,10 +99,7 @@ def row_of(outcome: Outcome[Any]) -> Row:
 
 
 def error_row(error: BaseException) -> Row:
-    """A failure in JSON's own types.
-
-    Of a model's call with HTTP's status and what came instead of a reply.
-    """
+    """A failure as JSON values; for a model's call with HTTP status and raw response."""
     kind, message = _type_and_message(error)
     details = getattr(error, "details", None)
     kept = details if isinstance(details, dict) else {}
@@ -114,14 +109,14 @@ def error_row(error: BaseException) -> Row:
 
 
 def is_command(value: object) -> bool:
-    """Whether this is what a command left: its exit code and what it wrote."""
+    """Whether the value is the result of a command: its exit code and its output."""
     return (
         isinstance(value, dict) and "exit_code" in value and "stdout" in value and "stderr" in value
     )
 
 
 def error_sentence(error: BaseException) -> str:
-    """A failure in one sentence; errors that abreast names itself speak for themselves."""
+    """A failure in one sentence: the type and the message; abreast's own errors without type."""
     kind, message = _type_and_message(error)
     return (
         message
@@ -133,7 +128,7 @@ def error_sentence(error: BaseException) -> str:
 
 
 def plain(value: object) -> object:
-    """A value in JSON's own types, as an export of the store would show it."""
+    """A value as JSON values, as an export of the store shows it."""
     return value if codec.is_scalar(value) else codec.decode_plain(codec.encode(value, "a value"))
 
 
@@ -160,11 +155,11 @@ def _bytes(output: object) -> bytes:
 
 
 def command_row(result: Mapping[str, Any]) -> Row:
-    """What a command left, in JSON's own types; bytes that are no text are there in base64 too."""
+    """A command's result as JSON values; output that is not UTF-8 is there in base64 too."""
     row: Row = dict(result)
     for name in _STREAMS:
         output = row.get(name)
-        if isinstance(output, dict):  # as the store shows bytes to people
+        if isinstance(output, dict):  # the store exports bytes like this
             output = base64.b64decode(output.get("base64", ""))
         if isinstance(output, bytes):
             row[name] = output.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Results on their way out: written by a thread, so that a reader who takes his time never holds up the loop."""
+"""Writes results to stdout from a thread, so that a slow reader never blocks the loop."""
 
 from __future__ import annotations
 
@@ -22,22 +22,18 @@ _Job: TypeAlias = "tuple[Sequence[Piece], asyncio.Future[None]]"
 
 
 class OutputLost(UsageError):
-    """Nothing more can be written to stdout.
-
-    When its reader is gone (`| head`), that needs no words.
-    """
+    """Nothing more can be written to stdout; the message is empty if its reader has ended."""
 
     def __init__(self, sentence: str = "", code: int = PIPE_CLOSED) -> None:
-        """By default the reader is gone."""
+        """By default, the reader has ended (`| head`)."""
         super().__init__(sentence, code)
 
 
 class Printer:
     """Writes pieces to stdout and stderr, in order.
 
-    Made inside the running loop; its thread is a daemon.
-
-    `around` is entered while it writes, so that a live line on the same terminal can step aside.
+    It is created inside the running loop; its thread is a daemon. `around` is entered while it
+    writes: it erases a live line on the same terminal, and draws it again.
     """
 
     def __init__(self, around: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
@@ -48,10 +44,9 @@ class Printer:
         threading.Thread(target=self._write_forever, name="abreast-printer", daemon=True).start()
 
     async def write(self, pieces: Sequence[Piece]) -> None:
-        """Write them and wait until they are taken.
+        """Write the pieces, and wait until they are written.
 
-        Raises `OutputLost` when stdout takes no more. What can't be written to stderr is lost:
-        there is nowhere to complain.
+        Raises `OutputLost` when stdout can't be written. Errors of writing to stderr are ignored.
         """
         if pieces:
             written: asyncio.Future[None] = self._loop.create_future()
@@ -66,16 +61,16 @@ class Printer:
                 with self._around():
                     for where, data in pieces:
                         write_all(where, data)
-            except BaseException as raised:  # noqa: BLE001 - carried to whoever waits for it
+            except BaseException as raised:  # noqa: BLE001 - raised again in `write`
                 error = raised
-            with suppress(RuntimeError):  # the loop is gone: so is everyone who waited
+            with suppress(RuntimeError):  # the loop is closed, so nothing waits for it
                 self._loop.call_soon_threadsafe(_settle, written, error)
 
 
 def write_all(where: int, data: bytes) -> None:
-    """Write all of it to a file descriptor, also to one that is non-blocking.
+    """Write all bytes to a file descriptor, also to a non-blocking one.
 
-    A terminal shows control characters.
+    Control characters are escaped if it is a terminal.
     """
     rest = memoryview(for_file(where, data))
     while rest:

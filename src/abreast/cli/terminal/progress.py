@@ -1,4 +1,4 @@
-"""One live line on a terminal: how many are done, of how many, and how fast."""
+"""The live line of a map: items done, items read, and items per second."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from abreast.core.events import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-_DRAW_INTERVAL: Final = 0.1  # seconds between two drawings of the line
+_DRAW_INTERVAL: Final = 0.1  # seconds
 
 
 def wants_progress() -> bool:
-    """Whether somebody can see a live line: stderr is a terminal that can move its cursor."""
+    """Whether a live line can be drawn: stderr is a terminal that can move its cursor."""
     return (
         sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     )
 
 
 class Progress:
-    """An observer of events that draws the line. The printer steps around it with `aside`."""
+    """An observer of events that draws the line; the printer writes inside `aside`."""
 
     def __init__(
         self, name: str, *, read: int = 0, complete: bool = False, done: int = 0, failed: int = 0
     ) -> None:
-        """Start from what earlier drivers have done."""
+        """Start from the counts of earlier drivers."""
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
@@ -56,7 +56,7 @@ class Progress:
         self._tokens, self._usd, self._rejections = 0, 0.0, 0
 
     def __call__(self, event: Event) -> None:
-        """Count what happened, and draw once in a while."""
+        """Count the event, and draw at most ten times per second."""
         if event.kind == ITEM_READ:
             self._read += count_read(event)
         elif event.kind == ITEMS_COMPLETE:
@@ -86,7 +86,7 @@ class Progress:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Take the line away while something else is written, and put it back."""
+        """Erase the line while something else is written, and draw it again."""
         with self._lock:
             visible = self._visible
             self._erase()
@@ -95,9 +95,9 @@ class Progress:
                 self._draw()
 
     def close(self, *, wait: bool = True) -> None:
-        """Take the line away for good.
+        """Erase the line permanently.
 
-        Without `wait`, leave it to the next call if a thread is writing right now.
+        Without `wait`, it may stay until the next call if a thread is writing at this moment.
         """
         self._closed = True
         if self._lock.acquire(blocking=wait):

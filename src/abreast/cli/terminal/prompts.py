@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal: inputs that are missing, and what a gate wants to know."""
+"""Prompts on the terminal: for missing inputs, and for the decision at a gate."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from abreast.executors.tasks import LocalExecutor
 from abreast.jobs.workflow.spec import WorkflowInput
 from abreast.jobs.workflow.tools import GateQuestion
 
-_MAX_FILE_LINES: Final = 200  # of a file that is shown
+_MAX_FILE_LINES: Final = 200  # of a file that a gate shows
 
 
 class ErasableLine(Protocol):
-    """Something that is drawn on the terminal and must stand aside."""
+    """A live line that must be erased before a prompt."""
 
     def end(self) -> None:
-        """Take it away."""
+        """Erase it."""
 
 
 def can_prompt() -> bool:
-    """Whether there is a person to ask."""
+    """Whether stdin and stderr are terminals, so that a prompt can be answered."""
     return (
         sys.stdin is not None
         and sys.stdin.isatty()
@@ -37,7 +37,7 @@ def can_prompt() -> bool:
 
 
 def ask_for_input(one: WorkflowInput) -> str:
-    """The value of an input that was not given."""
+    """Prompt for the value of an input that was not given."""
     words = one.prompt or one.name
     choices = f" ({', '.join(map(str, one.enum))})" if one.enum else ""
     return str(click.prompt(f"{one_line(words)}{choices}", err=True, hide_input=one.secret))
@@ -46,7 +46,7 @@ def ask_for_input(one: WorkflowInput) -> str:
 def decide_on_terminal(
     line: ErasableLine | None,
 ) -> Callable[[GateQuestion], Awaitable[str | None]]:
-    """Asks in a thread, so that all else goes on."""
+    """A function that prompts for a gate's decision in a thread; other steps go on."""
 
     async def decide(question: GateQuestion) -> str | None:
         if line is not None:
@@ -72,7 +72,7 @@ def _ask_on_terminal(question: GateQuestion) -> str:
     while True:
         try:
             answer = input().strip()
-        except EOFError:  # nobody is there any more: the cautious answer
+        except EOFError:  # the terminal was closed: take the cautious answer
             return next(
                 (one for one in question.options if one.lower() in ("reject", "abort")),
                 question.options[-1],

@@ -1,4 +1,4 @@
-"""Tables and facts for people: plain columns that a shell can cut, in bold only where a terminal shows them."""
+"""Prints lines, JSON, tables and facts on stdout; headings are bold on a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from abreast.cli.terminal.visible import visible
 
 
 def say(text: str, *, bold: int = 0) -> None:
-    """One line of output; on a terminal its control characters are shown, and its first `bold` ones are bold."""
+    """Print one line.
+
+    On a terminal, control characters are escaped, and the first `bold` characters are bold.
+    """
     text = text.encode("utf-8", "replace").decode()
     if sys.stdout.isatty():
         title = click.style(visible(text[:bold]), bold=True) if bold else ""
@@ -24,12 +27,12 @@ def say(text: str, *, bold: int = 0) -> None:
 
 
 def say_json(row: Mapping[str, Any]) -> None:
-    """One object as a line of output."""
+    """Print one object as a line of JSON."""
     say(json_line(row))
 
 
 def say_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows in columns as wide as they need to be; the last one may be as long as it likes."""
+    """Print rows in columns, each as wide as its longest cell."""
     texts = [[one_line(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
     title = _line(head, widths)
@@ -39,7 +42,7 @@ def say_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def say_facts(facts: Mapping[str, object]) -> None:
-    """Names and values, one below the other; a name without a value is left out."""
+    """Print names and values, one pair per line; a name without a value is left out."""
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
         if value not in (None, "", [], ()):
@@ -47,7 +50,7 @@ def say_facts(facts: Mapping[str, object]) -> None:
 
 
 def iso_time(when: float | None) -> str | None:
-    """A time of day for programs: ISO 8601, in UTC."""
+    """A time for programs: ISO 8601, in UTC."""
     return (
         None
         if when is None
@@ -56,7 +59,7 @@ def iso_time(when: float | None) -> str | None:
 
 
 def local_time(when: float | None) -> str:
-    """A time of day for people, where they are."""
+    """A time for people: in the local time zone."""
     return (
         ""
         if when is None
@@ -66,7 +69,7 @@ def local_time(when: float | None) -> str:
 
 def duration_text(seconds: float) -> str:
     """A length of time for people."""
-    if seconds < 60:  # noqa: PLR2004
+    if seconds < 60:  # noqa: PLR2004 - a minute
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

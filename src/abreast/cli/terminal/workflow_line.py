@@ -1,4 +1,4 @@
-"""One live line about a workflow: how many steps are done, and which one was last."""
+"""A live line about a workflow: how many steps are done, and the newest one."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from abreast.cli.terminal.live_line import LiveLine
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 
-_DRAW_INTERVAL: Final = 0.1
-_PATH_WIDTH: Final = 60
+_DRAW_INTERVAL: Final = 0.1  # seconds
+_PATH_WIDTH: Final = 60  # characters
 
 
 class WorkflowLine(LiveLine):
     """An observer of events that draws the line."""
 
     def __init__(self) -> None:
-        """Nothing has happened."""
+        """Start without steps."""
         super().__init__()
         self._done = self._failed = self._running = 0
         self._drawn = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Count what happened, and draw once in a while."""
+        """Count the event, and draw at most ten times per second."""
         if event.kind == ITEM_STARTED:
             self._running += 1
         elif event.kind == ITEM_SETTLED:
