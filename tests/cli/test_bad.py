@@ -1,4 +1,4 @@
-"""Everything that can be asked wrongly: one clear sentence, the right exit code, no traceback, nothing lost."""
+"""Bad usage and bad input: one clear sentence, the right exit code, no traceback, nothing lost."""
 
 import os
 import re
@@ -703,7 +703,10 @@ def test_a_run_whose_store_is_removed_says_so_and_does_not_seem_to_be_done(abrea
 
 def test_a_store_that_can_no_longer_grow_ends_the_run_and_keeps_what_is_recorded(abreast):
     abreast.file("items", "".join(f"{number}\n" for number in range(500)))
-    script = 'ulimit -f 1600; exec "$0" -m abreast map --input items -- sh -c "yes long | head -c 3000" sh'
+    script = (
+        "ulimit -f 1600; "
+        'exec "$0" -m abreast map --input items -- sh -c "yes long | head -c 3000" sh'
+    )
     process = subprocess.run(
         ["sh", "-c", script, sys.executable],
         cwd=abreast.folder,
@@ -769,7 +772,10 @@ def test_what_was_read_before_a_bad_line_is_done_and_the_rest_follows_once_it_is
 
 def test_a_fault_of_ours_is_one_line_and_its_traceback_for_those_who_ask(abreast):
     # A store that breaks in a way that nobody thought of.
-    broken = "import abreast.assembly.names\n\ndef broken(*_, **__):\n    raise LookupError('oh\\nno')\n\n"
+    broken = (
+        "import abreast.assembly.names\n\ndef broken(*_, **__):\n"
+        "    raise LookupError('oh\\nno')\n\n"
+    )
     abreast.file("sitecustomize.py", f"{broken}abreast.assembly.names.find_store = broken\n")
     path = os.pathsep.join((str(abreast.folder), abreast.environment["PYTHONPATH"]))
     said = abreast(*MAP, given="x\n", PYTHONPATH=path)

@@ -1,4 +1,4 @@
-"""A name is never a path: whatever runs, studies, steps and items are called, files are where they belong."""
+"""Names of runs, studies, steps and items are never used as paths: files stay in their folder."""
 
 import json
 import subprocess
@@ -102,7 +102,7 @@ def in_git(project):
         subprocess.run(["git", *words], cwd=project.folder, check=True, capture_output=True)
 
 
-def test_the_report_of_an_optimisation_is_beside_its_store_whatever_the_run_and_the_candidates_are_called(
+def test_the_report_of_an_optimisation_is_beside_its_store_whatever_the_names(
     project,
 ):
     for name, text in {"sums.py": SLOW, "test_sums.py": TESTS, "pytest.ini": QUICK}.items():

@@ -1,4 +1,7 @@
-"""SIGKILL at any time, then `abreast resume`: nothing lost, nothing recorded run again, nobody left behind."""
+"""SIGKILL at any time, then `abreast resume`.
+
+Nothing is lost, no recorded item runs again, and no process is left behind.
+"""
 
 import os
 import random
@@ -32,7 +35,7 @@ COUNTING = ("--", "sh", "-c", 'echo x >> "counts/$1"; echo "got $1"', "sh", "{}"
 
 
 def kill(process, chance, *, lines, group):
-    """Kill the driver, or all that is in its group, at some moment: when so much is printed, or a little later."""
+    """Kill the driver, or its process group, when so much is printed or a little later."""
 
     def strike():
         with suppress(ProcessLookupError):
@@ -52,7 +55,10 @@ def kill(process, chance, *, lines, group):
 
 
 def storm(abreast, *, items, kills, seed):
-    """Kill it again and again, then let it end: the output is as if nothing had been, and nothing ran that had to."""
+    """Kill it several times, then let it end.
+
+    The output equals that of an undisturbed run, and no recorded item ran again.
+    """
     chance = random.Random(seed)
     expected = set_up(abreast, items)
     killed, recorded, before = 0, set(), {}
@@ -104,7 +110,10 @@ def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
     # child any more.
     os.mkfifo(abreast.folder / "here")
     here = os.open(abreast.folder / "here", os.O_RDWR)
-    script = '[ -e go ] && { echo got; exit; }; trap "" TERM HUP; exec 3> here; echo $$ >&3; while :; do sleep 600; done'
+    script = (
+        '[ -e go ] && { echo got; exit; }; trap "" TERM HUP; exec 3> here; echo $$ >&3; '
+        "while :; do sleep 600; done"
+    )
     abreast.file("items", "1\n")
     with abreast.start("map", "--input", "items", "--", "sh", "-c", script) as process:
         assert select.select([here], [], [], PATIENCE)[0]

@@ -1,4 +1,4 @@
-"""What limits did, to be looked at: `abreast show RUN --limits`, `abreast watch --limits`, `abreast models`."""
+"""Limits shown by `abreast show RUN --limits`, `abreast watch --limits` and `abreast models`."""
 
 from xml.etree import ElementTree as ET
 
@@ -88,7 +88,10 @@ def test_a_run_shows_what_its_limits_did_and_what_was_learned_is_listed(abreast)
     with start_process(rpm=6000, latency=0.05) as storm:
         abreast.file(
             "abreast.toml",
-            f'[lanes.a]\nbase_url = "{storm.url}/v1"\n[lanes.b]\nbase_url = "{storm.url}/v1"\nwidth = 3\n',
+            (
+                f'[lanes.a]\nbase_url = "{storm.url}/v1"\n[lanes.b]\n'
+                f'base_url = "{storm.url}/v1"\nwidth = 3\n'
+            ),
         )
         asked = abreast(
             "map",

@@ -135,7 +135,7 @@ def score(row):
 """
 
 
-def test_killed_between_the_reply_and_its_score_no_row_has_a_part_missing_and_no_reply_is_paid_twice(
+def test_killed_between_reply_and_score_no_row_lacks_a_part_and_no_reply_is_paid_twice(
     abreast,
 ):
     with start_process(latency=0.001) as storm:

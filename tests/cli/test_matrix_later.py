@@ -1,4 +1,4 @@
-"""`abreast matrix` on a study that was changed since: what was taken out, what it has cost, what prices it knew."""
+"""`abreast matrix` on a study that was changed since: removed cells, cost, and prices."""
 
 import json
 import re
@@ -30,7 +30,8 @@ def study(abreast):
         )
         abreast.file(
             "study.yaml",
-            f"matrix:\n  models: [scripted/replies.jsonl]\n  strategies:\n{named}  inputs: data.jsonl\n"
+            "matrix:\n  models: [scripted/replies.jsonl]\n  strategies:\n"
+            f"{named}  inputs: data.jsonl\n"
             f"  repeats: {repeats}\n  scores: [exact]\n  controls: {controls}\n",
         )
 
@@ -127,7 +128,7 @@ def test_a_report_and_a_comparison_are_of_the_file_as_it_is(abreast, study):
     assert (compared["both"], compared["only_before"]) == (4, 0)
 
 
-# --- what it has cost -------------------------------------------------------------------------------------------------
+# --- what it has cost ----------------------------------------------------------------------------
 
 
 def server_study(abreast, storm, how):
@@ -169,7 +170,7 @@ def test_a_later_budget_counts_what_superseded_cells_and_drivers_without_one_hav
         assert storm.stats().arrived == 36
 
 
-# --- provenance -------------------------------------------------------------------------------------------------------
+# --- provenance ----------------------------------------------------------------------------------
 
 
 def facts(abreast):
@@ -213,7 +214,8 @@ def test_a_lane_keeps_its_width_unless_it_is_to_find_it_out(abreast, words, leas
         abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
         abreast.file(
             "study.yaml",
-            'matrix:\n  models: [a/storm]\n  strategies:\n    say: {prompt: "say {{ input.text }}"}\n'
+            "matrix:\n  models: [a/storm]\n  strategies:\n"
+            '    say: {prompt: "say {{ input.text }}"}\n'
             "  inputs: data.jsonl\n",
         )
         assert run(abreast, *words).code == 0

@@ -1,4 +1,4 @@
-"""`abreast matrix` around a run: the report that it leaves, two runs compared, flags by other names, a dry run."""
+"""`abreast matrix` around a run: report, comparison of two runs, aliases of flags, dry run."""
 
 import json
 import os
@@ -193,7 +193,7 @@ def test_the_usual_width_is_four_and_a_study_may_say_another(abreast, study):
     assert widths == [4, 7, 2]
 
 
-# --- against a server's own count -------------------------------------------------------------------------------------
+# --- against a server's own count ----------------------------------------------------------------
 
 
 def many_steps(abreast, storm, lane=""):
@@ -267,7 +267,7 @@ def test_a_lane_that_does_not_is_held_by_429s_and_its_rows_are_the_same(abreast)
     assert max(row["hold_s"] for row in rows) > 0
 
 
-# --- going on ---------------------------------------------------------------------------------------------------------
+# --- going on ------------------------------------------------------------------------------------
 
 
 def test_resume_goes_on_with_the_file_as_it_was_run_last_and_not_with_an_older_one(abreast, study):

@@ -1,4 +1,4 @@
-"""The cap of a provider covers strategies that call it by themselves: counted by a server's own log."""
+"""The cap of a provider holds for strategies with a client of their own, by the server's log."""
 
 import json
 import sys
@@ -52,7 +52,7 @@ steps:
 
 
 class Provider(ThreadingHTTPServer):
-    """Answers nothing until as many requests are under way as `full` says, and logs what is under way."""
+    """Answers only when `full` requests are in flight, and logs how many are."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""`abreast matrix score`: judges are asked, no other model is, and nothing that is recorded is lost by it."""
+"""`abreast matrix score`: judges are asked, no other model is, and no record is lost."""
 
 import json
 
@@ -107,9 +107,9 @@ def test_cells_that_have_no_reply_yet_are_left_to_the_next_run(abreast, servers)
 
     assert said.code == 0, said
     assert (
-        "cells have no reply yet, and are not scored; ask for them with: abreast matrix run study.yaml"
-        in said.err
-    )
+        "cells have no reply yet, and are not scored; ask for them with: "
+        "abreast matrix run study.yaml"
+    ) in said.err
     assert (arm.stats().arrived, judge.stats().arrived) == (asked, scored)
     assert [row["state"] for row in abreast("runs", "--json").rows] == ["halted"]
     assert abreast("resume", "study-1").code == 3  # the budget is the study's still

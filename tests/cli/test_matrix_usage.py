@@ -1,4 +1,4 @@
-"""What a study cost, over real HTTP: killed and resumed it tells the figures of one that was left alone."""
+"""The cost of a study over real HTTP: kills and resumes do not change what is reported."""
 
 import json
 import signal
@@ -40,7 +40,8 @@ steps:
 """
 MINE = """
 async def ask(value, model):
-    said = [await model.ask(f"{word} {value['text']}", step=word, max_tokens=20) for word in ("one", "two", "three")]
+    said = [await model.ask(f"{word} {value['text']}", step=word, \
+max_tokens=20) for word in ("one", "two", "three")]
     return " ".join(said)
 """
 CALLS = 4 * (1 + 3 + 1 + 4 + 2) + 4 * 4  # of strategies, and of the judge for cells that are done

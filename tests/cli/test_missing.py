@@ -1,4 +1,4 @@
-"""What a job needs and is not installed: told in one sentence before the first item, as a missing key is."""
+"""A missing package or key is reported in one sentence before the first item."""
 
 import os
 import sys
@@ -122,7 +122,8 @@ inputs: {{agent: {{default: theirs}}, hidden: {{secret: true}}}}
 steps:
   - {{id: first, type: shell, run: "touch ran"}}
   - {{id: ask, type: gate, message: "Go on?", options: [approve, reject]}}
-  - {{id: choose, type: if, condition: "{{{{ steps.ask.output.choice == 'approve' }}}}", then: [{step}]}}
+  - {{id: choose, type: if, condition: "{{{{ steps.ask.output.choice == 'approve' }}}}", then: \
+[{step}]}}
 """
 CALLED = "workflow: {id: inner, integration: theirs}\nsteps:\n  - {id: b, command: speckit.plan}\n"
 

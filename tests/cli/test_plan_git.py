@@ -66,7 +66,10 @@ WRITES = 'echo "y = 1" > "${ABREAST_SCOPE}m1.py"; echo new > "${ABREAST_SCOPE}ne
         'git worktree add -q "../another-$$"; git worktree prune',
         "rm -rf .git",
         "rm -rf .git; if git status; then exit 1; fi; git init -q; git add -A",
-        "git push origin HEAD && exit 1; git remote add origin . && git push -q origin HEAD:refs/heads/pushed",
+        (
+            "git push origin HEAD && exit 1; "
+            "git remote add origin . && git push -q origin HEAD:refs/heads/pushed"
+        ),
         "git reset -q --hard; git clean -qfdx",
         "echo '*' > .git/info/exclude; git rm -rq --cached .",
     ],
@@ -87,7 +90,8 @@ def test_what_was_committed_in_a_part_is_its_result_and_what_was_stashed_is_not(
         project,
         f"""{WRITES}
 case $ABREAST_SCOPE in
-    alpha/) git commit -qam one; git add -A; git commit -qm two; echo z > alpha/a.log; git add -f alpha/a.log;;
+    alpha/) git commit -qam one; git add -A; git commit -qm two; echo z > alpha/a.log; \
+git add -f alpha/a.log;;
     beta/) git stash -qu;;
 esac""",
     )
@@ -146,7 +150,8 @@ def test_a_part_that_needs_another_goes_back_to_what_that_one_did(project):
     (project.folder.parent / "hooked").unlink()
     command = """
 case $ABREAST_SCOPE in
-    alpha/) git stash -u; git reset -q --hard; cat beta/m1.py; [ "$(git log --format=%s | tail -n 1)" = first ];;
+    alpha/) git stash -u; git reset -q --hard; cat beta/m1.py; \
+[ "$(git log --format=%s | tail -n 1)" = first ];;
     beta/) echo 'x = "by beta"' > beta/m1.py;;
 esac"""
     said = ran(project, command, "--order", "dependencies")
@@ -194,7 +199,10 @@ def test_any_kind_of_repository_can_be_the_source(project, tmp_path, kind):
     (folder / ".abreast").mkdir()
     place = folder / git(folder, "rev-parse", "--git-common-dir").decode().strip()
     before = look(place)
-    command = f'set -e\n[ "$(git log --format=%s)" = "{made}" ]; git fsck; {WRITES} git commit -qam x; git stash -u; {WRITES}'
+    command = (
+        f'set -e\n[ "$(git log --format=%s)" = "{made}" ]; git fsck; '
+        f"{WRITES} git commit -qam x; git stash -u; {WRITES}"
+    )
     said = project("plan", "run", str(folder), "--command", command, "--json")
     assert said.code == 0, said
     assert look(place) == before

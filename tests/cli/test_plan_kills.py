@@ -1,4 +1,4 @@
-"""SIGKILL while subplans run, then `abreast resume`: nothing is done twice, and no work in a worktree is lost."""
+"""SIGKILL while subplans run, then `abreast resume`: nothing is done twice, no work is lost."""
 
 import os
 import random
@@ -28,7 +28,7 @@ printf 'done\\n' > "$ABREAST_SCOPE"m1.txt
 
 @pytest.fixture
 def begin(tmp_path):
-    """A project of several parts, its own cache for worktrees, and a pipe in which subplans say that they work."""
+    """A project of several parts, with its own cache of worktrees, and a pipe for subplans."""
 
     def begin(number):
         folder = tmp_path / str(number)
@@ -92,7 +92,7 @@ def held(project):
 
 
 def strike(project, process, chance):
-    """Kill the driver, or all of its group, when so many subplans have begun to write, or a little later."""
+    """Kill the driver, or its group, when so many subplans have begun to write or a bit later."""
 
     def kill():
         with suppress(ProcessLookupError):
@@ -206,7 +206,8 @@ import importlib, os, signal, sys
 
 module, name, when, count, *arguments = sys.argv[1:]
 owner, _, function = name.rpartition(".")
-owner = getattr(importlib.import_module(module), owner) if owner else importlib.import_module(module)
+owner = getattr(importlib.import_module(module), \
+owner) if owner else importlib.import_module(module)
 real, calls = getattr(owner, function), []
 
 def dies(*given, **named):

@@ -49,7 +49,10 @@ def test_a_file_written_in_the_place_of_a_submodule_is_refused(with_submodule, t
     project = with_submodule
     if not there:
         project.git("submodule", "deinit", "-f", "src/vendor/sub")
-    command = "case $ABREAST_SUBPLAN in alpha*) rm -rf vendor/sub; mkdir -p vendor; echo x > vendor/sub;; esac"
+    command = (
+        "case $ABREAST_SUBPLAN in alpha*) rm -rf vendor/sub; mkdir -p vendor; "
+        "echo x > vendor/sub;; esac"
+    )
     assert project("plan", "run", "src", "--command", command).code == 0
     said = project("plan", "apply", "plan")
     assert said.code == 1, said

@@ -209,7 +209,10 @@ def test_how_far_it_is_divided_is_as_told(project):
 
 
 def test_the_instruction_is_in_a_file_and_in_the_environment(project):
-    command = '[ "$ABREAST_INSTRUCTION" = "Be kind." ] && [ "$(cat "$ABREAST_INSTRUCTION_FILE")" = "Be kind." ]'
+    command = (
+        '[ "$ABREAST_INSTRUCTION" = "Be kind." ] && [ "$(cat "$ABREAST_INSTRUCTION_FILE")" = '
+        '"Be kind." ]'
+    )
     ran(project, "--command", command, "--prompt", "Be kind.")
     ran(project, "--command", command, "--prompt", "Be quick.", code=1)
 

@@ -1,4 +1,4 @@
-"""`abreast plan show` on this repository and on installed packages of about 50, 500 and 2,000 files."""
+"""`abreast plan show` on this repository and on packages of about 50, 500 and 2,000 files."""
 
 import json
 import os

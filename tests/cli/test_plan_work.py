@@ -1,4 +1,4 @@
-"""What `abreast plan` does by Python functions and by models, and the gate before its merges are written."""
+"""`abreast plan` with Python functions and models, and the gate before a merge is written."""
 
 import asyncio
 import json
@@ -127,7 +127,7 @@ def test_a_function_whose_process_dies_or_that_is_none_says_so(project):
 
 
 def editor(prompt):
-    """A model that puts a line before each file that it is shown, as it is told in the first line."""
+    """A model that puts the line of its instruction before each file that it is shown."""
     wanted = prompt.split("\n", 1)[0]
     found = re.findall(r"^=== (\w+) FILE (.+)\n((?:.*\n)*?)=== \1 END", prompt, re.MULTILINE)
     python = [(mark, path, text) for mark, path, text in found if path.endswith(".py")]
@@ -185,7 +185,10 @@ async def test_a_model_that_breaks_the_rules_fails_its_subplan_alone(project):
     assert said.code == 1
     errors = [one["error"] for one in json.loads(said.out)["subplans"]]
     assert errors == [
-        "there is no file in the reply, in the form that was asked for, nor NOTHING TO CHANGE (after 2 replies)",
+        (
+            "there is no file in the reply, in the form that was asked for, "
+            "nor NOTHING TO CHANGE (after 2 replies)"
+        ),
         None,
         None,
         None,
@@ -229,7 +232,10 @@ def test_a_check_of_the_users_own_stops_a_merge(project):
 
 
 def test_what_was_applied_is_let_go_of_and_nothing_else(project):
-    command = "case $ABREAST_SUBPLAN in beta*) echo x >> beta/m1.py; exit 1;; *) echo y >> $ABREAST_SCOPE/m1.py;; esac"
+    command = (
+        "case $ABREAST_SUBPLAN in beta*) echo x >> beta/m1.py; exit 1;; "
+        "*) echo y >> $ABREAST_SCOPE/m1.py;; esac"
+    )
     assert project("plan", "run", "src", "--command", command).code == 1
 
     def kept():

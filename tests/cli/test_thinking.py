@@ -1,4 +1,4 @@
-"""Models that think before they answer: their reasoning tokens count against the bound of the reply."""
+"""Models that think before they answer: reasoning tokens count against the limit of the reply."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ price = {{input = 1.0, output = 2.0}}
 
 
 class Thinker(BaseHTTPRequestHandler):
-    """Chat completions whose reply begins only after `THOUGHT` tokens: with a smaller bound there is none."""
+    """Chat completions whose reply begins after `THOUGHT` tokens; a smaller limit leaves none."""
 
     protocol_version = "HTTP/1.1"
 

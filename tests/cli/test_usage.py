@@ -34,7 +34,7 @@ class Echo:
 
 @pytest.fixture
 def nested(abreast):
-    """A run whose items ask a model themselves, in a map beneath them, and in a step beneath one of its items."""
+    """A run whose items ask a model: directly, in a nested map, and in a step of its items."""
     model = Caller(Echo(), ModelLane("test", ()), price=FlatPrice(1.0, 2.0))
 
     async def ask(text):

@@ -8,7 +8,8 @@ inputs:
   text: {type: string, default: hello}
 steps:
   - {id: draft, type: shell, run: "echo {{ inputs.text }}"}
-  - {id: look, type: gate, message: "Send {{ steps.draft.output.stdout | trim }}?", on_reject: retry}
+  - {id: look, type: gate, message: "Send {{ steps.draft.output.stdout | trim }}?", on_reject: \
+retry}
   - {id: send, type: shell, run: "echo sent {{ steps.draft.output.stdout | trim }} | tee -a sent"}
 """
 

@@ -52,7 +52,7 @@ def steps_of(said):
     return json.loads(re.sub(r'"max_concurrency":\s*(\d+|null),', "", said.out))["steps"]
 
 
-# --- inputs, output, exit codes ---------------------------------------------------------------------------------------
+# --- inputs, output, exit codes ------------------------------------------------------------------
 
 
 def test_a_workflow_says_what_its_last_step_said(abreast):
@@ -143,9 +143,9 @@ steps:
     said = abreast("run", "flow.yaml")
     assert (said.code, said.out) == (1, "")
     assert (
-        "failed: the step 'b': exit code 1: oh no (2 steps, 1 not done); go on with: abreast resume f-1"
-        in said.err
-    )
+        "failed: the step 'b': exit code 1: oh no (2 steps, 1 not done); go on with: "
+        "abreast resume f-1"
+    ) in said.err
     assert abreast("runs", "--json").rows[0]["state"] == "failed"
     abreast.file("fixed", "")
     said = abreast("resume")
@@ -178,7 +178,7 @@ steps:
     assert not abreast.store.exists()
 
 
-# --- shell safety, end to end -----------------------------------------------------------------------------------------
+# --- shell safety, end to end --------------------------------------------------------------------
 
 NASTY = [
     "$(touch pwned)",
@@ -223,7 +223,7 @@ steps:
     assert not (abreast.folder / "pwned").exists()
 
 
-# --- gates ------------------------------------------------------------------------------------------------------------
+# --- gates ---------------------------------------------------------------------------------------
 
 GATED = """
 workflow: {id: gated}
@@ -270,7 +270,8 @@ steps:
     type: fan-out
     items: [1, 2]
     max_concurrency: 2
-    steps: [{id: g, type: gate, message: "{{ item }}?"}, {id: z, type: shell, run: 'echo "{{ item }}" >> log'}]
+    steps: [{id: g, type: gate, message: "{{ item }}?"}, {id: z, type: shell, run: \
+'echo "{{ item }}" >> log'}]
 """,
     )
     assert "fan:g:0" in abreast("run", "flow.yaml").err
@@ -279,7 +280,7 @@ steps:
     assert (abreast.folder / "log").read_text() == "1\n2\n"
 
 
-# --- resuming ---------------------------------------------------------------------------------------------------------
+# --- resuming ------------------------------------------------------------------------------------
 
 
 def test_changed_inputs_run_again_what_reads_them_and_nothing_else(abreast):
@@ -294,7 +295,8 @@ steps:
   - id: fan
     type: fan-out
     items: [1, 2]
-    step: {id: each, type: shell, run: 'echo "{{ item }} {{ steps.here.output.stdout | trim }}" >> log'}
+    step: {id: each, type: shell, run: \
+'echo "{{ item }} {{ steps.here.output.stdout | trim }}" >> log'}
 """,
     )
     assert abreast("run", "flow.yaml").code == 0
@@ -417,12 +419,13 @@ def test_killed_fifty_times_a_workflow_of_200_items_ends_as_if_nothing_had_been(
         killed += storm(Shell(folder), items=200, kills=12, seed=seed)
         seed += 1
     with capsys.disabled():
-        print(
-            f"\n{killed} kills over {seed} workflows of 200 items: every result equal to an undisturbed run's"
+        print(  # noqa: T201 - the result of a soak test
+            f"\n{killed} kills over {seed} workflows of 200 items: "
+            "every result equal to an undisturbed run's"
         )
 
 
-# --- without running --------------------------------------------------------------------------------------------------
+# --- without running -----------------------------------------------------------------------------
 
 
 def test_a_dry_run_counts_at_worst(abreast):
@@ -488,7 +491,7 @@ def test_the_schema_for_editors_is_json(abreast):
     assert found["$schema"].startswith("https://json-schema.org/")
 
 
-# --- agents -----------------------------------------------------------------------------------------------------------
+# --- agents --------------------------------------------------------------------------------------
 
 
 def test_commands_and_prompts_go_to_the_runner_that_is_configured(abreast):
@@ -521,7 +524,7 @@ def test_a_command_without_a_runner_says_what_to_write(abreast):
     assert '[runners.claude] with argv = ["claude", "-p", "{prompt}"]' in said.err
 
 
-# --- what abreast.toml must have --------------------------------------------------------------------------------------
+# --- what abreast.toml must have -----------------------------------------------------------------
 
 
 def test_a_step_may_wait_for_a_lane_that_is_only_a_width(abreast):
@@ -583,7 +586,10 @@ def test_check_finds_a_command_whose_agent_has_no_runner(abreast):
         "workflow: {id: inner, integration: theirs}\nsteps:\n  - {id: b, command: speckit.plan}\n"
     )
     abreast.file("inner.yaml", inner)
-    steps = "  - {id: a, command: speckit.plan, integration: ours}\n  - {id: w, type: workflow, workflow: inner.yaml}\n"
+    steps = (
+        "  - {id: a, command: speckit.plan, integration: ours}\n  - {id: w, type: workflow, "
+        "workflow: inner.yaml}\n"
+    )
     abreast.file("flow.yaml", f"workflow: {{id: l}}\nsteps:\n{steps}")
     said = abreast("run", "flow.yaml", "--check")
     assert said.code == 2
@@ -599,7 +605,7 @@ def test_check_finds_a_command_whose_agent_has_no_runner(abreast):
     assert abreast("run", "flow.yaml", "--check").code == 0
 
 
-# --- a fan-out at the end; a plan without inputs ----------------------------------------------------------------------
+# --- a fan-out at the end; a plan without inputs -------------------------------------------------
 
 
 def test_a_fan_out_at_the_end_says_what_every_item_said(abreast):
@@ -617,7 +623,10 @@ def test_a_fan_out_at_the_end_says_what_every_item_said(abreast):
         assert abreast("run", "flow.yaml").out == said
     abreast.file(
         "flow.yaml",
-        "workflow: {id: f}\nsteps:\n  - {id: a, type: fan-out, items: [], step: {type: shell, run: ls}}",
+        (
+            "workflow: {id: f}\nsteps:\n  - {id: a, type: fan-out, items: [], step: {type: "
+            "shell, run: ls}}"
+        ),
     )
     assert abreast("run", "flow.yaml").out == ""
 
@@ -629,7 +638,8 @@ def test_a_plan_needs_no_inputs_and_those_that_are_given_must_be_right(abreast):
 workflow: {id: p}
 inputs: {n: {type: number, required: true}}
 steps:
-  - {id: a, type: fan-out, items: [1, 2, 3], max_concurrency: "{{ inputs.n }}", step: {id: x, type: shell, run: ls}}
+  - {id: a, type: fan-out, items: [1, 2, 3], max_concurrency: "{{ inputs.n }}", step: {id: x, \
+type: shell, run: ls}}
 """,
     )
     said = abreast("run", "flow.yaml", "--dry-run")
@@ -723,7 +733,8 @@ def test_a_step_has_an_environment_and_a_directory_of_its_own(abreast):
         """
 workflow: {id: e}
 steps:
-  - {id: a, type: shell, run: 'echo "$WHO $KEPT"; cat here.txt', cwd: "{{ 'sub' }}", env: {WHO: "{{ 'me; $(id)' }}"}}
+  - {id: a, type: shell, run: 'echo "$WHO $KEPT"; cat here.txt', cwd: "{{ 'sub' }}", env: \
+{WHO: "{{ 'me; $(id)' }}"}}
   - {id: b, command: c, integration: mine, cwd: sub, env: {WHO: 3}}
   - {id: c, type: shell, run: 'echo "[$WHO]"; ls here.txt', continue_on_error: true}
   - {id: d, type: shell, run: ls, cwd: nowhere}
@@ -739,7 +750,7 @@ steps:
     assert "nowhere" in steps["d"]["error"]
 
 
-# --- secrets ----------------------------------------------------------------------------------------------------------
+# --- secrets -------------------------------------------------------------------------------------
 
 SECRET = "s3cr3t-0f-7"
 SECRET_FLOW = """
@@ -765,14 +776,18 @@ SECRET_INNER = """
 workflow: {id: inner}
 inputs: {key: {secret: true, required: true}, open: {}}
 steps:
-  - {id: a, type: shell, run: 'echo "{{ inputs.key }}" > inner-got; echo "{{ inputs.open }} {{ inputs.key }}"'}
+  - {id: a, type: shell, run: 'echo "{{ inputs.key }}" > inner-got; \
+echo "{{ inputs.open }} {{ inputs.key }}"'}
 """
 
 
 def test_a_secret_input_reaches_the_steps_and_nothing_that_is_stored_or_shown(abreast):
     abreast.file("flow.yaml", SECRET_FLOW)
     abreast.file("inner.yaml", SECRET_INNER)
-    give = "def give(token):\n    open('given', 'w').write(token)\n    return {'length': len(token), 'it': [token]}\n"
+    give = (
+        "def give(token):\n    open('given', 'w').write(token)\n"
+        "    return {'length': len(token), 'it': [token]}\n"
+    )
     abreast.file("own.py", give + "def boom(token):\n    raise ValueError(f'bad {token}')\n")
     reply = {"prompt": f"Use {SECRET}", "reply": f"used {SECRET}"}
     abreast.file("replies.jsonl", json.dumps(reply) + "\n" + json.dumps(reply) + "\n")
@@ -825,7 +840,10 @@ def test_a_secret_input_reaches_the_steps_and_nothing_that_is_stored_or_shown(ab
 def test_a_secret_input_is_a_text_that_does_not_stand_in_the_file(abreast, more):
     abreast.file(
         "flow.yaml",
-        f"workflow: {{id: s}}\ninputs: {{a: {{secret: true, {more}}}}}\nsteps: [{{id: x, type: shell, run: ls}}]",
+        (
+            f"workflow: {{id: s}}\ninputs: {{a: {{secret: true, {more}}}}}\n"
+            "steps: [{id: x, type: shell, run: ls}]"
+        ),
     )
     said = abreast("run", "flow.yaml", "--check")
     assert said.code == 2
@@ -835,7 +853,10 @@ def test_a_secret_input_is_a_text_that_does_not_stand_in_the_file(abreast, more)
 def test_what_is_wrong_with_a_secret_is_said_without_it(abreast):
     abreast.file(
         "flow.yaml",
-        "workflow: {id: s}\ninputs: {a: {secret: true, enum: [x]}}\nsteps: [{id: x, type: shell, run: ls}]",
+        (
+            "workflow: {id: s}\ninputs: {a: {secret: true, enum: [x]}}\n"
+            "steps: [{id: x, type: shell, run: ls}]"
+        ),
     )
     said = abreast("run", "flow.yaml", "-i", f"a={SECRET}")
     assert said.code == 2

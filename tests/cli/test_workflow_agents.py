@@ -16,7 +16,10 @@ safe = ["--safe"]
 [runners.deaf]
 argv = ["echo", "{prompt}"]
 """
-HEAD = "workflow: {id: a}\ninputs: {agent: {type: string, default: parrot}, tools: {type: string, default: Read}}\n"
+HEAD = (
+    "workflow: {id: a}\ninputs: {agent: {type: string, default: parrot}, tools: {type: string, "
+    "default: Read}}\n"
+)
 
 
 def flow(*words):
@@ -124,7 +127,10 @@ def test_no_more_is_kept_of_what_an_agent_wrote_than_the_step_says(
 
 def test_no_more_is_kept_of_a_reply_than_the_step_says(abreast):
     abreast.file("replies.jsonl", '{"prompt": "x", "reply": "aaaaé and more"}\n')
-    prompt = "{id: s, type: prompt, prompt: x, model: scripted/replies.jsonl, capture: true, capture_max_bytes: 5}"
+    prompt = (
+        "{id: s, type: prompt, prompt: x, model: scripted/replies.jsonl, capture: true, "
+        "capture_max_bytes: 5}"
+    )
     abreast.file("flow.yaml", f"workflow: {{id: a}}\nsteps:\n  - {prompt}\n")
     found = json.loads(abreast("run", "flow.yaml", "--json").out)["steps"]["s"]["output"]
     assert (found["text"], found["stdout"], found["stdout_truncated"]) == ("aaaa", "aaaa", True)

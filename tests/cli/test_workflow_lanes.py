@@ -1,4 +1,4 @@
-"""A step that names a provider's lane waits for it, and the provider's calls keep the limits of their lane."""
+"""A step that names a provider's lane waits for it, and calls keep the limits of their lane."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What is told of a workflow's run: `--json`, the line about a failure, `show`, `export` and the page."""
+"""Output about a workflow's run: `--json`, the line about a failure, `show`, `export`, the page."""
 
 import json
 import sys
@@ -18,11 +18,13 @@ def strictly(text):
 INFINITE = """
 workflow: {id: infinite}
 steps:
-  - {id: said, type: shell, run: "echo '[NaN, Infinity, -1e999]'", output_format: json, input: {most: .inf}}
+  - {id: said, type: shell, run: "echo '[NaN, Infinity, -1e999]'", output_format: json, input: \
+{most: .inf}}
   - {id: fan, type: fan-out, items: [.inf, .nan, 1], max_concurrency: .inf,
      step: {id: one, type: shell, run: "echo {{ item }}"}}
   - {id: all, type: fan-in, wait_for: [said], output: {none: .nan, least: -.inf}}
-  - {id: choose, type: switch, expression: .inf, cases: {inf: [{id: chosen, type: shell, run: "echo y"}]}}
+  - {id: choose, type: switch, expression: .inf, cases: {inf: [{id: chosen, type: shell, run: \
+"echo y"}]}}
   - {id: look, type: gate, message: .nan}
 outputs:
   items: {value: "{{ steps.fan.output.items }}"}
@@ -63,7 +65,8 @@ steps:
   - id: fan
     type: fan-out
     items: [1, 2]
-    step: {id: one, type: shell, run: 'echo "out {{ item }}"; echo "err {{ item }}" >&2; [ {{ item }} = 1 ]'}
+    step: {id: one, type: shell, run: 'echo "out {{ item }}"; echo "err {{ item }}" >&2; \
+[ {{ item }} = 1 ]'}
 """
 
 

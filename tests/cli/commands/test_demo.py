@@ -39,7 +39,7 @@ def left_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-# --- abreast demo -----------------------------------------------------------------------------------------------------
+# --- abreast demo --------------------------------------------------------------------------------
 
 
 def test_it_works_without_a_terminal_and_says_its_results_in_order(shown):
@@ -288,7 +288,7 @@ class TestHowToCall:
         assert demo.abreast_command() == f"PYTHONPATH='a b' {tmp_path}/env/bin/python -m abreast"
 
 
-# --- abreast demo crash -----------------------------------------------------------------------------------------------
+# --- abreast demo crash --------------------------------------------------------------------------
 
 
 def test_the_crash_is_survived_and_shown(abreast):

@@ -15,7 +15,10 @@ def numbers(count):
 
 def test_a_command_runs_for_each_line_and_outputs_leave_in_item_order(abreast):
     # The first item can only end after the last one has, so the order is not that of their ends.
-    wait = 'if [ "$1" = 1 ]; then until [ -e last ]; do :; done; fi; if [ "$1" = 8 ]; then touch last; fi; echo "got $1"'
+    wait = (
+        'if [ "$1" = 1 ]; then until [ -e last ]; do :; done; fi; if [ "$1" = 8 ]; '
+        'then touch last; fi; echo "got $1"'
+    )
     said = abreast("map", "--width", "8", "--", "sh", "-c", wait, "sh", "{}", given=numbers(8))
     assert (said.code, said.err) == (0, "")
     assert said.lines == [f"got {number}" for number in range(1, 9)]
@@ -25,7 +28,10 @@ def test_width_is_reached_and_never_passed(abreast):
     # Each item waits until four are there, which a serial map never comes to; a fifth would be seen
     # in the directory.
     wait = "until [ $(ls {0} | wc -l) -ge 4 ]; do :; done"
-    meet = f"touch here/$1; {wait.format('here')}; ls here | wc -l; touch gone/$1; {wait.format('gone')}"
+    meet = (
+        f"touch here/$1; {wait.format('here')}; ls here | wc -l; touch gone/$1; "
+        f"{wait.format('gone')}"
+    )
     (abreast.folder / "here").mkdir()
     (abreast.folder / "gone").mkdir()
     said = abreast("map", "-P", "4", "--", "sh", "-c", meet, "sh", "{}", given=numbers(4))
@@ -195,7 +201,10 @@ def test_json_is_one_object_per_item(abreast):
 def test_halt_ends_at_the_first_failure_in_item_order(abreast):
     # Item 3 fails only after item 6 has: which of them is first is a question of order, not of
     # time.
-    script = "case $1 in 3) until [ -e six ]; do :; done; exit 1;; 6) touch six; exit 1;; *) echo $1;; esac"
+    script = (
+        "case $1 in 3) until [ -e six ]; do :; done; exit 1;; 6) touch six; exit 1;; "
+        "*) echo $1;; esac"
+    )
     said = abreast(
         "map", "--halt", "-P", "8", "--", "sh", "-c", script, "sh", "{}", given=numbers(8)
     )
@@ -321,7 +330,10 @@ def test_children_learn_their_run_and_the_seed_of_their_item(abreast):
 def test_a_python_function_is_called_for_each_item(abreast):
     abreast.file(
         "tools/work.py",
-        "async def double(n):\n    return {'twice': n * 2}\n\ndef shout(text):\n    return text.upper()\n",
+        (
+            "async def double(n):\n    return {'twice': n * 2}\n\ndef shout(text):\n"
+            "    return text.upper()\n"
+        ),
     )
     said = abreast("map", "--call", "tools.work:shout", given="a\nb\n")
     assert (said.code, said.lines, said.err) == (0, ["A", "B"], "")

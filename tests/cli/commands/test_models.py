@@ -1,4 +1,7 @@
-"""Models from the command line, against a real server: keys, lanes, budgets, cache, replay, kills and bad input."""
+"""Models from the command line, against a real HTTP server.
+
+Keys, lanes, budgets, cache, replay, kills and bad input.
+"""
 
 import json
 import signal
@@ -60,7 +63,7 @@ def grep(folder):
     ]
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- asking --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["openai/storm", "anthropic/storm", "gemini/storm"])
@@ -120,7 +123,7 @@ def test_models_lists_the_lanes_their_keys_and_limits_but_no_key(at, calm):
     assert KEY not in abreast("models").out + abreast("models", "--json").out
 
 
-# --- budgets, cache, replay -------------------------------------------------------------------------------------------
+# --- budgets, cache, replay ----------------------------------------------------------------------
 
 
 def test_a_spent_budget_is_exit_3_and_a_raised_one_goes_on_where_it_ended(at):
@@ -232,7 +235,7 @@ def test_a_recorded_run_is_replayed_with_the_same_bytes_and_without_a_connection
         assert ask_all(abreast, model="replay/nope", given=items).code == 2
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
+# --- keys ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["openai/storm", "anthropic/storm"])
@@ -310,7 +313,7 @@ def test_what_came_instead_of_a_reply_is_shown(at, calm):
     )
 
 
-# --- ends in the middle -----------------------------------------------------------------------------------------------
+# --- ends in the middle --------------------------------------------------------------------------
 
 
 def start_and_wait(abreast, storm, *, done, stalled):
@@ -369,7 +372,7 @@ def test_after_ctrl_c_the_server_sees_the_disconnects_and_the_run_goes_on(at):
         assert storm.stats().arrived == 14
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------
+# --- bad input -----------------------------------------------------------------------------------
 
 
 def refused(abreast, storm, *arguments, says, given="x\n"):

@@ -1,4 +1,7 @@
-"""`abreast optimize` and `abreast verify`: verdicts, the winner as a patch, nothing touched, nothing done twice."""
+"""`abreast optimize` and `abreast verify`: verdicts, and the winner as a patch.
+
+No file of the project is touched, and nothing is done twice.
+"""
 
 import asyncio
 import json
@@ -226,7 +229,10 @@ def test_a_patch_is_verified_and_the_exit_code_says_what_became_of_it(project):
     project.file(
         ".abreast/wide.patch",
         patch
-        + "--- a/test_sums.py\n+++ b/test_sums.py\n@@ -1 +1 @@\n-from sums import pairs\n+pairs = 1\n",
+        + (
+            "--- a/test_sums.py\n+++ b/test_sums.py\n@@ -1 +1 @@\n-from sums import pairs\n"
+            "+pairs = 1\n"
+        ),
     )
     project.file(".abreast/fast.py", FAST)
     before = seen(project)
@@ -276,7 +282,10 @@ def test_refs_and_commands_are_sources_too(project):
     project.git("checkout", "-q", "-")
     said = patiently(project, "optimize", *TARGET, "--refs", "other,HEAD", "--json", *QUICKLY)
     assert [one["verdict"] for one in said.rows[0]["candidates"]] == ["wrong", "duplicate"]
-    command = 'test $ABREAST_NUMBER = 2 && exit 3; grep -q pairs "$ABREAST_FILE" && sed "s/found += 1/found = 9/"'
+    command = (
+        "test $ABREAST_NUMBER = 2 && exit 3; "
+        'grep -q pairs "$ABREAST_FILE" && sed "s/found += 1/found = 9/"'
+    )
     said = patiently(
         project, "optimize", *TARGET, "--command", command, "--proposals", "2", "--json", *QUICKLY
     )
@@ -291,7 +300,10 @@ def test_a_job_file_says_the_same(project):
     drafts(project, wrong=WRONG)
     project.file(
         ".abreast/job.yaml",
-        "candidates:\n  target: sums.py::pairs\n  tests: [test_sums.py]\n  candidates: .abreast/drafts\n",
+        (
+            "candidates:\n  target: sums.py::pairs\n  tests: [test_sums.py]\n"
+            "  candidates: .abreast/drafts\n"
+        ),
     )
     said = project("run", ".abreast/job.yaml", "--json")
     assert said.rows[0]["candidates"][0]["verdict"] == "wrong", said.err
@@ -305,7 +317,7 @@ def test_a_job_file_says_the_same(project):
 
 @pytest.mark.timeout(700)
 async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeated(project):
-    """Over HTTP: a draft that is wrong, its repair, what comes of it, and a last step that was there before."""
+    """Over HTTP: a wrong draft, its repair, the repair's refinement, and a repeated last step."""
     asked = []
 
     def reply(prompt):
@@ -434,7 +446,9 @@ CALLS = "from sums import pairs\n\n\ndef test_it():\n    assert pairs([], 1)\n"
         ({"test_sums.py": CALLS}, "no test passes on the code as it is"),
         (
             {
-                "sums.py": "import time\n\n\ndef pairs(numbers, wanted):\n    return time.time_ns()\n",
+                "sums.py": (
+                    "import time\n\n\ndef pairs(numbers, wanted):\n    return time.time_ns()\n"
+                ),
                 "test_sums.py": CALLS,
             },
             "does not do the same twice",
@@ -461,7 +475,10 @@ HOOK = "def pytest_collection_modifyitems(items):\n    raise RuntimeError('broke
             "test_sums.py",
             (
                 1,
-                "pytest can't collect test_sums.py: ModuleNotFoundError: No module named 'not_there'",
+                (
+                    "pytest can't collect test_sums.py: ModuleNotFoundError: "
+                    "No module named 'not_there'"
+                ),
                 "not_there",
             ),
         ),
@@ -731,7 +748,8 @@ def test_a_budget_that_is_spent_ends_it_with_its_own_code(project):
 
 async def test_requests_that_are_spent_end_it_and_with_more_it_goes_on_where_it_was(project):
     def reply(prompt):
-        return f"```python\n{SLOW.replace('found += 1', 'found = 2' if 'approach 1' in prompt else 'found = 3')}```\n"
+        changed = "found = 2" if "approach 1" in prompt else "found = 3"
+        return f"```python\n{SLOW.replace('found += 1', changed)}```\n"
 
     async with open_storm(script=reply) as storm:
         project.file("abreast.toml", LANES.format(url=storm.url))

@@ -1,4 +1,4 @@
-"""`abreast plan`: a repository divided, its parts worked on in worktrees, merged whole or not at all."""
+"""`abreast plan`: divides a repository, runs its parts in worktrees, merges all or nothing."""
 
 import json
 import subprocess
@@ -58,7 +58,10 @@ def test_subplans_work_in_worktrees_and_are_merged(project):
 
 
 def test_what_failed_runs_again_and_what_is_done_does_not(project):
-    command = f'{MARK}; echo x >> "$LOG/$ABREAST_SUBPLAN"; case $ABREAST_SUBPLAN in src-beta*) [ -e "$LOG/fixed" ];; esac'
+    command = (
+        f'{MARK}; echo x >> "$LOG/$ABREAST_SUBPLAN"; '
+        'case $ABREAST_SUBPLAN in src-beta*) [ -e "$LOG/fixed" ];; esac'
+    )
     log = project.folder / ".abreast/log"
     log.mkdir(parents=True)
     said = project("plan", "run", "--command", command, LOG=str(log))

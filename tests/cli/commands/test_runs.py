@@ -18,7 +18,10 @@ from abreast.store.sqlite.store import SqliteStore
 from tests.cli.shell import PATIENCE, end
 
 NUMBERS = "1\n2\n3\n4\n5\n"
-FAILS_UNTIL = '[ "$1" != 2 ] && [ "$1" != 4 ] || [ -e fixed$1 ] || { echo "no $1" >&2; exit 7; }; echo x >> ran; echo "got $1"'
+FAILS_UNTIL = (
+    '[ "$1" != 2 ] && [ "$1" != 4 ] || [ -e fixed$1 ] || { echo "no $1" >&2; exit 7; }; '
+    'echo x >> ran; echo "got $1"'
+)
 
 
 @pytest.fixture
@@ -355,7 +358,10 @@ def test_export_as_parquet_needs_its_extra(failed):
         assert "pip install 'abreast[parquet]'" in said.err
     else:
         assert failed("export", "last", "-o", "out.parquet").code == 0
-        script = "import pyarrow.parquet as p; print(p.read_table('out.parquet')['exit_code'].to_pylist())"
+        script = (
+            "import pyarrow.parquet as p; "
+            "print(p.read_table('out.parquet')['exit_code'].to_pylist())"
+        )
         read = subprocess.run(
             [sys.executable, "-c", script],
             cwd=failed.folder,
@@ -369,7 +375,10 @@ def test_export_as_parquet_needs_its_extra(failed):
 def test_what_ran_past_the_stop_is_in_no_export(abreast):
     # The fifth item has the place of the fourth, which is recorded by then; the third, which fails,
     # ends the map.
-    script = "case $1 in 3) until [ -e five ]; do :; done; exit 1;; 5) touch five; echo 5;; *) echo $1;; esac"
+    script = (
+        "case $1 in 3) until [ -e five ]; do :; done; exit 1;; 5) touch five; echo 5;; "
+        "*) echo $1;; esac"
+    )
     abreast("map", "--halt", "-P", "2", "--", "sh", "-c", script, "sh", "{}", given=NUMBERS)
     assert [row["key"] for row in abreast("export", "last").rows] == ["0000", "0001", "0002"]
     assert abreast("show", "last", "--json").rows[0]["items"]["speculative"] >= 1
@@ -442,7 +451,8 @@ import sys
 before = set(sys.modules)  # whoever measures the tests has been here first
 from abreast.cli.main import run
 code = run(["--help"])
-heavy = {"rich", "sqlite3", "pyarrow", "abreast.cli.commands.map", "abreast.cli.jobs.map.driver"} & set(sys.modules) - before
+heavy = {"rich", "sqlite3", "pyarrow", "abreast.cli.commands.map", \
+"abreast.cli.jobs.map.driver"} & set(sys.modules) - before
 sys.exit(f"imported {heavy}" if heavy else code)
 """
     process = subprocess.run(

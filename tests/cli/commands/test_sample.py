@@ -1,4 +1,4 @@
-"""`abreast sample` as a person starts it: over real HTTP, killed and resumed, and asked for what can't be."""
+"""`abreast sample` in a process, over real HTTP: results, kills and resumes, and bad input."""
 
 import json
 import os
@@ -49,7 +49,10 @@ def declared(abreast, storm):
 
 @pytest.fixture(scope="module")
 def text(calm, warm, tmp_path_factory):
-    """What every draw of a 4 x 3 sample says, by (branch, round): any storm says it, as it goes by the seed."""
+    """The text of every draw of a 4 x 3 sample, by (branch, round).
+
+    It depends only on the seed, so every server gives the same.
+    """
     abreast = declared(Shell(tmp_path_factory.mktemp("look"), warm), calm)
     (result,) = abreast(*ASKED, "-b", "4", "-d", "3", "--check", NEVER).rows
     assert [(one["branch"], one["round"]) for one in result["attempts"]] == EVERYTHING
@@ -77,10 +80,10 @@ def settled(abreast, run_id):
     return [event.path for event in found if event.data["state"] == "done"]
 
 
-# --- what it gives ----------------------------------------------------------------------------------------------------
+# --- what it gives -------------------------------------------------------------------------------
 
 
-def test_the_winner_is_the_least_round_and_branch_that_passes_and_the_exit_code_says_whether_one_did(
+def test_the_winner_is_the_least_round_and_branch_that_passes_and_the_exit_code_tells(
     at, calm, text
 ):
     abreast = at(calm)
@@ -207,7 +210,7 @@ def test_errors_of_the_model_and_of_a_check_are_one_sentence_and_exit_1(at, calm
         assert (said.err.count("\n"), "Traceback" in said.err) == (1, False)
 
 
-# --- killed and resumed -----------------------------------------------------------------------------------------------
+# --- killed and resumed --------------------------------------------------------------------------
 
 
 def test_after_a_kill_no_recorded_draw_is_requested_again_and_the_winner_is_the_same(
@@ -266,7 +269,7 @@ def test_a_sample_goes_on_from_another_directory_with_the_lanes_and_files_of_its
     assert (again.code, again.rows[0]["counts"]["started"]) == (1, 3)
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 REPLIES = """
 {"prompt": "Shy.", "error": "Refused", "message": "I would rather not."}
@@ -356,7 +359,7 @@ def test_the_name_of_a_run_does_not_change_its_draws(at, calm, text):
     assert {(one["branch"], one["round"]): one["text"] for one in named["attempts"]} == text
 
 
-# --- the command of the issue -----------------------------------------------------------------------------------------
+# --- the command of the issue --------------------------------------------------------------------
 
 
 @pytest.mark.timeout(300)
@@ -389,7 +392,7 @@ def test_the_embedded_model_gives_the_same_winner_however_many_draw_at_once(abre
     assert found[0].rows[0]["text"] in ("red", "green", "blue")
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------
+# --- bad input -----------------------------------------------------------------------------------
 
 
 def refused(abreast, storm, *arguments, says):

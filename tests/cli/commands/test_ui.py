@@ -123,7 +123,8 @@ def test_without_the_extra_one_sentence_says_how_to_get_it(abreast, missing):
     )
     assert (said.code, said.out) == (2, "")
     assert said.err == (
-        "abreast: the page needs starlette and uvicorn, which are not installed: pip install 'abreast[ui]'\n"
+        "abreast: the page needs starlette and uvicorn, which are not installed: "
+        "pip install 'abreast[ui]'\n"
     )
 
 

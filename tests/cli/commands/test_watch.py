@@ -1,4 +1,4 @@
-"""`abreast watch`: pictures of runs that go on, have ended or have crashed, from another process."""
+"""`abreast watch`: drawings of live, ended and crashed runs, from another process."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def finished(abreast, *options, items="1\n2\n3\n4\n5\n6\n"):
     return said
 
 
-# --- a run that has ended ---------------------------------------------------------------------------------------------
+# --- a run that has ended ------------------------------------------------------------------------
 
 
 def test_a_run_that_has_ended_is_drawn_once_and_plainly_into_a_pipe(abreast):
@@ -120,7 +120,7 @@ def test_without_a_store_there_is_nothing_to_watch(abreast):
     assert not abreast.store.exists()
 
 
-# --- a run that goes on -----------------------------------------------------------------------------------------------
+# --- a run that goes on --------------------------------------------------------------------------
 
 
 def lines_until(process, wanted):
@@ -191,7 +191,7 @@ def test_a_run_that_has_crashed_is_drawn_with_what_was_cut_and_the_way_to_go_on(
     assert said.err == "abreast: map-1 has crashed; go on with: abreast resume map-1\n"
 
 
-# --- on a terminal ----------------------------------------------------------------------------------------------------
+# --- on a terminal -------------------------------------------------------------------------------
 
 
 class Terminal:
@@ -285,7 +285,7 @@ def test_without_colours_states_have_letters(abreast):
         assert "x failed" in terminal.shown
 
 
-# --- the view of a store ----------------------------------------------------------------------------------------------
+# --- the view of a store -------------------------------------------------------------------------
 
 
 def event(seq, kind, path="run/work/0000", at=0.0, lane=None, **data):
@@ -369,7 +369,7 @@ def test_a_driver_that_goes_silent_is_asked_after_and_found_dead(kept):
     assert view.chart.counts.running == 0
 
 
-# --- the picture ------------------------------------------------------------------------------------------------------
+# --- the picture ---------------------------------------------------------------------------------
 
 
 def busy_chart(rows=40, items=4000):

@@ -124,7 +124,7 @@ def test_the_line_counts_what_happens():
     assert progress._line().plain.startswith("map  3/43  0 running  1 failed  ")
 
 
-# --- Ctrl-C -----------------------------------------------------------------------------------------------------------
+# --- Ctrl-C --------------------------------------------------------------------------------------
 
 # Gives the process a terminal of its own, so that Ctrl-C there is a signal, as it is for a person.
 OWN_TERMINAL = (
@@ -177,7 +177,7 @@ HANGS = {
 
 
 def on_the_screen(sent):
-    """The lines that a terminal shows after it was sent this: a carriage return goes back, ESC[2K erases the line."""
+    """The lines that a terminal shows after this output: it obeys carriage return and ESC[2K."""
     lines = [""]
     for part in re.findall(r"\x1b\[[\d;?]*[A-Za-z]|[^\x1b]", sent):
         if part == "\n":

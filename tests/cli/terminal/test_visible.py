@@ -1,4 +1,4 @@
-"""Recorded text never drives a terminal: its control characters are shown, while our own colours arrive."""
+"""Control characters in recorded text are escaped on a terminal; abreast's own colours are not."""
 
 import json
 import os

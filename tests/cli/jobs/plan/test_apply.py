@@ -1,4 +1,4 @@
-"""`abreast plan apply` and `undo`: whole or not at all, killed or not, and nothing overwritten without a word."""
+"""`abreast plan apply` and `undo`: all or nothing, also when killed, and no silent overwriting."""
 
 import json
 import signal
@@ -13,7 +13,10 @@ from tests.jobs.plan.repositories import on_disk
 
 __all__ = ["project"]
 
-EDIT = 'echo "# by $ABREAST_SUBPLAN" >> $ABREAST_SCOPE/m1.py; rm $ABREAST_SCOPE/m2.py; echo new > $ABREAST_SCOPE/new.py'
+EDIT = (
+    'echo "# by $ABREAST_SUBPLAN" >> $ABREAST_SCOPE/m1.py; rm $ABREAST_SCOPE/m2.py; '
+    "echo new > $ABREAST_SCOPE/new.py"
+)
 # abreast, killed by SIGKILL before the step of a number of an apply or undo.
 KILLED = """
 import os, signal, sys
